@@ -1,0 +1,31 @@
+package backoff
+
+import "time"
+
+// Policy is exponential backoff with full jitter (Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
+// 2015): the delay before retry n is drawn evenly from zero to min(Max, Base·2^(n-1)).
+type Policy struct {
+	Base time.Duration // the first retry's largest delay; zero or less counts as 1 ms
+	Max  time.Duration // no delay is longer; less than Base counts as Base
+}
+
+// Ceiling returns the largest delay before the given retry, counted from 1. A retry below 1 counts as the first.
+func (p Policy) Ceiling(retry int) time.Duration {
+	base := max(p.Base, time.Millisecond)
+	limit := max(p.Max, base)
+	d := base
+	for range max(retry, 1) - 1 {
+		if d >= limit/2+1 {
+			return limit
+		}
+		d *= 2
+	}
+	return min(d, limit)
+}
+
+// Delay returns the delay before the given retry for a draw in [0, 1): the caller brings the chance. A draw outside of
+// that range counts as the nearer end.
+func (p Policy) Delay(retry int, draw float64) time.Duration {
+	ceiling := p.Ceiling(retry)
+	return time.Duration(min(max(draw, 0), 1) * float64(ceiling))
+}

@@ -1,0 +1,28 @@
+// Package ledger holds the contract between workers and the durable table that says which message is finished.
+//
+// A message's row moves between three states. Only the table of [Decide] moves it forward, only the guard of
+// [DecideSettle] lets a worker settle it, and both are pure functions: the stores (memory, sqlite, postgres) either call
+// them or are checked against them.
+//
+//	                 Claim: Run, token+1 (take-over, retry)
+//	                      ┌──────────────┐
+//	                      │              │
+//	  none ── Claim: ──▶ pending ◀───────┘ ◀── Settle: Release (attempts+1 if the handler failed)
+//	          Run,        │    │
+//	          token 1     │    └── Settle: Fail, with the whole delivery in the archive ──▶ failed
+//	                      │                                                                  │
+//	                      └── Settle: Succeed, or InTx's commit ──▶ succeeded                │
+//	                                                                                         │
+//	                 pending ◀── Claim of another delivery (redrive, replay): Run, token+1 ──┘
+//
+// The database is authoritative: for the state, for time (leases, due times and expiries are its clock's), and for who
+// lives. A worker joins as an [Owner] whose lease it extends by beats; rows name their owner, so a beat touches one row
+// however many messages are in flight. A worker that misses its beats is declared dead by a peer, and from then on its
+// rows can be claimed by others, with a higher fencing token; what the old owner still writes changes nothing.
+//
+// # Who may retry what
+//
+// An error for which [Unknown] is false changed nothing. After an unknown answer a claim is asked again (once the old
+// call's deadline has passed) and a settlement is repeated; both are safe, see [Owner]. An unknown COMMIT of InTx is
+// read, never repeated.
+package ledger

@@ -1,0 +1,84 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrLost says that the caller does not own what it speaks for any more: its lease ended, it was declared dead, or
+	// somebody else claimed the message. What it did afterwards changed nothing. Never acknowledge.
+	ErrLost = errors.New("ledger: lease lost")
+
+	// ErrSettled says that the attempt has its transaction already: InTx was called a second time in one attempt.
+	ErrSettled = errors.New("ledger: the attempt is already settled")
+
+	// ErrNotFound says that the ledger holds no row for the key.
+	ErrNotFound = errors.New("ledger: no such message")
+
+	// ErrNoAttempt says that a context does not come from a handler run by ackledger.
+	ErrNoAttempt = errors.New("ledger: the context carries no attempt (InTx is for handlers)")
+)
+
+// IsLost reports whether err means that ownership was lost.
+func IsLost(err error) bool { return errors.Is(err, ErrLost) }
+
+// Unknown reports whether the call that returned err may have been carried out nevertheless: the connection broke, or
+// the time was up, after the request may have reached the database. An error for which it is false changed nothing.
+func Unknown(err error) bool {
+	var u *unknownError
+	return errors.As(err, &u)
+}
+
+// MarkUnknown wraps err so that Unknown reports true for it. Stores call it. Nil stays nil.
+func MarkUnknown(err error) error {
+	if err == nil || Unknown(err) {
+		return err
+	}
+	return &unknownError{err}
+}
+
+type unknownError struct{ err error }
+
+func (u *unknownError) Error() string { return "ledger: answer unknown: " + u.err.Error() }
+func (u *unknownError) Unwrap() error { return u.err }
+
+// Unusable reports whether err cannot heal without somebody mending the set-up: no tables, an incompatible schema, a
+// refused login. Run returns such an error when it starts, and goes on trying on any other.
+func Unusable(err error) bool {
+	var u *unusableError
+	return errors.As(err, &u)
+}
+
+// MarkUnusable wraps err so that Unusable reports true for it. Stores call it. Nil stays nil.
+func MarkUnusable(err error) error {
+	if err == nil || Unusable(err) {
+		return err
+	}
+	return &unusableError{err}
+}
+
+type unusableError struct{ err error }
+
+func (u *unusableError) Error() string { return u.err.Error() }
+func (u *unusableError) Unwrap() error { return u.err }
+
+// InvalidError refuses one entry, settlement or setting for its own sake: trying again cannot help.
+type InvalidError struct {
+	Field string // which one, such as "Entry.Key.ID"
+	Bound string // what is allowed, such as "1 to 1024 bytes"
+	Value string // what was given, such as "2048 bytes"; never a message body
+	Err   error  // the database's own error, if it refused
+}
+
+// Error names field, bound and value.
+func (e *InvalidError) Error() string {
+	s := fmt.Sprintf("ledger: %s: must be %s, is %s", e.Field, e.Bound, e.Value)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the database's own error, if there is one.
+func (e *InvalidError) Unwrap() error { return e.Err }

@@ -1,0 +1,117 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+)
+
+// KeySize is the number of stored bytes of a key.
+const KeySize = 16
+
+// Key names one message within one ledger.
+//
+// Scope is the consumer's name (Kafka: its group) and the source (queue ARN; cluster and topic): two groups, clusters
+// or queues never meet. ID is the readable identity within it: an SQS MessageId, `topic-partition-offset`, or what the
+// user's KeyFunc made of the message.
+type Key struct {
+	Scope string
+	ID    []byte
+	// Pos is set for a Kafka record that is keyed by its position. The stored bytes then derive from it, so that
+	// neighbours in the log are neighbours in the ledger, and a recreated topic or a truncated log is another key.
+	Pos *Position
+}
+
+// Position is the place of a record in a log.
+type Position struct {
+	Log    string // cluster id, topic UUID and partition, unambiguously
+	Epoch  int32  // leader epoch that wrote the record; -1: none
+	Offset int64
+	Prev   int64 // the previously delivered offset of this assignment; -1: none. Not part of the identity
+}
+
+// Sum returns the stored bytes: with a position, 8 bytes of SHA-256 over (scope, log, epoch) and the offset in big-endian
+// order; else 16 bytes of SHA-256 over (scope, id). Parts are length-prefixed, so that no two splits of one text meet.
+func (k Key) Sum() [KeySize]byte {
+	var out [KeySize]byte
+	buf := make([]byte, 0, 256)
+	if k.Pos == nil {
+		buf = appendPart(append(buf, 'i'), []byte(k.Scope))
+		buf = appendPart(buf, k.ID)
+		sum := sha256.Sum256(buf)
+		copy(out[:], sum[:])
+		return out
+	}
+	buf = appendPart(append(buf, 'p'), []byte(k.Scope))
+	buf = appendPart(buf, []byte(k.Pos.Log))
+	buf = binary.BigEndian.AppendUint32(buf, uint32(k.Pos.Epoch))
+	sum := sha256.Sum256(buf)
+	copy(out[:8], sum[:8])
+	binary.BigEndian.PutUint64(out[8:], uint64(k.Pos.Offset))
+	return out
+}
+
+// String shows the key for people: scope and id.
+func (k Key) String() string { return fmt.Sprintf("%s/%q", k.Scope, k.ID) }
+
+func appendPart(buf, part []byte) []byte {
+	buf = binary.BigEndian.AppendUint32(buf, uint32(len(part)))
+	return append(buf, part...)
+}
+
+// Fingerprint tells one body from another under the same id: 8 bytes of SHA-256 of the raw body, 8 of its canonical
+// bytes (what the user's FingerprintFunc makes of it; by default the body again). Headers are never part of it.
+type Fingerprint [16]byte
+
+// NewFingerprint makes a fingerprint. A nil body is not an empty one.
+func NewFingerprint(body, canonical []byte) Fingerprint {
+	var f Fingerprint
+	half(f[:8], 'r', body)
+	half(f[8:], 'c', canonical)
+	return f
+}
+
+// BodyFingerprint is the fingerprint without a FingerprintFunc.
+func BodyFingerprint(body []byte) Fingerprint { return NewFingerprint(body, body) }
+
+func half(out []byte, domain byte, b []byte) {
+	present := byte(1)
+	if b == nil {
+		present = 0
+	}
+	h := sha256.New()
+	h.Write([]byte{domain, present})
+	h.Write(b)
+	copy(out, h.Sum(nil))
+}
+
+// Agrees says whether two fingerprints are of the same message: either half is enough, so that a deploy that changes
+// the FingerprintFunc makes no mismatch of a redelivery.
+func (f Fingerprint) Agrees(g Fingerprint) bool {
+	return [8]byte(f[:8]) == [8]byte(g[:8]) || [8]byte(f[8:]) == [8]byte(g[8:])
+}
+
+// Ticket stands for one claim when it is settled. Workers treat it as opaque; stores make and read it.
+type Ticket struct {
+	sum      [KeySize]byte
+	token    uint64
+	mismatch bool
+}
+
+// NewTicket is called by stores for an answer of Run or Spent.
+func NewTicket(sum [KeySize]byte, token uint64) Ticket { return Ticket{sum: sum, token: token} }
+
+// MismatchTicket is called by stores for an answer of Mismatch: it can only be failed, and touches no message row.
+func MismatchTicket(sum [KeySize]byte) Ticket { return Ticket{sum: sum, mismatch: true} }
+
+// Sum returns the key's stored bytes.
+func (t Ticket) Sum() [KeySize]byte { return t.sum }
+
+// Token returns the claim's fencing token; zero for a mismatch.
+func (t Ticket) Token() uint64 { return t.token }
+
+// IsMismatch says whether the ticket came with an answer of Mismatch.
+func (t Ticket) IsMismatch() bool { return t.mismatch }
+
+// IsZero says whether no claim stands behind the ticket.
+func (t Ticket) IsZero() bool { return t == Ticket{} }

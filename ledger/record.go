@@ -1,0 +1,167 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// FailureKind says in which way an attempt or a message failed.
+type FailureKind string
+
+// The kinds of failure.
+const (
+	KindError     FailureKind = "error"     // the handler returned an error
+	KindPanic     FailureKind = "panic"     // the handler panicked
+	KindGoexit    FailureKind = "goexit"    // the handler called runtime.Goexit
+	KindTimeout   FailureKind = "timeout"   // the handler's time limit passed
+	KindTerminal  FailureKind = "terminal"  // the handler said that no retry helps
+	KindExhausted FailureKind = "exhausted" // attempts or crashes at their limit
+	KindUncertain FailureKind = "uncertain" // a parked effect whose outcome is not known
+	KindMismatch  FailureKind = "mismatch"  // known id, other body
+	KindInvalid   FailureKind = "invalid"   // the message cannot be keyed or read
+	KindDeadline  FailureKind = "deadline"  // the broker is about to forget the message
+)
+
+// AttemptError is one failed attempt of a message. Error texts are cut to 2 KiB and made valid UTF-8 when stored.
+type AttemptError struct {
+	Attempt int         `json:"attempt"`
+	Kind    FailureKind `json:"kind"`
+	Error   string      `json:"error"`
+	At      time.Time   `json:"at"` // the worker's clock: for people, never compared
+}
+
+// Header is one header or attribute of a message. Order and duplicates are kept; a nil Value is not an empty one.
+type Header struct {
+	Name  string `json:"name"`
+	Value []byte `json:"value"`
+	Type  string `json:"type,omitempty"` // SQS: the attribute's data type; Kafka: empty
+}
+
+// Archive is one failed delivery, kept whole. It outlives its message's row.
+type Archive struct {
+	Key         Key
+	Fingerprint Fingerprint
+	Delivery    []byte // as in Entry.Delivery
+	Kind        FailureKind
+	Errors      []AttemptError // oldest first
+	Body        []byte         // nil is not empty
+	Headers     []Header
+	Source      string // queue ARN or cluster and topic
+	Group       string // FIFO group, or the Kafka key as text, for people
+	Attempts    int
+	SentAt      time.Time // the broker's timestamp of the message
+	// Sent says that a dead letter was published for this delivery; false: the archive alone has it.
+	Sent bool
+	// Keep is the archive's own retention, from now on.
+	Keep time.Duration
+}
+
+// Size is what counts against Limits.Archive, in bytes.
+func (a *Archive) Size() int {
+	n := len(a.Body)
+	for _, h := range a.Headers {
+		n += len(h.Name) + len(h.Value) + len(h.Type)
+	}
+	return n
+}
+
+// Record is all that a ledger knows of one message, for operators, tests and commands.
+type Record struct {
+	Key         [KeySize]byte
+	Scope       string
+	ID          []byte
+	Fingerprint Fingerprint
+	State       State
+	Token       uint64
+	Owner       string // empty: nobody's
+	Attempts    int
+	Crashes     int
+	Generation  int
+	Result      []byte
+	Errors      []AttemptError
+	Due         time.Time // zero: at once
+	At          time.Time // first claim
+	Expiry      time.Time
+	Archived    []ArchiveRecord // failed deliveries, oldest first
+}
+
+// ArchiveRecord is one stored failed delivery.
+type ArchiveRecord struct {
+	Archive
+	Token  uint64    // the failing claim's; zero for a mismatch
+	At     time.Time // when it was archived
+	Expiry time.Time
+}
+
+const maxErrorText = 2 << 10
+
+// AppendError appends one attempt's failure to a row's list, and keeps the encoded list within limit bytes: the text is
+// cut to 2 KiB, and of a list that is too long the first entry and the latest ones stay.
+func AppendError(list []AttemptError, e AttemptError, limit int) []AttemptError {
+	out := make([]AttemptError, 0, len(list)+1)
+	out = append(out, list...)
+	e.Error = cutText(e.Error, maxErrorText)
+	out = append(out, e)
+	for len(out) > 1 && len(EncodeErrors(out)) > limit {
+		if len(out) == 2 {
+			out = out[1:]
+			continue
+		}
+		out = append(out[:1], out[2:]...)
+	}
+	return out
+}
+
+// EncodeErrors gives the stored form of a list of errors: JSON; nil for an empty list.
+func EncodeErrors(list []AttemptError) []byte {
+	if len(list) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(list)
+	if err != nil { // a time outside years 0-9999: the list is for people, so it is kept without the times
+		plain := make([]AttemptError, len(list))
+		for i, e := range list {
+			e.At = time.Time{}
+			plain[i] = e
+		}
+		b, _ = json.Marshal(plain)
+	}
+	return b
+}
+
+// DecodeErrors reads what EncodeErrors wrote.
+func DecodeErrors(b []byte) ([]AttemptError, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	var list []AttemptError
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("ledger: the stored list of errors cannot be read: %w", err)
+	}
+	return list, nil
+}
+
+// CutResult bounds a handler's result: one longer than limit is cut and ends in a marker that says so. Nil stays nil
+// and empty stays empty.
+func CutResult(result []byte, limit int) []byte {
+	if len(result) <= limit {
+		return result
+	}
+	marker := fmt.Sprintf("…[cut from %d bytes]", len(result))
+	keep := max(limit-len(marker), 0)
+	out := make([]byte, 0, keep+len(marker))
+	out = append(out, result[:keep]...)
+	return append(out, marker...)
+}
+
+func cutText(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit] + "…"
+	}
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}
