@@ -1,0 +1,39 @@
+package ledgertest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Store is one ledger under test, with what the suite needs beside the contract.
+type Store struct {
+	// Ledger is the store itself. It may hold other rows: every case uses scopes of its own.
+	Ledger ledger.Ledger
+	// Get reads one message with its archive; [ledger.ErrNotFound] if the ledger holds no row for the key.
+	Get func(ctx context.Context, key ledger.Key) (ledger.Record, error)
+	// Declare seals a live owner dead at once, as a peer's beat does with an overdue one. An owner that left or is dead
+	// stays as it is.
+	Declare func(ctx context.Context, ownerID string) error
+	// DSN is what a second process is given to open the same ledger (see [Main]). Empty: there are no second processes
+	// (memory), and the cases that need one are not part of this store's suite.
+	DSN string
+
+	// InTx runs fn in a transaction that is fenced by the attempt in ctx ([ledger.AttemptFrom]), as the store's own InTx
+	// does. Nil: the store has none.
+	InTx func(ctx context.Context, fn func(ctx context.Context) error) error
+	// Effect inserts id into a table of effects without any unique constraint, inside the transaction that InTx handed
+	// to fn in ctx. Needed with InTx.
+	Effect func(ctx context.Context, id string) error
+	// Effects counts the committed effects by id; the table may hold those of other cases. Needed with InTx.
+	Effects func(ctx context.Context) (map[string]int, error)
+
+	// Lock holds the message's row locked from another transaction until unlock is called, as a frozen worker's InTx
+	// does. Nil: rows cannot be locked alone in this store (memory, sqlite), so that row 2 of the table cannot occur.
+	Lock func(ctx context.Context, key ledger.Key) (unlock func(), err error)
+}
+
+// Open opens a fresh ledger, or one that is shared with other cases, and closes it with t.Cleanup. It may be called
+// from parallel tests.
+type Open func(t *testing.T) Store
