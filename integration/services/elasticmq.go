@@ -1,0 +1,100 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ElasticMQServer is an ElasticMQ server that belongs to the caller. Its queues live in memory: they are gone after Stop
+// or Kill.
+type ElasticMQServer struct {
+	*Server
+}
+
+// Endpoint is the URL for an SQS client's BaseEndpoint. Any region and any credentials will do.
+func (e *ElasticMQServer) Endpoint() string { return "http://" + e.Addr() }
+
+// elasticMQConf: "strict" limits refuse what AWS refuses (10 messages a batch, long polls of 20 s, queue names).
+const elasticMQConf = `include classpath("application.conf")
+node-address { protocol = http, host = "127.0.0.1", port = PORT, context-path = "" }
+rest-sqs { enabled = true, bind-port = PORT, bind-hostname = "127.0.0.1", sqs-limits = strict }
+rest-stats { enabled = false }
+`
+
+// StartElasticMQ starts a server without queues on a free loopback port, and returns when it answers. ctx bounds the
+// start alone. The caller closes the server; it also ends with this process.
+func StartElasticMQ(ctx context.Context) (*ElasticMQServer, error) {
+	b, err := loadBundle("elasticmq", EnvSQS)
+	if err != nil {
+		return nil, err
+	}
+	java, err := javaPath(b.env)
+	if err != nil {
+		return nil, err
+	}
+	jars, err := fetch(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	base, err := tempBase(-1)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newFolder(base)
+	if err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(dir.path, "elasticmq.conf")
+	server := &ElasticMQServer{Server: &Server{
+		addr: loopback(ports[0]), folder: dir, stopSignal: syscall.SIGTERM, killSignal: syscall.SIGKILL,
+		command: command{
+			name: "ElasticMQ " + b.version, path: java, dir: dir.path, log: filepath.Join(dir.path, "log"),
+			args: []string{"-Xmx256m", "-XX:+UseSerialGC", "-Dconfig.file=" + conf, "-cp", filepath.Join(jars, "*"),
+				"org.elasticmq.server.Main"},
+		},
+	}}
+	server.ready = func(ctx context.Context) error { return askSQS(ctx, server.Endpoint()) }
+	text := strings.ReplaceAll(elasticMQConf, "PORT", strconv.Itoa(ports[0]))
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	if err := server.Start(ctx); err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	return server, nil
+}
+
+// askSQS is the first request: ListQueues in the JSON protocol of SQS, unsigned.
+func askSQS(ctx context.Context, endpoint string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-amz-json-1.0")
+	req.Header.Set("X-Amz-Target", "AmazonSQS.ListQueues")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("ListQueues: %s: %s", resp.Status, body)
+	}
+	return nil
+}

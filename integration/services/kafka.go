@@ -1,0 +1,219 @@
+package services
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// KafkaOptions says what [StartKafka] starts. The zero value is one broker.
+type KafkaOptions struct {
+	// Brokers is 1 (also for 0) or 2. The first one is also the controller. Two are for who tests a broker that goes
+	// away under a client.
+	Brokers int
+	// Properties are added to every server.properties and win over what this package writes there. For who tests
+	// against a setting of the broker, such as group.consumer.session.timeout.ms.
+	Properties map[string]string
+}
+
+// KafkaCluster is an Apache Kafka cluster that belongs to the caller.
+type KafkaCluster struct {
+	nodes []*Server
+}
+
+// Brokers are the addresses (host:port) for a client's bootstrap list. They stay the same over Stop, Kill and Start.
+func (k *KafkaCluster) Brokers() []string {
+	var addrs []string
+	for _, n := range k.nodes {
+		addrs = append(addrs, n.Addr())
+	}
+	return addrs
+}
+
+// Broker is one broker (0 or 1), to be stopped, killed and started by itself. Broker 0 is also the controller: without
+// it broker 1 serves on, but nobody elects leaders.
+func (k *KafkaCluster) Broker(i int) *Server { return k.nodes[i] }
+
+// Start starts the brokers that do not run, on the ports and data they had, and returns when each has answered a
+// Metadata request that names it.
+func (k *KafkaCluster) Start(ctx context.Context) error {
+	for _, n := range k.nodes {
+		if err := n.Start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends all brokers cleanly, the controller last: the others hand over their leaderships through it.
+func (k *KafkaCluster) Stop() error { return k.backwards((*Server).Stop) }
+
+// Kill ends all brokers with SIGKILL.
+func (k *KafkaCluster) Kill() error { return k.backwards((*Server).Kill) }
+
+// Close kills all brokers and removes their data.
+func (k *KafkaCluster) Close() error { return k.backwards((*Server).Close) }
+
+func (k *KafkaCluster) backwards(f func(*Server) error) error {
+	var errs []error
+	for _, n := range slices.Backward(k.nodes) {
+		errs = append(errs, f(n))
+	}
+	return errors.Join(errs...)
+}
+
+// StartKafka starts a KRaft cluster on free loopback ports with its data in temporary folders, and returns when every
+// broker answers. ctx bounds the start alone. The caller closes the cluster; it also ends with this process.
+func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
+	n := max(o.Brokers, 1)
+	if o.Brokers < 0 || n > 2 {
+		return nil, fmt.Errorf("services: KafkaOptions.Brokers must be 0 to 2, got %d", o.Brokers)
+	}
+	b, err := loadBundle("kafka", EnvKafka)
+	if err != nil {
+		return nil, err
+	}
+	java, err := javaPath(b.env)
+	if err != nil {
+		return nil, err
+	}
+	jars, err := fetch(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(n + 1)
+	if err != nil {
+		return nil, err
+	}
+	cluster, id := &KafkaCluster{}, randomUUID()
+	for i, port := range ports[:n] {
+		node := kafkaNode{id: i + 1, port: port, controller: ports[n], cluster: id}
+		server, err := node.server(ctx, command{name: fmt.Sprintf("Apache Kafka %s (broker %d)", b.version, i), path: java}, jars, o.Properties)
+		if err != nil {
+			return nil, errors.Join(err, cluster.Close())
+		}
+		cluster.nodes = append(cluster.nodes, server)
+	}
+	if err := cluster.Start(ctx); err != nil {
+		return nil, errors.Join(err, cluster.Close())
+	}
+	return cluster, nil
+}
+
+// kafkaNode is what distinguishes one broker.
+type kafkaNode struct {
+	id         int // node.id; node 1 is broker and controller
+	port       int
+	controller int // port of the controller
+	cluster    string
+}
+
+// server writes the node's files and formats its data.
+func (n kafkaNode) server(ctx context.Context, c command, jars string, extra map[string]string) (*Server, error) {
+	base, err := tempBase(-1)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newFolder(base)
+	if err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(dir.path, "server.properties")
+	text := propertiesText(n.properties(filepath.Join(dir.path, "data")), extra)
+	c.dir, c.log = dir.path, filepath.Join(dir.path, "log")
+	// A small heap, and flags that start fast on two cores.
+	run := []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*")}
+	format := c
+	format.name += " format"
+	format.args = slices.Concat(run, []string{"kafka.tools.StorageTool", "format", "-t", n.cluster, "-c", conf})
+	c.args = slices.Concat(run, []string{"kafka.Kafka", conf})
+	err = os.WriteFile(conf, []byte(text), 0o644)
+	if err == nil {
+		err = runOnce(ctx, format)
+	}
+	if err != nil {
+		return nil, errors.Join(err, dir.remove())
+	}
+	return &Server{addr: loopback(n.port), command: c, ready: n.ask, folder: dir,
+		stopSignal: syscall.SIGTERM, killSignal: syscall.SIGKILL}, nil
+}
+
+// properties is a broker whose internal topics need no second one, and whose groups form without delay. The new group
+// protocol (KIP-848) is on by default.
+func (n kafkaNode) properties(data string) map[string]string {
+	roles, listeners := "broker", "PLAINTEXT://"+loopback(n.port)
+	if n.id == 1 {
+		roles, listeners = "broker,controller", listeners+",CONTROLLER://"+loopback(n.controller)
+	}
+	return map[string]string{
+		"process.roles":                                    roles,
+		"node.id":                                          strconv.Itoa(n.id),
+		"controller.quorum.voters":                         "1@" + loopback(n.controller),
+		"listeners":                                        listeners,
+		"advertised.listeners":                             "PLAINTEXT://" + loopback(n.port),
+		"controller.listener.names":                        "CONTROLLER",
+		"inter.broker.listener.name":                       "PLAINTEXT",
+		"listener.security.protocol.map":                   "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+		"log.dirs":                                         data,
+		"offsets.topic.replication.factor":                 "1",
+		"offsets.topic.num.partitions":                     "4",
+		"transaction.state.log.replication.factor":         "1",
+		"transaction.state.log.min.isr":                    "1",
+		"transaction.state.log.num.partitions":             "4",
+		"share.coordinator.state.topic.replication.factor": "1",
+		"share.coordinator.state.topic.min.isr":            "1",
+		"share.coordinator.state.topic.num.partitions":     "4",
+		"group.initial.rebalance.delay.ms":                 "0",
+	}
+}
+
+func propertiesText(base, extra map[string]string) string {
+	all := maps.Clone(base)
+	maps.Copy(all, extra)
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&text, "%s=%s\n", name, all[name])
+	}
+	return text.String()
+}
+
+// ask is the first request: Metadata from this very broker, which must name our cluster and the broker itself.
+func (n kafkaNode) ask(ctx context.Context) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(loopback(n.port)))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	got, err := kadm.NewClient(client).BrokerMetadata(ctx)
+	if err != nil {
+		return err
+	}
+	if got.Cluster != n.cluster {
+		return fmt.Errorf("another cluster answers: %s, not %s", got.Cluster, n.cluster)
+	}
+	if !slices.Contains(got.Brokers.NodeIDs(), int32(n.id)) {
+		return fmt.Errorf("broker %d is not in the cluster's metadata yet", n.id)
+	}
+	return nil
+}
+
+// randomUUID is a cluster id as Kafka writes it: 16 bytes in URL-safe base64, no dash in front (it would look like a
+// flag).
+func randomUUID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	b[0] &= 0x7f
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
