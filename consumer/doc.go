@@ -1,0 +1,12 @@
+// Package consumer is what users of ackledger write against, whatever the broker: a [Handler] for a [Message], the
+// verbs [Terminal] and [RetryAfter], the settings of a worker in [Options], and [Run] for several workers in one
+// process. The workers are in the packages sqs and kafka, the ledgers in ledger/postgres, ledger/sqlite and
+// ledger/memory.
+//
+// # What a handler can rely on
+//
+// A message is acknowledged only after the ledger holds, durably, that it succeeded, or that it failed together with its
+// whole body. A handler runs at least once. Effects inside the transaction that postgres.InTx or sqlite.InTx hands to
+// the handler are committed exactly once, in the same commit as the success. Effects outside of it may happen again
+// after a crash: pass [ChildKey] on to the service as its idempotency key.
+package consumer

@@ -1,0 +1,64 @@
+package consumer
+
+import (
+	"errors"
+	"time"
+)
+
+// Causes with which the context of a handler is cancelled (context.Cause), beside ledger.ErrLost. An attempt that ends
+// in an error after any of them but ErrTimeout is not counted.
+var (
+	// ErrTimeout says that Options.HandlerTimeout has passed.
+	ErrTimeout = errors.New("consumer: the handler's time limit has passed")
+	// ErrRevoked says that the message's partition went to another member of the group, or its handle expired.
+	ErrRevoked = errors.New("consumer: the message was taken back by the broker")
+	// ErrShutdown says that the worker stops and the drain's time is up.
+	ErrShutdown = errors.New("consumer: the worker shuts down")
+)
+
+// Terminal wraps err to say that no retry can help: the message fails for good and goes to the archive. Nil stays nil.
+func Terminal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &terminalError{err}
+}
+
+// RetryAfter wraps err to say when the next attempt is due, instead of the backoff. The attempt counts. A delay below
+// zero counts as zero, one above 12 hours as 12 hours. Nil stays nil.
+func RetryAfter(err error, delay time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryError{err, min(max(delay, 0), maxRetryAfter)}
+}
+
+const maxRetryAfter = 12 * time.Hour
+
+// IsTerminal reports whether err says that no retry can help.
+func IsTerminal(err error) bool {
+	_, ok := errors.AsType[*terminalError](err)
+	return ok
+}
+
+// RetryDelay returns the delay that err asks for, and whether it does.
+func RetryDelay(err error) (time.Duration, bool) {
+	r, ok := errors.AsType[*retryError](err)
+	if !ok {
+		return 0, false
+	}
+	return r.delay, true
+}
+
+type terminalError struct{ err error }
+
+func (e *terminalError) Error() string { return e.err.Error() }
+func (e *terminalError) Unwrap() error { return e.err }
+
+type retryError struct {
+	err   error
+	delay time.Duration
+}
+
+func (e *retryError) Error() string { return e.err.Error() }
+func (e *retryError) Unwrap() error { return e.err }

@@ -1,0 +1,159 @@
+package consumer
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+)
+
+// Defaults of Options; docs/defaults.md says why.
+const (
+	DefaultConcurrency    = 16
+	DefaultAttempts       = 10
+	DefaultLease          = 30 * time.Second
+	DefaultDrain          = 25 * time.Second
+	DefaultBackoffBase    = time.Second
+	DefaultBackoffMax     = 15 * time.Minute
+	DefaultHandlerTimeout = time.Hour
+	DefaultSlowAfter      = 5 * time.Minute
+	DefaultClaimAhead     = 2000
+	DefaultMaxHeld        = 10_000
+	DefaultMaxHeldBytes   = 64 << 20
+	DefaultKeep           = 90 * 24 * time.Hour
+)
+
+// Options are the settings that every worker has, whatever its broker. The zero value of each field means its default.
+type Options struct {
+	// Name is the consumer's name, part of the identity of all its messages: for people with several consumers of one
+	// queue. Required for SQS; for Kafka it is the group, and must be empty or equal to it.
+	Name string
+
+	// Concurrency is how many handlers run at once, 1 to 10,000. Default 16. For people whose handlers wait for others.
+	Concurrency int
+	// Limiter is shared between workers to limit the handlers of all of them together. Default: none. For people with
+	// many queues and one scarce resource.
+	Limiter *Limiter
+	// Rate is how many handlers start in a second at most; 0: no limit. For people whose downstream has a quota.
+	Rate float64
+
+	// Attempts is how often a message's handler may fail before the message fails for good, 1 to 1,000. Default 10.
+	Attempts int
+	// BackoffBase and BackoffMax bound the delay before the next attempt: full jitter below BackoffBase, doubling up to
+	// BackoffMax. Defaults 1 s and 15 min; at most 12 h. For people whose downstream recovers faster or slower.
+	BackoffBase, BackoffMax time.Duration
+	// HandlerTimeout is how long one attempt may take until its context is cancelled. Default 1 h; at most 11 h. For
+	// people whose work takes longer, or who want to notice earlier.
+	HandlerTimeout time.Duration
+	// SlowAfter is how long an attempt takes until Health reports it as stalled. Default 5 min.
+	SlowAfter time.Duration
+
+	// Lease is how long the messages of a worker that died without a word stay closed to others, 100 ms to 1 h. Default
+	// 30 s; it is extended every third of it. For tests, and for people who prefer a slow take-over to frequent beats.
+	Lease time.Duration
+	// Drain is how long Run waits, after its context was cancelled, for the handlers that run. Default 25 s, inside of
+	// Kubernetes' 30 s. What still runs then is left to the next owner and counts no attempt.
+	Drain time.Duration
+
+	// Park is for handlers whose outside effect must not be repeated blindly: a message whose attempt was cut short by a
+	// crash is not run again but archived as uncertain, and messages are claimed only when they start at once.
+	Park bool
+	// KeyFunc derives the message's identity from the message itself, 1 to 1,024 bytes: for people whose producers send
+	// one business event more than once. Default: the broker's identity. A message whose KeyFunc fails is archived.
+	KeyFunc func(*Message) (string, error)
+	// FingerprintFunc returns the bytes of the message that must be equal for two copies to be the same message, for
+	// people whose producers re-encode (time stamps, field order). Default: the body. It must not change the message.
+	FingerprintFunc func(*Message) ([]byte, error)
+
+	// Window is how long a finished message is recognised. Default: what the broker may still deliver, read from the
+	// broker. AllowShortWindow accepts one that is shorter than that.
+	Window           time.Duration
+	AllowShortWindow bool
+	// Keep is how long the archive keeps a failed delivery. Default 90 days; not below Window.
+	Keep time.Duration
+
+	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 2,000. For
+	// people with few handlers and very fast ones.
+	ClaimAhead int
+	// MaxHeld and MaxHeldBytes bound the messages that the worker holds (queued, running, waiting for a retry); when one
+	// is reached, polling stops. Defaults 10,000 and 64 MiB of bodies.
+	MaxHeld      int
+	MaxHeldBytes int64
+
+	// Logger receives what operators need to know; bodies never. Default: none.
+	Logger *zap.Logger
+	// MeterProvider and TracerProvider are OpenTelemetry's. Default: the global ones.
+	MeterProvider  metric.MeterProvider
+	TracerProvider trace.TracerProvider
+}
+
+// WithDefaults returns the options with the defaults filled in, or an error that names the field, the bound and the
+// value. Workers call it when they are built.
+func (o Options) WithDefaults() (Options, error) {
+	setDefault(&o.Concurrency, DefaultConcurrency)
+	setDefault(&o.Attempts, DefaultAttempts)
+	setDefault(&o.Lease, DefaultLease)
+	setDefault(&o.Drain, DefaultDrain)
+	setDefault(&o.BackoffBase, DefaultBackoffBase)
+	setDefault(&o.BackoffMax, max(DefaultBackoffMax, o.BackoffBase))
+	setDefault(&o.HandlerTimeout, DefaultHandlerTimeout)
+	setDefault(&o.SlowAfter, DefaultSlowAfter)
+	setDefault(&o.ClaimAhead, DefaultClaimAhead)
+	setDefault(&o.MaxHeld, DefaultMaxHeld)
+	setDefault(&o.MaxHeldBytes, DefaultMaxHeldBytes)
+	setDefault(&o.Keep, max(DefaultKeep, o.Window))
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return o, o.validate()
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+const year = 365 * 24 * time.Hour
+
+func (o *Options) validate() error {
+	if o.Rate < 0 || math.IsNaN(o.Rate) || math.IsInf(o.Rate, 0) {
+		return fmt.Errorf("consumer: Options.Rate: must be a finite number of at least 0, is %v", o.Rate)
+	}
+	if len(o.Name) > 255 {
+		return fmt.Errorf("consumer: Options.Name: must be at most 255 bytes, is %d bytes", len(o.Name))
+	}
+	for _, c := range []error{
+		inRange("Concurrency", o.Concurrency, 1, 10_000),
+		inRange("Attempts", o.Attempts, 1, 1000),
+		inRange("ClaimAhead", o.ClaimAhead, 1, 100_000),
+		inRange("MaxHeld", o.MaxHeld, 1, 1_000_000),
+		inRange("MaxHeldBytes", o.MaxHeldBytes, 1, 64<<30),
+		inRange("Lease", o.Lease, 100*time.Millisecond, time.Hour),
+		inRange("Drain", o.Drain, time.Millisecond, 12*time.Hour),
+		inRange("BackoffBase", o.BackoffBase, time.Millisecond, 12*time.Hour),
+		inRange("BackoffMax", o.BackoffMax, o.BackoffBase, 12*time.Hour),
+		inRange("HandlerTimeout", o.HandlerTimeout, time.Millisecond, 11*time.Hour),
+		inRange("SlowAfter", o.SlowAfter, time.Millisecond, 12*time.Hour),
+		inRange("Window", o.Window, 0, 100*year),
+		inRange("Keep", o.Keep, max(o.Window, time.Second), 100*year),
+	} {
+		if c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+type number interface{ ~int | ~int64 }
+
+func inRange[T number](field string, v, low, high T) error {
+	if v < low || v > high {
+		return fmt.Errorf("consumer: Options.%s: must be %v to %v, is %v", field, low, high, v)
+	}
+	return nil
+}

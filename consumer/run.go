@@ -1,0 +1,94 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Worker consumes one source: a queue, or the topics of one group.
+type Worker interface {
+	// Run consumes until ctx is cancelled, then drains, and returns nil after a clean drain. It returns at once with an
+	// error on what cannot heal by itself. A worker runs once; a second Run is an error.
+	Run(ctx context.Context) error
+	// Health may be called at any time, before Run too.
+	Health() Health
+	// Pause stops polling and the start of handlers; messages in hand stay in hand. Resume goes on. Both may be called
+	// at any time and any number of times.
+	Pause()
+	Resume()
+}
+
+// Run runs workers together until ctx is cancelled or one of them fails; then all drain, and it returns what failed
+// (errors.Join), nil after a clean drain of all.
+func Run(ctx context.Context, workers ...Worker) error {
+	if len(workers) == 0 {
+		return errors.New("consumer: Run: must be given at least 1 worker, is given 0")
+	}
+	if slices.Contains(workers, nil) {
+		return fmt.Errorf("consumer: Run: worker %d of %d is nil", slices.Index(workers, nil)+1, len(workers))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(workers))
+	var wg sync.WaitGroup
+	for i, w := range workers {
+		wg.Go(func() {
+			defer cancel() // one that stops by itself stops the others: a process half alive helps nobody
+			errs[i] = w.Run(ctx)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Health is what probes ask for.
+type Health struct {
+	// Alive is false once a handler has ignored its cancelled context for longer than the drain: only a restart helps.
+	Alive bool `json:"alive"`
+	// Ready says that the worker has joined the ledger, reaches it, and polls its broker.
+	Ready bool `json:"ready"`
+	// Stalled lists what takes longer than it should, longest first, at most 100 entries.
+	Stalled []Stall `json:"stalled,omitempty"`
+	// Warnings are about settings that are allowed but unwise, found when the worker started.
+	Warnings []string `json:"warnings,omitempty"`
+	// LastError is why the worker is not ready, if it knows.
+	LastError string `json:"last_error,omitempty"`
+}
+
+// Stall is one message, partition or group that does not get on.
+type Stall struct {
+	What  string    `json:"what"`   // the message's id, or the topic and partition
+	Why   string    `json:"why"`    // such as "handler runs", "handler ignores its cancelled context", "span limit"
+	Since time.Time `json:"since"`  // the worker's clock
+	Lane  string    `json:"behind"` // the group, key or partition that waits behind it; empty: none
+}
+
+// Limiter limits how many handlers run at once across workers. It is safe for concurrent use.
+type Limiter struct{ slots chan struct{} }
+
+// NewLimiter returns a limiter for n handlers, at least 1 (less counts as 1).
+func NewLimiter(n int) *Limiter { return &Limiter{slots: make(chan struct{}, max(n, 1))} }
+
+// Acquire waits for a slot until ctx is done; a nil limiter has no limit. Workers call it.
+func (l *Limiter) Acquire(ctx context.Context) error {
+	if l == nil {
+		return ctx.Err()
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Release gives a slot back. Workers call it once for every Acquire that returned nil.
+func (l *Limiter) Release() {
+	if l != nil {
+		<-l.slots
+	}
+}
