@@ -1,0 +1,121 @@
+package sqstest
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// QueueState is what a queue holds at one instant.
+type QueueState struct {
+	Visible, InFlight, Delayed int // messages
+	// Polls is how many long polls wait; those whose client went away count
+	// until their time is over.
+	Polls int
+	// Messages are all of them, in the order in which they were first sent to
+	// any queue. It is a copy.
+	Messages []MessageState
+}
+
+// Depth is the number of messages in the queue, whatever their state.
+func (q QueueState) Depth() int { return q.Visible + q.InFlight + q.Delayed }
+
+// MessageState is a stored message.
+type MessageState struct {
+	ID, Body, Group, DeduplicationID string
+	// State is "visible", "in flight" or "delayed".
+	State string
+	// Receives counts receives in all queues since it was sent.
+	Receives int
+	// Sent is the SentTimestamp. Due is when it becomes visible; zero if it is.
+	Sent, Due time.Time
+}
+
+var stateNames = [...]string{visible: "visible", delayed: "delayed", inFlight: "in flight"}
+
+// Queue is the state of the named queue; the zero QueueState if there is none.
+// It copies the queue, so it takes a while on a big one: Attributes of the
+// client is the cheap way to counts.
+func (s *Server) Queue(name string) QueueState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	if q == nil {
+		return QueueState{}
+	}
+	q.advance(s.clock.Now())
+	state := QueueState{
+		Visible: q.held[visible], InFlight: q.held[inFlight], Delayed: q.held[delayed], Polls: q.polls,
+		Messages: make([]MessageState, 0, len(q.retained.items)),
+	}
+	stored := slices.SortedFunc(slices.Values(q.retained.items), func(a, b *message) int {
+		return int(int64(a.serial) - int64(b.serial))
+	})
+	for _, m := range stored {
+		shown := MessageState{
+			ID: m.id, Body: m.content.body, Group: m.content.group, DeduplicationID: m.content.dedup,
+			State: stateNames[m.state], Receives: m.receives, Sent: m.sent,
+		}
+		if m.state != visible {
+			shown.Due = m.due
+		}
+		state.Messages = append(state.Messages, shown)
+	}
+	return state
+}
+
+// Queues are the names of all queues, sorted.
+func (s *Server) Queues() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.queues))
+}
+
+// Calls is how often an action was called, failed calls counted.
+func (s *Server) Calls(action string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[action]
+}
+
+// ExpireVisibility ends the visibility timeout of every message that is in
+// flight in the named queue, as if its time were over, and says how many. Their
+// receipt handles are stale from then on.
+func (s *Server) ExpireVisibility(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	if q == nil {
+		return 0
+	}
+	q.advance(s.clock.Now())
+	var expired []*message
+	for _, m := range q.waiting.items {
+		if m.state == inFlight {
+			expired = append(expired, m)
+		}
+	}
+	slices.SortFunc(expired, func(a, b *message) int { return int(int64(a.serial) - int64(b.serial)) })
+	for _, m := range expired {
+		q.show(m)
+	}
+	q.wake()
+	return len(expired)
+}
+
+// CreateQueue creates a queue, FIFO if its name ends with .fifo, and returns its
+// URL. It is for set-up code: what is wrong (see the API reference, CreateQueue)
+// is the error. A queue that exists with these attributes is left as it is.
+func (s *Server) CreateQueue(name string, attributes map[string]string) (url string, err error) {
+	attributes = maps.Clone(attributes)
+	if isFIFO(name) {
+		if attributes == nil {
+			attributes = map[string]string{}
+		}
+		attributes["FifoQueue"] = "true"
+	}
+	if e := s.create(name, attributes, nil); e != nil {
+		return "", e
+	}
+	return s.queueURL(name), nil
+}
