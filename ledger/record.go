@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -164,4 +166,19 @@ func cutText(s string, limit int) string {
 		return s
 	}
 	return string([]rune(s))
+}
+
+// Clone returns a deep copy, which shares no bytes with a.
+func (a *Archive) Clone() Archive {
+	out := *a
+	if a.Key.Pos != nil {
+		pos := *a.Key.Pos
+		out.Key.Pos = &pos
+	}
+	out.Key.ID, out.Delivery, out.Body = bytes.Clone(a.Key.ID), bytes.Clone(a.Delivery), bytes.Clone(a.Body)
+	out.Errors, out.Headers = slices.Clone(a.Errors), slices.Clone(a.Headers)
+	for i := range out.Headers {
+		out.Headers[i].Value = bytes.Clone(out.Headers[i].Value)
+	}
+	return out
 }

@@ -1,0 +1,9 @@
+// Package memory is a ledger in one process' memory: the reference model of the contract, and the fake with which
+// programs test their handlers. It forgets everything when the process ends, so it is no ledger for production.
+//
+// It decides with [ledger.Decide] and [ledger.DecideSettle] themselves, under one lock, so row 2 of the claim table (a
+// row locked or unseen) cannot occur. Its clock can be given ([WithClock]), and faults can be injected: an error instead
+// of a call ([Ledger.FailBefore]), or instead of the answer of a call that was carried out ([Ledger.FailAfter]).
+//
+// It does not grow for ever: each claim also looks at a few rows and drops what is past its expiry.
+package memory

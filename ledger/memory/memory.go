@@ -1,0 +1,161 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// defaultKeep is how long pending rows stay past their expiry without [WithKeep].
+const defaultKeep = 30 * 24 * time.Hour
+
+// Ledger implements [ledger.Ledger]. The zero value is not usable: call [New]. Safe for concurrent use.
+type Ledger struct {
+	now    func() time.Time
+	limits ledger.Limits
+	keep   time.Duration
+
+	mu       sync.Mutex
+	joined   uint64
+	calls    uint64            // numbers the claim calls, to tell a key repeated within one
+	live     map[string]*owner // an owner that left or died is known only to its rows
+	rows     map[[ledger.KeySize]byte]*row
+	archives map[[ledger.KeySize]byte][]ledger.ArchiveRecord
+	before   Fault
+	after    Fault
+}
+
+type row struct {
+	scope       string
+	id          string
+	fingerprint ledger.Fingerprint
+	token       uint64
+	owner       *owner // nil: nobody's
+	call        uint64
+	attempts    int
+	crashes     int
+	state       ledger.State
+	due         time.Time
+	at          time.Time
+	expiry      time.Time
+	result      []byte
+	errors      []ledger.AttemptError
+}
+
+// Option changes a new ledger.
+type Option func(*Ledger)
+
+// WithClock sets the ledger's clock, which is the database's in other stores. For tests that make leases, backoffs and
+// windows pass without waiting. It is called with the ledger's lock held, by any goroutine. Default: time.Now.
+func WithClock(now func() time.Time) Option { return func(l *Ledger) { l.now = now } }
+
+// WithLimits sets what is stored of one message. For tests of results, archives and error lists at their bounds.
+// Default: [ledger.DefaultLimits].
+func WithLimits(limits ledger.Limits) Option { return func(l *Ledger) { l.limits = limits } }
+
+// WithKeep sets how long a pending row stays past its expiry, like the archive's retention in other stores. For
+// long-lived fakes with many abandoned messages. Default: 30 days.
+func WithKeep(keep time.Duration) Option { return func(l *Ledger) { l.keep = keep } }
+
+// New makes an empty ledger.
+func New(options ...Option) *Ledger {
+	l := &Ledger{
+		now: time.Now, limits: ledger.DefaultLimits, keep: defaultKeep,
+		live:     make(map[string]*owner),
+		rows:     make(map[[ledger.KeySize]byte]*row),
+		archives: make(map[[ledger.KeySize]byte][]ledger.ArchiveRecord),
+	}
+	for _, option := range options {
+		option(l)
+	}
+	return l
+}
+
+// Limits implements [ledger.Ledger].
+func (l *Ledger) Limits() ledger.Limits { return l.limits }
+
+// Join implements [ledger.Ledger]. A lease that is not above zero is refused with an [*ledger.InvalidError].
+func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
+	if lease <= 0 {
+		return nil, &ledger.InvalidError{Field: "lease", Bound: "above 0", Value: lease.String()}
+	}
+	var joined *owner
+	err := l.do(ctx, Join, func() error {
+		now := l.now()
+		l.joined++
+		joined = &owner{
+			ledger: l, id: "memory-" + strconv.FormatUint(l.joined, 10),
+			lease: lease, end: now.Add(lease), fate: live, pulse: ledger.NewPulse(lease, now),
+		}
+		l.live[joined.id] = joined
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return joined, nil
+}
+
+// Get returns all that the ledger knows of one message: a copy. [ledger.ErrNotFound] if there is no row; the record
+// then still carries the archive, which outlives its row.
+func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return ledger.Record{}, err
+	}
+	sum := key.Sum()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rec := ledger.Record{Key: sum}
+	for i := range l.archives[sum] {
+		a := l.archives[sum][i]
+		a.Archive = a.Archive.Clone()
+		rec.Archived = append(rec.Archived, a)
+	}
+	r := l.rows[sum]
+	if r == nil {
+		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)
+	}
+	rec.Scope, rec.ID, rec.Fingerprint = r.scope, []byte(r.id), r.fingerprint
+	rec.State, rec.Token, rec.Attempts, rec.Crashes = r.state, r.token, r.attempts, r.crashes
+	rec.Result, rec.Errors = clone(r.result), copyErrors(r.errors)
+	rec.Due, rec.At, rec.Expiry = r.due, r.at, r.expiry
+	if r.owner != nil {
+		rec.Owner = r.owner.id
+	}
+	return rec, nil
+}
+
+// Declare seals a live owner dead at once, as a peer's beat does with an overdue one: its rows can be taken over, and
+// count as crashes. For tests of lost leases. It says whether there was such a live owner.
+func (l *Ledger) Declare(ownerID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o, ok := l.live[ownerID]
+	if ok {
+		l.seal(o, dead)
+	}
+	return ok
+}
+
+// Len returns the number of message rows.
+func (l *Ledger) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.rows)
+}
+
+// Drop deletes a message's row, as the sweep does when its window is over; the archive stays.
+func (l *Ledger) Drop(key ledger.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.rows, key.Sum())
+}
+
+func (l *Ledger) seal(o *owner, f fate) {
+	o.fate = f
+	delete(l.live, o.id)
+}

@@ -1,0 +1,255 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+type fate uint8
+
+const (
+	live fate = iota + 1
+	left
+	dead
+)
+
+// owner implements [ledger.Owner]. What changes is guarded by the ledger's lock.
+type owner struct {
+	ledger *Ledger
+	id     string
+	lease  time.Duration
+
+	end   time.Time
+	fate  fate
+	pulse ledger.Pulse
+}
+
+func (o *owner) ID() string { return o.id }
+
+// Claim implements [ledger.Owner].
+func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
+	claims := make([]ledger.Claim, len(entries))
+	sums := make([][ledger.KeySize]byte, len(entries))
+	for i := range entries {
+		if claims[i].Err = ledger.CheckEntry(&entries[i]); claims[i].Err == nil {
+			sums[i] = entries[i].Key.Sum()
+		}
+	}
+	l := o.ledger
+	err := l.do(ctx, Claim, func() error {
+		if o.fate != live {
+			return ledger.ErrLost
+		}
+		now := l.now()
+		l.calls++
+		for i := range entries {
+			if claims[i].Err == nil {
+				o.claim(now, sums[i], &entries[i], &claims[i])
+			}
+		}
+		l.sweepSome(now, 2*len(entries))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return claims, nil
+}
+
+// claim answers one entry. The ledger is locked.
+func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, c *ledger.Claim) {
+	l := o.ledger
+	r := l.rows[sum]
+	if r != nil && r.call == l.calls {
+		return // the key is in this call already: Busy
+	}
+	var d ledger.Decision
+	if r == nil {
+		d = ledger.Decide(nil, *e)
+		r = &row{scope: e.Key.Scope, id: string(e.Key.ID), fingerprint: e.Fingerprint}
+		l.rows[sum] = r
+	} else {
+		seen := r.seenBy(o, now)
+		seen.Archived = l.archived(sum, e.Delivery)
+		d = ledger.Decide(&seen, *e)
+	}
+	r.call = l.calls
+	c.Answer, c.Wait, c.Suspect, c.Uncertain, c.TookOver = d.Answer, d.Wait, d.Suspect, d.Uncertain, d.TookOver
+	switch d.Answer {
+	case ledger.Done:
+		c.Outcome = ledger.Outcome{State: r.state, Result: clone(r.result)}
+	case ledger.Mismatch:
+		c.Ticket = ledger.MismatchTicket(sum)
+	}
+	if d.Write {
+		r.take(o, now, d, e.Window)
+		c.Ticket, c.Token, c.Crashes = ledger.NewTicket(sum, r.token), r.token, r.crashes
+		c.Errors = copyErrors(r.errors)
+		if d.Answer == ledger.Run {
+			c.Attempt = r.attempts + 1
+		}
+	}
+}
+
+// take writes what the claim table decided.
+func (r *row) take(o *owner, now time.Time, d ledger.Decision, window time.Duration) {
+	if d.Renew {
+		r.at, r.expiry, r.errors = now, now.Add(window), nil
+	}
+	r.state, r.owner, r.due, r.result = ledger.Pending, o, time.Time{}, nil
+	r.token, r.attempts, r.crashes = d.Token, d.Attempts, d.Crashes
+}
+
+// seenBy is what the tables need to know of a row.
+func (r *row) seenBy(o *owner, now time.Time) ledger.Row {
+	seen := ledger.Row{
+		Fingerprint: r.fingerprint, State: r.state, Token: r.token, Attempts: r.attempts, Crashes: r.crashes,
+	}
+	if !r.due.IsZero() {
+		seen.DueIn = r.due.Sub(now)
+	}
+	switch {
+	case r.owner == nil:
+		seen.Holder = ledger.Nobody
+	case r.owner == o:
+		seen.Holder = ledger.Mine
+	case r.owner.fate == left:
+		seen.Holder = ledger.Left
+	case r.owner.fate == dead:
+		seen.Holder = ledger.Dead
+	default:
+		seen.Holder, seen.HeldFor = ledger.Live, r.owner.end.Sub(now)
+	}
+	return seen
+}
+
+// Settle implements [ledger.Owner].
+func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
+	errs := make([]error, len(settlements))
+	l := o.ledger
+	err := l.do(ctx, Settle, func() error {
+		now := l.now()
+		for i := range settlements {
+			if errs[i] = ledger.CheckSettlement(&settlements[i], l.limits); errs[i] == nil {
+				errs[i] = o.settle(now, &settlements[i])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return errs, nil
+}
+
+// settle carries out one settlement. The ledger is locked.
+func (o *owner) settle(now time.Time, s *ledger.Settlement) error {
+	l, sum := o.ledger, s.Ticket.Sum()
+	r := l.rows[sum]
+	var seen *ledger.Row
+	if r != nil {
+		got := r.seenBy(o, now)
+		got.Archived = s.Dead != nil && l.archived(sum, s.Dead.Delivery)
+		seen = &got
+	}
+	switch ledger.DecideSettle(seen, *s) {
+	case ledger.EffectHolds:
+		return nil
+	case ledger.EffectFile:
+		l.file(now, s)
+		return nil
+	case ledger.EffectWrite:
+		r.finish(now, s, l.limits)
+		if s.Kind == ledger.Fail {
+			l.file(now, s)
+		}
+		return nil
+	}
+	return ledger.ErrLost
+}
+
+// finish writes a settlement that passed the guard.
+func (r *row) finish(now time.Time, s *ledger.Settlement, limits ledger.Limits) {
+	r.owner = nil
+	switch s.Kind {
+	case ledger.Succeed:
+		r.state, r.result = ledger.Succeeded, clone(ledger.CutResult(s.Result, limits.Result))
+	case ledger.Fail:
+		r.state = ledger.Failed
+	case ledger.Release:
+		if s.After > 0 {
+			r.due = now.Add(s.After)
+		}
+		if s.Count {
+			r.attempts++
+			r.errors = ledger.AppendError(r.errors, s.Failure, limits.Errors)
+		}
+	}
+}
+
+func (l *Ledger) archived(sum [ledger.KeySize]byte, delivery []byte) bool {
+	for i := range l.archives[sum] {
+		if bytes.Equal(l.archives[sum][i].Delivery, delivery) {
+			return true
+		}
+	}
+	return false
+}
+
+// file puts a failed delivery into the archive; the first one of a delivery stays.
+func (l *Ledger) file(now time.Time, s *ledger.Settlement) {
+	sum := s.Ticket.Sum()
+	if l.archived(sum, s.Dead.Delivery) {
+		return
+	}
+	l.archives[sum] = append(l.archives[sum], ledger.ArchiveRecord{
+		Archive: s.Dead.Clone(), Token: s.Ticket.Token(), At: now, Expiry: now.Add(s.Dead.Keep),
+	})
+	l.sweepArchives(now, 2)
+}
+
+// Beat implements [ledger.Owner].
+func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
+	l := o.ledger
+	err := l.do(ctx, Beat, func() error {
+		if o.fate != live {
+			return ledger.ErrLost
+		}
+		now := l.now()
+		o.end = now.Add(o.lease)
+		o.pulse.Confirmed(now, now)
+		if o.pulse.MaySeal(now) {
+			for _, peer := range l.live {
+				if peer.end.Before(now) {
+					l.seal(peer, dead)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		o.pulse.Missed(l.now())
+		return 0, err
+	}
+	return o.lease, nil
+}
+
+// Leave implements [ledger.Owner].
+func (o *owner) Leave(ctx context.Context) error {
+	return o.ledger.do(ctx, Leave, func() error {
+		if o.fate == live {
+			o.ledger.seal(o, left)
+		}
+		return nil
+	})
+}
+
+func clone(b []byte) []byte { return bytes.Clone(b) }
+
+func copyErrors(list []ledger.AttemptError) []ledger.AttemptError { return slices.Clone(list) }
