@@ -16,6 +16,10 @@ type Store struct {
 	// Declare seals a live owner dead at once, as a peer's beat does with an overdue one. An owner that left or is dead
 	// stays as it is.
 	Declare func(ctx context.Context, ownerID string) error
+	// Drop deletes the message's row physically, as the sweep does when its window is over; the archive stays.
+	Drop func(ctx context.Context, key ledger.Key) error
+	// DropOwner deletes a left or dead owner's row physically, as the sweep does long after its fate was sealed.
+	DropOwner func(ctx context.Context, ownerID string) error
 	// DSN is what a second process is given to open the same ledger (see [Main]). Empty: there are no second processes
 	// (memory), and the cases that need one are not part of this store's suite.
 	DSN string
