@@ -1,0 +1,18 @@
+package memory_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+type groupedLedger struct{ ledger.Ledger }
+
+func (g groupedLedger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
+	o, err := g.Ledger.Join(ctx, lease)
+	if err != nil {
+		return nil, err
+	}
+	return ledger.Group(o, ledger.GroupConfig{}), nil
+}

@@ -1,0 +1,73 @@
+package memory_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/ledgertest"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// effects is a table of effects, for InTx: what fn inserts counts once InTx returned nil.
+type effects struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+type pendingEffects struct{}
+
+func (f *effects) inTx(ctx context.Context, fn func(context.Context) error) error {
+	var ids []string
+	if err := memory.InTx(context.WithValue(ctx, pendingEffects{}, &ids), fn); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range ids {
+		f.count[id]++
+	}
+	return nil
+}
+
+func (f *effects) insert(ctx context.Context, id string) error {
+	ids := ctx.Value(pendingEffects{}).(*[]string)
+	*ids = append(*ids, id)
+	return nil
+}
+
+func (f *effects) all(context.Context) (map[string]int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count, nil
+}
+
+func open(*testing.T) ledgertest.Store { return openLedger(memory.New(), func(l ledger.Ledger) ledger.Ledger { return l }) }
+
+// openGrouped opens a ledger whose owners group their calls.
+func openGrouped(*testing.T) ledgertest.Store {
+	return openLedger(memory.New(), func(l ledger.Ledger) ledger.Ledger { return groupedLedger{l} })
+}
+
+func openLedger(l *memory.Ledger, wrap func(ledger.Ledger) ledger.Ledger) ledgertest.Store {
+	table := &effects{count: map[string]int{}}
+	return ledgertest.Store{
+		Ledger: wrap(l),
+		Get:    l.Get,
+		Declare: func(_ context.Context, id string) error {
+			l.Declare(id)
+			return nil
+		},
+		Drop: func(_ context.Context, key ledger.Key) error {
+			l.Drop(key)
+			return nil
+		},
+		// An owner is forgotten the moment that its fate is sealed: only its rows know it.
+		DropOwner: func(context.Context, string) error { return nil },
+		InTx:      table.inTx, Effect: table.insert, Effects: table.all,
+	}
+}
+
+func TestLedger(t *testing.T)  { ledgertest.Run(t, open) }
+func TestGrouped(t *testing.T) { ledgertest.Run(t, openGrouped) }
