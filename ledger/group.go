@@ -10,15 +10,15 @@ import (
 
 // group merges concurrent calls on slices of I, answered by slices of O, into flushes.
 type group[I, O any] struct {
-	cfg   GroupConfig
-	send  func(context.Context, []I) ([]O, error)
-	copy  func(dst []I, buf []byte, src []I) ([]I, []byte)
-	size  func(*I) int
-	hash  func(*I) uint64
+	cfg  GroupConfig
+	send func(context.Context, []I) ([]O, error)
+	copy func(dst []I, buf []byte, src []I) ([]I, []byte)
+	size func(*I) int
+	hash func(*I) uint64
 	// distinct is for claims: of a key that is repeated in a call only the first is asked, and after an unknown answer a
 	// key stays busy until the flush's deadline.
 	distinct bool
-	calls sync.Pool
+	calls    sync.Pool
 
 	mu       sync.Mutex
 	queue    []queued[I, O]
@@ -35,12 +35,12 @@ type call[I, O any] struct {
 	items   []I
 	buf     []byte
 	answers []O
-	n       int           // items admitted
-	bytes   int           // bytes admitted
-	sent    int           // items that went into a flush
-	left    int           // items without an answer
-	err     error         // of a flush that failed
-	some    bool          // some items were answered
+	n       int   // items admitted
+	bytes   int   // bytes admitted
+	sent    int   // items that went into a flush
+	left    int   // items without an answer
+	err     error // of a flush that failed
+	some    bool  // some items were answered
 	seen    map[uint64]struct{}
 	gone    bool          // the caller does not wait any more
 	wake    chan struct{} // admitted; then answered. Room for one

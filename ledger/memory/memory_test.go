@@ -43,7 +43,9 @@ func (f *effects) all(context.Context) (map[string]int, error) {
 	return f.count, nil
 }
 
-func open(*testing.T) ledgertest.Store { return openLedger(memory.New(), func(l ledger.Ledger) ledger.Ledger { return l }) }
+func open(*testing.T) ledgertest.Store {
+	return openLedger(memory.New(), func(l ledger.Ledger) ledger.Ledger { return l })
+}
 
 // openGrouped opens a ledger whose owners group their calls.
 func openGrouped(*testing.T) ledgertest.Store {
