@@ -8,11 +8,11 @@ import (
 
 // Error codes for [Fault.Code], as SQS names them. Any other code may be used.
 const (
-	CodeThrottled   = "ThrottlingException" // 400, what SQS answers when an account is over its rate
-	CodeOverLimit   = "OverLimit"           // 403, too many messages in flight
-	CodeInternal    = "InternalError"       // 500
-	CodeUnavailable = "ServiceUnavailable"  // 503
-	CodeExpired     = "InvalidParameterValue"
+	CodeThrottled   = "ThrottlingException"   // 400, what SQS answers when an account is over its rate
+	CodeOverLimit   = "OverLimit"             // 403, too many messages in flight
+	CodeInternal    = "InternalError"         // 500
+	CodeUnavailable = "ServiceUnavailable"    // 503
+	CodeExpired     = "InvalidParameterValue" // 400, what a FIFO queue answers to an expired receipt handle
 )
 
 // apiError is an error as the service answers it. Codes are the query names

@@ -18,7 +18,8 @@ type Fault struct {
 	// all until the fault is removed.
 	Times int
 
-	// Delay holds the call back, by the server's clock, before it is performed.
+	// Delay holds the call back, by the server's clock, before it is performed,
+	// which happens even if its client has gone meanwhile.
 	Delay time.Duration
 	// Code answers with this error instead of performing the call: one of the
 	// Code constants or any other code of the service. Message is its text.

@@ -96,10 +96,10 @@ func (s *Server) deleteByHandle(q *queue, text string) (id string, err *apiError
 
 // changeVisibility is ChangeMessageVisibility.
 func (s *Server) changeVisibility(q *queue, text string, timeoutSeconds int, now time.Time) (id string, err *apiError) {
-	timeout := time.Duration(timeoutSeconds) * time.Second
-	if timeoutSeconds < 0 || timeout > maxVisibility {
+	if timeoutSeconds < 0 || timeoutSeconds > int(maxVisibility/time.Second) {
 		return "", errValue("VisibilityTimeout", timeoutSeconds, "VisibilityTimeout must be an integer between 0 and 43200.")
 	}
+	timeout := time.Duration(timeoutSeconds) * time.Second
 	m, h, moved, err := s.lookup(q, text)
 	switch {
 	case err != nil:

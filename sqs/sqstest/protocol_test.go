@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,6 +58,8 @@ func TestHostileRequests(t *testing.T) {
 		{"AmazonSQS.ReceiveMessage", `{"QueueUrl":"nowhere"}`, 400, "AWS.SimpleQueueService.NonExistentQueue;Sender", "com.amazonaws.sqs#QueueDoesNotExist"},
 		{"AmazonSQS.DeleteMessage", `{"QueueUrl":"/q"}`, 400, "MissingParameter;Sender", "com.amazon.coral.service#MissingRequiredParameterException"},
 		{"AmazonSQS.ChangeMessageVisibility", `{"QueueUrl":"/q","ReceiptHandle":"x"}`, 400, "MissingParameter;Sender", "com.amazon.coral.service#MissingRequiredParameterException"},
+		{"AmazonSQS.ChangeMessageVisibility", `{"QueueUrl":"/q","ReceiptHandle":"x","VisibilityTimeout":9223372036854775807}`, 400, "InvalidParameterValue;Sender", "com.amazon.coral.service#InvalidParameterValueException"},
+		{"AmazonSQS.ReceiveMessage", `{"QueueUrl":"/q","VisibilityTimeout":-9223372036854775807}`, 400, "InvalidParameterValue;Sender", "com.amazon.coral.service#InvalidParameterValueException"},
 		{"AmazonSQS.StartMessageMoveTask", `{}`, 400, "MissingParameter;Sender", "com.amazon.coral.service#MissingRequiredParameterException"},
 		{"AmazonSQS.CreateQueue", `{}`, 400, "MissingParameter;Sender", "com.amazon.coral.service#MissingRequiredParameterException"},
 		{"AmazonSQS.SendMessage", `"` + strings.Repeat("x", 9<<20), 400, "AWS.SimpleQueueService.BatchRequestTooLong;Sender", "com.amazonaws.sqs#BatchRequestTooLong"},
@@ -204,4 +207,50 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%v does not name the value", err)
 		}
 	}
+}
+
+// Whatever a request holds, the server answers in the protocol, keeps its counts
+// and goes on.
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []struct{ action, body string }{
+		{"SendMessage", `{"QueueUrl":"/q","MessageBody":"x","MessageAttributes":{"a":{"DataType":"Binary","BinaryValue":"AA=="}}}`},
+		{"SendMessage", `{"QueueUrl":"/q.fifo","MessageBody":"x","MessageGroupId":"g","MessageDeduplicationId":"d"}`},
+		{"SendMessageBatch", `{"QueueUrl":"/q","Entries":[{"Id":"a","MessageBody":"x","DelaySeconds":-1},null]}`},
+		{"ReceiveMessage", `{"QueueUrl":"/q","MaxNumberOfMessages":10,"WaitTimeSeconds":0,"MessageAttributeNames":[".*"]}`},
+		{"DeleteMessageBatch", `{"QueueUrl":"/q","Entries":[{"Id":"a","ReceiptHandle":"AAAA"}]}`},
+		{"ChangeMessageVisibility", `{"QueueUrl":"/q","ReceiptHandle":"","VisibilityTimeout":1}`},
+		{"CreateQueue", `{"QueueName":"r","Attributes":{"RedrivePolicy":"{}","VisibilityTimeout":"x"}}`},
+		{"SetQueueAttributes", `{"QueueUrl":"/q","Attributes":{"RedriveAllowPolicy":"[]","DelaySeconds":""}}`},
+		{"StartMessageMoveTask", `{"SourceArn":"arn:aws:sqs:us-east-1:000000000000:q","MaxNumberOfMessagesPerSecond":0}`},
+		{"ListQueues", `{"MaxResults":1,"NextToken":"zzz"}`},
+		{"ListDeadLetterSourceQueues", `{"QueueUrl":"/q","MaxResults":-1}`},
+	} {
+		f.Add(seed.action, seed.body)
+	}
+	srv := sqstest.Start(f, &sqstest.Options{MaxBytes: 1 << 20})
+	for _, name := range []string{"q", "q.fifo"} {
+		if _, err := srv.CreateQueue(name, nil); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Fuzz(func(t *testing.T, action, body string) {
+		if strings.Contains(body, "WaitTimeSeconds") && !strings.Contains(body, `"WaitTimeSeconds":0`) {
+			return // it may wait, as asked
+		}
+		answer := httptest.NewRecorder()
+		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		request.Header.Set("X-Amz-Target", "AmazonSQS."+action)
+		srv.ServeHTTP(answer, request)
+		if code := answer.Code; code != 200 && code != 400 && code != 403 && code != 404 && code != 503 {
+			t.Fatalf("status %d: %s", code, answer.Body)
+		}
+		if !json.Valid(answer.Body.Bytes()) {
+			t.Fatalf("the answer is not JSON: %q", answer.Body)
+		}
+		for _, name := range srv.Queues() {
+			if q := srv.Queue(name); q.Depth() != len(q.Messages) {
+				t.Fatalf("queue %s: %d + %d + %d messages counted, %d held", name, q.Visible, q.InFlight, q.Delayed, len(q.Messages))
+			}
+		}
+	})
 }
