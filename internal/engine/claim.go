@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"go.uber.org/zap"
+)
+
+// soloSlot is the process' one place for a suspect: a message whose claims ended in crashes before. Several workers in
+// one process share it.
+var soloSlot = make(chan struct{}, 1)
+
+// claimLoop claims what is claimable, in batches, ahead of the handlers.
+func (e *Engine) claimLoop() {
+	failed := 0
+	for {
+		e.mu.Lock()
+		n := e.claimable()
+		for n == 0 && !e.closed {
+			e.toClaim.Wait()
+			n = e.claimable()
+		}
+		if e.closed {
+			e.mu.Unlock()
+			return
+		}
+		items, sess := e.s.takeClaims(n, e.opt.Park), e.sess
+		e.unlock()
+		if len(items) == 0 {
+			continue
+		}
+		if e.ask(sess, items, false) {
+			failed = 0
+			continue
+		}
+		failed++
+		e.nap(outage(failed))
+	}
+}
+
+// claimable says how many items may be claimed now.
+func (e *Engine) claimable() int {
+	if !e.mayStart() || e.s.claimQ.len() == 0 {
+		return 0
+	}
+	if e.opt.Park {
+		return max(min(e.opt.Concurrency-e.s.runs-e.s.ahead, claimBatch), 0)
+	}
+	floor := min(2*e.opt.Concurrency, e.opt.ClaimAhead)
+	limit := e.pace.update(time.Now(), floor, e.opt.ClaimAhead)
+	return max(min(limit-e.s.ahead, claimBatch), 0)
+}
+
+// soloLoop claims suspects one at a time, and runs each itself, beside the pool.
+func (e *Engine) soloLoop() {
+	failed := 0
+	for {
+		e.mu.Lock()
+		for !e.closed && !(e.mayStart() && e.s.suspectQ.len() > 0) {
+			e.toSolo.Wait()
+		}
+		if e.closed {
+			e.mu.Unlock()
+			return
+		}
+		e.mu.Unlock()
+		select {
+		case soloSlot <- struct{}{}:
+		case <-e.gone.Done():
+			return
+		}
+		if e.runSuspect() {
+			failed = 0
+		} else {
+			failed++
+			e.nap(outage(failed))
+		}
+	}
+}
+
+// runSuspect has the process' solo slot and gives it back when the suspect, if there is one, has left its handler.
+func (e *Engine) runSuspect() bool {
+	e.mu.Lock()
+	sess := e.sess
+	var it *Item
+	for it == nil && e.s.suspectQ.len() > 0 && e.mayStart() {
+		c := e.s.suspectQ.pop()
+		if c.phase == suspect && c.isHead() && e.s.grab(c) {
+			e.s.setPhase(c, claiming)
+			it = c
+		}
+	}
+	e.unlock()
+	if it == nil {
+		<-soloSlot
+		return true
+	}
+	ok := e.ask(sess, []*Item{it}, true)
+	e.mu.Lock()
+	mine := ok && it.phase == claimed && it.isHead()
+	if mine {
+		e.s.setPhase(it, starting)
+	}
+	e.unlock()
+	if !mine {
+		<-soloSlot
+		return ok
+	}
+	// A goroutine of its own, which a Goexit may end; the slot comes back however it ends.
+	done := make(chan struct{})
+	e.pool.Go(func() {
+		defer func() { <-soloSlot; close(done) }()
+		e.start(it)
+	})
+	select {
+	case <-done:
+	case <-e.gone.Done():
+	}
+	return true
+}
+
+// ask claims items until the ledger has answered for them, or they cannot be ours. It returns false if the ledger did
+// not take the call.
+func (e *Engine) ask(sess *session, items []*Item, solo bool) bool {
+	entries := make([]ledger.Entry, len(items))
+	for i, it := range items {
+		window := it.Window
+		if window == 0 {
+			window = e.opt.Window
+		}
+		entries[i] = ledger.Entry{
+			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken,
+			Window: window, Solo: solo, Park: e.opt.Park,
+		}
+	}
+	for n := 1; ; n++ {
+		sent := time.Now()
+		deadline := sent.Add(e.callTimeout())
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		answers, err := sess.owner.Claim(ctx, entries)
+		cancel()
+		e.tel.claimTook(time.Since(sent))
+		if err == nil {
+			e.note(nil)
+			e.answered(sess, items, answers)
+			return true
+		}
+		if ledger.IsLost(err) {
+			e.lose(sess)
+			e.notOurs(items)
+			return true
+		}
+		e.note(err)
+		if !ledger.Unknown(err) {
+			e.notOurs(items)
+			return false
+		}
+		// Some may be ours. What was sent changes nothing after its deadline: then ask again, or never, if the session
+		// is left meanwhile, which frees them.
+		e.nap(time.Until(deadline))
+		e.nap(outage(n))
+		e.mu.Lock()
+		over := sess.lost || e.closed
+		e.mu.Unlock()
+		if over {
+			e.notOurs(items)
+			return false
+		}
+	}
+}
+
+// notOurs gives back items whose claim did not come about.
+func (e *Engine) notOurs(items []*Item) {
+	e.mu.Lock()
+	for _, it := range items {
+		if it.phase == claiming {
+			e.giveBack(it)
+		}
+	}
+	e.unlock()
+}
+
+// answered does what the claim table says, item by item.
+func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) {
+	e.tel.answered(answers)
+	now := time.Now()
+	e.mu.Lock()
+	for i, it := range items {
+		c := &answers[i]
+		it.sess, it.ticket = sess, c.Ticket
+		it.attempt, it.generation, it.errors = c.Attempt, c.Generation, c.Errors
+		switch {
+		case c.Err != nil:
+			e.log.Error("the ledger refuses the message", zap.String("message_id", it.Msg.ID), zap.Error(c.Err))
+			e.wait(it, now.Add(maxAsk))
+		case c.Answer == ledger.Run:
+			e.ours(it)
+		case c.Answer == ledger.Done:
+			e.finish(it, Verdict{Ack: true})
+		case c.Answer == ledger.Spent:
+			kind, err := spentKind(c)
+			e.fail(it, kind, err)
+		case c.Answer == ledger.Mismatch:
+			e.fail(it, ledger.KindMismatch, errMismatch)
+		case c.Suspect:
+			it.solo = true
+			e.giveBack(it)
+		default:
+			it.asks++
+			e.wait(it, now.Add(askAgain(c.Wait, it.asks, rand.Float64())))
+		}
+	}
+	e.unlock()
+}
+
+// ours is an item that was claimed to run.
+func (e *Engine) ours(it *Item) {
+	it.asks = 0
+	switch {
+	case it.sess.lost:
+		e.giveBack(it)
+	case it.dropped || e.draining:
+		e.release(it)
+	case it.Invalid != nil:
+		e.fail(it, ledger.KindInvalid, it.Invalid)
+	case it.solo: // its own goroutine starts it
+		e.s.setPhase(it, claimed)
+	default:
+		e.s.won(it)
+	}
+}
+
+// wait holds an item that is not ours, unless the broker has it back.
+func (e *Engine) wait(it *Item, due time.Time) {
+	if it.dropped || e.draining {
+		e.finish(it, Verdict{Again: max(time.Until(due), 0)})
+		return
+	}
+	e.s.hold(it, due)
+}
+
+// fail dead-letters a message that is not run.
+func (e *Engine) fail(it *Item, kind ledger.FailureKind, err error) {
+	failure := ledger.AttemptError{Attempt: it.attempt, Kind: kind, Error: err.Error(), At: time.Now()}
+	e.settle(it, ledger.Settlement{Kind: ledger.Fail, Dead: e.archive(it, kind, failure)})
+}
+
+// archive makes the whole of a failed delivery.
+func (e *Engine) archive(it *Item, kind ledger.FailureKind, failure ledger.AttemptError) *ledger.Archive {
+	body, headers := it.Msg.Body, it.Msg.Headers
+	if it.Original != nil {
+		body, headers = it.Original()
+	}
+	group := it.Msg.Group
+	if group == "" && it.Msg.Key != nil {
+		group = string(it.Msg.Key)
+	}
+	return &ledger.Archive{
+		Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, Kind: kind,
+		Errors: ledger.AppendError(it.errors, failure, e.cfg.Ledger.Limits().Errors),
+		Body:   body, Headers: headers, Source: it.Msg.Source, Group: group, Attempts: it.attempt,
+		SentAt: it.Msg.SentAt, Keep: e.opt.Keep,
+	}
+}

@@ -1,0 +1,306 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/backoff"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+)
+
+const (
+	claimBatch  = 2000 // entries in one Claim call at most
+	settleBatch = 2000 // settlements in one Settle call at most
+	settleBytes = 8 << 20
+	callers     = 2 // Claim calls, and Settle calls, under way at once: one flushes while the next gathers
+	maxCall     = 10 * time.Second
+)
+
+// Engine is the only implementation of [API].
+type Engine struct {
+	cfg    Config
+	opt    consumer.Options
+	policy policy
+	rate   *rate.Limiter
+	tel    *telemetry
+	log    *zap.Logger
+
+	base      context.Context // values of Start's context, never cancelled by it
+	starts    context.Context // ends when no handler may start any more
+	endStarts context.CancelFunc
+	gone      context.Context // ends when Close begins: nothing is repeated any more
+	giveUp    context.CancelFunc
+	loops     sync.WaitGroup // all goroutines but the pool's
+	pool      sync.WaitGroup
+	kick      chan struct{} // the earliest due time changed
+	probe     chan struct{} // a call to the ledger failed: beat soon, to learn whether it is back
+
+	mu       sync.Mutex
+	s        *sched
+	all      *Item // list of all items in hand
+	settleQ  fifo[settlement]
+	out      []Finished
+	running  map[*Item]struct{}
+	sess     *session // nil: not joined
+	up       bool     // the ledger answered last time
+	lastErr  error
+	paused   bool
+	draining bool
+	closed   bool
+	armed    time.Time // what the timer waits for
+	changed  chan struct{}
+	pace     pace
+	toClaim  *sync.Cond
+	toRun    *sync.Cond
+	toSettle *sync.Cond
+	toSolo   *sync.Cond
+}
+
+var _ API = (*Engine)(nil)
+
+// New builds an engine. It refuses a configuration without ledger, handler or sink.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Ledger == nil || cfg.Handler == nil || cfg.Sink == nil {
+		return nil, errors.New("engine: ledger, handler and sink must not be nil")
+	}
+	o := cfg.Options
+	e := &Engine{
+		cfg: cfg, opt: o, s: newSched(), running: map[*Item]struct{}{}, kick: make(chan struct{}, 1), probe: make(chan struct{}, 1),
+		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
+		log:    o.Logger.With(zap.String("system", cfg.System), zap.String("source", cfg.Source), zap.String("consumer", o.Name)),
+	}
+	if o.Rate > 0 {
+		e.rate = rate.NewLimiter(rate.Limit(o.Rate), max(1, int(o.Rate/10)))
+	}
+	tel, err := newTelemetry(e)
+	if err != nil {
+		return nil, err
+	}
+	e.tel = tel
+	e.gone, e.giveUp = context.WithCancel(context.Background())
+	e.starts, e.endStarts = context.WithCancel(e.gone)
+	e.toClaim, e.toRun = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
+	e.toSettle, e.toSolo = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
+	return e, nil
+}
+
+// Start implements API.
+func (e *Engine) Start(ctx context.Context) error {
+	e.base = context.WithoutCancel(ctx)
+	sess, err := e.firstJoin(ctx)
+	if err != nil {
+		return err
+	}
+	e.loops.Go(func() { e.keep(sess) })
+	e.loops.Go(e.timer)
+	e.loops.Go(e.soloLoop)
+	for range callers {
+		e.loops.Go(e.claimLoop)
+		e.loops.Go(e.settleLoop)
+	}
+	for range e.opt.Concurrency {
+		e.pool.Go(e.poolLoop)
+	}
+	return nil
+}
+
+// Offer implements API.
+func (e *Engine) Offer(items []*Item) {
+	now := time.Now()
+	e.mu.Lock()
+	for _, it := range items {
+		it.overdue = !it.Deadline.IsZero() && !now.Before(it.Deadline)
+		it.allNext = e.all
+		if e.all != nil {
+			e.all.allPrev = it
+		}
+		e.all = it
+		e.s.add(it)
+		switch {
+		case it.Skip:
+			e.tel.skipped(1)
+			e.finish(it, Verdict{Ack: true})
+		case e.draining:
+			e.finish(it, Verdict{})
+		}
+	}
+	e.unlock()
+}
+
+// unlock ends a critical section: it turns what must not stay ours into releases, wakes whoever has work now, and tells
+// the sink outside of the lock.
+func (e *Engine) unlock() {
+	for _, it := range e.s.toRelease {
+		if it.phase == claimed {
+			e.release(it)
+		}
+	}
+	e.s.toRelease = e.s.toRelease[:0]
+	e.wakeLoops()
+	out := e.out
+	e.out = nil
+	if len(out) > 0 {
+		e.improved()
+	}
+	e.mu.Unlock()
+	if len(out) > 0 {
+		e.cfg.Sink.Finish(out)
+	}
+}
+
+func (e *Engine) wakeLoops() {
+	for range min(e.s.readyQ.len(), e.opt.Concurrency) {
+		e.toRun.Signal()
+	}
+	if e.s.claimQ.len() > 0 {
+		e.toClaim.Signal()
+	}
+	if e.s.suspectQ.len() > 0 {
+		e.toSolo.Signal()
+	}
+	if e.settleQ.len() > 0 {
+		e.toSettle.Signal()
+	}
+	if len(e.s.waits) > 0 && (e.armed.IsZero() || e.s.waits[0].due.Before(e.armed)) {
+		select {
+		case e.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// improved tells whoever waits for room.
+func (e *Engine) improved() {
+	if e.changed != nil {
+		close(e.changed)
+		e.changed = nil
+	}
+}
+
+// finish tells the sink, if it does not know yet, and lets go of the item.
+func (e *Engine) finish(it *Item, v Verdict) {
+	if it.phase == finished {
+		return
+	}
+	if v.Ack {
+		e.tel.acked(it)
+	}
+	e.tell(it, v)
+	e.s.remove(it)
+	if it.allPrev != nil {
+		it.allPrev.allNext = it.allNext
+	} else {
+		e.all = it.allNext
+	}
+	if it.allNext != nil {
+		it.allNext.allPrev = it.allPrev
+	}
+	it.allPrev, it.allNext = nil, nil
+}
+
+// tell gives the broker its message back, once. The engine may go on with it, as far as the ledger is concerned.
+func (e *Engine) tell(it *Item, v Verdict) {
+	if it.told {
+		return
+	}
+	it.told = true
+	e.out = append(e.out, Finished{Item: it, Verdict: v})
+	for _, d := range it.drops {
+		if d.left--; d.left == 0 {
+			close(d.done)
+		}
+	}
+}
+
+// timer moves what is due from waiting to claimable.
+func (e *Engine) timer() {
+	t := time.NewTimer(time.Hour)
+	defer t.Stop()
+	for {
+		e.mu.Lock()
+		e.armed = e.s.wake(time.Now())
+		next := e.armed
+		e.unlock()
+		if next.IsZero() {
+			next = time.Now().Add(time.Hour)
+		}
+		t.Reset(time.Until(next))
+		select {
+		case <-t.C:
+		case <-e.kick:
+		case <-e.gone.Done():
+			return
+		}
+	}
+}
+
+// mayStart says whether handlers may start: fail closed.
+func (e *Engine) mayStart() bool {
+	return e.sess != nil && e.up && !e.paused && !e.draining && !e.closed
+}
+
+// note keeps whether the ledger is reachable. A nil error says that it answered.
+func (e *Engine) note(err error) {
+	e.mu.Lock()
+	was := e.up
+	e.up = err == nil && e.sess != nil
+	if err != nil {
+		e.lastErr = err
+	}
+	if e.up && !was {
+		e.improved()
+	}
+	if err != nil {
+		select {
+		case e.probe <- struct{}{}:
+		default:
+		}
+	}
+	if was && !e.up {
+		e.log.Warn("ledger unreachable: nothing starts until it answers", zap.Error(err))
+	}
+	e.unlock()
+}
+
+// nap waits for d, less if the engine closes.
+func (e *Engine) nap(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-e.gone.Done():
+	}
+}
+
+// outage is the delay before the n-th repetition of a call to a ledger that does not answer.
+func outage(n int) time.Duration {
+	p := backoff.Policy{Base: 100 * time.Millisecond, Max: 5 * time.Second}
+	return p.Ceiling(n)/2 + p.Delay(n, rand.Float64())/2
+}
+
+// callTimeout bounds one call to the ledger.
+func (e *Engine) callTimeout() time.Duration {
+	return min(max(e.opt.Lease/3, 250*time.Millisecond), maxCall)
+}
+
+// pace adapts how far claims run ahead of the handlers to how fast the handlers are: about what they finish in a second,
+// measured over a tenth of one.
+type pace struct {
+	since time.Time
+	done  int
+	limit int
+}
+
+func (p *pace) update(now time.Time, floor, ceiling int) int {
+	if elapsed := now.Sub(p.since); elapsed >= 100*time.Millisecond {
+		perSecond := int(float64(p.done) / max(elapsed.Seconds(), 0.001))
+		p.limit = min(max(perSecond, floor), ceiling)
+		p.since, p.done = now, 0
+	}
+	return max(p.limit, min(floor, ceiling))
+}

@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+)
+
+// drop counts the items that a Drop or Drain waits for.
+type drop struct {
+	left int
+	done chan struct{}
+}
+
+// Drop implements API.
+func (e *Engine) Drop(match func(*Item) bool, grace time.Duration) <-chan struct{} {
+	e.mu.Lock()
+	d := e.dropAll(match)
+	e.unlock()
+	select {
+	case <-d.done:
+		return d.done
+	default:
+	}
+	time.AfterFunc(max(grace, 0), func() {
+		e.mu.Lock()
+		e.tellRest(d, consumer.ErrRevoked)
+		e.unlock()
+	})
+	return d.done
+}
+
+// dropAll takes back what matches, and finishes at once what is not ours.
+func (e *Engine) dropAll(match func(*Item) bool) *drop {
+	d := &drop{left: 1, done: make(chan struct{})}
+	now := time.Now()
+	for it := e.all; it != nil; {
+		next := it.allNext
+		if !it.told && match(it) {
+			it.dropped = true
+			it.drops = append(it.drops, d)
+			d.left++
+			e.takeBack(it, now)
+		}
+		it = next
+	}
+	if d.left--; d.left == 0 {
+		close(d.done)
+	}
+	return d
+}
+
+// takeBack lets go of an item as far as that can be done at once. One that is being claimed, settled or started is let
+// go of when that is over.
+func (e *Engine) takeBack(it *Item, now time.Time) {
+	switch it.phase {
+	case queued, suspect:
+		e.finish(it, Verdict{})
+	case waiting:
+		e.finish(it, Verdict{Again: max(it.due.Sub(now), 0)})
+	case claimed:
+		e.release(it)
+	}
+}
+
+// tellRest gives the broker back what is still in hand of a drop: the grace is over. Running handlers are cancelled.
+func (e *Engine) tellRest(d *drop, cause error) {
+	for it := e.all; it != nil; it = it.allNext {
+		if it.told || !slices.Contains(it.drops, d) {
+			continue
+		}
+		if it.run != nil {
+			it.run.end(cause)
+		}
+		e.tell(it, Verdict{})
+	}
+}
+
+// DrainError says what still ran when the drain's time was up. It is left to the next owner, uncounted.
+type DrainError struct {
+	Limit time.Duration
+	IDs   []string // of the messages, at most 10
+	More  int
+}
+
+// Error names the messages.
+func (d *DrainError) Error() string {
+	s := fmt.Sprintf("drain: must end within %s, still in hand: %s", d.Limit, strings.Join(d.IDs, ", "))
+	if d.More > 0 {
+		s += fmt.Sprintf(" and %d more", d.More)
+	}
+	return s
+}
+
+// Drain implements API.
+func (e *Engine) Drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, e.opt.Drain)
+	defer cancel()
+	e.endStarts()
+	e.mu.Lock()
+	e.draining = true
+	d := e.dropAll(func(*Item) bool { return true })
+	e.unlock()
+	select {
+	case <-d.done:
+		return nil
+	case <-ctx.Done():
+	}
+	stuck := e.cancelRunning()
+	select { // a moment for handlers that end when they are told to
+	case <-d.done:
+		return nil
+	case <-time.After(min(time.Second, e.opt.Drain/10)):
+	}
+	e.mu.Lock()
+	e.tellRest(d, consumer.ErrShutdown)
+	e.unlock()
+	return stuck
+}
+
+// cancelRunning cancels the handlers that the drain waited for in vain, and names all that is still in hand.
+func (e *Engine) cancelRunning() error {
+	e.mu.Lock()
+	defer e.unlock()
+	stuck := &DrainError{Limit: e.opt.Drain}
+	for it := e.all; it != nil; it = it.allNext {
+		if it.run != nil {
+			it.run.end(consumer.ErrShutdown)
+		}
+		if it.told {
+			continue
+		}
+		if len(stuck.IDs) < 10 {
+			stuck.IDs = append(stuck.IDs, string(it.Key.ID))
+		} else {
+			stuck.More++
+		}
+	}
+	return stuck
+}
+
+// Close implements API.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return errors.New("engine: closed already")
+	}
+	e.closed = true
+	sess := e.sess
+	idle := len(e.running) == 0
+	for _, c := range []interface{ Broadcast() }{e.toClaim, e.toRun, e.toSettle, e.toSolo} {
+		c.Broadcast()
+	}
+	e.improved()
+	e.unlock()
+	e.endStarts()
+	e.giveUp()
+	e.loops.Wait()
+	if idle {
+		e.pool.Wait()
+	}
+	e.tel.close()
+	if sess == nil {
+		return nil // lost, and not joined anew: its peers will declare it dead, or it was left already
+	}
+	sess.cancel(consumer.ErrShutdown)
+	ctx, cancel := context.WithTimeout(ctx, e.callTimeout())
+	defer cancel()
+	if err := sess.owner.Leave(ctx); err != nil {
+		return fmt.Errorf("leave the ledger: %w", err)
+	}
+	return nil
+}

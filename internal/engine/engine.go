@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Item is one delivery in a worker's hands. The worker fills in the exported fields and does not touch them after
+// Offer; an item is offered once.
+type Item struct {
+	// Msg is what the handler gets.
+	Msg *consumer.Message
+	// Identity is whose message this is; see Config.Identify.
+	Identity
+	// Delivery is the id of this broker copy (ledger.Entry.Delivery).
+	Delivery []byte
+	// Lane orders items: those of one lane run one at a time, in the order in which they were offered. Empty: no order.
+	Lane string
+	// Window is how long the ledger keeps the message's row; zero: Options.Window.
+	Window time.Duration
+	// Deadline is when the broker forgets the message, less a margin; zero: never, or not known.
+	Deadline time.Time
+	// Original returns body and headers as the broker delivered them, for the archive: whatever a handler did to Msg.
+	Original func() (body []byte, headers []ledger.Header)
+	// Alive is asked right before the handler starts, without a lock: false means that the broker has taken the message
+	// back (an expired handle, after a pause of the process), and the item is dropped. Nil: always alive.
+	Alive func() bool
+	// Ref is the worker's own.
+	Ref any
+
+	task
+}
+
+// Verdict says what becomes of a message at its broker when the engine lets go of it. The zero value keeps it: it is
+// never acknowledged by mistake.
+type Verdict struct {
+	// Ack says that the ledger is terminal for the message: delete or commit it.
+	Ack bool
+	// Again is, without Ack, in how long it makes sense to deliver the message again; zero: at once, or not known.
+	Again time.Duration
+}
+
+// Finished is an item that the engine lets go of.
+type Finished struct {
+	Item    *Item
+	Verdict Verdict
+}
+
+// Sink is the worker's side of an engine.
+type Sink interface {
+	// Finish is called exactly once for every offered item, in batches, from any goroutine and never under a lock of the
+	// engine's. It must not block for long. After Drain's time is up it is called for what still runs too, with a zero
+	// verdict, and a handler that ends later changes only the ledger.
+	Finish(done []Finished)
+}
+
+// Config is what an engine is built of. Options have their defaults filled in.
+type Config struct {
+	Options consumer.Options
+	Ledger  ledger.Ledger
+	Handler consumer.Handler
+	Sink    Sink
+	// System is "sqs" or "kafka", for telemetry. Source is as in consumer.Message, for logs.
+	System, Source string
+	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of, with Verdict.Again. Zero:
+	// no limit, everything is held.
+	HoldMax time.Duration
+}
+
+// API is what a worker uses of an engine; *Engine is the only implementation, the type is its table of contents.
+type API interface {
+	// Start joins the ledger and begins to work. It returns ledger.Unusable errors at once, keeps trying on others
+	// until ctx is done, and is called once.
+	Start(ctx context.Context) error
+	// Offer hands items over. It never blocks and never refuses; the worker asks Room first. All items come back
+	// through Sink.Finish.
+	Offer(items []*Item)
+	// Room says how many more items and bytes of bodies the engine wants; zero or less: stop polling.
+	Room() (items int, bytes int64)
+	// Open says whether polling makes sense: joined, ledger reachable, not paused, not draining.
+	Open() bool
+	// Changed returns a channel that is closed when Room, Open or Load may have changed for the better since the call.
+	Changed() <-chan struct{}
+	// Load says what the engine is busy with.
+	Load() Load
+	// Live says whether this worker's lease holds, as far as it knows: visibility is extended only while it does.
+	Live() bool
+	// Drop takes back the items that match (a revoked partition, an expired handle). What was not started is released
+	// and finished at once; what runs may go on for grace and is then cancelled with consumer.ErrRevoked. The channel is
+	// closed when all that matched is finished.
+	Drop(match func(*Item) bool, grace time.Duration) <-chan struct{}
+	// Drain stops the start of handlers, releases what was not started, waits for the running ones up to Options.Drain
+	// and finishes everything. It returns an error that names what still ran. It is called once; ctx bounds it.
+	Drain(ctx context.Context) error
+	// Close leaves the ledger and ends all goroutines but those of deaf handlers.
+	Close(ctx context.Context) error
+	// Health, Pause and Resume are the worker's own.
+	Health() consumer.Health
+	Pause()
+	Resume()
+}
+
+// Load is a snapshot of an engine's work, in items.
+type Load struct {
+	Held    int // everything in hand
+	Running int // in a handler
+	Queued  int // neither running nor waiting for a time: they want a slot
+	Waiting int // busy elsewhere or in backoff
+}
+
+// Idle says how many handler slots nothing is queued for.
+func (l Load) Idle(concurrency int) int { return max(concurrency-l.Running-l.Queued, 0) }

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+)
+
+// maxStalls bounds Health.Stalled.
+const maxStalls = 100
+
+// Room implements API.
+func (e *Engine) Room() (int, int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.opt.MaxHeld - e.s.held, e.opt.MaxHeldBytes - e.s.heldBytes
+}
+
+// Open implements API.
+func (e *Engine) Open() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mayStart()
+}
+
+// Live implements API.
+func (e *Engine) Live() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sess != nil && time.Now().Before(e.sess.until)
+}
+
+// Changed implements API.
+func (e *Engine) Changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.changed == nil {
+		e.changed = make(chan struct{})
+	}
+	return e.changed
+}
+
+// Load implements API.
+func (e *Engine) Load() Load {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.load()
+}
+
+func (e *Engine) load() Load {
+	l := Load{Held: e.s.held, Running: e.s.runs, Waiting: e.s.waitCount}
+	l.Queued = l.Held - l.Running - l.Waiting
+	return l
+}
+
+// Pause implements API.
+func (e *Engine) Pause() {
+	e.mu.Lock()
+	e.paused = true
+	e.mu.Unlock()
+}
+
+// Resume implements API.
+func (e *Engine) Resume() {
+	e.mu.Lock()
+	e.paused = false
+	e.improved()
+	e.unlock()
+}
+
+// Health implements API.
+func (e *Engine) Health() consumer.Health {
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := consumer.Health{Alive: true, Ready: e.mayStart()}
+	if !h.Ready && e.lastErr != nil {
+		h.LastError = e.lastErr.Error()
+	}
+	for it := range e.running {
+		r := it.run
+		since := r.cancelled
+		if since.IsZero() {
+			since = r.began.Add(e.opt.HandlerTimeout)
+		}
+		stall := consumer.Stall{What: string(it.Key.ID), Since: r.began, Lane: it.Lane}
+		switch {
+		case now.After(since):
+			stall.Why = "handler ignores its cancelled context"
+			h.Alive = h.Alive && now.Sub(since) <= e.opt.Drain
+		case now.Sub(r.began) > e.opt.SlowAfter:
+			stall.Why = "handler runs"
+		default:
+			continue
+		}
+		h.Stalled = append(h.Stalled, stall)
+	}
+	slices.SortFunc(h.Stalled, func(a, b consumer.Stall) int { return a.Since.Compare(b.Since) })
+	h.Stalled = h.Stalled[:min(len(h.Stalled), maxStalls)]
+	return h
+}

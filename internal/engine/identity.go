@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Identity is whose message a delivery is.
+type Identity struct {
+	Key         ledger.Key
+	Fingerprint ledger.Fingerprint
+	StampToken  uint64
+	// Skip says that the copy carries a stamp for another group: it is acknowledged without a claim.
+	Skip bool
+	// Invalid is why the message cannot be keyed; it is archived under the broker's identity instead of run.
+	Invalid error
+}
+
+// Origin is what the broker says of a message, for Identify.
+type Origin struct {
+	Scope  string // consumer's name and source
+	Source string // as consumer.Message.Source: what a stamp must name
+	Group  string // Kafka: the consumer group; SQS: empty
+	Pos    *ledger.Position
+}
+
+// Identify finds the identity of m, whose ID is the broker's: a stamp that counts, else KeyFunc, else the broker's. It
+// sets m.ID to the readable identity. It is deterministic, and calls nothing but the user's two functions, whose panics
+// it catches.
+func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
+	id := Identity{Key: ledger.Key{Scope: from.Scope, ID: []byte(m.ID), Pos: from.Pos}}
+	canonical := m.Body
+	if o.FingerprintFunc != nil {
+		err := guard("FingerprintFunc", func() (err error) { canonical, err = o.FingerprintFunc(m); return err })
+		if err != nil {
+			id.Invalid, canonical = err, m.Body
+		}
+	}
+	id.Fingerprint = ledger.NewFingerprint(m.Body, canonical)
+	if stamp := stampOf(m); stamp != nil && stamp.Counts(from.Source, id.Fingerprint) {
+		id.Key.ID, id.Key.Pos, id.StampToken = []byte(stamp.ID), stamp.Pos, stamp.Token
+		id.Skip = stamp.Group != "" && stamp.Group != from.Group
+		m.ID = stamp.ID
+		return id
+	}
+	if o.KeyFunc != nil && id.Invalid == nil {
+		id.useKeyFunc(o, m)
+	}
+	return id
+}
+
+func (id *Identity) useKeyFunc(o *consumer.Options, m *consumer.Message) {
+	var key string
+	err := guard("KeyFunc", func() (err error) { key, err = o.KeyFunc(m); return err })
+	if err == nil && (key == "" || len(key) > ledger.MaxID) {
+		err = fmt.Errorf("consumer: KeyFunc: must return 1 to %d bytes, returned %d", ledger.MaxID, len(key))
+	}
+	if err != nil {
+		id.Invalid = err
+		return
+	}
+	id.Key.ID, id.Key.Pos, m.ID = []byte(key), nil, key
+}
+
+func stampOf(m *consumer.Message) *consumer.Stamp {
+	value, ok := m.Header(consumer.StampName)
+	if !ok {
+		return nil
+	}
+	s, err := consumer.ParseStamp(value)
+	if err != nil || len(s.ID) > ledger.MaxID {
+		return nil // not ours, or cut: the copy is a message of its own
+	}
+	return s
+}
+
+func guard(name string, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("consumer: %s panicked: %v\n%s", name, p, debug.Stack())
+		}
+	}()
+	if err = f(); err != nil {
+		err = fmt.Errorf("consumer: %s: %w", name, err)
+	}
+	return err
+}

@@ -1,0 +1,384 @@
+package engine
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// phase is where an item stands. Each item is in exactly one.
+type phase uint8
+
+const (
+	queued   phase = iota // in hand, not ours: to be claimed
+	claiming              // a claim is on its way, or its answer is not known
+	claimed               // ours, not started
+	starting              // taken by a goroutine of the pool, which waits for a limiter
+	running               // in its handler
+	settling              // a settlement is on its way
+	waiting               // not ours: busy elsewhere or in backoff, until due; or behind another copy of its key
+	suspect               // not ours: to be claimed alone
+	finished              // let go of
+)
+
+// task is the engine's part of an item. The scheduler's lock guards it.
+type task struct {
+	phase      phase
+	lane       *lane // nil: no order
+	prev, next *Item // in the lane
+	sum        [ledger.KeySize]byte
+	holds      bool // hands[sum] is this item
+	followers  []*Item
+	due        time.Time
+	heapAt     int // index in the heap, +1; 0: not in it
+	asks       int // Busy answers in a row without a known wait
+	solo       bool
+	overdue    bool // its broker deadline had passed when it came
+	dropped    bool // the broker has it back, or will: nothing new begins with it
+	told       bool // the sink knows
+	drops      []*drop
+	allPrev    *Item // in the list of all items
+	allNext    *Item
+
+	// Valid while the item is, or may be, ours.
+	sess       *session
+	ticket     ledger.Ticket
+	attempt    int
+	generation int
+	errors     []ledger.AttemptError
+	run        *run
+}
+
+// lane is a sequence of items that run one at a time, in order: a FIFO group, a partition, a key of a partition. Its
+// head runs or waits; behind a waiting head nothing stays claimed.
+type lane struct {
+	name       string
+	head, tail *Item
+	scan       *Item // no item before it is queued
+	gated      bool  // the head waits: only the head may be claimed
+	listed     bool  // in the claim queue
+}
+
+// slot is an entry of the claim queue: a lane with something to claim, or an item without a lane.
+type slot struct {
+	item *Item
+	lane *lane
+}
+
+// sched is the pure part of the engine: what may be claimed, what may run, what waits until when. It has no lock, no
+// clock and no I/O; the engine calls it under its lock and passes the time in.
+type sched struct {
+	lanes    map[string]*lane
+	claimQ   fifo[slot]
+	readyQ   fifo[*Item]
+	suspectQ fifo[*Item]
+	waits    waitHeap
+	hands    map[[ledger.KeySize]byte]*Item // the one item of a key that is, or may be, ours
+
+	// toRelease collects what is ours but must not stay so, behind a head that waits; the engine empties it.
+	toRelease []*Item
+
+	held      int
+	heldBytes int64
+	ahead     int // claiming, claimed or starting
+	runs      int // running
+	waitCount int
+}
+
+func newSched() *sched {
+	return &sched{lanes: map[string]*lane{}, hands: map[[ledger.KeySize]byte]*Item{}}
+}
+
+// setPhase keeps the counters.
+func (s *sched) setPhase(it *Item, p phase) {
+	s.count(it.phase, -1)
+	it.phase = p
+	s.count(p, +1)
+}
+
+func (s *sched) count(p phase, n int) {
+	switch p {
+	case claiming, claimed, starting:
+		s.ahead += n
+	case running:
+		s.runs += n
+	case waiting, suspect:
+		s.waitCount += n
+	}
+}
+
+// add takes an item in.
+func (s *sched) add(it *Item) {
+	s.held++
+	s.heldBytes += int64(len(it.Msg.Body))
+	it.sum = it.Key.Sum()
+	if it.Lane != "" {
+		l := s.lanes[it.Lane]
+		if l == nil {
+			l = &lane{name: it.Lane}
+			s.lanes[it.Lane] = l
+		}
+		l.push(it)
+	}
+	s.list(it)
+}
+
+// list makes a queued item claimable as far as its lane allows.
+func (s *sched) list(it *Item) {
+	if it.solo {
+		s.setPhase(it, suspect)
+		if it.isHead() {
+			s.suspectQ.push(it)
+			s.gate(it.lane)
+		}
+		return
+	}
+	l := it.lane
+	if l == nil {
+		s.claimQ.push(slot{item: it})
+		return
+	}
+	if !l.listed && (!l.gated || l.head == it) {
+		l.listed = true
+		s.claimQ.push(slot{lane: l})
+	}
+}
+
+// takeClaims moves up to n queued items to claiming, lanes in turn so that no deep lane keeps the others waiting, and
+// each key once. headsOnly takes only what could start at once.
+func (s *sched) takeClaims(n int, headsOnly bool) []*Item {
+	var out []*Item
+	share := max(n/max(s.claimQ.len(), 1), 1)
+	for len(out) < n && s.claimQ.len() > 0 {
+		e := s.claimQ.pop()
+		if e.lane == nil {
+			out = s.takeOne(e.item, out)
+			continue
+		}
+		e.lane.listed = false
+		out = s.takeFromLane(e.lane, min(share, n-len(out)), headsOnly, out)
+	}
+	return out
+}
+
+func (s *sched) takeFromLane(l *lane, n int, headsOnly bool, out []*Item) []*Item {
+	if headsOnly {
+		return s.takeOne(l.head, out)
+	}
+	limit := len(out) + n
+	for l.scan != nil && !l.gated && len(out) < limit {
+		it := l.scan
+		l.scan = it.next
+		out = s.takeOne(it, out)
+	}
+	if l.gated {
+		return s.takeOne(l.head, out)
+	}
+	if l.scan != nil && !l.listed {
+		l.listed = true
+		s.claimQ.push(slot{lane: l})
+	}
+	return out
+}
+
+// takeOne claims one item, unless it is not to be claimed or another copy of its key is in hand.
+func (s *sched) takeOne(it *Item, out []*Item) []*Item {
+	if it.phase != queued {
+		return out
+	}
+	if !s.grab(it) {
+		return out
+	}
+	s.setPhase(it, claiming)
+	return append(out, it)
+}
+
+// grab takes the item's key in hand, or makes the item follow the one that has it.
+func (s *sched) grab(it *Item) bool {
+	if other := s.hands[it.sum]; other != nil && other != it {
+		other.followers = append(other.followers, it)
+		s.setPhase(it, waiting)
+		it.due = time.Time{}
+		if it.isHead() {
+			s.gate(it.lane)
+		}
+		return false
+	}
+	s.hands[it.sum] = it
+	it.holds = true
+	return true
+}
+
+// letGo gives the item's key back; copies that followed it may ask.
+func (s *sched) letGo(it *Item) {
+	if !it.holds {
+		return
+	}
+	it.holds = false
+	delete(s.hands, it.sum)
+	followers := it.followers
+	it.followers = nil
+	for _, f := range followers {
+		if f.phase == waiting && f.heapAt == 0 {
+			s.requeue(f)
+		}
+	}
+}
+
+// requeue makes an item that is not ours claimable again.
+func (s *sched) requeue(it *Item) {
+	s.letGo(it)
+	s.setPhase(it, queued)
+	s.rescan(it.lane)
+	s.list(it)
+}
+
+func (s *sched) rescan(l *lane) {
+	if l != nil {
+		l.scan = l.head
+	}
+}
+
+// won notes that the item is ours. It may run if it heads its lane; behind a head that waits it is to be released.
+func (s *sched) won(it *Item) {
+	s.setPhase(it, claimed)
+	if !it.isHead() && it.lane.gated {
+		s.toRelease = append(s.toRelease, it)
+		return
+	}
+	if l := it.lane; l != nil && l.head == it {
+		s.ungate(l)
+	}
+	if it.isHead() {
+		s.readyQ.push(it)
+	}
+}
+
+func (s *sched) ungate(l *lane) {
+	if !l.gated {
+		return
+	}
+	l.gated = false
+	l.scan = l.head
+	if !l.listed {
+		l.listed = true
+		s.claimQ.push(slot{lane: l})
+	}
+}
+
+// hold makes an item that is not ours wait until due.
+func (s *sched) hold(it *Item, due time.Time) {
+	s.letGo(it)
+	s.setPhase(it, waiting)
+	it.due = due
+	heap.Push(&s.waits, it)
+	if it.isHead() {
+		s.gate(it.lane)
+	}
+}
+
+// gate closes the lane behind a head that waits; what is claimed behind it is to be released at once: else two workers
+// could each hold what the other's head waits for.
+func (s *sched) gate(l *lane) {
+	if l == nil || l.gated || !l.head.isWaiting() {
+		return
+	}
+	l.gated = true
+	for it := l.head.next; it != nil; it = it.next {
+		if it.phase == claimed {
+			s.toRelease = append(s.toRelease, it)
+		}
+	}
+}
+
+// wake makes what is due claimable and returns the next due time; zero if nothing waits.
+func (s *sched) wake(now time.Time) time.Time {
+	for len(s.waits) > 0 {
+		it := s.waits[0]
+		if it.due.After(now) {
+			return it.due
+		}
+		heap.Pop(&s.waits)
+		s.setPhase(it, queued)
+		s.rescan(it.lane)
+		s.list(it)
+	}
+	return time.Time{}
+}
+
+// remove lets go of an item for good.
+func (s *sched) remove(it *Item) {
+	s.letGo(it)
+	if it.heapAt > 0 {
+		heap.Remove(&s.waits, it.heapAt-1)
+	}
+	s.setPhase(it, finished)
+	s.held--
+	s.heldBytes -= int64(len(it.Msg.Body))
+	l := it.lane
+	if l == nil {
+		return
+	}
+	wasHead := l.head == it
+	l.unlink(it)
+	if l.head == nil {
+		delete(s.lanes, l.name)
+	} else if wasHead {
+		s.newHead(l)
+	}
+}
+
+// newHead lets a lane go on with its new head.
+func (s *sched) newHead(l *lane) {
+	switch l.head.phase {
+	case claimed:
+		s.readyQ.push(l.head)
+	case suspect:
+		s.suspectQ.push(l.head)
+	}
+	if l.head.isWaiting() {
+		l.gated = false
+		s.gate(l)
+		return
+	}
+	l.gated = false
+	l.scan = l.head
+	if !l.listed {
+		l.listed = true
+		s.claimQ.push(slot{lane: l})
+	}
+}
+
+func (it *Item) isHead() bool    { return it.lane == nil || it.lane.head == it }
+func (it *Item) isWaiting() bool { return it.phase == waiting || it.phase == suspect }
+
+func (l *lane) push(it *Item) {
+	it.lane = l
+	if l.scan == nil {
+		l.scan = it
+	}
+	if l.tail == nil {
+		l.head, l.tail = it, it
+		return
+	}
+	it.prev, l.tail.next = l.tail, it
+	l.tail = it
+}
+
+func (l *lane) unlink(it *Item) {
+	if l.scan == it {
+		l.scan = it.next
+	}
+	if it.prev != nil {
+		it.prev.next = it.next
+	} else {
+		l.head = it.next
+	}
+	if it.next != nil {
+		it.next.prev = it.prev
+	} else {
+		l.tail = it.prev
+	}
+	it.prev, it.next = nil, nil
+}

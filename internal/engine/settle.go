@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"go.uber.org/zap"
+)
+
+var errMismatch = errors.New("consumer: a message with this id and another body is known: this one is not run")
+
+// settlement is one on its way.
+type settlement struct {
+	item *Item
+	sess *session
+	set  ledger.Settlement
+}
+
+func (s *settlement) size() int {
+	n := len(s.set.Result)
+	if s.set.Dead != nil {
+		n += s.set.Dead.Size()
+	}
+	return n
+}
+
+// settle puts a settlement of an item that is ours on its way.
+func (e *Engine) settle(it *Item, set ledger.Settlement) {
+	set.Ticket = it.ticket
+	e.s.setPhase(it, settling)
+	e.settleQ.push(settlement{item: it, sess: it.sess, set: set})
+}
+
+// release gives back what was claimed and not started, uncounted and due at once.
+func (e *Engine) release(it *Item) { e.settle(it, ledger.Settlement{Kind: ledger.Release}) }
+
+// settleLoop settles in batches: whatever comes while a call is under way goes with the next one.
+func (e *Engine) settleLoop() {
+	for {
+		e.mu.Lock()
+		for e.settleQ.len() == 0 && !e.closed {
+			e.toSettle.Wait()
+		}
+		if e.closed {
+			e.mu.Unlock()
+			return
+		}
+		batch := e.takeSettlements()
+		e.unlock()
+		e.flush(batch)
+	}
+}
+
+// takeSettlements takes settlements of one session, bounded in count and bytes.
+func (e *Engine) takeSettlements() []settlement {
+	var batch []settlement
+	bytes := 0
+	for e.settleQ.len() > 0 && len(batch) < settleBatch {
+		next := &e.settleQ.buf[e.settleQ.head]
+		if len(batch) > 0 && (next.sess != batch[0].sess || bytes+next.size() > settleBytes) {
+			break
+		}
+		bytes += next.size()
+		batch = append(batch, e.settleQ.pop())
+	}
+	return batch
+}
+
+// flush settles a batch until the ledger has answered for it; settlements may be repeated. It gives up only when the
+// engine closes.
+func (e *Engine) flush(batch []settlement) {
+	sets := make([]ledger.Settlement, len(batch))
+	for i := range batch {
+		sets[i] = batch[i].set
+	}
+	for n := 1; ; n++ {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), e.callTimeout())
+		errs, err := batch[0].sess.owner.Settle(ctx, sets)
+		cancel()
+		e.tel.settleTook(time.Since(began))
+		if err == nil || ledger.IsLost(err) {
+			if err == nil {
+				e.note(nil)
+			}
+			e.settled(batch, errs, err)
+			return
+		}
+		if ledger.Unknown(err) {
+			e.tel.unknown(len(batch))
+		}
+		e.note(err)
+		e.nap(outage(n))
+		if e.gone.Err() != nil {
+			return
+		}
+	}
+}
+
+// settled does what the answers say. whole is ErrLost if the ledger said so of the whole call.
+func (e *Engine) settled(batch []settlement, errs []error, whole error) {
+	now := time.Now()
+	e.mu.Lock()
+	for i := range batch {
+		err := whole
+		if err == nil {
+			err = errs[i]
+		}
+		e.settledOne(&batch[i], err, now)
+	}
+	e.unlock()
+}
+
+func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
+	it := s.item
+	if it.phase != settling {
+		return // the engine let go of it
+	}
+	switch {
+	case err == nil && s.set.Kind == ledger.Release:
+		e.released(it, &s.set, now)
+	case err == nil:
+		if s.set.Kind == ledger.Fail {
+			e.tel.deadLetter(s.set.Dead)
+			e.log.Warn("message failed for good, archived", zap.String("message_id", it.Msg.ID),
+				zap.String("kind", string(s.set.Dead.Kind)), zap.Int("attempt", it.attempt))
+		}
+		e.finish(it, Verdict{Ack: true})
+	case ledger.IsLost(err):
+		e.log.Warn("message was taken over before it was settled", zap.String("message_id", it.Msg.ID),
+			zap.Stringer("settlement", s.set.Kind), zap.Uint64("token", it.ticket.Token()))
+		it.asks++
+		e.wait(it, now.Add(askAgain(0, it.asks, rand.Float64())))
+	default:
+		e.refused(s, err)
+	}
+}
+
+// released is an item that is not ours any more, on purpose.
+func (e *Engine) released(it *Item, set *ledger.Settlement, now time.Time) {
+	switch {
+	case it.dropped || e.draining || e.cfg.HoldMax > 0 && set.After > e.cfg.HoldMax:
+		e.finish(it, Verdict{Again: set.After})
+	case set.After > 0:
+		e.s.hold(it, now.Add(set.After))
+	default:
+		e.s.requeue(it)
+	}
+}
+
+// refused is a settlement that the ledger refuses for its own sake: an archive over its limit, most likely. The message
+// must not be acknowledged; it is released for the longest backoff and reported, and everything else goes on.
+func (e *Engine) refused(s *settlement, err error) {
+	it := s.item
+	e.lastErr = err
+	e.log.Error("the ledger refuses to settle the message: it is kept", zap.String("message_id", it.Msg.ID),
+		zap.Stringer("settlement", s.set.Kind), zap.Error(err))
+	if s.set.Kind == ledger.Release || it.ticket.IsMismatch() {
+		e.wait(it, time.Now().Add(e.opt.BackoffMax))
+		return
+	}
+	e.settle(it, ledger.Settlement{Kind: ledger.Release, After: e.opt.BackoffMax})
+}

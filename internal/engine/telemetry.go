@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// instrumentation is the name of the instrumentation scope of all of ackledger's metrics and traces.
+const instrumentation = "github.com/ackledger/ackledger"
+
+// telemetry holds the instruments; docs/telemetry.md lists them for users.
+type telemetry struct {
+	attrs   metric.MeasurementOption
+	tracer  trace.Tracer
+	name    string
+	answers map[ledger.Answer]metric.MeasurementOption
+
+	claims, takeovers, lost, retries, dead, unknowns, skips metric.Int64Counter
+	handler, claim, settle, endToEnd                        metric.Float64Histogram
+	inFlight                                                metric.Registration
+}
+
+func newTelemetry(e *Engine) (*telemetry, error) {
+	mp, tp := e.opt.MeterProvider, e.opt.TracerProvider
+	if mp == nil {
+		mp = otel.GetMeterProvider()
+	}
+	if tp == nil {
+		tp = otel.GetTracerProvider()
+	}
+	base := []attribute.KeyValue{
+		attribute.String("messaging.system", e.cfg.System),
+		attribute.String("messaging.destination.name", e.cfg.Source),
+		attribute.String("messaging.consumer.group.name", e.opt.Name),
+	}
+	t := &telemetry{
+		attrs: metric.WithAttributeSet(attribute.NewSet(base...)), tracer: tp.Tracer(instrumentation),
+		name: "process " + e.cfg.Source, answers: map[ledger.Answer]metric.MeasurementOption{},
+	}
+	for a := ledger.Busy; a <= ledger.Mismatch; a++ {
+		t.answers[a] = metric.WithAttributeSet(attribute.NewSet(append(base, attribute.String("answer", a.String()))...))
+	}
+	m := mp.Meter(instrumentation)
+	return t, t.instruments(e, m)
+}
+
+func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
+	var failed error
+	counter := func(name, text string) metric.Int64Counter {
+		c, err := m.Int64Counter(name, metric.WithDescription(text))
+		if err != nil && failed == nil {
+			failed = err
+		}
+		return c
+	}
+	histogram := func(name, text string) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text))
+		if err != nil && failed == nil {
+			failed = err
+		}
+		return h
+	}
+	t.claims = counter("ackledger.claims", "Answers of the ledger, by answer: run, done, busy, spent, mismatch.")
+	t.takeovers = counter("ackledger.takeovers", "Messages taken over from an owner that died or left.")
+	t.lost = counter("ackledger.leases.lost", "Leases of this worker that were lost.")
+	t.retries = counter("ackledger.retries", "Attempts that failed and will be repeated.")
+	t.dead = counter("ackledger.dead_letters", "Messages that failed for good, by kind.")
+	t.unknowns = counter("ackledger.settles.unknown", "Settlements whose answer was lost and that were repeated.")
+	t.skips = counter("ackledger.skipped", "Copies stamped for another group, acknowledged unhandled.")
+	t.handler = histogram("ackledger.handler.duration", "Time in the handler, by outcome.")
+	t.claim = histogram("ackledger.claim.duration", "Time of one Claim call.")
+	t.settle = histogram("ackledger.settle.duration", "Time of one Settle call.")
+	t.endToEnd = histogram("ackledger.end_to_end.duration", "From the broker's timestamp to the acknowledgement.")
+	held, err := m.Int64ObservableGauge("ackledger.in_flight", metric.WithDescription("Messages in hand, by state."))
+	if err != nil {
+		return err
+	}
+	states := map[string]metric.MeasurementOption{}
+	for _, s := range []string{"running", "queued", "waiting"} {
+		states[s] = metric.WithAttributes(attribute.String("state", s))
+	}
+	t.inFlight, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		l := e.Load()
+		o.ObserveInt64(held, int64(l.Running), t.attrs, states["running"])
+		o.ObserveInt64(held, int64(l.Queued), t.attrs, states["queued"])
+		o.ObserveInt64(held, int64(l.Waiting), t.attrs, states["waiting"])
+		return nil
+	}, held)
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+func (t *telemetry) close() { _ = t.inFlight.Unregister() } // an error means that it is gone already
+
+// answered counts the answers of one call.
+func (t *telemetry) answered(claims []ledger.Claim) {
+	var counts [ledger.Mismatch + 1]int64
+	took := int64(0)
+	for i := range claims {
+		counts[claims[i].Answer]++
+		if claims[i].TookOver {
+			took++
+		}
+	}
+	for a, n := range counts {
+		if n > 0 {
+			t.claims.Add(context.Background(), n, t.answers[ledger.Answer(a)])
+		}
+	}
+	if took > 0 {
+		t.takeovers.Add(context.Background(), took, t.attrs)
+	}
+}
+
+func (t *telemetry) skipped(n int64) { t.skips.Add(context.Background(), n, t.attrs) }
+func (t *telemetry) leaseLost()      { t.lost.Add(context.Background(), 1, t.attrs) }
+func (t *telemetry) retried()        { t.retries.Add(context.Background(), 1, t.attrs) }
+func (t *telemetry) unknown(n int)   { t.unknowns.Add(context.Background(), int64(n), t.attrs) }
+func (t *telemetry) deadLetter(a *ledger.Archive) {
+	t.dead.Add(context.Background(), 1, t.attrs, metric.WithAttributes(attribute.String("kind", string(a.Kind))))
+}
+
+func (t *telemetry) claimTook(d time.Duration) {
+	t.claim.Record(context.Background(), d.Seconds(), t.attrs)
+}
+
+func (t *telemetry) settleTook(d time.Duration) {
+	t.settle.Record(context.Background(), d.Seconds(), t.attrs)
+}
+
+// acked records the whole way of a message, as far as its timestamp makes sense: producers can set it.
+func (t *telemetry) acked(it *Item) {
+	if d := time.Since(it.Msg.SentAt); d >= 0 && d < 365*24*time.Hour {
+		t.endToEnd.Record(context.Background(), d.Seconds(), t.attrs)
+	}
+}
+
+func (t *telemetry) handled(d time.Duration, o outcome) {
+	result := "ok"
+	if o.err != nil {
+		result = string(o.kind)
+	}
+	t.handler.Record(context.Background(), d.Seconds(), t.attrs, metric.WithAttributes(attribute.String("outcome", result)))
+}
+
+// headerCarrier reads traceparent and tracestate from a message's headers.
+type headerCarrier struct{ m *consumer.Message }
+
+func (c headerCarrier) Get(key string) string {
+	v, _ := c.m.Header(key)
+	return string(v)
+}
+func (c headerCarrier) Set(string, string) {}
+func (c headerCarrier) Keys() []string {
+	keys := make([]string, 0, len(c.m.Headers))
+	for _, h := range c.m.Headers {
+		keys = append(keys, h.Name)
+	}
+	return keys
+}
+
+// span begins the handler's span as a child of the one that the message names (W3C Trace Context).
+func (t *telemetry) span(r *run) (context.Context, trace.Span) {
+	ctx := r.ctx
+	if _, ok := r.msg.Header("traceparent"); ok {
+		ctx = propagation.TraceContext{}.Extract(ctx, headerCarrier{&r.msg})
+	}
+	ctx, span := t.tracer.Start(ctx, t.name, trace.WithSpanKind(trace.SpanKindConsumer))
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("messaging.message.id", r.msg.ID), attribute.Int("ackledger.attempt", r.msg.Attempt))
+	}
+	return ctx, span
+}
+
+func (t *telemetry) endSpan(span trace.Span, err error) {
+	if err != nil && span.IsRecording() {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, "handler failed")
+	}
+	span.End()
+}
