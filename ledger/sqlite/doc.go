@@ -1,0 +1,34 @@
+// Package sqlite is a ledger in one SQLite file: for one machine, with any number of processes, and no server.
+//
+//	l, err := sqlite.Open(ctx, "/var/lib/shop/ledger.db", nil)
+//	if err != nil { ... }
+//	defer l.Close()
+//
+// # What holds it together
+//
+// Every claim, settle and InTx is one BEGIN IMMEDIATE transaction: SQLite has one writer at a time, so a statement
+// always sees the newest rows, and rows cannot be locked alone (row 2 of the claim table cannot occur). The file is in
+// WAL mode with synchronous=FULL: what was answered was flushed to the disk before. Claims and settles of a batch share
+// one transaction and one flush, so put a [ledger.Group] between a worker and its owner.
+//
+// Owners live in a second file (path + "-owners"), which the claims read and only joins, beats and leaves write. So an
+// InTx that lasts for many leases stops no beat: nobody is declared dead because somebody else's transaction is long.
+// The two files know each other by an id; one without the other is refused.
+//
+// # Waiting
+//
+// While an InTx holds the write lock, claims and settles wait. At the deadline of their context a claim answers Busy
+// for all its entries and a settle answers [ErrBusy]; in neither case was anything written. Within a process the wait is
+// first come, first served; between processes SQLite asks again and again.
+//
+// # Time
+//
+// The clock is the machine's, which all processes share; it is read inside the transaction. Times are stored in
+// microseconds.
+//
+// # The file is shared
+//
+// The application may keep its tables in the same file, and must if InTx is to commit them. It opens the file with a
+// driver of its own choice for that (WAL stays set in the file), keeps its write transactions short, and leaves the
+// tables that begin with `ackledger_` alone.
+package sqlite

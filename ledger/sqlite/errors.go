@@ -1,0 +1,70 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/ackledger/ackledger/internal/fencedsql"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+var (
+	// ErrBusy says that the file's write lock was not free until the call's deadline: an InTx, of this process or
+	// another, holds it. Nothing was written; ask again.
+	ErrBusy = errors.New("ledger/sqlite: busy: another transaction holds the file's write lock")
+
+	// ErrRefused is in InTx's error if the handler called Commit or Rollback on the transaction. Nothing was written.
+	ErrRefused = fencedsql.ErrRefused
+
+	// ErrTimeLimit is in InTx's error if the transaction outlived Config.TxLimit. Nothing was written.
+	ErrTimeLimit = fencedsql.ErrTimeLimit
+
+	// ErrEnded is in InTx's error if the transaction was over before its handler returned: by a COMMIT or ROLLBACK
+	// statement, or by SQLite itself after an error that the handler ignored (interrupted, disk full). What was committed
+	// by such a statement, or executed after the end, is in the database, and the message is not succeeded.
+	ErrEnded = errors.New("the handler's transaction was over before the handler returned: by a COMMIT or ROLLBACK statement, or by SQLite after an error")
+
+	// errTooLate says that the call's deadline had passed just before COMMIT.
+	errTooLate = errors.New("the call's time was up before COMMIT: nothing was written")
+)
+
+// code is SQLite's primary result code of err; 0 if there is none (https://www.sqlite.org/rescode.html).
+func code(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+func isBusy(err error) bool {
+	c := code(err)
+	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED
+}
+
+// openError is how an error of a set-up reads: what no waiting mends is Unusable.
+func openError(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("ledger/sqlite: opening %s: %w", path, err)
+	switch code(err) {
+	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOTADB,
+		sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_AUTH:
+		return ledger.MarkUnusable(err)
+	}
+	return err
+}
+
+// commitError is how the error of a COMMIT reads: SQLite says for certain that a busy or full file took nothing; after
+// any other error it may have.
+func commitError(err error) error {
+	switch code(err) {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL:
+		return err
+	}
+	return ledger.MarkUnknown(err)
+}

@@ -1,0 +1,113 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Get returns all that the ledger knows of one message. Without a row the error is [ledger.ErrNotFound], and the record
+// carries the archive alone, which outlives its row. Times are in whole microseconds, in UTC. It waits for nobody.
+func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
+	rec := ledger.Record{Key: key.Sum()}
+	tx, err := l.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one snapshot for both tables
+	if err != nil {
+		return rec, fmt.Errorf("ledger/sqlite: get %v: %w", key, err)
+	}
+	defer func() { _ = tx.Rollback() }() // it only read
+	found, err := getMessage(ctx, tx, &rec)
+	if err == nil {
+		rec.Archived, err = getArchive(ctx, tx, rec.Key[:])
+	}
+	if err != nil {
+		return ledger.Record{}, fmt.Errorf("ledger/sqlite: get %v: %w", key, err)
+	}
+	if !found {
+		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)
+	}
+	return rec, nil
+}
+
+func getMessage(ctx context.Context, tx *sql.Tx, rec *ledger.Record) (found bool, err error) {
+	var (
+		scope, fingerprint, list []byte
+		result                   blob
+		owner, due               sql.NullInt64
+		at, expiry               int64
+	)
+	err = tx.QueryRowContext(ctx, `SELECT s.name, m.id, m.fingerprint, m.state, m.token, m.owner, m.attempts, m.crashes,
+		m.generation, m.due, m.at, m.expiry, m.errors, m.result
+		FROM ackledger_message m JOIN ackledger_scope s ON s.id = m.scope WHERE m.key = ?`, rec.Key[:]).
+		Scan(&scope, &rec.ID, &fingerprint, &rec.State, &rec.Token, &owner, &rec.Attempts, &rec.Crashes,
+			&rec.Generation, &due, &at, &expiry, &list, &result)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	rec.Scope, rec.Result = string(scope), result
+	copy(rec.Fingerprint[:], fingerprint)
+	rec.At, rec.Expiry = moment(at), moment(expiry)
+	if owner.Valid {
+		rec.Owner = strconv.FormatInt(owner.Int64, 10)
+	}
+	if due.Valid {
+		rec.Due = moment(due.Int64)
+	}
+	rec.Errors, err = ledger.DecodeErrors(list)
+	return true, err
+}
+
+func getArchive(ctx context.Context, tx *sql.Tx, sum []byte) (list []ledger.ArchiveRecord, err error) {
+	rows, err := tx.QueryContext(ctx, `SELECT s.name, a.id, a.delivery, a.fingerprint, a.token, a.kind, a.errors, a.source,
+		a.grp, a.attempts, a.sent_at, a.published, a.at, a.expiry, a.headers, a.body
+		FROM ackledger_archive a JOIN ackledger_scope s ON s.id = a.scope WHERE a.key = ? ORDER BY a.num`, sum)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		a, err := scanArchive(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, a)
+	}
+	return list, rows.Err()
+}
+
+func scanArchive(rows *sql.Rows) (ledger.ArchiveRecord, error) {
+	var (
+		a                                       ledger.ArchiveRecord
+		scope, fingerprint, source, group, errs []byte
+		id, headers, body                       blob
+		sentAt                                  sql.NullInt64
+		at, expiry                              int64
+	)
+	err := rows.Scan(&scope, &id, &a.Delivery, &fingerprint, &a.Token, &a.Kind, &errs, &source, &group, &a.Attempts,
+		&sentAt, &a.Sent, &at, &expiry, &headers, &body)
+	if err != nil {
+		return a, err
+	}
+	a.Key = ledger.Key{Scope: string(scope), ID: id}
+	copy(a.Fingerprint[:], fingerprint)
+	a.Source, a.Group, a.Body = string(source), string(group), body
+	a.At, a.Expiry = moment(at), moment(expiry)
+	a.Keep = a.Expiry.Sub(a.At)
+	if sentAt.Valid {
+		a.SentAt = moment(sentAt.Int64)
+	}
+	if a.Errors, err = ledger.DecodeErrors(errs); err != nil {
+		return a, err
+	}
+	a.Headers, err = decodeHeaders(headers)
+	return a, err
+}
+
+func moment(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

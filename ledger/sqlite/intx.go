@@ -1,0 +1,156 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/internal/fencedsql"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// savepoint is opened first: while it is there, the transaction is the one that began.
+const savepoint = "ackledger_intx"
+
+var errAborted = errors.New("ledger/sqlite: the transaction's function did not return")
+
+// InTx runs fn in a transaction on the ledger's file, and commits what fn did together with the message's success: both
+// or neither. It is called once, by a handler, with the handler's context; the handler returns its error. The
+// application's tables live in the ledger's file.
+//
+// The transaction is BEGIN IMMEDIATE: from then until InTx returns nobody else writes to the file, in this process or
+// another (beats go on, they have a file of their own). It waits for its turn until ctx ends, at most Config.TxLimit,
+// and then may last Config.TxLimit. It does not end with ctx, but the context given to fn does, so that statements stop:
+// if fn returns nil nevertheless, the fence decides.
+//
+// fn must use tx alone, must not call Commit or Rollback on it ([ErrRefused]; the effects are rolled back), and must not
+// send them as statements ([ErrEnded]). If fn returns an error or panics, everything is rolled back, the error is
+// returned as it is (the panic goes on), and the processor settles the message.
+//
+// Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt;
+// [ledger.ErrLost] if the message is not this owner's any more (rolled back); [ErrBusy] if the file was not free in
+// time; [ErrTimeLimit]; one for which [ledger.Unknown] is true if the answer of the COMMIT was lost and the row could not
+// be read either; else what the database said, with everything rolled back.
+func (l *Ledger) InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) (err error) {
+	a, ok := ledger.AttemptFrom(ctx)
+	if !ok {
+		return ledger.ErrNoAttempt
+	}
+	o, ok := ledger.Unwrap(a.Owner()).(*owner)
+	if !ok {
+		return fmt.Errorf("ledger/sqlite: InTx: the attempt belongs to another store (%T)", a.Owner())
+	}
+	if o.l != l {
+		return fmt.Errorf("ledger/sqlite: InTx on %s: the attempt belongs to the ledger opened on %s", l.path, o.l.path)
+	}
+	if err := a.Begin(); err != nil {
+		return err
+	}
+	state := ledger.AttemptOpen
+	err = errAborted
+	defer func() { a.End(state, err) }() // also after a panic or a Goexit in fn
+	state, err = o.transact(ctx, a, fn)
+	if state == ledger.AttemptUnknown {
+		state, err = o.resolve(ctx, a.Ticket(), err)
+	}
+	return err
+}
+
+// transact runs the whole transaction. An AttemptUnknown is about its COMMIT.
+func (o *owner) transact(ctx context.Context, a *ledger.Attempt, fn func(context.Context, *sql.Tx) error) (ledger.AttemptState, error) {
+	l := o.l
+	wait, cancel := context.WithTimeout(ctx, l.cfg.TxLimit)
+	defer cancel()
+	if err := l.main.turn.take(wait); err != nil {
+		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
+	}
+	defer l.main.turn.give()
+	tx, err := begin(wait, func(ctx context.Context) (*fencedsql.Tx, error) {
+		return fencedsql.Begin(ctx, l.tx, nil, l.cfg.TxLimit)
+	})
+	if err != nil {
+		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
+	}
+	defer o.rollback(tx) // does nothing after the commit
+	fnCtx, cancelFn := context.WithTimeoutCause(ctx, l.cfg.TxLimit, ErrTimeLimit)
+	defer cancelFn()
+	if _, err := tx.SQL().ExecContext(context.WithoutCancel(ctx), "SAVEPOINT "+savepoint); err != nil {
+		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
+	}
+	if err := fn(fnCtx, tx.SQL()); err != nil {
+		return ledger.AttemptOpen, err
+	}
+	return o.commit(ctx, a, tx)
+}
+
+// commit fences and commits, on a context that neither shutdown nor a lost lease cancels.
+func (o *owner) commit(ctx context.Context, a *ledger.Attempt, tx *fencedsql.Tx) (ledger.AttemptState, error) {
+	if err := tx.Ending(o.l.cfg.hooks.settle); err != nil {
+		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
+	}
+	ctx = context.WithoutCancel(ctx)
+	if _, err := tx.SQL().ExecContext(ctx, "RELEASE "+savepoint); err != nil {
+		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w: %w", ErrEnded, err)
+	}
+	sum := a.Ticket().Sum()
+	res, err := tx.SQL().ExecContext(ctx, fence, sum[:], int64(a.Ticket().Token()), o.id,
+		ledger.CutResult(a.Result(), o.l.cfg.Limits.Result))
+	if err != nil {
+		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: the fence: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		return ledger.AttemptLost, errors.Join(fmt.Errorf("ledger/sqlite: InTx: %w", ledger.ErrLost), err)
+	}
+	sent, err := tx.Commit()
+	switch {
+	case err == nil:
+		return ledger.AttemptSucceeded, nil
+	case sent && ledger.Unknown(commitError(err)):
+		return ledger.AttemptUnknown, err
+	}
+	return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: COMMIT: %w", err)
+}
+
+func (o *owner) rollback(tx *fencedsql.Tx) {
+	if err := ended(tx.Rollback()); err != nil {
+		o.l.cfg.Logger.Warn("the rollback of an InTx failed", zap.String("owner", o.ID()), zap.Error(err))
+	}
+}
+
+// resolve reads what became of a COMMIT whose answer, cause, was not that it is done. It is never repeated: that would
+// mark as succeeded what was rolled back.
+func (o *owner) resolve(ctx context.Context, t ledger.Ticket, cause error) (ledger.AttemptState, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.l.cfg.hooks.settle)
+	defer cancel()
+	r, err := o.readLocked(ctx, t)
+	switch {
+	case err != nil:
+		return ledger.AttemptUnknown, ledger.MarkUnknown(fmt.Errorf("ledger/sqlite: InTx: COMMIT: %w; reading its result: %w", cause, err))
+	case r != nil && r.Token == t.Token() && r.State == ledger.Succeeded:
+		return ledger.AttemptSucceeded, nil
+	case r != nil && r.Token == t.Token() && r.State == ledger.Pending && r.Holder == ledger.Mine:
+		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: COMMIT: rolled back: %w", cause)
+	}
+	return ledger.AttemptLost, fmt.Errorf("ledger/sqlite: InTx: %w (COMMIT: %w)", ledger.ErrLost, cause)
+}
+
+// readLocked reads a message under the write lock, so that no transaction on it is still under way.
+func (o *owner) readLocked(ctx context.Context, t ledger.Ticket) (*row, error) {
+	for {
+		var r *row
+		err := o.run(ctx, func(b *batch) (err error) {
+			sum := t.Sum()
+			r, err = b.row(sum[:], nil)
+			return err
+		})
+		if err == nil {
+			return r, nil
+		}
+		if pause(ctx) != nil {
+			return nil, err
+		}
+	}
+}

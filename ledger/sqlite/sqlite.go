@@ -1,0 +1,203 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/internal/fencedsql"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Config changes a ledger. The zero value, or nil, is the default.
+type Config struct {
+	// Limits bounds what is stored of one message. For larger messages than the default's, or smaller disks. A zero field
+	// is that of [ledger.DefaultLimits]; Archive is at most 512 MiB (SQLite's largest row is 1 GB).
+	Limits ledger.Limits
+	// TxLimit is how long one InTx may last, from BEGIN to the end of the handler's function; after it the transaction
+	// is rolled back. While one lasts nobody else writes to the file: for handlers that may (or must not) hold up the
+	// others for long. Default 1 min.
+	TxLimit time.Duration
+	// NewOwners accepts a missing owners file beside a ledger that has been in use. For whoever restored the ledger
+	// without it, once, while no other worker runs: what was in the hands of the old owners is free at once.
+	NewOwners bool
+	// Logger gets what no caller can be told. For everybody who runs this in production. Default: none.
+	Logger *zap.Logger
+
+	hooks hooks
+}
+
+// hooks are where tests break things.
+type hooks struct {
+	pragma []string                                // of every connection to the main file
+	wrapTx func(driver.Connector) driver.Connector // the connector of InTx
+	settle time.Duration                           // in place of settleBound
+}
+
+// The bounds of Config.
+const (
+	maxArchive     = 512 << 20
+	defaultTxLimit = time.Minute
+	// settleBound is how long the fence and the COMMIT of an InTx may take, and the reading of an unknown one.
+	settleBound = 10 * time.Second
+	maxTxLimit  = 24 * time.Hour
+)
+
+// withDefaults returns a checked copy.
+func (c *Config) withDefaults() (Config, error) {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	limits := []struct {
+		name           string
+		value          *int
+		standard, high int
+	}{
+		{"Config.Limits.Result", &out.Limits.Result, ledger.DefaultLimits.Result, maxArchive},
+		{"Config.Limits.Archive", &out.Limits.Archive, ledger.DefaultLimits.Archive, maxArchive},
+		{"Config.Limits.Errors", &out.Limits.Errors, ledger.DefaultLimits.Errors, maxArchive},
+	}
+	for _, l := range limits {
+		if *l.value < 0 || *l.value > l.high {
+			return out, &ledger.InvalidError{Field: l.name, Bound: fmt.Sprintf("0 (default) to %d bytes", l.high),
+				Value: fmt.Sprintf("%d bytes", *l.value)}
+		}
+		if *l.value == 0 {
+			*l.value = l.standard
+		}
+	}
+	if out.TxLimit < 0 || out.TxLimit > maxTxLimit {
+		return out, &ledger.InvalidError{Field: "Config.TxLimit", Bound: fmt.Sprintf("0 (default) to %s", maxTxLimit),
+			Value: out.TxLimit.String()}
+	}
+	if out.TxLimit == 0 {
+		out.TxLimit = defaultTxLimit
+	}
+	if out.Logger == nil {
+		out.Logger = zap.NewNop()
+	}
+	if out.hooks.settle == 0 {
+		out.hooks.settle = settleBound
+	}
+	return out, nil
+}
+
+// Ledger implements [ledger.Ledger] on one SQLite file. It is safe for concurrent use, also by other processes of the
+// same machine that open the same file.
+type Ledger struct {
+	path   string
+	cfg    Config
+	host   string
+	main   *writer // claims and settles
+	owners *writer // joins, beats and leaves
+	read   *sql.DB // Get
+	tx     *sql.DB // InTx
+	stmts  statements
+	scopes scopeCache
+}
+
+var _ ledger.Ledger = (*Ledger)(nil)
+
+// Open opens the ledger in the file at path, and makes it if it is not there; its folder must exist. Beside it lie the
+// files that SQLite itself makes (-wal, -shm) and the owners file (path + "-owners", with its own -wal and -shm): they
+// belong together and are copied, moved or deleted together, while nothing has them open. The disk must be local, since
+// SQLite's WAL needs shared memory (https://www.sqlite.org/wal.html).
+//
+// The application's own tables may live in the same file; that is what InTx needs. All of ours begin with `ackledger_`.
+//
+// Errors: an [*ledger.InvalidError] for a path or setting out of bounds; one for which [ledger.Unusable] is true if the
+// folder is missing, the files cannot be written, are no SQLite database or have a schema that does not serve this
+// program. Any other may heal. A ctx without a deadline gets one of 10 s.
+func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
+	cfg, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if path == "" || path == ":memory:" {
+		return nil, &ledger.InvalidError{Field: "path", Bound: "a file's path (package memory is for tests without one)",
+			Value: fmt.Sprintf("%q", path)}
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, ledger.MarkUnusable(fmt.Errorf("ledger/sqlite: %w", err))
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	if err := prepareFile(ctx, path, "ledger"); err != nil {
+		return nil, err
+	}
+	if err := prepareFile(ctx, ownersPath(path), "owners"); err != nil {
+		return nil, err
+	}
+	l := &Ledger{path: path, cfg: cfg}
+	l.host, _ = os.Hostname() // for people only
+	err = l.connect()
+	if err == nil {
+		err = pairFiles(ctx, l.main, l.owners, path, cfg.NewOwners)
+	}
+	if err == nil {
+		err = openError(path, l.stmts.prepare(ctx, l.main.db))
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func ownersPath(path string) string { return path + "-owners" }
+
+// connect makes the pools. InTx has a connection of its own, which ledger calls do not take; the process' turn to write
+// is shared, since the file has one writer anyway.
+func (l *Ledger) connect() error {
+	main, err := newConnector(l.path, l.cfg.hooks.pragma...)
+	if err != nil {
+		return err
+	}
+	tx, err := newConnector(l.path, l.cfg.hooks.pragma...)
+	if err != nil {
+		return err
+	}
+	read, err := newConnector(l.path, "query_only = ON")
+	if err != nil {
+		return err
+	}
+	owners, err := newConnector(ownersPath(l.path))
+	if err != nil {
+		return err
+	}
+	l.main = &writer{db: openPool(main.attaching(ownersPath(l.path)), 1), turn: newTurn()}
+	l.owners = &writer{db: openPool(owners, 1), turn: newTurn()}
+	l.read = openPool(read, 2)
+	var inner driver.Connector = tx
+	if wrap := l.cfg.hooks.wrapTx; wrap != nil {
+		inner = wrap(tx)
+	}
+	l.tx = openPool(fencedsql.Connector(inner), 1)
+	return nil
+}
+
+// Close closes the files; owners that did not leave are declared dead by their peers later. Calls in flight may fail.
+func (l *Ledger) Close() error {
+	errs := []error{l.stmts.close()}
+	for _, db := range []*sql.DB{l.tx, l.read} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	for _, w := range []*writer{l.main, l.owners} {
+		if w != nil {
+			errs = append(errs, w.db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Limits implements [ledger.Ledger].
+func (l *Ledger) Limits() ledger.Limits { return l.cfg.Limits }

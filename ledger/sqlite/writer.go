@@ -1,0 +1,97 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// defaultDeadline is what a call without a deadline gets (ledger.Owner).
+const defaultDeadline = 10 * time.Second
+
+func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, defaultDeadline)
+}
+
+// turn is this process' right to write to a file: waiting for it is fair, waiting for SQLite's own lock is not.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return gaveUp(ctx)
+	}
+}
+
+func (t turn) give() { <-t }
+
+// gaveUp is the error of a wait for a lock that ctx ended.
+func gaveUp(ctx context.Context) error {
+	if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+}
+
+// begin repeats a BEGIN IMMEDIATE until another process has given the write lock back or ctx ends. The attempts
+// themselves are short (busyTimeout) and are not cancelled in the middle.
+func begin[T any](ctx context.Context, attempt func(context.Context) (T, error)) (T, error) {
+	for {
+		tx, err := attempt(context.WithoutCancel(ctx))
+		if err == nil || !isBusy(err) {
+			return tx, err
+		}
+		if ctx.Err() != nil {
+			return tx, gaveUp(ctx)
+		}
+	}
+}
+
+// writer is the one connection of this process that writes to a file in short transactions.
+type writer struct {
+	db   *sql.DB // of one connection
+	turn turn    // shared with InTx, where both write to one file
+}
+
+// do runs fn in a transaction and commits it, unless ctx has ended by then: what is late is rolled back. An error for
+// which ledger.Unknown is false means that nothing was written. The statements of fn are not cancelled in the middle.
+func (w *writer) do(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	if err := w.turn.take(ctx); err != nil {
+		return err
+	}
+	defer w.turn.give()
+	tx, err := begin(ctx, func(ctx context.Context) (*sql.Tx, error) { return w.db.BeginTx(ctx, nil) })
+	if err != nil {
+		return err
+	}
+	if err = fn(context.WithoutCancel(ctx), tx); err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", errTooLate, ctx.Err())
+	}
+	if err != nil {
+		return errors.Join(err, ended(tx.Rollback()))
+	}
+	if err := tx.Commit(); err != nil {
+		return commitError(err)
+	}
+	return nil
+}
+
+// ended drops the error of a rollback that found nothing to roll back: SQLite ends a transaction by itself when the
+// file is full or broken (https://www.sqlite.org/lang_transaction.html, "Response To Errors Within A Transaction").
+func ended(err error) error {
+	if errors.Is(err, sql.ErrTxDone) || code(err) == sqlite3.SQLITE_ERROR {
+		return nil
+	}
+	return err
+}
