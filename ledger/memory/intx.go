@@ -37,27 +37,25 @@ func InTx(ctx context.Context, fn func(ctx context.Context) error) error {
 	return err
 }
 
-// commit settles, and reads what became of a commit whose answer was lost.
+// commit settles, if the row is this attempt's still, and reads what became of a commit whose answer was lost.
 func (o *owner) commit(ctx context.Context, a *ledger.Attempt) (ledger.AttemptState, error) {
-	errs, err := o.Settle(ctx, []ledger.Settlement{{Ticket: a.Ticket(), Kind: ledger.Succeed, Result: a.Result()}})
+	s := ledger.Settlement{Ticket: a.Ticket(), Kind: ledger.Succeed, Result: a.Result()}
+	l := o.ledger
+	fenced := false
+	err := l.do(ctx, Settle, func() error {
+		now := l.now()
+		if o.decide(now, &s) != ledger.EffectWrite { // also if it succeeded already: not with these effects
+			return ledger.ErrLost
+		}
+		fenced = true
+		l.rows[s.Ticket.Sum()].finish(now, &s, l.limits)
+		return nil
+	})
 	switch {
-	case err == nil && errs[0] == nil:
+	case fenced: // memory knows, even if the answer was lost
 		return ledger.AttemptSucceeded, nil
-	case err == nil && ledger.IsLost(errs[0]):
-		return ledger.AttemptLost, errs[0]
-	case err == nil:
-		return ledger.AttemptOpen, errs[0]
-	case !ledger.Unknown(err):
-		return ledger.AttemptOpen, err
-	}
-	o.ledger.mu.Lock()
-	defer o.ledger.mu.Unlock()
-	r := o.ledger.rows[a.Ticket().Sum()]
-	switch {
-	case r == nil || r.token != a.Ticket().Token():
-		return ledger.AttemptLost, ledger.ErrLost
-	case r.state == ledger.Succeeded:
-		return ledger.AttemptSucceeded, nil
+	case ledger.IsLost(err):
+		return ledger.AttemptLost, err
 	}
 	return ledger.AttemptOpen, err
 }

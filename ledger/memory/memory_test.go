@@ -73,3 +73,6 @@ func openLedger(l *memory.Ledger, wrap func(ledger.Ledger) ledger.Ledger) ledger
 
 func TestLedger(t *testing.T)  { ledgertest.Run(t, open) }
 func TestGrouped(t *testing.T) { ledgertest.Run(t, openGrouped) }
+func TestInTx(t *testing.T)    { ledgertest.RunInTx(t, open) }
+
+func TestDifferential(t *testing.T) { ledgertest.Differential(t, open, 60) }

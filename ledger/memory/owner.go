@@ -146,24 +146,28 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 	return errs, nil
 }
 
+// decide says what a settlement does to its row. The ledger is locked.
+func (o *owner) decide(now time.Time, s *ledger.Settlement) ledger.Effect {
+	r := o.ledger.rows[s.Ticket.Sum()]
+	if r == nil {
+		return ledger.DecideSettle(nil, *s)
+	}
+	seen := r.seenBy(o, now)
+	seen.Archived = s.Dead != nil && o.ledger.archived(s.Ticket.Sum(), s.Dead.Delivery)
+	return ledger.DecideSettle(&seen, *s)
+}
+
 // settle carries out one settlement. The ledger is locked.
 func (o *owner) settle(now time.Time, s *ledger.Settlement) error {
-	l, sum := o.ledger, s.Ticket.Sum()
-	r := l.rows[sum]
-	var seen *ledger.Row
-	if r != nil {
-		got := r.seenBy(o, now)
-		got.Archived = s.Dead != nil && l.archived(sum, s.Dead.Delivery)
-		seen = &got
-	}
-	switch ledger.DecideSettle(seen, *s) {
+	l := o.ledger
+	switch o.decide(now, s) {
 	case ledger.EffectHolds:
 		return nil
 	case ledger.EffectFile:
 		l.file(now, s)
 		return nil
 	case ledger.EffectWrite:
-		r.finish(now, s, l.limits)
+		l.rows[s.Ticket.Sum()].finish(now, s, l.limits)
 		if s.Kind == ledger.Fail {
 			l.file(now, s)
 		}
