@@ -326,6 +326,3 @@ func Pitfall115(t *testing.T, open Open) {
 	e.same(before)
 	e.holds(o, succeed(third))
 }
-
-// Pitfall86: a worker was frozen between its fence and its commit, and every batch that touched its row waited for it.
-func Pitfall86(t *testing.T, open Open) {}

@@ -43,6 +43,45 @@ func claimLocked(e *env) {
 	e.lost(a, succeed(held))
 }
 
+// settleLocked: a batch that meets a locked row settles the others at once, and asks for that row alone.
+func settleLocked(e *env) {
+	o := e.owner()
+	all := e.entries(3)
+	var settlements []ledger.Settlement
+	for _, c := range e.claimAll(o, all) {
+		settlements = append(settlements, succeed(c))
+	}
+	unlock, err := e.Lock(e.ctx, all[1].Key)
+	if err != nil {
+		e.Fatalf("lock: %v", err)
+	}
+	unlock = sync.OnceFunc(unlock)
+	defer unlock()
+	var errs []error
+	var whole error
+	var wg sync.WaitGroup
+	wg.Go(func() { errs, whole = o.Settle(e.ctx, settlements) })
+	e.eventually("the others are settled", func() bool {
+		return e.record(all[0]).State == ledger.Succeeded && e.record(all[2]).State == ledger.Succeeded
+	})
+	if r := e.record(all[1]); r.State != ledger.Pending {
+		e.Fatalf("row: %s", summary(r))
+	}
+	unlock()
+	wg.Wait()
+	if whole != nil && !ledger.Unknown(whole) {
+		e.Fatalf("settle: %v", whole)
+	}
+	for _, err := range errs {
+		if err != nil {
+			e.Fatalf("settle: %v", err)
+		}
+	}
+	for _, s := range settlements { // repeated, as after an unknown answer
+		e.holds(o, s)
+	}
+}
+
 // claimOneLock stands for row 2 where it cannot occur: a claim during others' calls has an answer that is not Busy.
 func claimOneLock(e *env) {
 	var wg sync.WaitGroup

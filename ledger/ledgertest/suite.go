@@ -16,7 +16,7 @@ func Run(t *testing.T, open Open) {
 			})
 		}
 	}
-	t.Run("ClaimRow02_Locked", func(t *testing.T) {
+	t.Run("ClaimRow02_LockedRow", func(t *testing.T) {
 		t.Parallel()
 		e := begin(t, open)
 		if e.Lock == nil {
@@ -25,5 +25,6 @@ func Run(t *testing.T, open Open) {
 			return
 		}
 		claimLocked(e)
+		settleLocked(e)
 	})
 }
