@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// DefaultSchema is the Postgres schema that holds the ledger's tables when Config.Schema is empty.
+const DefaultSchema = "ackledger"
+
+// Config is what a ledger may be told. The zero value, and nil, mean the defaults.
+type Config struct {
+	// Schema holds the ledger's tables, at most 63 bytes; it is quoted, so any name will do. Default "ackledger". For
+	// who keeps several ledgers in one database, or has rules for names.
+	Schema string
+	// MaxConns is the number of connections for claims and settles; one more is for beats alone. They are the ledger's
+	// own, so that neither InTx nor the program can starve them. Default 4. For very many or very slow batches.
+	MaxConns int32
+	// Limits is what is stored of one message. Each zero field means ledger.DefaultLimits'. For brokers with a larger
+	// maximum, or rows that must stay small. Archive is at most 256 MiB.
+	Limits ledger.Limits
+	// LockWait is how long a batch waits for a row or key that another transaction holds, before that message alone is
+	// Busy (a claim) or answered with an error (a settle). Default 200 ms. For databases that are slow under load.
+	LockWait time.Duration
+	// Isolation is InTx's level: pgx.ReadCommitted (the default) or pgx.RepeatableRead, for handlers that read a thing
+	// twice and must see it unchanged, and can bear serialization failures (40001).
+	Isolation pgx.TxIsoLevel
+	// IdleLimit ends a transaction of InTx in which no statement ran for so long, so that a frozen worker's locks go.
+	// Default 1 min. For handlers that wait for others inside the transaction.
+	IdleLimit time.Duration
+	// TxLimit is how long a transaction of InTx may last in all. Default 1 h, the default limit of a handler. For who
+	// wants to protect the database from long snapshots.
+	TxLimit time.Duration
+	// CommitLimit bounds the fence, the commit, and the reading of a commit whose answer was lost. Default 30 s. For
+	// slow synchronous replicas.
+	CommitLimit time.Duration
+	// Host names this process in the owner table, for people. Default: the host's name and the process' id.
+	Host string
+	// Logger gets what operators should know: peers declared dead, messages refused, commits in doubt. Nil: none.
+	Logger *zap.Logger
+}
+
+// maxArchive keeps the encoded statement of the largest archive below Postgres' limit of 1 GiB in every exec mode.
+const maxArchive = 256 << 20
+
+func (c *Config) withDefaults() Config {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	setDefault(&out.Schema, DefaultSchema)
+	setDefault(&out.MaxConns, 4)
+	setDefault(&out.Limits.Result, ledger.DefaultLimits.Result)
+	setDefault(&out.Limits.Archive, ledger.DefaultLimits.Archive)
+	setDefault(&out.Limits.Errors, ledger.DefaultLimits.Errors)
+	setDefault(&out.LockWait, 200*time.Millisecond)
+	setDefault(&out.Isolation, pgx.ReadCommitted)
+	setDefault(&out.IdleLimit, time.Minute)
+	setDefault(&out.TxLimit, time.Hour)
+	setDefault(&out.CommitLimit, 30*time.Second)
+	if out.Host == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			name = "unknown"
+		}
+		out.Host = fmt.Sprintf("%s/%d", name, os.Getpid())
+	}
+	if out.Logger == nil {
+		out.Logger = zap.NewNop()
+	}
+	return out
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c *Config) validate() error {
+	if err := checkSchema(c.Schema); err != nil {
+		return err
+	}
+	if c.Isolation != pgx.ReadCommitted && c.Isolation != pgx.RepeatableRead {
+		return &ledger.InvalidError{Field: "Config.Isolation", Bound: "read committed or repeatable read",
+			Value: string(c.Isolation)}
+	}
+	for _, n := range []struct {
+		field     string
+		low, high int
+		value     int
+	}{
+		{"Config.MaxConns", 1, 1000, int(c.MaxConns)},
+		{"Config.Limits.Result", 1, 64 << 20, c.Limits.Result},
+		{"Config.Limits.Archive", 1, maxArchive, c.Limits.Archive},
+		{"Config.Limits.Errors", 1, 1 << 20, c.Limits.Errors},
+	} {
+		if n.value < n.low || n.value > n.high {
+			return &ledger.InvalidError{Field: n.field, Bound: fmt.Sprintf("%d to %d", n.low, n.high),
+				Value: fmt.Sprint(n.value)}
+		}
+	}
+	for _, d := range []struct {
+		field     string
+		low, high time.Duration
+		value     time.Duration
+	}{
+		{"Config.LockWait", time.Millisecond, time.Minute, c.LockWait},
+		{"Config.IdleLimit", time.Millisecond, 24 * time.Hour, c.IdleLimit},
+		{"Config.TxLimit", time.Millisecond, 24 * time.Hour, c.TxLimit},
+		{"Config.CommitLimit", time.Millisecond, time.Hour, c.CommitLimit},
+	} {
+		if d.value < d.low || d.value > d.high {
+			return &ledger.InvalidError{Field: d.field, Bound: fmt.Sprintf("%s to %s", d.low, d.high),
+				Value: d.value.String()}
+		}
+	}
+	return nil
+}
+
+// checkSchema refuses a name that Postgres would cut or cannot hold.
+func checkSchema(name string) error {
+	if name == "" || len(name) > 63 || strings.ContainsRune(name, 0) || strings.HasPrefix(name, "pg_") {
+		return &ledger.InvalidError{Field: "Config.Schema",
+			Bound: "1 to 63 bytes, without NUL, not beginning with pg_", Value: fmt.Sprintf("%q", name)}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+const runMigrate = "run postgres.Migrate or `ackledger migrate`"
+
+// SQLSTATEs that decide what happens next (PostgreSQL documentation, appendix A).
+const (
+	codeSerialization = "40001"
+	codeDeadlock      = "40P01"
+	codeLockTimeout   = "55P03"
+)
+
+// code returns the SQLSTATE of what the server answered; empty if it did not answer.
+func code(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// isData says that the values of one item were refused: class 22 (data exception) or 23 (integrity constraint).
+func isData(err error) bool {
+	c := code(err)
+	return strings.HasPrefix(c, "22") || strings.HasPrefix(c, "23")
+}
+
+// refusedItem is what the one item gets that the database refuses.
+func refusedItem(field string, err error) error {
+	return &ledger.InvalidError{Field: field, Bound: "what the database accepts", Value: "refused", Err: err}
+}
+
+// usable marks what cannot heal by itself, with what to do about it.
+func usable(err error) error {
+	var what string
+	switch c := code(err); {
+	case strings.HasPrefix(c, "28"):
+		what = "the database refuses the login"
+	case c == "3D000":
+		what = "there is no such database"
+	case c == "42501":
+		what = "the role lacks a privilege"
+	case c == "42P01", c == "3F000", c == "42703":
+		what = "the ledger's tables are missing or of another version: " + runMigrate
+	default:
+		return err
+	}
+	return ledger.MarkUnusable(fmt.Errorf("postgres: %s: %w", what, err))
+}
+
+// sent translates the error of a statement that may have reached the server. What the server refused with an ERROR was
+// rolled back. A FATAL may come after the commit (a backend that is terminated while it waits for a synchronous
+// replica has committed), so it says nothing.
+func sent(err error) error {
+	if err == nil {
+		return nil
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && severity(pg) == "ERROR" || pgconn.SafeToRetry(err) {
+		return usable(err)
+	}
+	return ledger.MarkUnknown(err)
+}
+
+// severity prefers what lc_messages does not translate.
+func severity(pg *pgconn.PgError) string {
+	if pg.SeverityUnlocalized != "" {
+		return pg.SeverityUnlocalized
+	}
+	return pg.Severity
+}
+
+// notSent translates the error of getting a connection: nothing was asked yet.
+func notSent(err error) error {
+	return fmt.Errorf("postgres: no connection: %w", usable(err))
+}
+
+// errLate says that the database got to a statement only after its deadline, and wrote nothing.
+var errLate = fmt.Errorf("postgres: the statement reached the database after its deadline and changed nothing: %w",
+	context.DeadlineExceeded)

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Versions that a worker and a schema compare when the worker joins.
+const (
+	// workerVersion is what this program is, to a schema that may be newer.
+	workerVersion = 1
+	// neededSchema is the oldest schema that this program can work with.
+	neededSchema = 1
+)
+
+// The version table of goose, inside the ledger's own schema.
+const versionTable = "migration"
+
+// How long Migrate waits for another Migrate on the same schema, in seconds between and number of tries.
+const (
+	migrateEvery = 1
+	migrateTries = 300
+)
+
+// Migrate makes the schema (an empty name means "ackledger"), or brings it to this program's version. Any number of
+// processes may call it at once: a session advisory lock lets one work, and the others wait for up to five minutes. It
+// connects by itself, as conn says, with the right to create schemas (or to create tables in a schema that is there).
+// Session locks do not hold behind a pooler in transaction mode: name the server itself here.
+//
+// A schema says which is the oldest worker it still serves, so migrate first and deploy then: workers of the version
+// before go on.
+func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
+	if conn == nil {
+		return &ledger.InvalidError{Field: "conn", Bound: "a connection config", Value: "nil"}
+	}
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	if err := checkSchema(schema); err != nil {
+		return err
+	}
+	quoted := pgx.Identifier{schema}.Sanitize()
+	db := stdlib.OpenDB(*conn.Copy(), stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "SET search_path = "+quoted, pgx.QueryExecModeSimpleProtocol)
+		return err
+	}))
+	err := migrate(ctx, db, schema)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("postgres: migrate schema %q: %w", schema, usable(err))
+	}
+	return nil
+}
+
+func migrate(ctx context.Context, db *sql.DB, schema string) error {
+	if err := createSchema(ctx, db, schema); err != nil {
+		return err
+	}
+	files, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		return err
+	}
+	locker, err := lock.NewPostgresSessionLocker(
+		lock.WithLockID(lockID(schema)), lock.WithLockTimeout(migrateEvery, migrateTries))
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true),
+		goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		return err
+	}
+	_, err = provider.Up(ctx)
+	return err
+}
+
+// createSchema makes the schema if it is not there. Two at once would both try, so they take turns.
+func createSchema(ctx context.Context, db *sql.DB, schema string) (err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tx.Rollback())
+		}
+	}()
+	if _, err = tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", lockID(schema)+1); err != nil {
+		return err
+	}
+	var there bool
+	const find = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1)"
+	if err = tx.QueryRowContext(ctx, find, schema).Scan(&there); err != nil {
+		return err
+	}
+	if !there {
+		if _, err = tx.ExecContext(ctx, "CREATE SCHEMA "+pgx.Identifier{schema}.Sanitize()); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// lockID is the advisory lock of one schema's migrations.
+func lockID(schema string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("ackledger migrate " + schema))
+	return int64(h.Sum64() >> 2)
+}
+
+// checkVersions compares what the schema's meta table says with this program.
+func checkVersions(schema string, version, oldestWorker int) error {
+	if version < neededSchema {
+		return ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d, this worker needs %d or later: %s",
+			schema, version, neededSchema, runMigrate))
+	}
+	if oldestWorker > workerVersion {
+		return ledger.MarkUnusable(fmt.Errorf(
+			"postgres: schema %q (version %d) serves workers of version %d or later, this one is %d: deploy a newer one",
+			schema, version, oldestWorker, workerVersion))
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// owner implements [ledger.Owner].
+type owner struct {
+	ledger *Ledger
+	id     int64
+	lease  time.Duration
+
+	mu    sync.Mutex
+	clock ledger.DBClock
+	pulse ledger.Pulse
+}
+
+// ID implements [ledger.Owner].
+func (o *owner) ID() string { return ownerName(o.id) }
+
+func ownerName(id int64) string { return "pg-" + strconv.FormatInt(id, 36) }
+
+// Beat implements [ledger.Owner].
+func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	l := o.ledger
+	before := time.Now()
+	conn, err := l.beats.Acquire(ctx)
+	if err != nil {
+		return 0, o.missed(notSent(err))
+	}
+	defer conn.Release()
+	var now int64
+	var durable string
+	err = conn.QueryRow(ctx, l.sql.beat, o.id, o.lease.Microseconds()).Scan(&now, &durable)
+	if err == pgx.ErrNoRows {
+		return 0, o.missed(fmt.Errorf("%w: owner %s is not live any more", ledger.ErrLost, o.ID()))
+	}
+	if err != nil {
+		return 0, o.missed(fmt.Errorf("postgres: beat: %w", sent(err)))
+	}
+	if o.confirmed(before, now) {
+		l.seal(ctx, conn.Conn())
+	}
+	return o.lease, nil
+}
+
+func (o *owner) missed(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pulse.Missed(time.Now())
+	return err
+}
+
+// confirmed notes a beat and says whether this owner may declare peers dead.
+func (o *owner) confirmed(before time.Time, dbNow int64) bool {
+	now := time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.clock.Note(time.UnixMicro(dbNow), now)
+	o.pulse.Confirmed(before, now)
+	return o.pulse.MaySeal(now)
+}
+
+// seal declares overdue peers dead. It is nobody's error if it fails: the next beat tries again.
+func (l *Ledger) seal(ctx context.Context, conn *pgx.Conn) {
+	rows, err := conn.Query(ctx, l.sql.seal)
+	if err == nil {
+		var id int64
+		var host []byte
+		var durable string
+		_, err = pgx.ForEachRow(rows, []any{&id, &host, &durable}, func() error {
+			l.log.Warn("declared an owner dead: its lease ended and it did not leave",
+				zap.String("owner", ownerName(id)), zap.ByteString("host", host))
+			return nil
+		})
+	}
+	if err != nil {
+		l.log.Warn("looking for dead owners", zap.Error(err))
+	}
+}
+
+// Leave implements [ledger.Owner].
+func (o *owner) Leave(ctx context.Context) error {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	conn, err := o.ledger.beats.Acquire(ctx)
+	if err != nil {
+		return notSent(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, o.ledger.sql.leave, o.id); err != nil {
+		return fmt.Errorf("postgres: leave: %w", sent(err))
+	}
+	return nil
+}
+
+// deadline is ctx's deadline on the database's clock, in microseconds.
+func (o *owner) deadline(ctx context.Context) int64 {
+	t, _ := ctx.Deadline()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.clock.At(t).UnixMicro()
+}

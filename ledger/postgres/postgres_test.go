@@ -1,0 +1,163 @@
+package postgres_test
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/ledgertest"
+	"github.com/ackledger/ackledger/ledger/postgres"
+)
+
+// bench is one ledger with its database.
+type bench struct {
+	*postgres.Ledger
+	pool *pgxpool.Pool
+	url  string
+}
+
+// variant is how a test opens its ledger.
+type variant struct {
+	old  bool // PostgreSQL 14
+	mode pgx.QueryExecMode
+	cfg  *postgres.Config
+}
+
+// newBench makes a database with a migrated schema and a ledger on it.
+func newBench(t testing.TB, v variant) *bench {
+	t.Helper()
+	db := services.Postgres
+	if v.old {
+		db = services.Postgres14
+	}
+	url := db(t).URL
+	migrate(t, url, v.cfg)
+	return openBench(t, url, v)
+}
+
+func migrate(t testing.TB, url string, cfg *postgres.Config) {
+	t.Helper()
+	conn, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := ""
+	if cfg != nil {
+		schema = cfg.Schema
+	}
+	if err := postgres.Migrate(t.Context(), conn, schema); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openBench(t testing.TB, url string, v variant) *bench {
+	t.Helper()
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.mode != 0 {
+		c.ConnConfig.DefaultQueryExecMode = v.mode
+	}
+	c.MaxConns = 8
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := postgres.New(t.Context(), pool, v.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		l.Close()
+		pool.Close()
+	})
+	return &bench{Ledger: l, pool: pool, url: url}
+}
+
+// exec runs SQL that belongs to a test, not to the ledger.
+func (b *bench) exec(t testing.TB, sql string, args ...any) int64 {
+	t.Helper()
+	tag, err := b.pool.Exec(t.Context(), sql, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return tag.RowsAffected()
+}
+
+// store is the ledger as the suite wants it.
+func (b *bench) store() ledgertest.Store { return storeOf(b.Ledger, b.pool, b.url) }
+
+func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Store {
+	return ledgertest.Store{
+		Ledger: l, Get: l.Get, DSN: url,
+		Declare: func(ctx context.Context, id string) error {
+			n, err := postgres.OwnerNumber(id)
+			if err != nil {
+				return err
+			}
+			_, err = pool.Exec(ctx, "UPDATE ackledger.owner SET fate = 3 WHERE id = $1 AND fate = 1", n)
+			return err
+		},
+		Drop: func(ctx context.Context, key ledger.Key) error {
+			_, err := pool.Exec(ctx, "DELETE FROM ackledger.message WHERE key = $1", key.Sum())
+			return err
+		},
+		DropOwner: func(ctx context.Context, id string) error {
+			n, err := postgres.OwnerNumber(id)
+			if err != nil {
+				return err
+			}
+			_, err = pool.Exec(ctx, "DELETE FROM ackledger.owner WHERE id = $1 AND fate <> 1", n)
+			return err
+		},
+		Lock: func(ctx context.Context, key ledger.Key) (func(), error) {
+			tx, err := pool.Begin(ctx)
+			if err != nil {
+				return nil, err
+			}
+			var one int
+			const lock = "UPDATE ackledger.message SET due = due WHERE key = $1 RETURNING 1"
+			if err := tx.QueryRow(ctx, lock, key.Sum()).Scan(&one); err != nil {
+				_ = tx.Rollback(context.WithoutCancel(ctx))
+				return nil, err
+			}
+			return func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }, nil
+		},
+	}
+}
+
+func TestMain(m *testing.M) {
+	ledgertest.Main(m, func(ctx context.Context, dsn string) (ledgertest.Store, io.Closer, error) {
+		pool, err := pgxpool.New(ctx, dsn)
+		if err != nil {
+			return ledgertest.Store{}, nil, err
+		}
+		l, err := postgres.New(ctx, pool, nil)
+		if err != nil {
+			pool.Close()
+			return ledgertest.Store{}, nil, err
+		}
+		return storeOf(l, pool, dsn), closer(func() { l.Close(); pool.Close() }), nil
+	})
+}
+
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
+
+// shared gives all cases of one suite the same ledger: every case uses scopes of its own.
+func shared(t *testing.T, v variant) ledgertest.Open {
+	s := newBench(t, v).store()
+	return func(*testing.T) ledgertest.Store { return s }
+}
+
+// open gives a case a database of its own.
+func open(t *testing.T) ledgertest.Store { return newBench(t, variant{}).store() }
+
+func TestLedger(t *testing.T) { ledgertest.Run(t, shared(t, variant{})) }

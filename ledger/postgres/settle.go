@@ -1,0 +1,339 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// settleCall is one call of Settle.
+type settleCall struct {
+	owner       *owner
+	settlements []ledger.Settlement
+	sums        [][ledger.KeySize]byte
+	scopes      map[string]int32
+	past        map[[ledger.KeySize]byte][]byte // the lists that counted releases append to
+	until       int64                           // the deadline on the database's clock
+	out         []error
+	done        []bool // written by this call
+}
+
+// errHeld is what a settlement gets whose row another transaction has kept locked: it may be repeated.
+var errHeld = errors.New("postgres: another transaction holds the message's row: not settled, try again")
+
+// Settle implements [ledger.Owner]. A settlement whose row stays locked for Config.LockWait by another transaction (an
+// InTx of this very message whose commit is not answered) gets an error that is neither ErrLost nor an InvalidError:
+// it alone is to be repeated.
+func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	n := len(settlements)
+	c := &settleCall{
+		owner: o, settlements: settlements, out: make([]error, n), done: make([]bool, n),
+		sums: make([][ledger.KeySize]byte, n), until: o.deadline(ctx),
+	}
+	var items []int32
+	for i := range settlements {
+		if c.out[i] = ledger.CheckSettlement(&settlements[i], o.ledger.cfg.Limits); c.out[i] == nil {
+			c.sums[i] = settlements[i].Ticket.Sum()
+			items = append(items, int32(i))
+		}
+	}
+	if err := c.prepare(ctx, items); err != nil {
+		return nil, err
+	}
+	wrote := false
+	for len(items) > 0 { // more than one round only if a key is repeated
+		var again []int32
+		items, again = firsts(items, c.sums)
+		if err := c.round(ctx, items); err != nil {
+			if wrote && !ledger.IsLost(err) {
+				err = ledger.MarkUnknown(err)
+			}
+			return nil, err
+		}
+		wrote, items = true, again
+	}
+	return c.out, nil
+}
+
+// firsts returns the first item of each key, in the order of the keys, and the rest in their own order.
+func firsts(items []int32, sums [][ledger.KeySize]byte) (first, rest []int32) {
+	seen := make(map[[ledger.KeySize]byte]struct{}, len(items))
+	for _, i := range items {
+		if _, again := seen[sums[i]]; again {
+			rest = append(rest, i)
+			continue
+		}
+		seen[sums[i]] = struct{}{}
+		first = append(first, i)
+	}
+	return distinct(first, sums), rest
+}
+
+// prepare reads what the settlements need: the numbers of the archives' scopes.
+func (c *settleCall) prepare(ctx context.Context, items []int32) error {
+	names := make(map[string]int32)
+	for _, i := range items {
+		if s := &c.settlements[i]; s.Kind == ledger.Fail {
+			names[s.Dead.Key.Scope] = 0
+		}
+	}
+	c.scopes = names
+	return c.owner.ledger.numbers(ctx, names)
+}
+
+// round settles items with distinct keys.
+func (c *settleCall) round(ctx context.Context, items []int32) error {
+	var plain, fails []int32
+	for _, i := range items {
+		if c.settlements[i].Kind == ledger.Fail {
+			fails = append(fails, i)
+		} else {
+			plain = append(plain, i)
+		}
+	}
+	if err := c.readPast(ctx, plain); err != nil {
+		return err
+	}
+	sql := &c.owner.ledger.sql
+	wrote := false
+	for _, kind := range []struct {
+		items      []int32
+		skip, wait string
+		args       func([]int32) []any
+	}{{plain, sql.settle, sql.settleWait, c.plainArgs}, {fails, sql.fail, sql.failWait, c.failArgs}} {
+		s := c.splitter(kind.skip, kind.args)
+		s.wrote = wrote
+		for _, part := range chunks(kind.items, c.size) {
+			if err := s.run(ctx, part, c.owner.ledger.cfg.LockWait); err != nil {
+				return err
+			}
+		}
+		wrote = s.wrote
+		if err := c.rest(ctx, kind.items, c.splitter(kind.wait, kind.args)); err != nil {
+			if wrote && !ledger.IsLost(err) {
+				err = ledger.MarkUnknown(err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *settleCall) size(i int32) int {
+	s := &c.settlements[i]
+	n := len(s.Result) + 64
+	if s.Kind == ledger.Fail {
+		n = s.Dead.Size() + len(s.Dead.Key.ID) + len(s.Dead.Delivery) + 64
+	}
+	return n
+}
+
+func (c *settleCall) splitter(query string, args func([]int32) []any) *splitter {
+	log := c.owner.ledger.log
+	return &splitter{
+		exec: func(ctx context.Context, part []int32, wait time.Duration) error {
+			return c.exec(ctx, query, part, wait, args)
+		},
+		locked: func(i int32, err error) { c.out[i] = fmt.Errorf("%w (%w)", errHeld, err) },
+		refused: func(i int32, err error) {
+			log.Error("the database refuses a settlement", zap.Error(err),
+				zap.Stringer("kind", c.settlements[i].Kind))
+			c.out[i] = refusedItem("Settlement", err)
+		},
+	}
+}
+
+// exec settles one part in one statement, and notes what it wrote.
+func (c *settleCall) exec(ctx context.Context, query string, part []int32, wait time.Duration,
+	args func([]int32) []any,
+) error {
+	l := c.owner.ledger
+	conn, err := l.own.Acquire(ctx)
+	if err != nil {
+		return notSent(err)
+	}
+	defer conn.Release()
+	var inTime bool
+	var written int
+	var keys [][ledger.KeySize]byte
+	batch := &pgx.Batch{}
+	batch.Queue(l.sql.tune)
+	batch.Queue(query, append([]any{c.owner.id, c.until, milliseconds(wait)}, args(part)...)...)
+	results := conn.SendBatch(ctx, batch)
+	if _, err = results.Exec(); err == nil {
+		err = results.QueryRow().Scan(&inTime, &written, &keys)
+	}
+	// The commit happens at the end of the batch, so what was read counts only when that went well.
+	if closing := results.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: settle: %w", sent(err))
+	}
+	if !inTime {
+		return errLate
+	}
+	c.note(part, written, keys)
+	return nil
+}
+
+// note marks what a statement wrote: everything, or the items with these keys.
+func (c *settleCall) note(part []int32, written int, keys [][ledger.KeySize]byte) {
+	if written == len(part) {
+		for _, i := range part {
+			c.done[i] = true
+		}
+		return
+	}
+	wrote := make(map[[ledger.KeySize]byte]struct{}, len(keys))
+	for _, k := range keys {
+		wrote[k] = struct{}{}
+	}
+	for _, i := range part {
+		_, c.done[i] = wrote[c.sums[i]]
+	}
+}
+
+// rest deals with items that were not written: it reads what became of their rows, and those that only were locked it
+// asks alone, waiting. All of them together wait no longer than Config.LockWait.
+func (c *settleCall) rest(ctx context.Context, items []int32, waiting *splitter) error {
+	patience := time.Now().Add(c.owner.ledger.cfg.LockWait)
+	for {
+		held, err := c.judge(ctx, c.open(items))
+		if err != nil || len(held) == 0 {
+			return err
+		}
+		for _, i := range held {
+			wait := time.Until(patience)
+			if wait <= 0 {
+				c.out[i] = errHeld
+				continue
+			}
+			if err := waiting.run(ctx, []int32{i}, wait); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// open returns the items without an outcome.
+func (c *settleCall) open(items []int32) []int32 {
+	var open []int32
+	for _, i := range items {
+		if !c.done[i] && c.out[i] == nil {
+			open = append(open, i)
+		}
+	}
+	return open
+}
+
+// judge reads the rows of items that were not written and applies [ledger.DecideSettle]. It returns those that could
+// be written as far as it can see: they were locked.
+func (c *settleCall) judge(ctx context.Context, items []int32) (held []int32, err error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	rows, err := c.find(ctx, items)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range items {
+		switch ledger.DecideSettle(rows[c.sums[i]], c.settlements[i]) {
+		case ledger.EffectHolds:
+			c.done[i] = true
+		case ledger.EffectWrite, ledger.EffectFile:
+			held = append(held, i)
+		default:
+			c.out[i] = fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, c.sums[i], c.settlements[i].Ticket.Token())
+		}
+	}
+	return held, nil
+}
+
+func (c *settleCall) find(ctx context.Context, items []int32) (map[[ledger.KeySize]byte]*ledger.Row, error) {
+	keys, deliveries := make([][16]byte, len(items)), make([][]byte, len(items))
+	for at, i := range items {
+		keys[at] = c.sums[i]
+		if s := &c.settlements[i]; s.Dead != nil {
+			deliveries[at] = s.Dead.Delivery
+		}
+	}
+	found := make(map[[ledger.KeySize]byte]*ledger.Row, len(items))
+	var key [ledger.KeySize]byte
+	var state int16
+	var token, holder int64
+	var archived bool
+	err := c.owner.ledger.read(ctx, c.owner.ledger.sql.find, []any{keys, deliveries},
+		[]any{&key, &state, &token, &holder, &archived}, func() {
+			row := &ledger.Row{State: ledger.State(state), Token: uint64(token), Archived: archived}
+			row.Holder = holderOf(holder, c.owner.id)
+			found[key] = row
+		})
+	return found, err
+}
+
+// holderOf tells what DecideSettle needs to know: nobody's, mine or another's.
+func holderOf(holder, me int64) ledger.Holder {
+	switch holder {
+	case 0:
+		return ledger.Nobody
+	case me:
+		return ledger.Mine
+	}
+	return ledger.Live
+}
+
+// readPast reads the lists of errors that counted releases append to. Only their own claim could change them, so they
+// hold until the settlement.
+func (c *settleCall) readPast(ctx context.Context, items []int32) error {
+	var keys [][16]byte
+	for _, i := range items {
+		if s := &c.settlements[i]; s.Kind == ledger.Release && s.Count {
+			keys = append(keys, c.sums[i])
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	c.past = make(map[[ledger.KeySize]byte][]byte)
+	var key [ledger.KeySize]byte
+	var list []byte
+	return c.owner.ledger.read(ctx, c.owner.ledger.sql.pastErrors, []any{keys}, []any{&key, &list}, func() {
+		c.past[key] = bytes.Clone(list)
+	})
+}
+
+// read runs a query that changes nothing, under the same plan settings as the statements that do.
+func (l *Ledger) read(ctx context.Context, query string, args, dest []any, each func()) error {
+	conn, err := l.own.Acquire(ctx)
+	if err != nil {
+		return notSent(err)
+	}
+	defer conn.Release()
+	batch := &pgx.Batch{}
+	batch.Queue(l.sql.tune)
+	batch.Queue(query, args...)
+	results := conn.SendBatch(ctx, batch)
+	if _, err = results.Exec(); err == nil {
+		var rows pgx.Rows
+		if rows, err = results.Query(); err == nil {
+			_, err = pgx.ForEachRow(rows, dest, func() error { each(); return nil })
+		}
+	}
+	if closing := results.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: read: %w", usable(err))
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// The flags of sqlFail.
+const (
+	flagMismatch  = 1
+	flagPublished = 2
+)
+
+// plainArgs lines up the parameters of sqlSettle. An array of default values is sent empty: unnest fills it with null.
+func (c *settleCall) plainArgs(part []int32) []any {
+	n := len(part)
+	keys, tokens := make([][16]byte, n), make([]int64, n)
+	var kinds, counted []int16
+	var results, lists [][]byte
+	var afters []int64
+	limits := c.owner.ledger.cfg.Limits
+	for at, i := range part {
+		s := &c.settlements[i]
+		keys[at], tokens[at] = c.sums[i], int64(s.Ticket.Token())
+		if s.Kind == ledger.Succeed {
+			if s.Result != nil {
+				results = sized(results, n)
+				results[at] = ledger.CutResult(s.Result, limits.Result)
+			}
+			continue
+		}
+		if kinds == nil {
+			kinds = make([]int16, n)
+			for j := range kinds {
+				kinds[j] = int16(ledger.Succeed)
+			}
+		}
+		kinds[at] = int16(ledger.Release)
+		if s.After > 0 {
+			afters = sized(afters, n)
+			afters[at] = max(s.After.Microseconds(), 1)
+		}
+		if s.Count {
+			counted, lists = sized(counted, n), sized(lists, n)
+			counted[at], lists[at] = 1, c.appended(i)
+		}
+	}
+	return []any{keys, tokens, orEmpty(kinds), orEmpty(results), orEmpty(afters), orEmpty(counted), orEmpty(lists)}
+}
+
+// appended is the row's list of errors with the one of a counted release.
+func (c *settleCall) appended(i int32) []byte {
+	list, err := ledger.DecodeErrors(c.past[c.sums[i]])
+	if err != nil { // damaged, and for people alone: it begins anew, and says so
+		list = []ledger.AttemptError{{Kind: ledger.KindError, Error: err.Error()}}
+	}
+	return ledger.EncodeErrors(ledger.AppendError(list, c.settlements[i].Failure, c.owner.ledger.cfg.Limits.Errors))
+}
+
+// failArgs lines up the parameters of sqlFail.
+func (c *settleCall) failArgs(part []int32) []any {
+	n := len(part)
+	keys, prints, tokens := make([][16]byte, n), make([][16]byte, n), make([]int64, n)
+	flags, scopes, attempts := make([]int16, n), make([]int32, n), make([]int32, n)
+	deliveries, ids, kinds, lists := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	bodies, headers, sources := make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	groups, positions := make([][]byte, n), make([][]byte, n)
+	sentAt, keeps := make([]time.Time, n), make([]int64, n)
+	for at, i := range part {
+		s := &c.settlements[i]
+		d := s.Dead
+		keys[at], tokens[at], prints[at] = c.sums[i], int64(s.Ticket.Token()), d.Fingerprint
+		flags[at] = int16(bit(s.Ticket.IsMismatch(), flagMismatch) | bit(d.Sent, flagPublished))
+		scopes[at], attempts[at] = c.scopes[d.Key.Scope], int32(min(max(d.Attempts, 0), 1<<31-1))
+		deliveries[at], ids[at], kinds[at] = d.Delivery, notNil(d.Key.ID), []byte(d.Kind)
+		lists[at], bodies[at], headers[at] = ledger.EncodeErrors(d.Errors), d.Body, encodeHeaders(d.Headers)
+		sources[at], groups[at], positions[at] = []byte(d.Source), []byte(d.Group), encodePosition(d.Key.Pos)
+		sentAt[at], keeps[at] = storable(d.SentAt), d.Keep.Microseconds()
+	}
+	return []any{
+		keys, tokens, flags, deliveries, scopes, ids, prints, kinds, lists, bodies, headers, sources, groups, positions,
+		attempts, sentAt, keeps,
+	}
+}
+
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// The range of times that a timestamp with time zone and JSON can both hold. A broker's timestamp beyond it is moved to
+// its edge: it is a hint, and no reason to refuse a dead letter.
+var (
+	earliest = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+)
+
+func storable(t time.Time) time.Time {
+	switch {
+	case t.Before(earliest):
+		return earliest
+	case t.After(latest):
+		return latest
+	}
+	return t.UTC()
+}

@@ -1,0 +1,161 @@
+package postgres
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// statements are the ledger's SQL, with the schema's name in place. All times cross the wire as microseconds since 1970,
+// so that neither DateStyle nor TimeZone of a session can touch them.
+type statements struct {
+	meta, join, beat, seal, leave       string
+	scopeFind, scopeMake                string
+	tune, claim                         string
+	settle, settleWait, fail, failWait  string
+	pastErrors, find                    string
+	getMessage, getArchive              string
+	txBegin, txFence, txHere, txOutcome string
+}
+
+func newStatements(schema string) statements {
+	r := strings.NewReplacer("{s}", pgx.Identifier{schema}.Sanitize(),
+		"{durable}", "set_config('synchronous_commit', 'on', true)")
+	waiting := func(sql string) string { return r.Replace(strings.Replace(sql, " SKIP LOCKED", "", 1)) }
+	return statements{
+		meta: r.Replace(sqlMeta), join: r.Replace(sqlJoin), beat: r.Replace(sqlBeat), seal: r.Replace(sqlSeal),
+		leave: r.Replace(sqlLeave), scopeFind: r.Replace(sqlScopeFind), scopeMake: r.Replace(sqlScopeMake),
+		tune: sqlTune, claim: r.Replace(sqlClaim),
+		settle: r.Replace(sqlSettle), settleWait: waiting(sqlSettle),
+		fail: r.Replace(sqlFail), failWait: waiting(sqlFail),
+		pastErrors: r.Replace(sqlPastErrors), find: r.Replace(sqlFind),
+		getMessage: r.Replace(sqlGetMessage), getArchive: r.Replace(sqlGetArchive),
+		txBegin: sqlTxBegin, txFence: r.Replace(sqlTxFence), txHere: sqlTxHere, txOutcome: r.Replace(sqlTxOutcome),
+	}
+}
+
+const (
+	sqlMeta = `SELECT schema_version, oldest_worker FROM {s}.meta`
+
+	sqlJoin = `
+INSERT INTO {s}.owner (id, lease_end, joined, host)
+SELECT $1::bigint, n.at + $2::bigint * interval '1 microsecond', n.at, $3::bytea
+FROM (SELECT clock_timestamp() AS at, {durable}) n
+RETURNING (extract(epoch FROM joined) * 1000000)::bigint`
+
+	sqlBeat = `
+UPDATE {s}.owner SET lease_end = clock_timestamp() + $2::bigint * interval '1 microsecond'
+WHERE id = $1::bigint AND fate = 1
+RETURNING (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, {durable}`
+
+	// A row that its own beat holds is skipped, and one that a beat has just extended is checked again as it is now.
+	sqlSeal = `
+WITH overdue AS MATERIALIZED (
+	SELECT id FROM {s}.owner WHERE fate = 1 AND lease_end < clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE {s}.owner o SET fate = 3 FROM overdue WHERE o.id = overdue.id AND o.fate = 1
+RETURNING o.id, o.host, {durable}`
+
+	sqlLeave = `UPDATE {s}.owner SET fate = 2 WHERE id = $1::bigint AND fate = 1 RETURNING {durable}`
+
+	sqlScopeFind = `SELECT name, id FROM {s}.scope WHERE name = ANY($1::bytea[])`
+	sqlScopeMake = `
+INSERT INTO {s}.scope (name)
+SELECT n.name FROM unnest($1::bytea[]) WITH ORDINALITY AS n(name, place)
+WHERE NOT EXISTS (SELECT FROM {s}.scope s WHERE s.name = n.name) ORDER BY n.place
+ON CONFLICT (name) DO NOTHING RETURNING name, id`
+
+	// sqlTune goes ahead of a statement in the same round trip and the same implicit transaction. It fixes the shape of
+	// the plan, which is right at any size of the tables: each key is looked up by the primary key. Statistics that are
+	// missing, stale or wrong cannot lead to a scan that grows, and the generic plan saves the planning.
+	sqlTune = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
+set_config('plan_cache_mode', 'force_generic_plan', true)`
+)
+
+// sqlClaim is the claim table in one statement; [ledger.Decide] is its truth. In turn:
+//
+// me: this owner, live and before the deadline, else nothing below happens. entry: what is asked, with what the
+// statement's snapshot shows. locked: the rows that are there, in key order, as they are NOW, which may be newer than
+// the snapshot; a row that another transaction holds is skipped. fact: what the table asks about them. A row whose
+// token or state moved on since the snapshot is unseen (rule 2): its owner and archive cannot be trusted to be in
+// the snapshot. fresh: keys without a row in the snapshot; the plain look first matters, since ON CONFLICT would wait
+// for a row that is being updated. What appears nowhere in the answer is Busy.
+const sqlClaim = `
+WITH clock AS MATERIALIZED (
+	SELECT clock_timestamp() AS at
+), me AS MATERIALIZED (
+	SELECT o.fate, o.fate = 1 AND (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok,
+		{durable}, set_config('lock_timeout', $3::text, true)
+	FROM {s}.owner o, clock c WHERE o.id = $1::bigint
+), entry AS MATERIALIZED (
+	SELECT e.*, s.token AS seen_token, s.state AS seen_state
+	FROM unnest($4::uuid[], $5::uuid[], $6::integer[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bigint[],
+		$11::smallint[]) AS e(key, print, scope, id, delivery, keep, stamp, flags)
+	LEFT JOIN LATERAL (SELECT m.token, m.state FROM {s}.message m WHERE m.key = e.key OFFSET 0) s ON true
+	WHERE (SELECT ok FROM me)
+), locked AS MATERIALIZED (
+	SELECT m.key, m.token, m.state, m.owner, m.due, m.attempts, m.crashes, m.fingerprint, m.generation, m.result,
+		m.errors, m.failed_delivery,
+		e.print, e.delivery, e.keep, e.seen_token, e.seen_state, coalesce(e.stamp, 0) AS stamp,
+		coalesce(e.flags, 0) & 1 <> 0 AS solo, coalesce(e.flags, 0) & 2 <> 0 AS park
+	FROM entry e JOIN {s}.message m ON m.key = e.key
+	WHERE e.seen_token IS NOT NULL
+	ORDER BY m.key FOR NO KEY UPDATE OF m SKIP LOCKED
+), fact AS MATERIALIZED (
+	SELECT l.*, o.lease_end, h.holder,
+		l.crashes + (l.state = 1 AND h.holder = 4)::integer AS counted,
+		l.token <> l.seen_token OR l.state <> l.seen_state OR l.state = 1 AND h.holder IS NULL
+			OR l.state = 3 AND l.failed_delivery IS NOT NULL AND
+			(SELECT true FROM {s}.archive a WHERE a.key = l.key AND a.delivery = l.failed_delivery) IS NULL AS unseen,
+		(SELECT true FROM {s}.archive a WHERE a.key = l.key AND a.delivery = l.delivery) IS NOT NULL AS archived,
+		substring(uuid_send(l.fingerprint), 1, 8) = substring(uuid_send(l.print), 1, 8)
+			OR substring(uuid_send(l.fingerprint), 9, 8) = substring(uuid_send(l.print), 9, 8) AS agrees
+	FROM locked l
+	LEFT JOIN LATERAL (SELECT p.fate, p.lease_end FROM {s}.owner p WHERE p.id = l.owner OFFSET 0) o ON true
+	CROSS JOIN LATERAL (SELECT CASE
+		WHEN l.owner IS NULL THEN 0
+		WHEN l.owner = $1::bigint THEN 1
+		ELSE o.fate + 1 END AS holder) h
+), decided AS MATERIALIZED (
+	SELECT f.*, CASE
+		WHEN f.unseen THEN 2
+		WHEN f.archived THEN 3
+		WHEN NOT f.agrees THEN 4
+		WHEN f.state = 2 THEN 5
+		WHEN f.state = 1 AND (f.holder = 2 OR f.due > (SELECT at FROM clock)) THEN 6
+		WHEN f.state = 1 AND (f.counted >= 5 OR f.park AND f.holder IN (3, 4)) THEN 7
+		WHEN f.counted >= 2 AND NOT f.solo THEN 8
+		WHEN f.state = 3 AND f.stamp <> 0 AND f.stamp <> f.token THEN 9
+		ELSE 10 END AS rule
+	FROM fact f
+), taken AS (
+	UPDATE {s}.message m SET state = 1, owner = $1::bigint, token = d.token + 1, due = NULL, result = NULL,
+		failed_delivery = NULL,
+		attempts = CASE d.state WHEN 3 THEN 0 ELSE d.attempts END,
+		crashes = CASE d.state WHEN 3 THEN least(d.counted, 2) ELSE least(d.counted, 32767) END,
+		errors = CASE d.state WHEN 3 THEN NULL ELSE d.errors END,
+		at = CASE d.state WHEN 3 THEN (SELECT at FROM clock) ELSE m.at END,
+		expiry = CASE d.state WHEN 3 THEN (SELECT at FROM clock) + d.keep * interval '1 microsecond' ELSE m.expiry END
+	FROM decided d WHERE m.key = d.key AND d.rule IN (7, 10)
+	RETURNING d.rule, m.key, m.token, m.attempts, m.crashes, m.generation, d.holder, m.errors
+), fresh AS (
+	INSERT INTO {s}.message (token, at, expiry, owner, scope, state, attempts, crashes, key, fingerprint, id)
+	SELECT 1, (SELECT at FROM clock), (SELECT at FROM clock) + e.keep * interval '1 microsecond', $1::bigint,
+		e.scope, 1, 0, 0, e.key, e.print, e.id
+	FROM entry e WHERE e.seen_token IS NULL ORDER BY e.key
+	ON CONFLICT (key) DO NOTHING RETURNING key
+)
+SELECT 0 AS rule, NULL::uuid AS key, 0::bigint AS token, me.fate::integer AS attempts, 0 AS crashes, 0 AS generation,
+	me.ok::integer AS holder, 0::bigint AS wait, NULL::bytea AS result, NULL::bytea AS errors FROM me
+UNION ALL
+SELECT 1, f.key, 1, 0, 0, 0, 0, 0, NULL, NULL FROM fresh f
+UNION ALL
+SELECT t.rule, t.key, t.token, t.attempts, t.crashes, coalesce(t.generation, 0), t.holder, 0, NULL, t.errors FROM taken t
+UNION ALL
+SELECT d.rule, d.key, d.token, d.state, d.counted, 0, 0,
+	CASE WHEN d.rule <> 6 THEN 0
+		WHEN d.holder = 2 THEN greatest((extract(epoch FROM d.lease_end - (SELECT at FROM clock)) * 1000000)::bigint, 0)
+		ELSE (extract(epoch FROM d.due - (SELECT at FROM clock)) * 1000000)::bigint END,
+	CASE WHEN d.rule IN (3, 5, 9) THEN d.result END, NULL
+FROM decided d WHERE d.rule NOT IN (7, 10)`

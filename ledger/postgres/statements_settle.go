@@ -1,0 +1,114 @@
+package postgres
+
+// sqlSettle is Succeed and Release for a batch of distinct keys; [ledger.DecideSettle] is its truth. It answers whether
+// it came in time, how many rows it wrote, and, if these are not all, which. Without SKIP LOCKED it waits.
+const sqlSettle = `
+WITH clock AS MATERIALIZED (
+	SELECT clock_timestamp() AS at
+), me AS MATERIALIZED (
+	SELECT (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok, {durable},
+		set_config('lock_timeout', $3::text, true)
+	FROM clock c
+), ask AS MATERIALIZED (
+	SELECT a.key, a.token, coalesce(a.kind, 1) AS kind, a.result, coalesce(a.after, 0) AS after,
+		coalesce(a.counted, 0) AS counted, a.errors
+	FROM unnest($4::uuid[], $5::bigint[], $6::smallint[], $7::bytea[], $8::bigint[], $9::smallint[], $10::bytea[])
+		AS a(key, token, kind, result, after, counted, errors)
+	WHERE (SELECT ok FROM me)
+), locked AS MATERIALIZED (
+	SELECT a.* FROM ask a JOIN {s}.message m ON m.key = a.key
+	WHERE m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
+	ORDER BY m.key FOR NO KEY UPDATE OF m SKIP LOCKED
+), done AS (
+	UPDATE {s}.message m SET owner = NULL, state = CASE l.kind WHEN 1 THEN 2 ELSE 1 END,
+		due = CASE WHEN l.after > 0 THEN (SELECT at FROM clock) + l.after * interval '1 microsecond' END,
+		attempts = least(m.attempts + l.counted, 32767), result = l.result,
+		errors = CASE l.counted WHEN 0 THEN m.errors ELSE l.errors END
+	FROM locked l WHERE m.key = l.key AND m.token = l.token AND m.state = 1 AND m.owner = $1::bigint
+	RETURNING m.key
+)
+SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[]) THEN array_agg(key) END FROM done`
+
+// sqlFail is Fail for a batch of distinct keys, with the archive in the same statement. A mismatch (flag 1) only files
+// its archive row, and touches no message row. An archive row outlives its message row.
+const sqlFail = `
+WITH clock AS MATERIALIZED (
+	SELECT clock_timestamp() AS at
+), me AS MATERIALIZED (
+	SELECT (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok, {durable},
+		set_config('lock_timeout', $3::text, true)
+	FROM clock c
+), ask AS MATERIALIZED (
+	SELECT a.* FROM unnest($4::uuid[], $5::bigint[], $6::smallint[], $7::bytea[], $8::integer[], $9::bytea[],
+		$10::uuid[], $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[],
+		$18::integer[], $19::timestamptz[], $20::bigint[])
+		AS a(key, token, flags, delivery, scope, id, print, kind, errors, body, headers, source, grp, position, attempts,
+		sent_at, keep)
+	WHERE (SELECT ok FROM me)
+), locked AS MATERIALIZED (
+	SELECT a.*, m.generation, m.expiry FROM ask a JOIN {s}.message m ON m.key = a.key
+	WHERE a.flags & 1 = 0 AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
+	ORDER BY m.key FOR NO KEY UPDATE OF m SKIP LOCKED
+), done AS (
+	UPDATE {s}.message m SET owner = NULL, state = 3, due = NULL, result = NULL, failed_delivery = l.delivery
+	FROM locked l WHERE m.key = l.key AND m.token = l.token AND m.state = 1 AND m.owner = $1::bigint
+	RETURNING m.key
+), filed AS (
+	INSERT INTO {s}.archive (token, sent_at, at, expiry, scope, attempts, generation, published, key, fingerprint,
+		delivery, id, kind, source, grp, position, errors, headers, body)
+	SELECT f.token, f.sent_at, c.at, greatest(c.at + f.keep * interval '1 microsecond', f.expiry), f.scope, f.attempts,
+		f.generation, f.flags & 2 <> 0, f.key, f.print, f.delivery, f.id, f.kind, f.source, f.grp, f.position, f.errors,
+		f.headers, f.body
+	FROM (SELECT l.* FROM locked l
+		UNION ALL SELECT a.*, NULL::integer, NULL::timestamptz FROM ask a WHERE a.flags & 1 <> 0) f, clock c
+	ORDER BY f.key, f.delivery
+	ON CONFLICT (key, delivery) DO NOTHING
+), all_done AS (
+	SELECT key FROM done UNION ALL SELECT key FROM ask WHERE flags & 1 <> 0
+)
+SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[]) THEN array_agg(key) END FROM all_done`
+
+const (
+	sqlPastErrors = `SELECT key, errors FROM {s}.message WHERE key = ANY($1::uuid[]) AND errors IS NOT NULL`
+
+	// sqlFind reads what became of settlements that wrote nothing.
+	sqlFind = `
+SELECT m.key, m.state, m.token, coalesce(m.owner, 0),
+	(SELECT true FROM {s}.archive d WHERE d.key = a.key AND d.delivery = a.delivery) IS NOT NULL
+FROM unnest($1::uuid[], $2::bytea[]) AS a(key, delivery)
+CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = a.key OFFSET 0) m`
+
+	sqlGetMessage = `
+SELECT m.token, (extract(epoch FROM m.at) * 1000000)::bigint, (extract(epoch FROM m.expiry) * 1000000)::bigint,
+	coalesce(m.owner, 0), (extract(epoch FROM m.due) * 1000000)::bigint, s.name, m.state, m.attempts, m.crashes,
+	m.fingerprint, m.id, coalesce(m.generation, 0), m.result, m.errors
+FROM {s}.message m JOIN {s}.scope s ON s.id = m.scope WHERE m.key = $1::uuid`
+
+	sqlGetArchive = `
+SELECT a.token, (extract(epoch FROM a.sent_at) * 1000000)::bigint, (extract(epoch FROM a.at) * 1000000)::bigint,
+	(extract(epoch FROM a.expiry) * 1000000)::bigint, s.name, a.attempts, a.published, a.fingerprint, a.delivery, a.id,
+	a.kind, a.source, a.grp, a.position, a.errors, a.headers, a.body
+FROM {s}.archive a JOIN {s}.scope s ON s.id = a.scope WHERE a.key = $1::uuid ORDER BY a.at, a.delivery`
+)
+
+// The statements of InTx. The fence writes only inside the very transaction that InTx began, which its now() tells:
+// after a COMMIT or ROLLBACK sent as text it would else write on its own.
+const (
+	sqlTxBegin = `
+SELECT (extract(epoch FROM now()) * 1000000)::bigint, set_config('idle_in_transaction_session_timeout', $1::text, true),
+	CASE WHEN current_setting('server_version_num')::integer >= 170000
+		THEN set_config('transaction_timeout', $2::text, true) END`
+
+	sqlTxHere = `SELECT (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $1::bigint`
+
+	sqlTxFence = `
+UPDATE {s}.message SET state = 2, owner = NULL, due = NULL, result = $5::bytea
+WHERE key = $1::uuid AND token = $2::bigint AND state = 1 AND owner = $3::bigint
+	AND (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
+RETURNING token, pg_catalog.set_config('synchronous_commit', 'on', true)`
+
+	// sqlTxOutcome waits for the row's lock, so for the end of the transaction that it asks about.
+	sqlTxOutcome = `
+SELECT state, token, coalesce(owner, 0) FROM {s}.message
+WHERE key = $1::uuid AND set_config('lock_timeout', $2::text, true) IS NOT NULL FOR NO KEY UPDATE`
+)
