@@ -36,11 +36,11 @@ func StartElasticMQ(ctx context.Context) (*ElasticMQServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	java, err := javaPath(b.env)
+	jars, err := fetch(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	jars, err := fetch(ctx, b)
+	java, err := javaPath(b.env)
 	if err != nil {
 		return nil, err
 	}

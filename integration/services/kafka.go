@@ -85,11 +85,11 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	java, err := javaPath(b.env)
+	jars, err := fetch(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	jars, err := fetch(ctx, b)
+	java, err := javaPath(b.env)
 	if err != nil {
 		return nil, err
 	}

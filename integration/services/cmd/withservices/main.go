@@ -62,8 +62,7 @@ func run(args []string, signals <-chan os.Signal) (code int, err error) {
 		}
 	case sig := <-signals:
 		cancel()
-		<-ready
-		return exitCode(sig), fmt.Errorf("%v while the servers started", sig)
+		return exitCode(sig), errors.Join(fmt.Errorf("%v while the servers started", sig), <-ready)
 	}
 	return runCommand(args, all.env, signals)
 }

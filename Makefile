@@ -1,0 +1,36 @@
+# Every target works from a clean clone. `make help` lists them.
+
+GO ?= go
+GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# Two packages at a time: the servers need their share of two cores.
+TEST_FLAGS = -race -p 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long unit lint
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## run the order-payment pipeline: needs Go alone, takes under a minute
+	$(GO) run ./examples/demo
+
+test: bin/withservices ## all tests that must pass, on real servers (Java and Maven fetch and run them)
+	bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
+
+test-long: bin/withservices ## the same with the long runs: crashes, outages and load for hours
+	ACKLEDGER_LONG=1 bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 180m ./...
+
+unit: ## the tests that need no server; the others are left out or skip and say so
+	ACKLEDGER_UNIT=1 $(GO) test -race $$($(GO) list ./... | grep -v /integration)
+
+lint: ## gofmt, go vet, golangci-lint
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GOLANGCI_LINT) run ./...
+
+# Built, not `go run`: its exit code and its signals pass through. The command is always asked to be built; Go knows
+# whether there is anything to do.
+.PHONY: bin/withservices
+bin/withservices:
+	$(GO) build -o $@ ./integration/services/cmd/withservices
