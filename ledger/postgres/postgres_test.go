@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"io"
 	"testing"
 
@@ -19,11 +20,13 @@ type bench struct {
 	*postgres.Ledger
 	pool *pgxpool.Pool
 	url  string
+	sql  bool
 }
 
 // variant is how a test opens its ledger.
 type variant struct {
 	old  bool // PostgreSQL 14
+	sql  bool // InTx through database/sql
 	mode pgx.QueryExecMode
 	cfg  *postgres.Config
 }
@@ -37,7 +40,9 @@ func newBench(t testing.TB, v variant) *bench {
 	}
 	url := db(t).URL
 	migrate(t, url, v.cfg)
-	return openBench(t, url, v)
+	b := openBench(t, url, v)
+	b.exec(t, "CREATE TABLE effects (id text)")
+	return b
 }
 
 func migrate(t testing.TB, url string, cfg *postgres.Config) {
@@ -77,7 +82,7 @@ func openBench(t testing.TB, url string, v variant) *bench {
 		l.Close()
 		pool.Close()
 	})
-	return &bench{Ledger: l, pool: pool, url: url}
+	return &bench{Ledger: l, pool: pool, url: url, sql: v.sql}
 }
 
 // exec runs SQL that belongs to a test, not to the ledger.
@@ -91,11 +96,54 @@ func (b *bench) exec(t testing.TB, sql string, args ...any) int64 {
 }
 
 // store is the ledger as the suite wants it.
-func (b *bench) store() ledgertest.Store { return storeOf(b.Ledger, b.pool, b.url) }
+func (b *bench) store() ledgertest.Store {
+	s := storeOf(b.Ledger, b.pool, b.url)
+	if b.sql {
+		s.InTx = inSQLTx
+	}
+	return s
+}
+
+// inserter has an effect inside a transaction.
+type inserter func(ctx context.Context, id string) error
+
+type inserterKey struct{}
+
+const insertEffect = "INSERT INTO effects VALUES ($1)"
+
+func inTx(ctx context.Context, fn func(context.Context) error) error {
+	return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		return fn(context.WithValue(ctx, inserterKey{}, inserter(func(ctx context.Context, id string) error {
+			_, err := tx.Exec(ctx, insertEffect, id)
+			return err
+		})))
+	})
+}
+
+func inSQLTx(ctx context.Context, fn func(context.Context) error) error {
+	return postgres.InSQLTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return fn(context.WithValue(ctx, inserterKey{}, inserter(func(ctx context.Context, id string) error {
+			_, err := tx.ExecContext(ctx, insertEffect, id)
+			return err
+		})))
+	})
+}
 
 func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Store {
 	return ledgertest.Store{
-		Ledger: l, Get: l.Get, DSN: url,
+		Ledger: l, Get: l.Get, DSN: url, InTx: inTx,
+		Effect: func(ctx context.Context, id string) error { return ctx.Value(inserterKey{}).(inserter)(ctx, id) },
+		Effects: func(ctx context.Context) (map[string]int, error) {
+			rows, err := pool.Query(ctx, "SELECT id, count(*) FROM effects GROUP BY id")
+			if err != nil {
+				return nil, err
+			}
+			all := map[string]int{}
+			var id string
+			var n int
+			_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error { all[id] = n; return nil })
+			return all, err
+		},
 		Declare: func(ctx context.Context, id string) error {
 			n, err := postgres.OwnerNumber(id)
 			if err != nil {
@@ -160,4 +208,42 @@ func shared(t *testing.T, v variant) ledgertest.Open {
 // open gives a case a database of its own.
 func open(t *testing.T) ledgertest.Store { return newBench(t, variant{}).store() }
 
-func TestLedger(t *testing.T) { ledgertest.Run(t, shared(t, variant{})) }
+func TestLedger(t *testing.T)       { ledgertest.Run(t, shared(t, variant{})) }
+func TestInTx(t *testing.T)         { ledgertest.RunInTx(t, shared(t, variant{})) }
+func TestInSQLTx(t *testing.T)      { ledgertest.RunInTx(t, shared(t, variant{sql: true})) }
+func TestProcesses(t *testing.T)    { ledgertest.RunProcesses(t, open) }
+func TestDifferential(t *testing.T) { ledgertest.Differential(t, shared(t, variant{}), 40) }
+
+func TestInTxRepeatableRead(t *testing.T) {
+	for name, v := range map[string]variant{"pgx": {}, "sql": {sql: true}} {
+		t.Run(name, func(t *testing.T) {
+			v.cfg = &postgres.Config{Isolation: pgx.RepeatableRead}
+			ledgertest.RunInTx(t, shared(t, v))
+		})
+	}
+}
+
+// TestModes runs the suite in the ways in which pgx can send a statement: poolers in transaction mode need the last two.
+func TestModes(t *testing.T) {
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			open := shared(t, variant{mode: mode})
+			ledgertest.Run(t, open)
+			ledgertest.RunInTx(t, open)
+		})
+		t.Run(mode.String()+"/sql", func(t *testing.T) {
+			ledgertest.RunInTx(t, shared(t, variant{mode: mode, sql: true}))
+		})
+	}
+}
+
+// TestOldest runs the suite on the oldest PostgreSQL that is supported.
+func TestOldest(t *testing.T) {
+	open := shared(t, variant{old: true})
+	ledgertest.Run(t, open)
+	ledgertest.RunInTx(t, open)
+	t.Run("Differential", func(t *testing.T) { ledgertest.Differential(t, open, 40) })
+}

@@ -1,0 +1,269 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// ErrEscaped says that the handler ended InTx's transaction with SQL text, such as COMMIT through Exec. What it
+// committed so stays, and the message is not settled: it will run again.
+var ErrEscaped = errors.New(
+	"postgres: the handler ended the transaction of InTx by itself (COMMIT or ROLLBACK as text): the message is not settled")
+
+// ErrTxLimit says that a transaction of InTx outlived Config.TxLimit. It was rolled back.
+var ErrTxLimit = errors.New("postgres: the transaction of InTx is over its time limit: rolled back")
+
+var errAborted = errors.New("postgres: the transaction's function did not return: rolled back")
+
+// rollbackLimit bounds a rollback; a connection that does not answer by then is closed, which rolls back as well.
+const rollbackLimit = 5 * time.Second
+
+// InTx runs fn in a transaction of the pool that was given to [New], and settles the message of the attempt in ctx as
+// succeeded in that transaction's commit: the effects of fn and the success are durable together, or neither is. It
+// wraps the whole handler, once an attempt. [ledger.Attempt.SetResult] sets what is stored with the success.
+//
+// The transaction is InTx's: Commit and Rollback on tx are refused, and doom it. Begin on tx makes savepoints. Nothing
+// else may use tx once fn has returned. The last statement of the transaction is the fence, which writes the success
+// only while the message is still this attempt's; COMMIT is sent when the fence's one row was read. Fence and commit
+// run although ctx is cancelled meanwhile (shutdown, a lost lease): the fence alone decides.
+//
+// Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt;
+// [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unknown] is true when the answer to
+// COMMIT is lost and the row could not be read; [ErrEscaped]; [ErrTxLimit]; whatever fn returns, after a rollback. A
+// panic of fn goes on after the rollback.
+func InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	return transact(ctx, beginPgx, func(ctx context.Context, s session) error { return fn(ctx, s.(*pgxSession).tx) })
+}
+
+// InSQLTx is [InTx] for database/sql. After Commit or Rollback, both refused, the transaction is gone for fn as well.
+func InSQLTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	return transact(ctx, beginSQL, func(ctx context.Context, s session) error { return fn(ctx, s.(*sqlSession).tx.SQL()) })
+}
+
+// session is one transaction, of pgx or of database/sql.
+type session interface {
+	// scan runs a query of one row in the transaction; pgx.ErrNoRows or sql.ErrNoRows if there is none.
+	scan(ctx context.Context, query string, args []any, dest ...any) error
+	// ending says why the transaction must not be committed: the handler tried to end it, or its time is up.
+	ending(bound time.Duration) error
+	// commit sends COMMIT. With sent false the transaction is not committed for certain.
+	commit(ctx context.Context) (sent bool, err error)
+	rollback(ctx context.Context) error
+}
+
+// run is one call of InTx.
+type run struct {
+	attempt *ledger.Attempt
+	owner   *owner
+	ledger  *Ledger
+	session session
+	began   int64 // now() of the transaction
+}
+
+func transact(ctx context.Context, begin func(context.Context, *Ledger) (session, error),
+	fn func(context.Context, session) error,
+) error {
+	a, ok := ledger.AttemptFrom(ctx)
+	if !ok {
+		return ledger.ErrNoAttempt
+	}
+	o, ok := ledger.Unwrap(a.Owner()).(*owner)
+	if !ok {
+		return fmt.Errorf("postgres: the attempt belongs to another store (%T)", ledger.Unwrap(a.Owner()))
+	}
+	if err := a.Begin(); err != nil {
+		return err
+	}
+	state, err := ledger.AttemptOpen, errAborted
+	defer func() { a.End(state, err) }() // also after a panic or a Goexit in fn
+	r := &run{attempt: a, owner: o, ledger: o.ledger}
+	state, err = r.do(ctx, begin, fn)
+	return err
+}
+
+func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (session, error),
+	fn func(context.Context, session) error,
+) (_ ledger.AttemptState, err error) {
+	cfg := &r.ledger.cfg
+	inner, cancel := context.WithTimeoutCause(ctx, cfg.TxLimit, ErrTxLimit)
+	defer cancel()
+	if r.session, err = begin(inner, r.ledger); err != nil {
+		return ledger.AttemptOpen, fmt.Errorf("postgres: begin: %w", err)
+	}
+	open := true
+	defer func() {
+		if open {
+			r.rollback(ctx)
+		}
+	}()
+	if err := r.begin(inner); err != nil {
+		return ledger.AttemptOpen, err
+	}
+	if err := fn(inner, r.session); err != nil {
+		if context.Cause(inner) == ErrTxLimit && !errors.Is(err, ErrTxLimit) {
+			err = fmt.Errorf("%w (limit %s): %w", ErrTxLimit, cfg.TxLimit, err)
+		}
+		return ledger.AttemptOpen, err
+	}
+	if context.Cause(inner) == ErrTxLimit {
+		return ledger.AttemptOpen, fmt.Errorf("%w (limit %s)", ErrTxLimit, cfg.TxLimit)
+	}
+	last, stop := context.WithTimeout(context.WithoutCancel(ctx), cfg.CommitLimit)
+	defer stop()
+	if err := r.session.ending(cfg.CommitLimit); err != nil {
+		return ledger.AttemptOpen, err
+	}
+	if state, err := r.fence(last); err != nil {
+		return state, err
+	}
+	open = false
+	return r.commit(ctx, last)
+}
+
+// begin sets the transaction's limits and remembers which one it is.
+func (r *run) begin(ctx context.Context) error {
+	cfg := &r.ledger.cfg
+	var idle string
+	var total *string // there is such a setting from PostgreSQL 17 on
+	args := []any{milliseconds(cfg.IdleLimit), milliseconds(cfg.TxLimit + cfg.CommitLimit)}
+	if err := r.session.scan(ctx, r.ledger.sql.txBegin, args, &r.began, &idle, &total); err != nil {
+		return fmt.Errorf("postgres: begin: %w", err)
+	}
+	return nil
+}
+
+func (r *run) rollback(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	if err := r.session.rollback(ctx); err != nil {
+		r.ledger.log.Warn("rolling back a transaction of InTx; its connection is closed", r.fields(err)...)
+	}
+}
+
+func (r *run) fields(err error) []zap.Field {
+	sum := r.attempt.Ticket().Sum()
+	return []zap.Field{zap.Binary("key", sum[:]), zap.Uint64("token", r.attempt.Ticket().Token()),
+		zap.String("owner", r.owner.ID()), zap.Error(err)}
+}
+
+// fence writes the success if the message is still ours. Only its row allows the commit.
+func (r *run) fence(ctx context.Context) (ledger.AttemptState, error) {
+	t := r.attempt.Ticket()
+	result := ledger.CutResult(r.attempt.Result(), r.ledger.cfg.Limits.Result)
+	var token int64
+	var durable string
+	err := r.session.scan(ctx, r.ledger.sql.txFence,
+		[]any{t.Sum(), int64(t.Token()), r.owner.id, r.began, result}, &token, &durable)
+	switch {
+	case err == nil && uint64(token) == t.Token():
+		return ledger.AttemptRunning, nil
+	case isNoRows(err):
+		return r.unfenced(ctx)
+	case code(err) == codeSerialization:
+		// Under REPEATABLE READ: somebody wrote the row since the transaction's snapshot. Who owns it now tells why.
+		return r.outcome(ctx, fmt.Errorf("postgres: the fence: %w", err))
+	}
+	return ledger.AttemptOpen, fmt.Errorf("postgres: the fence failed, rolled back: %w", err)
+}
+
+// unfenced says why the fence met no row.
+func (r *run) unfenced(ctx context.Context) (ledger.AttemptState, error) {
+	var here bool
+	if err := r.session.scan(ctx, r.ledger.sql.txHere, []any{r.began}, &here); err != nil {
+		return ledger.AttemptOpen, fmt.Errorf("postgres: the fence met no row, rolled back: %w", err)
+	}
+	if !here {
+		r.ledger.log.Error("a handler ended its transaction", r.fields(ErrEscaped)...)
+		return ledger.AttemptOpen, ErrEscaped
+	}
+	return ledger.AttemptLost, r.lost()
+}
+
+func (r *run) lost() error {
+	return fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, r.attempt.Ticket().Sum(), r.attempt.Ticket().Token())
+}
+
+// commit commits. If the answer is lost it only reads what became of the transaction: to repeat it, or to settle
+// instead, could mark as succeeded what was rolled back.
+func (r *run) commit(ctx, last context.Context) (ledger.AttemptState, error) {
+	sent, err := r.session.commit(last)
+	if err == nil {
+		return ledger.AttemptSucceeded, nil
+	}
+	if !sent || !commitUnknown(err) {
+		return ledger.AttemptOpen, fmt.Errorf("postgres: commit refused, rolled back: %w", err)
+	}
+	r.ledger.log.Warn("the answer to a COMMIT is lost: reading what became of it", r.fields(err)...)
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.ledger.cfg.CommitLimit)
+	defer cancel()
+	return r.outcome(reading, fmt.Errorf("postgres: the answer to COMMIT is lost: %w", err))
+}
+
+// commitUnknown says whether a COMMIT that failed with err may have been carried out.
+func commitUnknown(err error) bool {
+	if errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+		return false
+	}
+	var pg *pgconn.PgError
+	return !errors.As(err, &pg) || severity(pg) != "ERROR"
+}
+
+// outcomeWait is how long one reading waits for the row's lock, and outcomePause the pause after one that failed.
+const (
+	outcomeWait  = time.Second
+	outcomePause = 100 * time.Millisecond
+)
+
+// outcome reads, under the row's lock, what became of a transaction that fenced the row: as long as it is not over,
+// nobody else gets that lock. It tries until ctx ends.
+func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, error) {
+	for {
+		state, err := r.readOutcome(ctx, why)
+		if err == nil || state != ledger.AttemptUnknown {
+			return state, err
+		}
+		timer := time.NewTimer(outcomePause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			r.ledger.log.Error("what became of a transaction of InTx is not known: its message is not acknowledged",
+				r.fields(err)...)
+			return ledger.AttemptUnknown, ledger.MarkUnknown(errors.Join(why, err))
+		}
+	}
+}
+
+func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, error) {
+	conn, err := r.ledger.own.Acquire(ctx)
+	if err != nil {
+		return ledger.AttemptUnknown, notSent(err)
+	}
+	defer conn.Release()
+	var state int16
+	var token, holder int64
+	t := r.attempt.Ticket()
+	err = conn.QueryRow(ctx, r.ledger.sql.txOutcome, t.Sum(), milliseconds(outcomeWait)).Scan(&state, &token, &holder)
+	switch {
+	case err != nil: // no row as well: it was there when the fence met it
+		return ledger.AttemptUnknown, fmt.Errorf("postgres: read the row: %w", err)
+	case uint64(token) != t.Token():
+		return ledger.AttemptLost, r.lost()
+	case ledger.State(state) == ledger.Succeeded:
+		return ledger.AttemptSucceeded, nil
+	case ledger.State(state) == ledger.Pending && holder == r.owner.id:
+		return ledger.AttemptOpen, fmt.Errorf("rolled back: %w", why)
+	}
+	return ledger.AttemptLost, r.lost()
+}
+
+func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }
