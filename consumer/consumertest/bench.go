@@ -1,0 +1,248 @@
+package consumertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// patience bounds one delivery. It is long: a delivery that takes longer hangs.
+const patience = 30 * time.Second
+
+// Settings change how a Bench runs. The zero value is right for most tests.
+type Settings struct {
+	// Ledger is what the handler runs on; default a fresh memory.New(). For handlers that use sqlite.InTx or
+	// postgres.InTx.
+	Ledger ledger.Ledger
+	// Options are the worker's; default: no backoff, and a lease of 300 ms. For handlers under test that depend on a
+	// limit, a KeyFunc or Park. Backoffs should stay short: a redelivery waits for them.
+	Options consumer.Options
+}
+
+// Bench delivers messages to one handler. Its methods may be called concurrently, but two deliveries of one message wait
+// for each other.
+type Bench struct {
+	tb       testing.TB
+	settings Settings
+	handler  consumer.Handler
+	worker   *worker
+
+	mu     sync.Mutex
+	copies int
+}
+
+// Result is what became of one delivery.
+type Result struct {
+	// Answer is what the ledger said last.
+	Answer ledger.Answer
+	// Runs is how often the handler ran in this delivery: 0 if the ledger knew the message; more than 1 never.
+	Runs int
+	// Err is what the handler returned, wrapped if it panicked.
+	Err error
+	// Acked says whether the broker would delete or commit the message.
+	Acked bool
+	// Outcome is what the ledger stored earlier, with Answer Done.
+	Outcome ledger.Outcome
+}
+
+// New starts a bench; it ends with the test. At most one Settings is used.
+func New(tb testing.TB, h consumer.Handler, settings ...Settings) *Bench {
+	tb.Helper()
+	b := &Bench{tb: tb, handler: h}
+	if len(settings) > 0 {
+		b.settings = settings[0]
+	}
+	if b.settings.Ledger == nil {
+		b.settings.Ledger = memory.New()
+	}
+	o := &b.settings.Options
+	if o.Name == "" {
+		o.Name = "consumertest"
+	}
+	if o.Lease == 0 {
+		o.Lease = 300 * time.Millisecond
+	}
+	if o.BackoffBase == 0 {
+		o.BackoffBase, o.BackoffMax = time.Millisecond, max(o.BackoffMax, time.Millisecond)
+	}
+	if o.Window == 0 {
+		o.Window = time.Hour
+	}
+	full, err := o.WithDefaults()
+	if err != nil {
+		tb.Fatalf("consumertest: %v", err)
+	}
+	b.settings.Options = full
+	b.worker = b.newWorker(b.settings.Ledger, full)
+	tb.Cleanup(func() {
+		if err := b.worker.stop(); err != nil {
+			tb.Errorf("consumertest: stop: %v", err)
+		}
+	})
+	return b
+}
+
+// Deliver delivers a message once, as a broker does: the first time, or again. The same ID is the same message. It
+// returns when the worker lets go of it: acknowledged, or to be delivered again after a failed attempt.
+func (b *Bench) Deliver(m consumer.Message) Result {
+	b.tb.Helper()
+	return b.worker.deliver(b.tb, m, m.ID)
+}
+
+// Redrive delivers a copy of the message as the brokers' redrive does: with the same ID, but as another delivery. A
+// message that had failed for good runs again; one that succeeded does not.
+func (b *Bench) Redrive(m consumer.Message) Result {
+	b.tb.Helper()
+	b.mu.Lock()
+	b.copies++
+	delivery := fmt.Sprintf("%s redriven %d", m.ID, b.copies)
+	b.mu.Unlock()
+	return b.worker.deliver(b.tb, m, delivery)
+}
+
+// Crash delivers a message to a worker of its own, whose process dies when the handler has returned and before anything
+// is settled: its effects have happened, the ledger does not know (unless InTx committed both). The next Deliver takes
+// over, once the dead worker's lease is over (in memory at once).
+func (b *Bench) Crash(m consumer.Message) Result {
+	b.tb.Helper()
+	dying := &mortal{Ledger: b.settings.Ledger}
+	o := b.settings.Options
+	o.Drain = time.Millisecond
+	w := b.newWorker(dying, o)
+	w.after = dying.kill
+	r := w.deliver(b.tb, m, m.ID)
+	_ = w.stop() // it is dead: it can neither settle nor leave
+	if l, ok := b.settings.Ledger.(*memory.Ledger); ok {
+		l.Declare(dying.id())
+	}
+	return r
+}
+
+// worker is one worker's life on the ledger.
+type worker struct {
+	engine *engine.Engine
+	opt    consumer.Options
+	spy    *spy
+	after  func() // called when a handler has returned
+
+	mu      sync.Mutex
+	waiting map[*engine.Item]chan engine.Verdict
+	runs    map[string]int
+	errs    map[string]error
+}
+
+func (b *Bench) newWorker(l ledger.Ledger, o consumer.Options) *worker {
+	b.tb.Helper()
+	w := &worker{
+		opt: o, spy: &spy{Ledger: l, last: map[[ledger.KeySize]byte]ledger.Claim{}},
+		waiting: map[*engine.Item]chan engine.Verdict{}, runs: map[string]int{}, errs: map[string]error{},
+	}
+	e, err := engine.New(engine.Config{
+		Options: w.opt, Ledger: w.spy, Handler: w.wrap(b.handler), Sink: w, System: "test", Source: "consumertest",
+		HoldMax: time.Nanosecond, // a failed attempt ends the delivery, so that the test sees it
+	})
+	if err == nil {
+		err = e.Start(context.Background())
+	}
+	if err != nil {
+		b.tb.Fatalf("consumertest: start: %v", err)
+	}
+	w.engine = e
+	return w
+}
+
+func (w *worker) stop() error {
+	if err := w.engine.Drain(context.Background()); err != nil {
+		return err
+	}
+	return w.engine.Close(context.Background())
+}
+
+// wrap counts runs, also of a handler that panics.
+func (w *worker) wrap(h consumer.Handler) consumer.Handler {
+	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) (err error) {
+		id, returned := m.ID, false
+		defer func() {
+			w.mu.Lock()
+			w.runs[id]++
+			w.errs[id] = err
+			if !returned {
+				w.errs[id] = fmt.Errorf("the handler of message %s did not return", id)
+			}
+			w.mu.Unlock()
+			if w.after != nil {
+				w.after()
+			}
+		}()
+		err = h.Handle(ctx, m)
+		returned = true
+		return err
+	})
+}
+
+// deliver offers one delivery and waits for its verdict.
+func (w *worker) deliver(tb testing.TB, m consumer.Message, delivery string) Result {
+	tb.Helper()
+	original := bytes.Clone(m.Body)
+	headers := append([]consumer.Header(nil), m.Headers...)
+	if m.Source == "" {
+		m.Source = "consumertest"
+	}
+	it := &engine.Item{
+		Msg: &m, Delivery: []byte(delivery), Lane: m.Group,
+		Original: func() ([]byte, []ledger.Header) { return original, headers },
+	}
+	it.Identity = engine.Identify(&w.opt, engine.Origin{Scope: w.opt.Name + "/" + m.Source, Source: m.Source}, &m)
+	id := m.ID
+	verdict := make(chan engine.Verdict, 1)
+	w.mu.Lock()
+	w.waiting[it] = verdict
+	delete(w.errs, id)
+	w.runs[id] = 0
+	w.mu.Unlock()
+	w.engine.Offer([]*engine.Item{it})
+	select {
+	case v := <-verdict:
+		return w.result(it, id, v)
+	case <-w.died():
+		return w.result(it, id, engine.Verdict{})
+	case <-time.After(patience):
+		tb.Fatalf("consumertest: message %s: no verdict within %s", id, patience)
+		return Result{}
+	}
+}
+
+func (w *worker) result(it *engine.Item, id string, v engine.Verdict) Result {
+	c := w.spy.answer(it.Key.Sum())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waiting, it)
+	return Result{Answer: c.Answer, Runs: w.runs[id], Err: w.errs[id], Acked: v.Ack, Outcome: c.Outcome}
+}
+
+// died is the channel of a worker that Crash kills; nil for any other.
+func (w *worker) died() <-chan struct{} {
+	if m, ok := w.spy.Ledger.(*mortal); ok {
+		return m.dead()
+	}
+	return nil
+}
+
+// Finish implements engine.Sink.
+func (w *worker) Finish(done []engine.Finished) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range done {
+		if c := w.waiting[f.Item]; c != nil {
+			c <- f.Verdict
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package consumertest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/consumer/consumertest"
+)
+
+// payments stands for a service that knows idempotency keys.
+type payments map[string]int
+
+func (p payments) charge(key string, amount int) { p[key] = amount }
+
+func Example() {
+	// In a test of yours, t is the test's own.
+	t := &example{}
+	defer t.end()
+
+	service := payments{}
+	handler := consumer.HandlerFunc(func(ctx context.Context, _ *consumer.Message) error {
+		service.charge(consumer.ChildKey(ctx, "payment:charge"), 100)
+		return nil
+	})
+	bench := consumertest.New(t, handler)
+	m := consumer.Message{ID: "order-1", Body: []byte(`{"amount":100}`)}
+	bench.Crash(m)          // charged, then the process died
+	got := bench.Deliver(m) // the redelivery charges again, under the same key
+	fmt.Println(got.Answer, got.Acked, len(service))
+	got = bench.Deliver(m) // and once more, by the broker's mistake
+	fmt.Println(got.Answer, got.Acked, len(service))
+	// Output:
+	// run true 1
+	// done true 1
+}
+
+// example is a testing.TB for an example, which has none.
+type example struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (e *example) Helper()                      {}
+func (e *example) Cleanup(f func())             { e.cleanups = append(e.cleanups, f) }
+func (e *example) Errorf(f string, args ...any) { fmt.Printf(f+"\n", args...) }
+func (e *example) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+func (e *example) end() {
+	for _, f := range e.cleanups {
+		f()
+	}
+}

@@ -1,0 +1,140 @@
+package archtest_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/ackledger/ackledger"
+
+// pkg is what `go list -json` says of a package.
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	Standard   bool
+}
+
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Deps,Standard"}, args...)...)
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v", args, err)
+	}
+	var all []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// rel is a package's path inside the module; ok is false for another module's.
+func rel(path string) (string, bool) {
+	if path == module {
+		return ".", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+// standard says whether an import path is of the standard library: no dot in its first element.
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
+	for _, p := range list(t, "./ledger", "./internal/backoff", "./kafka/internal/offsets") {
+		for _, d := range p.Deps {
+			if !standard(d) {
+				t.Errorf("%s depends on %s", p.ImportPath, d)
+			}
+		}
+	}
+}
+
+// layers says which packages of this module each package that users import may depend on.
+var layers = map[string][]string{
+	"ledger":                {},
+	"ledger/memory":         {"ledger"},
+	"ledger/sqlite":         {"ledger", "internal/fencedsql"},
+	"ledger/postgres":       {"ledger", "internal/fencedsql", "internal/backoff"},
+	"consumer":              {"ledger"},
+	"internal/backoff":      {},
+	"internal/fencedsql":    {},
+	"internal/engine":       {"ledger", "consumer", "internal/backoff"},
+	"sqs":                   {"ledger", "consumer", "internal/engine", "internal/backoff"},
+	"kafka":                 {"ledger", "consumer", "internal/engine", "internal/backoff", "kafka/internal/offsets"},
+	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/backoff"},
+}
+
+func TestPackagesKeepTheirLayer(t *testing.T) {
+	for name, allowed := range layers {
+		for _, p := range list(t, "./"+name) {
+			for _, d := range p.Deps {
+				r, ours := rel(d)
+				sub := ours && strings.HasPrefix(r, name+"/")
+				if ours && !sub && !slices.Contains(allowed, r) {
+					t.Errorf("%s depends on %s", name, r)
+				}
+			}
+		}
+	}
+}
+
+// foreign says which modules only some packages that users import may depend on.
+var foreign = map[string][]string{
+	"github.com/jackc/pgx":         {"ledger/postgres"},
+	"modernc.org/sqlite":           {"ledger/sqlite"},
+	"github.com/pressly/goose":     {"ledger/postgres", "ledger/sqlite"},
+	"github.com/twmb/franz-go":     {"kafka"},
+	"github.com/aws/aws-sdk-go-v2": {"sqs", "sqs/sqstest"},
+	"github.com/Shopify/toxiproxy": {},
+	"pgregory.net/rapid":           {"ledger/ledgertest"},
+	"go.uber.org/goleak":           {},
+	"testing":                      {"ledger/ledgertest", "sqs/sqstest", "consumer/consumertest"},
+}
+
+func TestHeavyAndTestDependenciesStayWhereTheyBelong(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		r, _ := rel(p.ImportPath)
+		if top, _, _ := strings.Cut(r, "/"); slices.Contains([]string{"examples", "integration", "cmd", "bench"}, top) {
+			continue
+		}
+		for prefix, allowed := range foreign {
+			if slices.ContainsFunc(allowed, func(a string) bool { return r == a || strings.HasPrefix(r, a+"/") }) {
+				continue
+			}
+			for _, d := range p.Deps {
+				if d == prefix || strings.HasPrefix(d, prefix+"/") {
+					t.Errorf("%s depends on %s", r, d)
+				}
+			}
+		}
+	}
+}
+
+func TestTestPackagesAreImportedByTestsAndExamplesAlone(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		r, _ := rel(p.ImportPath)
+		if top, _, _ := strings.Cut(r, "/"); top == "examples" || top == "integration" || top == "bench" || strings.HasSuffix(r, "test") {
+			continue
+		}
+		for _, i := range p.Imports {
+			if q, ours := rel(i); ours && strings.HasSuffix(q, "test") {
+				t.Errorf("%s imports %s", r, q)
+			}
+		}
+	}
+}
