@@ -26,6 +26,26 @@ var fifoCases = []behaviour{{
 		e.equal("the returned one first", strings.Join(bodies(e.receive(url, 5)), " "), "a0 a2")
 	},
 }, {
+	name:    "FIFOGroupHeldByALaterMessage",
+	aws:     "API ReceiveMessage: as above; it does not matter which message of the group is invisible",
+	differs: map[server]string{elasticMQ: "returns the head while a later message is in flight"},
+	run: func(e *env) {
+		url := e.queue(".fifo")
+		for _, body := range []string{"a0", "a1"} {
+			e.send(url, body, inGroup("a", body))
+		}
+		got := e.receive(url, 5)
+		e.equal("both", strings.Join(bodies(got), " "), "a0 a1")
+		e.must(e.change(url, got[0], 0))
+		if e.differs {
+			e.equal("head", strings.Join(bodies(e.take(url, 1)), " "), "a0")
+			return
+		}
+		e.nothing(url, "held by the second")
+		e.must(e.delete(url, got[1]))
+		e.equal("head", strings.Join(bodies(e.take(url, 1)), " "), "a0")
+	},
+}, {
 	name: "FIFODeduplication",
 	aws: "API SendMessage: messages sent with the same MessageDeduplicationId are accepted but not delivered during the 5-minute interval; " +
 		"the id is tracked even after the message is received and deleted",

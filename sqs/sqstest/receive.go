@@ -114,7 +114,6 @@ func (s *Server) look(p *poll) (out *receiveOutput, again time.Duration, changed
 	}
 	got := q.receive(limit, orDefault(p.in.VisibilityTimeout, q.config.visibility), now)
 	if len(got) > 0 {
-		q.wake() // what is due next may be earlier now
 		return p.answer(got, now), 0, nil, nil
 	}
 	left := p.end.Sub(now)

@@ -44,6 +44,22 @@ func TestRedriveToDeadLetterQueue(t *testing.T) {
 	b.same("sources", out.QueueUrls, []string{url})
 }
 
+// A dead-letter queue with a redrive policy of its own counts its own receives.
+func TestRedriveInAChain(t *testing.T) {
+	b := setUp(t, sqstest.Options{})
+	b.queue("deadest")
+	dead := b.queue("dead", "RedrivePolicy", redrive("deadest", 2))
+	url := b.queue("q", "RedrivePolicy", redrive("dead", 2))
+	b.send(url, "x")
+	for _, queue := range []string{url, url, url, dead, dead, dead} {
+		b.receive(queue)
+		b.clock.Advance(30 * time.Second)
+	}
+	m := b.srv.Queue("deadest").Messages
+	b.same("arrived after two receives in each", len(m), 1)
+	b.same("receives in all", m[0].Receives, 4)
+}
+
 // Retention in a standard dead-letter queue counts from the first send.
 func TestRedriveRetentionCountsFromTheOriginalSend(t *testing.T) {
 	b := setUp(t, sqstest.Options{})
