@@ -134,9 +134,21 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 			zap.Stringer("settlement", s.set.Kind), zap.Uint64("token", it.ticket.Token()))
 		it.asks++
 		e.wait(it, now.Add(askAgain(0, it.asks, rand.Float64())))
-	default:
+	case isInvalid(err):
 		e.refused(s, err)
+	default: // a locked row: this one is to be repeated
+		again := *s
+		time.AfterFunc(outage(1), func() {
+			e.mu.Lock()
+			e.settleQ.push(again)
+			e.unlock()
+		})
 	}
+}
+
+func isInvalid(err error) bool {
+	_, ok := errors.AsType[*ledger.InvalidError](err)
+	return ok
 }
 
 // released is an item that is not ours any more, on purpose.
