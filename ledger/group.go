@@ -292,7 +292,8 @@ func (g *group[I, O]) flush(f *batch[I, O]) {
 		}
 		g.mu.Lock()
 		if g.distinct && Unknown(err) {
-			time.AfterFunc(time.Until(deadline), func() { g.release(f.from) })
+			from := f.from
+			time.AfterFunc(time.Until(deadline), func() { g.release(from) })
 		} else {
 			g.unbusy(f.from)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -163,7 +164,9 @@ func processStopped(e *env) {
 			if !ok {
 				e.Fatal("the second process ended without a word")
 			}
-			lost = ev.Do == "failed"
+			if lost = ev.Do == "failed"; lost && !strings.Contains(ev.Error, ledger.ErrLost.Error()) {
+				e.Fatalf("the second process woke up and was told %q, want %q", ev.Error, ledger.ErrLost)
+			}
 		case <-timeout:
 			e.Fatalf("the second process woke up and was not told within %s", patience)
 		}
