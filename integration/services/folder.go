@@ -6,11 +6,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 )
 
 // folderPrefix begins the name of every temporary folder of this package.
 const folderPrefix = "ackledger-services-"
+
+// inUse keeps folders, and so their locks, alive: the garbage collector closes a file that nobody refers to any more,
+// and of a shared server only the address is kept. Without it another process removes the data under a live server.
+var inUse sync.Map
 
 // folder is the temporary folder of one server. Its lock says that its process lives.
 type folder struct {
@@ -31,6 +36,7 @@ func newFolder(base string) (*folder, error) {
 	if f.lock, err = lockFolder(path); err != nil {
 		return nil, errors.Join(err, f.remove())
 	}
+	inUse.Store(f, nil)
 	return f, nil
 }
 
@@ -62,6 +68,7 @@ func (f *folder) remove() error {
 	if f.lock != nil {
 		f.lock.Close()
 	}
+	inUse.Delete(f)
 	return err
 }
 
