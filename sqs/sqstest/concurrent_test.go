@@ -73,7 +73,7 @@ func TestConcurrentUse(t *testing.T) {
 				})
 			}
 			all.Wait()
-			b.same("depth", b.srv.Queue(name).Depth(), 0)
+			b.same("counts", b.srv.Counts(name), sqstest.QueueState{})
 			for producer, got := range seen {
 				if len(got) != each {
 					t.Errorf("producer %s: %d messages received, want %d", producer, len(got), each)

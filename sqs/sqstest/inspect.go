@@ -1,6 +1,7 @@
 package sqstest
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -33,9 +34,27 @@ type MessageState struct {
 
 var stateNames = [...]string{visible: "visible", delayed: "delayed", inFlight: "in flight"}
 
-// Queue is the state of the named queue; the zero QueueState if there is none.
-// It copies the queue, so it takes a while on a big one: Attributes of the
-// client is the cheap way to counts.
+// Counts is the state of the named queue without its Messages; the zero
+// QueueState if there is none. It is cheap whatever the queue holds.
+func (s *Server) Counts(name string) QueueState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	if q == nil {
+		return QueueState{}
+	}
+	return q.counts(s.clock.Now())
+}
+
+// counts is the state at the present, without messages. The lock is held.
+func (q *queue) counts(now time.Time) QueueState {
+	q.advance(now)
+	return QueueState{Visible: q.held[visible], InFlight: q.held[inFlight], Delayed: q.held[delayed], Polls: q.polls}
+}
+
+// Queue is the state of the named queue with its messages; the zero QueueState
+// if there is none. It copies the queue while the server waits: to poll a big
+// one take Counts.
 func (s *Server) Queue(name string) QueueState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,14 +62,9 @@ func (s *Server) Queue(name string) QueueState {
 	if q == nil {
 		return QueueState{}
 	}
-	q.advance(s.clock.Now())
-	state := QueueState{
-		Visible: q.held[visible], InFlight: q.held[inFlight], Delayed: q.held[delayed], Polls: q.polls,
-		Messages: make([]MessageState, 0, len(q.retained.items)),
-	}
-	stored := slices.SortedFunc(slices.Values(q.retained.items), func(a, b *message) int {
-		return int(int64(a.serial) - int64(b.serial))
-	})
+	state := q.counts(s.clock.Now())
+	state.Messages = make([]MessageState, 0, len(q.retained.items))
+	stored := slices.SortedFunc(slices.Values(q.retained.items), bySerial)
 	for _, m := range stored {
 		shown := MessageState{
 			ID: m.id, Body: m.content.body, Group: m.content.group, DeduplicationID: m.content.dedup,
@@ -63,6 +77,9 @@ func (s *Server) Queue(name string) QueueState {
 	}
 	return state
 }
+
+// bySerial orders messages as they were first sent.
+func bySerial(a, b *message) int { return cmp.Compare(a.serial, b.serial) }
 
 // Queues are the names of all queues, sorted.
 func (s *Server) Queues() []string {
@@ -95,7 +112,7 @@ func (s *Server) ExpireVisibility(name string) int {
 			expired = append(expired, m)
 		}
 	}
-	slices.SortFunc(expired, func(a, b *message) int { return int(int64(a.serial) - int64(b.serial)) })
+	slices.SortFunc(expired, bySerial)
 	for _, m := range expired {
 		q.show(m)
 	}

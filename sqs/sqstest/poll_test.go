@@ -20,7 +20,7 @@ type polled struct {
 // poll starts a long poll and waits until the server holds it.
 func (b *bench) poll(ctx context.Context, name, url string, seconds int32) <-chan polled {
 	b.Helper()
-	before := b.srv.Queue(name).Polls
+	before := b.srv.Counts(name).Polls
 	done := make(chan polled, 1)
 	go func() {
 		out, err := b.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
@@ -32,7 +32,7 @@ func (b *bench) poll(ctx context.Context, name, url string, seconds int32) <-cha
 		}
 		done <- polled{messages: out.Messages}
 	}()
-	b.until("a long poll", func() bool { return b.srv.Queue(name).Polls == before+1 })
+	b.until("a long poll", func() bool { return b.srv.Counts(name).Polls == before+1 })
 	return done
 }
 

@@ -32,8 +32,9 @@ type Options struct {
 	// reading sets it.
 	StaleDelete bool
 	// Observe, if not nil, is told of every call after it was performed and
-	// before it is answered, from the call's goroutine. For assertions such as
-	// "no visibility was ever set to 0". It must not call the server.
+	// before it is answered, from the call's goroutine, so by several at once. For
+	// assertions such as "no visibility was ever set to 0". It must not wait for
+	// the server.
 	Observe func(Call)
 }
 
