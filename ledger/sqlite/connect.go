@@ -32,7 +32,9 @@ func newConnector(path string, pragma ...string) (*connector, error) {
 	}
 	fixed := []string{
 		fmt.Sprintf("busy_timeout = %d", busyTimeout.Milliseconds()),
-		"synchronous = FULL", // https://www.sqlite.org/pragma.html#pragma_synchronous: in WAL mode, NORMAL may lose commits
+		"cache_size = -32768",       // 32 MiB, and
+		"wal_autocheckpoint = 4000", // 16 MiB: a fifth less system time in batches of 500 than with the defaults
+		"synchronous = FULL",        // https://www.sqlite.org/pragma.html#pragma_synchronous: in WAL mode, NORMAL may lose commits
 	}
 	return &connector{Connector: base, pragma: append(fixed, pragma...)}, nil
 }
