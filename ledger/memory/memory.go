@@ -24,6 +24,7 @@ type Ledger struct {
 	calls    uint64            // numbers the claim calls, to tell a key repeated within one
 	live     map[string]*owner // an owner that left or died is known only to its rows
 	rows     map[[ledger.KeySize]byte]*row
+	first    time.Time // no row ends before; zero: there was no row
 	archives map[[ledger.KeySize]byte][]ledger.ArchiveRecord
 	before   Fault
 	after    Fault

@@ -99,6 +99,9 @@ func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, 
 func (r *row) take(o *owner, now time.Time, d ledger.Decision, window time.Duration) {
 	if d.Renew {
 		r.at, r.expiry, r.errors = now, now.Add(window), nil
+		if l := o.ledger; l.first.IsZero() || r.expiry.Before(l.first) {
+			l.first = r.expiry
+		}
 	}
 	r.state, r.owner, r.due, r.result = ledger.Pending, o, time.Time{}, nil
 	r.token, r.attempts, r.crashes = d.Token, d.Attempts, d.Crashes

@@ -19,6 +19,9 @@ func (l *Ledger) Sweep() {
 // sweepSome looks at n rows, beginning anywhere (Go's maps do that), and drops the expired ones. With two looks for each
 // claimed row about half of the rows are alive at least, whatever the windows are.
 func (l *Ledger) sweepSome(now time.Time, n int) {
+	if now.Before(l.first) {
+		return // nothing has ended yet
+	}
 	for sum, r := range l.rows {
 		if n--; n < 0 {
 			return
