@@ -63,6 +63,26 @@ type unusableError struct{ err error }
 func (u *unusableError) Error() string { return u.err.Error() }
 func (u *unusableError) Unwrap() error { return u.err }
 
+// Unavailable reports whether err says that the database could not be reached, or broke off. InTx marks such errors: an
+// attempt that ends with one is an outage, not the handler's failure, and is not counted.
+func Unavailable(err error) bool {
+	var u *unavailableError
+	return errors.As(err, &u)
+}
+
+// MarkUnavailable wraps err so that Unavailable reports true for it. Stores call it. Nil stays nil.
+func MarkUnavailable(err error) error {
+	if err == nil || Unavailable(err) {
+		return err
+	}
+	return &unavailableError{err}
+}
+
+type unavailableError struct{ err error }
+
+func (u *unavailableError) Error() string { return "ledger: unavailable: " + u.err.Error() }
+func (u *unavailableError) Unwrap() error { return u.err }
+
 // InvalidError refuses one entry, settlement or setting for its own sake: trying again cannot help.
 type InvalidError struct {
 	Field string // which one, such as "Entry.Key.ID"

@@ -182,6 +182,9 @@ func (e *Engine) ended(r *run, o outcome) {
 	}
 	st := e.policy.decide(o, it.attempt, rand.Float64(), left)
 	e.report(it, o, st)
+	if ledger.Unavailable(o.txErr) {
+		e.note(o.txErr) // nothing starts until a beat is answered
+	}
 	e.mu.Lock()
 	delete(e.running, it)
 	it.run = nil

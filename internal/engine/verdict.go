@@ -55,6 +55,9 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 	if interrupted(o.cause) && (!terminal || fromContext(o.err)) {
 		return step{settle: ledger.Release}
 	}
+	if ledger.Unavailable(o.txErr) { // its transaction broke off: an outage, not the handler's failure
+		return step{settle: ledger.Release}
+	}
 	if terminal {
 		return step{settle: ledger.Fail, kind: ledger.KindTerminal}
 	}
