@@ -56,7 +56,7 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 		return step{settle: ledger.Release}
 	}
 	if ledger.Unavailable(o.txErr) { // its transaction broke off: an outage, not the handler's failure
-		return step{settle: ledger.Release}
+		return step{settle: ledger.Release, after: p.backoff.Ceiling(1)}
 	}
 	if terminal {
 		return step{settle: ledger.Fail, kind: ledger.KindTerminal}
