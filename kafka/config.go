@@ -1,0 +1,152 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+)
+
+// Defaults of Config; docs/defaults.md says why.
+const (
+	DefaultSpan           = 100_000
+	DefaultCommitInterval = time.Second
+	DefaultRevokeDrain    = 10 * time.Second
+)
+
+// Order says which records run one at a time, in the order of their offsets. What has to wait for a retry holds what is
+// behind it in its order, and nothing else.
+type Order uint8
+
+const (
+	// OrderKey keeps the order of records with the same key in one partition. Records without a key have none. Default.
+	OrderKey Order = iota
+	// OrderPartition keeps the order of each partition: one record of it at a time.
+	OrderPartition
+	// OrderNone keeps no order.
+	OrderNone
+)
+
+// Start says where a group begins that has never committed an offset of a topic. A partition that is added to the topic
+// later, and a topic that is deleted and created again, begin at the start of their log whatever it says: nobody has
+// seen their records yet.
+type Start uint8
+
+const (
+	// StartEarliest begins at the start of the log. Default.
+	StartEarliest Start = iota
+	// StartLatest begins at its end, for people who only want what comes from now on.
+	StartLatest
+)
+
+// Reset says what happens when the broker does not have the committed offset, or has lost records behind it: retention
+// was faster than the consumer, or a log was truncated.
+type Reset uint8
+
+const (
+	// ResetFail ends Run with an error that names the topic, the partition and the offsets ([ErrOutOfRange],
+	// [ErrDataLoss]): messages may be lost, and somebody should know before anything goes on. Default.
+	ResetFail Reset = iota
+	// ResetEarliest reports it in the log and in Health, and goes on at the first record that the broker still has. For
+	// people for whom old messages lose their worth.
+	ResetEarliest
+)
+
+// Config is what a worker is built of, beside the options of the Kafka client. The zero value of each field means its
+// default.
+//
+// Options.MaxHeld and MaxHeldBytes are the high-water mark: polling stops at it. Options.Name must be empty or the
+// consumer group. Options.Window is by default, for each topic, retention.ms + segment.ms.
+type Config struct {
+	consumer.Options
+
+	// Order is what waits for what. Default: OrderKey. For people whose handlers need more order, or none.
+	Order Order
+	// Start is where a new group begins. Default: StartEarliest. For people who do not want the past.
+	Start Start
+	// Reset is what to do about records that the broker has lost. Default: ResetFail. For people who prefer to go on.
+	Reset Reset
+
+	// Span is how many records of one partition may be delivered past its first unfinished one, 1 to 10,000,000. Then
+	// the partition pauses, and Health reports it. Default 100,000. It bounds memory and what a restart delivers again;
+	// for people whose records fail for long while others pass them.
+	Span int
+	// CommitInterval is the time between two commits of what is finished, 10 ms to 1 min. Default 1 s. For people who
+	// want fewer redeliveries after a crash (the ledger answers those), or fewer commits.
+	CommitInterval time.Duration
+	// RevokeDrain is how long a handler may go on when its partition goes to another member of the group, 1 ms to
+	// 10 min. Default 10 s; the group waits for it. For people with short handlers, or with long ones worth waiting for.
+	RevokeDrain time.Duration
+
+	// NameIdentity keys records by the topic's name instead of its id: for clusters that have no topic ids (before
+	// Kafka 2.8, some compatible services), which are refused otherwise. A topic that is deleted and created again is
+	// then taken for the old one, whose records it may seem to repeat. Changing it makes every record a new one.
+	NameIdentity bool
+}
+
+// settings are a Config with its defaults and what the client's options say.
+type settings struct {
+	Config
+	givenKeep time.Duration // Options.Keep as the caller set it
+	client
+}
+
+func newSettings(c *Config, cl client) (settings, error) {
+	if c == nil {
+		c = &Config{}
+	}
+	s := settings{Config: *c, givenKeep: c.Keep, client: cl}
+	if s.Name != "" && s.Name != cl.group {
+		return s, fmt.Errorf("kafka: Config.Name: must be empty or the consumer group %q, is %q", cl.group, s.Name)
+	}
+	s.Name = cl.group
+	var err error
+	if s.Options, err = s.Options.WithDefaults(); err != nil {
+		return s, fmt.Errorf("kafka: Config: %w", err)
+	}
+	setDefault(&s.Span, DefaultSpan)
+	setDefault(&s.CommitInterval, DefaultCommitInterval)
+	setDefault(&s.RevokeDrain, DefaultRevokeDrain)
+	return s, errors.Join(
+		inRange("Order", s.Order, OrderKey, OrderNone),
+		inRange("Start", s.Start, StartEarliest, StartLatest),
+		inRange("Reset", s.Reset, ResetFail, ResetEarliest),
+		inRange("Span", s.Span, 1, 10_000_000),
+		inRange("CommitInterval", s.CommitInterval, 10*time.Millisecond, time.Minute),
+		inRange("RevokeDrain", s.RevokeDrain, time.Millisecond, 10*time.Minute),
+		s.checkRebalance(),
+	)
+}
+
+// rebalanceMargin is what a revocation takes beside the drain: the commit, the callback, the next join.
+const rebalanceMargin = 20 * time.Second
+
+// checkRebalance sees that a member that drains is not put out of the group for it. franz-go's default is raised; what
+// the caller has set is not.
+func (s *settings) checkRebalance() error {
+	need := s.RevokeDrain + rebalanceMargin
+	switch {
+	case s.rebalance >= need:
+	case s.rebalance == s.rebalanceDefault:
+		s.rebalance = need
+	default:
+		return fmt.Errorf("kafka: kgo.RebalanceTimeout: must be at least %s (Config.RevokeDrain and %s), is %s",
+			need, rebalanceMargin, s.rebalance)
+	}
+	return nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func inRange[T ~int | ~int64 | ~uint8](field string, v, low, high T) error {
+	if v < low || v > high {
+		return fmt.Errorf("kafka: Config.%s: must be %v to %v, is %v", field, low, high, v)
+	}
+	return nil
+}

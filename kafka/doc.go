@@ -1,0 +1,58 @@
+// Package kafka consumes topics of Apache Kafka through a ledger: an offset is committed only once the ledger is
+// terminal for every record below it.
+//
+// A first worker:
+//
+//	func main() {
+//		l, err := sqlite.Open(context.Background(), "ledger.db")
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		w, err := kafka.NewWorker([]kgo.Opt{
+//			kgo.SeedBrokers("localhost:9092"),
+//			kgo.ConsumerGroup("billing"),
+//			kgo.ConsumeTopics("orders"),
+//		}, l, consumer.HandlerFunc(charge), nil)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+//		defer stop()
+//		if err := w.Run(ctx); err != nil {
+//			log.Fatal(err)
+//		}
+//	}
+//
+// # Who is authoritative
+//
+// The ledger, for whether a message is finished: a record that is delivered again is asked for there, and not run a
+// second time. The group's coordinator, for who reads a partition. The worker's offset trackers say how far the offset
+// may go; they live as long as one assignment of a partition and are rebuilt from what is delivered after it. So a
+// commit that is late, or lost, costs redeliveries that the ledger answers, and nothing else.
+//
+//	delivered ──▶ tracker ──▶ engine: claim, handle, settle ──▶ tracker: finished
+//	                 │                                              │
+//	                 └── span limit: the partition pauses           └── one committer: the finished prefix, while the
+//	                                                                    partition is ours
+//
+// # Identity
+//
+// A record is known by its cluster, its topic's id, partition, leader epoch and offset, within the scope of its group:
+// a topic that is deleted and created again, or a log that was truncated, has new messages. Its readable form is
+// topic-partition-offset. A stamp ([consumer.Stamp]) or Options.KeyFunc replace it.
+//
+// Each commit carries the topic's id as metadata. A commit without it, made by an operator or another consumer, counts
+// as it stands.
+//
+// # Rebalances
+//
+// Both group protocols are served: classic (cooperative-sticky by default), and KIP-848 with kgo.ServerSideBalancer on
+// Kafka 4.3 or newer. A partition that goes to another member is first taken no more from, then what was not started is
+// released, what runs may end (Config.RevokeDrain), and the finished prefix is committed. From then on nothing moves its
+// offset: what finishes later changes the ledger alone.
+//
+// # Who else reads the group
+//
+// All members of a group must be workers of this package. Another consumer's commits would pass records that the ledger
+// does not know as finished.
+package kafka

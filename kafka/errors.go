@@ -1,0 +1,35 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Errors that Run returns, wrapped in what names the topic, the partition and the offsets.
+var (
+	// ErrOutOfRange says that the broker has no record at the group's committed offset any more: retention removed
+	// records that were not handled. Config.Reset says whether the worker goes on.
+	ErrOutOfRange = errors.New("the committed offset is not in the log any more")
+	// ErrDataLoss says that a log was truncated behind what had been read of it.
+	ErrDataLoss = errors.New("the broker lost records that had been read")
+)
+
+// hopeless are the errors that no retry heals: somebody has to change a setting, a right or a password.
+var hopeless = []error{
+	kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState, kerr.SecurityDisabled,
+	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
+	kerr.InvalidTopicException, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol, kerr.InvalidSessionTimeout,
+	kerr.FencedInstanceID, kerr.UnsupportedAssignor, kerr.UnsupportedVersion, kerr.OffsetMetadataTooLarge,
+	ErrOutOfRange, ErrDataLoss,
+}
+
+// heals says whether trying again may help.
+func heals(err error) bool {
+	for _, h := range hopeless {
+		if errors.Is(err, h) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,54 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/kafka"
+	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func Example() {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cluster.Close()
+	producer, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.DefaultProduceTopic("orders"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer producer.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	for _, order := range []string{"4 apples", "2 pears"} {
+		if err := producer.ProduceSync(ctx, kgo.KeyStringRecord("customer 7", order)).FirstErr(); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	handled := 0
+	worker, err := kafka.NewWorker([]kgo.Opt{
+		kgo.SeedBrokers(cluster.ListenAddrs()...),
+		kgo.ConsumerGroup("billing"),
+		kgo.ConsumeTopics("orders"),
+	}, memory.New(), consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
+		fmt.Println(m.ID, string(m.Key), string(m.Body))
+		if handled++; handled == 2 {
+			stop()
+		}
+		return nil
+	}), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(worker.Run(ctx))
+	// Output:
+	// orders-0-0 customer 7 4 apples
+	// orders-0-1 customer 7 2 pears
+	// <nil>
+}

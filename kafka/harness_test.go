@@ -1,0 +1,266 @@
+package kafka
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap/zaptest"
+)
+
+// site is a cluster with a topic and a group of the test's own.
+type site struct {
+	t       *testing.T
+	brokers []string
+	topic   string
+	group   string
+	opts    []kgo.Opt // for all of its workers
+	ledger  *memory.Ledger
+	fake    *kfake.Cluster // nil: a real one
+	prod    *kgo.Client
+	adm     *kadm.Client
+}
+
+// newName is different at every call.
+func newName() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
+
+// fakeSite is an in-process cluster with one topic.
+func fakeSite(t *testing.T, partitions int32, opts ...kfake.Opt) *site {
+	t.Helper()
+	topic := newName()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	s := newSite(t, c.ListenAddrs(), topic)
+	s.fake = c
+	return s
+}
+
+func newSite(t *testing.T, brokers []string, topic string, opts ...kgo.Opt) *site {
+	t.Helper()
+	prod, err := kgo.NewClient(slices.Concat([]kgo.Opt{
+		kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	}, opts)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(prod.Close)
+	return &site{t: t, brokers: brokers, topic: topic, group: newName(), ledger: memory.New(), prod: prod, adm: kadm.NewClient(prod)}
+}
+
+// send produces records with the given values to a partition, keyed by their value.
+func (s *site) send(partition int32, values ...string) {
+	s.t.Helper()
+	records := make([]*kgo.Record, len(values))
+	for i, v := range values {
+		records[i] = &kgo.Record{Topic: s.topic, Partition: partition, Key: []byte(v), Value: []byte(v)}
+	}
+	s.sendRecords(records...)
+}
+
+func (s *site) sendRecords(records ...*kgo.Record) {
+	s.t.Helper()
+	if err := s.prod.ProduceSync(s.t.Context(), records...).FirstErr(); err != nil {
+		s.t.Fatalf("produce: %v", err)
+	}
+}
+
+// numbers are n values with a prefix.
+func numbers(prefix string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("%s%d", prefix, i)
+	}
+	return out
+}
+
+// running is a worker that runs.
+type running struct {
+	*Worker
+	t    *testing.T
+	done chan struct{}
+	err  error
+	stop context.CancelFunc
+}
+
+// quick are settings for tests that do not wait long.
+func quick() *Config {
+	return &Config{
+		Options: consumer.Options{
+			Lease: 2 * time.Second, Drain: 5 * time.Second, BackoffBase: time.Millisecond, BackoffMax: 20 * time.Millisecond,
+		},
+		CommitInterval: 20 * time.Millisecond, RevokeDrain: 2 * time.Second,
+	}
+}
+
+func (s *site) worker(h consumer.HandlerFunc, c *Config, opts ...kgo.Opt) *Worker {
+	s.t.Helper()
+	if c == nil {
+		c = quick()
+	}
+	if c.Logger == nil {
+		c.Logger = zaptest.NewLogger(s.t)
+	}
+	all := slices.Concat([]kgo.Opt{
+		kgo.SeedBrokers(s.brokers...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
+		kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(50 * time.Millisecond),
+		kgo.HeartbeatInterval(200 * time.Millisecond),
+	}, s.opts, opts)
+	w, err := NewWorker(all, s.ledger, h, c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	w.watch = 200 * time.Millisecond
+	return w
+}
+
+func (s *site) start(h consumer.HandlerFunc, c *Config, opts ...kgo.Opt) *running {
+	s.t.Helper()
+	return runWorker(s.t, s.worker(h, c, opts...))
+}
+
+func runWorker(t *testing.T, w *Worker) *running {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Worker: w, t: t, done: make(chan struct{}), stop: cancel}
+	go func() {
+		defer close(r.done)
+		r.err = w.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); r.wait() })
+	return r
+}
+
+// wait waits for the end of Run and returns its error.
+func (r *running) wait() error {
+	r.t.Helper()
+	select {
+	case <-r.done:
+		return r.err
+	case <-time.After(60 * time.Second):
+		r.t.Error("Run does not end")
+		return errors.New("stuck")
+	}
+}
+
+// end stops the worker and expects a clean drain.
+func (r *running) end() {
+	r.t.Helper()
+	r.stop()
+	if err := r.wait(); err != nil {
+		r.t.Errorf("Run: %v", err)
+	}
+}
+
+// eventually waits until the condition holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond) // the poll interval of a condition with a deadline
+	}
+}
+
+// book counts what handlers did.
+type book struct {
+	mu   sync.Mutex
+	runs map[string]int
+	list []string
+}
+
+func newBook() *book { return &book{runs: map[string]int{}} }
+
+func (b *book) add(m *consumer.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.runs[string(m.Body)]++
+	b.list = append(b.list, string(m.Body))
+}
+
+func (b *book) handle(_ context.Context, m *consumer.Message) error { b.add(m); return nil }
+
+func (b *book) len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.runs)
+}
+
+// once says that each value was handled exactly once, and nothing else.
+func (b *book) once(t *testing.T, values []string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, v := range values {
+		if b.runs[v] != 1 {
+			t.Errorf("%q was handled %d times", v, b.runs[v])
+		}
+	}
+	if len(b.runs) != len(values) {
+		t.Errorf("%d messages were handled, want %d", len(b.runs), len(values))
+	}
+}
+
+// committed is the group's offset of a partition; -1: none.
+func (s *site) committed(partition int32) int64 {
+	s.t.Helper()
+	all, err := s.adm.FetchOffsets(s.t.Context(), s.group)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if o, ok := all.Lookup(s.topic, partition); ok {
+		return o.At
+	}
+	return -1
+}
+
+// caughtUp waits until the group has committed the end of all partitions.
+func (s *site) caughtUp() {
+	s.t.Helper()
+	ends, err := s.adm.ListEndOffsets(s.t.Context(), s.topic)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for partition, end := range ends[s.topic] {
+		eventually(s.t, fmt.Sprintf("partition %d is committed to its end", partition), func() bool {
+			return s.committed(partition) == end.Offset
+		})
+	}
+}
+
+func (r *running) ready() {
+	r.t.Helper()
+	eventually(r.t, "the worker is ready", func() bool { return r.Health().Ready })
+}
+
+// owns waits until the worker owns that many partitions.
+func (r *running) owns(n int) {
+	r.t.Helper()
+	eventually(r.t, fmt.Sprintf("the worker owns %d partitions, now %d", n, r.owned()), func() bool { return r.owned() == n })
+}
+
+func (r *running) owned() int {
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	n := 0
+	for _, a := range r.table.now {
+		if !a.closing {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,189 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+)
+
+// pollMax is how many records one poll takes at most: batches of that size are what the ledger is fastest with, and
+// rebalances wait for no more.
+const pollMax = 2000
+
+// pollLoop takes records in as long as there is room for them and the ledger answers.
+//
+// Below the high-water mark it polls; at it, while the ledger is out of reach and while the worker is paused it does
+// not. Nothing has to be paused at the client for that: membership lives by heartbeats that do not depend on polls
+// (KIP-62), and what was fetched stays in the client's bounded buffers, where pausing would throw it away to be fetched
+// again.
+func (w *Worker) pollLoop(ctx context.Context) {
+	var size meanSize
+	for w.waitRoom(ctx) {
+		records, bytes := w.eng.Room()
+		fetches := w.kgo.PollRecords(ctx, size.fit(records, bytes))
+		items := w.take(fetches, &size)
+		if len(items) > 0 {
+			w.eng.Offer(items)
+		}
+		w.kgo.AllowRebalance()
+		if fetches.IsClientClosed() {
+			return
+		}
+	}
+}
+
+// waitRoom waits until a poll makes sense, and returns false when ctx is done.
+func (w *Worker) waitRoom(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		changed := w.eng.Changed()
+		if records, bytes := w.eng.Room(); records > 0 && bytes > 0 && w.eng.Open() {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// meanSize is the mean size of the records of late, by which a poll's number of records follows from bytes.
+type meanSize struct{ bytes float64 }
+
+func (m *meanSize) fit(records int, bytes int64) int {
+	n := min(records, pollMax)
+	if m.bytes >= 1 {
+		n = min(n, int(float64(bytes)/m.bytes)+1)
+	}
+	return max(n, 1)
+}
+
+func (m *meanSize) saw(records int, bytes int64) {
+	if records > 0 {
+		m.bytes += (float64(bytes)/float64(records) - m.bytes) / 4
+	}
+}
+
+// take turns a poll into items. Errors come first: one of them may say why the records behind it begin anew.
+func (w *Worker) take(fetches kgo.Fetches, size *meanSize) []*engine.Item {
+	for _, f := range fetches.Errors() {
+		w.fetchError(f.Topic, f.Partition, f.Err)
+	}
+	var items []*engine.Item
+	bytes := int64(0)
+	for i := range fetches {
+		for j := range fetches[i].Topics {
+			t := &fetches[i].Topics[j]
+			for k := range t.Partitions {
+				p := &t.Partitions[k]
+				for _, d := range w.takePartition(t.Topic, t.TopicID, p) {
+					bytes += int64(len(d.record.Value))
+					items = append(items, d.prepare(&w.set))
+				}
+			}
+		}
+	}
+	size.saw(len(items), bytes)
+	return items
+}
+
+func (w *Worker) takePartition(topic string, id topicID, p *kgo.FetchPartition) []*delivery {
+	at := place{topic, p.Partition}
+	if p.Err == nil && p.HighWatermark > 0 {
+		w.table.saw(at, p.HighWatermark)
+	}
+	if len(p.Records) == 0 {
+		return nil
+	}
+	a := w.table.get(at)
+	if a == nil {
+		return nil // let go of in this moment: the topic was created anew
+	}
+	if id != (topicID{}) && a.id != (topicID{}) && id != a.id {
+		w.lookAt(topic) // the client and the broker speak of two topics of this name
+		return nil
+	}
+	fresh, full, rewound := w.table.accept(a, p.Records)
+	if full {
+		w.applyPause(at)
+		oldest, _ := w.oldest(a)
+		w.log.Warn("span limit: the partition pauses until its first unfinished record is done", zap.String("topic", topic),
+			zap.Int32("partition", p.Partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
+	}
+	if rewound != nil {
+		w.dataLoss(a, rewound.Offset, fmt.Errorf("records from offset %d on were written anew (leader epoch %d)",
+			rewound.Offset, rewound.LeaderEpoch))
+	}
+	return fresh
+}
+
+// fetchError deals with what a poll says beside records.
+func (w *Worker) fetchError(topic string, partition int32, err error) {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
+		return
+	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition):
+		w.note(fmt.Errorf("topic %q partition %d: %w", topic, partition, err))
+		w.lookAt(topic)
+		return
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		w.fail(fmt.Errorf("topic %q partition %d: %w: %w", topic, partition, ErrOutOfRange, err))
+		return
+	}
+	if _, isSession := errors.AsType[*kgo.ErrGroupSession](err); isSession {
+		w.left()
+	}
+	if loss, isLoss := errors.AsType[*kgo.ErrDataLoss](err); isLoss {
+		if a := w.table.get(place{topic, partition}); a != nil {
+			w.dataLoss(a, loss.ResetTo, loss)
+		}
+		return
+	}
+	w.report(fmt.Errorf("topic %q partition %d: %w", topic, partition, err))
+}
+
+// dataLoss ends Run, or lets a new assignment of the partition begin where the broker's log goes on.
+func (w *Worker) dataLoss(a *assignment, offset int64, cause error) {
+	err := fmt.Errorf("topic %q partition %d: %w: %w", a.topic, a.partition, ErrDataLoss, cause)
+	if w.set.Reset == ResetFail {
+		w.fail(err)
+		return
+	}
+	w.log.Error("records are lost, going on", zap.Error(err))
+	w.owning.Lock()
+	defer w.owning.Unlock()
+	if old := w.table.install(&assignment{
+		place: a.place, id: a.id, log: a.log, source: a.source, start: offset, epoch: -1, committed: -1,
+	}); old != nil {
+		w.eng.Drop(of(old), w.set.RevokeDrain)
+	}
+}
+
+// oldest returns the offset that holds an assignment.
+func (w *Worker) oldest(a *assignment) (int64, bool) {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	return a.tracker.Oldest()
+}
+
+// lookAt asks the watcher to look at a topic now.
+func (w *Worker) lookAt(topic string) {
+	select {
+	case w.poke <- topic:
+	default: // it is busy with others, and looks at all of them in a while
+	}
+}
+
+// of matches the items of assignments.
+func of(list ...*assignment) func(*engine.Item) bool {
+	set := make(map[*assignment]bool, len(list))
+	for _, a := range list {
+		set[a] = true
+	}
+	return func(it *engine.Item) bool { return set[it.Ref.(*delivery).of] }
+}

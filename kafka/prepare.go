@@ -1,0 +1,141 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/backoff"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// topicGrace is how long a topic may be unknown when Run begins: brokers learn of a new topic one after the other.
+const topicGrace = 5 * time.Second
+
+// prepare learns what identities and windows are made of, and refuses what could break a promise. What can heal is tried
+// again until ctx is done.
+func (w *Worker) prepare(ctx context.Context) error {
+	since := time.Now()
+	for n := 1; ; n++ {
+		err := w.prepareOnce(ctx)
+		if err == nil {
+			w.note(nil)
+			return nil
+		}
+		again, isRetry := errors.AsType[*retryError](err)
+		unknown := errors.Is(err, kerr.UnknownTopicOrPartition)
+		if !isRetry || !heals(again.err) || unknown && time.Since(since) > topicGrace {
+			return err
+		}
+		w.note(err)
+		if !sleep(ctx, retryDelay(n)) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// retryError marks what another try may mend.
+type retryError struct{ err error }
+
+func (r *retryError) Error() string { return "kafka: " + r.err.Error() }
+func (r *retryError) Unwrap() error { return r.err }
+
+func (w *Worker) prepareOnce(ctx context.Context) error {
+	cluster, metas, err := w.metadata(ctx, w.set.topics)
+	if err != nil {
+		return &retryError{err}
+	}
+	for _, topic := range w.set.topics {
+		if err := metas[topic].err; err != nil {
+			return &retryError{fmt.Errorf("topic %q: %w", topic, err)}
+		}
+		if metas[topic].id == (topicID{}) && !w.set.NameIdentity {
+			return fmt.Errorf("kafka: topic %q: the cluster gives topics no id, by which a topic that was created anew is "+
+				"recognised: Config.NameIdentity accepts that", topic)
+		}
+	}
+	if cluster == "" {
+		return errors.New("kafka: the cluster has no id, which is part of each message's identity")
+	}
+	limits, err := w.describe(ctx)
+	if err != nil {
+		return &retryError{err}
+	}
+	return w.adopt(cluster, limits)
+}
+
+// adopt checks the topics' limits against the settings and the ledger, and keeps what records are keyed with.
+func (w *Worker) adopt(cluster string, topics map[string]limits) error {
+	w.cluster, w.sources = cluster, make(map[string]topicSource, len(topics))
+	archive := int64(w.ledger.Limits().Archive)
+	var warnings []string
+	var longest time.Duration
+	for _, topic := range w.set.topics {
+		l := topics[topic]
+		source, err := newTopicSource(w.set.group, cluster, topic)
+		if err != nil {
+			return err
+		}
+		window, warning, err := w.set.windowFor(topic, l)
+		if err != nil {
+			return err
+		}
+		if warning != "" {
+			warnings = append(warnings, warning)
+		}
+		if l.maxBytes > archive {
+			return fmt.Errorf("kafka: topic %q: max.message.bytes is %d, and the ledger archives at most %d bytes of a "+
+				"failed message (Limits.Archive): it must hold the largest", topic, l.maxBytes, archive)
+		}
+		if l.maxBytes == 0 {
+			warnings = append(warnings, fmt.Sprintf("topic %q: max.message.bytes cannot be read: a message over %d bytes "+
+				"that fails cannot be archived, and holds its partition", topic, archive))
+		}
+		source.window = window
+		w.sources[topic], longest = source, max(longest, window)
+	}
+	if err := w.adoptWindow(longest); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.warnings = warnings
+	w.mu.Unlock()
+	return nil
+}
+
+// adoptWindow sets the options that are bound to the window.
+func (w *Worker) adoptWindow(window time.Duration) error {
+	if w.set.givenKeep != 0 && w.set.givenKeep < window {
+		return fmt.Errorf("kafka: Config.Keep: must be at least the window of %s, is %s", window, w.set.givenKeep)
+	}
+	w.set.Window = window
+	if w.set.givenKeep == 0 {
+		w.set.Keep = max(consumer.DefaultKeep, window)
+	}
+	return nil
+}
+
+// sourceName names all topics together, for logs and metrics of the engine.
+func (w *Worker) sourceName() string { return w.cluster + "/" + strings.Join(w.set.topics, ",") }
+
+// retryDelay is the delay before the n-th retry of a request.
+func retryDelay(n int) time.Duration {
+	p := backoff.Policy{Base: 200 * time.Millisecond, Max: 5 * time.Second}
+	return p.Ceiling(n)/2 + p.Delay(n, rand.Float64())/2
+}
+
+// sleep waits, and returns false if ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

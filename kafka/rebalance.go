@@ -1,0 +1,308 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+)
+
+// assigned is called by the client before the offsets of new partitions are fetched. The assignments begin in adjust,
+// right before the partitions are read.
+func (w *Worker) assigned(_ context.Context, cl *kgo.Client, parts map[string][]int32) {
+	cl.ResumeFetchPartitions(parts) // a pause of an earlier assignment would outlive it
+	w.mu.Lock()
+	w.joined = true
+	w.mu.Unlock()
+	w.note(nil)
+	if len(parts) > 0 {
+		w.log.Info("partitions assigned", zap.Any("partitions", parts))
+	}
+}
+
+// revoked is called by the client when partitions go to other members, or at the end; polls wait for it. First nothing
+// more is taken in, then what was not started is released and what runs may end, then the finished prefix is committed,
+// and from there on nothing moves these partitions' offsets.
+func (w *Worker) revoked(_ context.Context, cl *kgo.Client, parts map[string][]int32) {
+	list := w.table.close(within(parts))
+	if len(list) > 0 {
+		began := time.Now()
+		w.eng.Drop(of(list...), w.set.RevokeDrain)
+		w.commitAndDiscard(context.Background(), list, w.set.RevokeDrain+settleTime)
+		w.log.Info("partitions revoked", zap.Any("partitions", parts), zap.Duration("drained_for", time.Since(began)))
+	}
+	cl.ResumeFetchPartitions(parts)
+}
+
+// lost is called by the client when the group has given the partitions to others already, or may have: nothing is
+// committed. Handlers may end, nobody waits for them here.
+func (w *Worker) lost(_ context.Context, cl *kgo.Client, parts map[string][]int32) {
+	w.abandon(within(parts))
+	cl.ResumeFetchPartitions(parts)
+	w.left()
+	w.log.Warn("partitions lost", zap.Any("partitions", parts))
+}
+
+// abandon lets go of assignments without a commit. One that is under way ends first.
+func (w *Worker) abandon(match func(*assignment) bool) {
+	list := w.table.close(match)
+	if len(list) == 0 {
+		return
+	}
+	w.owning.Lock()
+	w.table.discard(list)
+	w.owning.Unlock()
+	w.eng.Drop(of(list...), w.set.RevokeDrain)
+}
+
+func (w *Worker) left() {
+	w.mu.Lock()
+	w.joined = false
+	w.mu.Unlock()
+}
+
+func within(parts map[string][]int32) func(*assignment) bool {
+	set := map[place]bool{}
+	for topic, list := range parts {
+		for _, p := range list {
+			set[place{topic, p}] = true
+		}
+	}
+	return func(a *assignment) bool { return set[a.place] }
+}
+
+// fetched is called by the client with the group's offsets, right before adjust: it keeps their metadata.
+func (w *Worker) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.notes)
+	for i := range resp.Groups {
+		for j := range resp.Groups[i].Topics {
+			t := &resp.Groups[i].Topics[j]
+			for _, p := range t.Partitions {
+				if p.Metadata != nil {
+					w.notes[place{t.Topic, p.Partition}] = *p.Metadata
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// adjustTries bounds how often the cluster is asked where new partitions begin, before the group's session starts anew.
+const adjustTries = 8
+
+// adjust is called by the client right before partitions are read: it decides where, commits the position of what had
+// none, and begins the assignments.
+func (w *Worker) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	for n := 1; ; n++ {
+		list, err := w.assign(ctx, offsets)
+		if err == nil {
+			w.install(list, offsets)
+			return offsets, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		w.report(err)
+		if !heals(err) || n == adjustTries || !sleep(ctx, retryDelay(n)) {
+			return nil, err
+		}
+	}
+}
+
+// fresh is an assignment to be, and where the client is to read.
+type fresh struct {
+	*assignment
+	from kgo.Offset
+}
+
+// assign decides where each partition begins.
+func (w *Worker) assign(ctx context.Context, offsets map[string]map[int32]kgo.Offset) ([]fresh, error) {
+	s, err := w.survey(ctx, offsets)
+	if err != nil {
+		return nil, err
+	}
+	var list []fresh
+	var first []point
+	for topic, parts := range offsets {
+		for partition, offset := range parts {
+			f, err := w.beginOne(s, place{topic, partition}, offset)
+			if err != nil {
+				return nil, err
+			}
+			if f.committed < 0 {
+				first = append(first, point{place: f.place, id: f.id, offset: f.start, epoch: f.epoch, of: f.assignment})
+			}
+			list = append(list, f)
+		}
+	}
+	first = append(first, s.others...)
+	if len(first) == 0 {
+		return list, nil
+	}
+	w.owning.Lock()
+	defer w.owning.Unlock()
+	if err := w.send(ctx, first); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// beginOne decides where one partition begins.
+func (w *Worker) beginOne(s *survey, at place, offset kgo.Offset) (fresh, error) {
+	id := s.metas[at.topic].id
+	a := &assignment{
+		place: at, id: id, log: logName(w.cluster, at.topic, id, at.partition), source: w.sources[at.topic], epoch: -1, committed: -1,
+	}
+	low, _ := s.starts.Lookup(at.topic, at.partition)
+	if low.Err != nil {
+		return fresh{}, fmt.Errorf("start of topic %q partition %d: %w", at.topic, at.partition, low.Err)
+	}
+	stored := s.committed(at, offset)
+	where := whereToBegin(stored.offset, stored.note, id, s.known[at.topic])
+	if where == atStartOption && w.set.Start == StartLatest {
+		high, ok := s.ends.Lookup(at.topic, at.partition)
+		if !ok || high.Err != nil {
+			return fresh{}, fmt.Errorf("end of topic %q partition %d: %w", at.topic, at.partition, errors.Join(high.Err, errNotListed(ok)))
+		}
+		a.start = high.Offset
+		return fresh{a, kgo.NewOffset().At(a.start).WithEpoch(-1)}, nil
+	}
+	if where != atCommit {
+		a.start = low.Offset
+		return fresh{a, kgo.NewOffset().AtStart()}, nil
+	}
+	if stored.offset < low.Offset {
+		err := fmt.Errorf("topic %q partition %d: %w: committed %d, the log begins at %d", at.topic, at.partition, ErrOutOfRange, stored.offset, low.Offset)
+		if w.set.Reset == ResetFail {
+			return fresh{}, err
+		}
+		w.log.Error("records are gone that were not handled, going on", zap.Error(err))
+		a.start = low.Offset
+		return fresh{a, kgo.NewOffset().AtStart()}, nil
+	}
+	a.start, a.epoch, a.committed = stored.offset, stored.epoch, stored.offset
+	return fresh{a, kgo.NewOffset().At(stored.offset).WithEpoch(stored.epoch)}, nil
+}
+
+func errNotListed(ok bool) error {
+	if ok {
+		return nil
+	}
+	return errors.New("the broker does not list it")
+}
+
+// install begins the assignments and tells the client where to read.
+func (w *Worker) install(list []fresh, offsets map[string]map[int32]kgo.Offset) {
+	for _, f := range list {
+		offsets[f.topic][f.partition] = f.from
+		if old := w.table.install(f.assignment); old != nil {
+			w.eng.Drop(of(old), w.set.RevokeDrain)
+		}
+		w.log.Debug("partition begins", zap.String("topic", f.topic), zap.Int32("partition", f.partition), zap.Int64("offset", f.start))
+	}
+}
+
+// survey is what the cluster says of partitions that are about to be read.
+type survey struct {
+	metas  map[string]topicMeta
+	starts kadm.ListedOffsets
+	ends   kadm.ListedOffsets // with StartLatest and partitions that have no commit
+	notes  map[place]string
+	group  kadm.OffsetResponses // likewise
+	known  map[string]bool      // topics of which the group has a commit of ours
+	others []point              // positions of partitions that nobody has committed, see newcomers
+}
+
+// stored is a committed offset; negative: none.
+type stored struct {
+	offset int64
+	epoch  int32
+	note   string
+}
+
+// committed returns the group's offset of a partition, as the client or, later, the survey has fetched it.
+func (s *survey) committed(at place, offset kgo.Offset) stored {
+	if eo := offset.EpochOffset(); eo.Offset >= 0 {
+		return stored{offset: eo.Offset, epoch: eo.Epoch, note: s.notes[at]}
+	}
+	if r, ok := s.group.Lookup(at.topic, at.partition); ok && r.At >= 0 {
+		return stored{offset: r.At, epoch: r.LeaderEpoch, note: r.Metadata}
+	}
+	return stored{offset: -1, epoch: -1}
+}
+
+func (w *Worker) survey(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (*survey, error) {
+	var topics, newcomers []string
+	for topic, parts := range offsets {
+		topics = append(topics, topic)
+		for _, o := range parts {
+			if o.EpochOffset().Offset < 0 {
+				newcomers = append(newcomers, topic)
+				break
+			}
+		}
+	}
+	s := &survey{notes: map[place]string{}, known: map[string]bool{}}
+	w.mu.Lock()
+	for at, note := range w.notes {
+		s.notes[at] = note
+	}
+	w.mu.Unlock()
+	_, metas, err := w.metadata(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	for topic, m := range metas {
+		if m.err != nil {
+			return nil, fmt.Errorf("topic %q: %w", topic, m.err)
+		}
+	}
+	s.metas = metas
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if s.starts, err = w.adm.ListStartOffsets(ctx, topics...); err != nil {
+		return nil, fmt.Errorf("list where the topics begin: %w", err)
+	}
+	if w.set.Start == StartLatest && len(newcomers) > 0 {
+		return s, w.newcomers(ctx, s, newcomers)
+	}
+	return s, nil
+}
+
+// newcomers looks at topics with partitions that have no commit, for StartLatest. If the group has never committed an
+// offset of a topic, the whole topic's ends are committed, whoever owns its partitions: so another member that starts at
+// the same time does not take its own for added later, and a crash before its first commit skips nothing.
+func (w *Worker) newcomers(ctx context.Context, s *survey, topics []string) (err error) {
+	if s.group, err = w.adm.FetchOffsets(ctx, w.set.group); err != nil {
+		return fmt.Errorf("fetch the group's offsets: %w", err)
+	}
+	if s.ends, err = w.adm.ListEndOffsets(ctx, topics...); err != nil {
+		return fmt.Errorf("list where the topics end: %w", err)
+	}
+	for _, topic := range topics {
+		none := true
+		for _, r := range s.group[topic] {
+			if r.At >= 0 {
+				none = false
+				_, ours := cutNote(r.Metadata)
+				s.known[topic] = s.known[topic] || ours
+			}
+		}
+		if !none {
+			continue
+		}
+		for partition, end := range s.ends[topic] {
+			if end.Err == nil && partition >= 0 {
+				s.others = append(s.others, point{place: place{topic, partition}, id: s.metas[topic].id, offset: end.Offset, epoch: -1})
+			}
+		}
+	}
+	return nil
+}

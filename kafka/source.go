@@ -1,0 +1,199 @@
+package kafka
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// topicID is a topic's UUID (KIP-516); zero: the cluster has none, or names are used instead.
+type topicID [16]byte
+
+// String returns the id as Kafka's tools show it, and "-" for none.
+func (id topicID) String() string {
+	if id == (topicID{}) {
+		return "-"
+	}
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// topicMeta is what the cluster's metadata says of a topic.
+type topicMeta struct {
+	id         topicID
+	partitions int
+	err        error
+}
+
+// metadata asks a broker for the cluster's id and the given topics, past the client's cache: the client keeps the id of
+// a topic that was deleted and created again.
+func (w *Worker) metadata(ctx context.Context, topics []string) (cluster string, metas map[string]topicMeta, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req := kmsg.NewPtrMetadataRequest()
+	for _, t := range topics {
+		rt := kmsg.NewMetadataRequestTopic()
+		rt.Topic = kmsg.StringPtr(t)
+		req.Topics = append(req.Topics, rt)
+	}
+	resp, err := req.RequestWith(ctx, w.kgo)
+	if err != nil {
+		return "", nil, fmt.Errorf("ask for metadata: %w", err)
+	}
+	if resp.ClusterID != nil {
+		cluster = *resp.ClusterID
+	}
+	metas = make(map[string]topicMeta, len(resp.Topics))
+	for i := range resp.Topics {
+		t := &resp.Topics[i]
+		if t.Topic == nil {
+			continue
+		}
+		m := topicMeta{id: t.TopicID, partitions: len(t.Partitions), err: kerr.ErrorForCode(t.ErrorCode)}
+		if w.set.NameIdentity {
+			m.id = topicID{}
+		}
+		metas[*t.Topic] = m
+	}
+	for _, t := range topics {
+		if _, ok := metas[t]; !ok {
+			metas[t] = topicMeta{err: kerr.UnknownTopicOrPartition}
+		}
+	}
+	return cluster, metas, nil
+}
+
+// topicSource is what the identity of a topic's records is made of, apart from the topic's id.
+type topicSource struct {
+	scope  string // of the ledger: group, cluster and topic
+	name   string // as in consumer.Message.Source
+	window time.Duration
+}
+
+// newTopicSource joins the parts so that no two triples look alike: the cluster is escaped and a topic's name has no
+// slash, so the group is what is left.
+func newTopicSource(group, cluster, topic string) (topicSource, error) {
+	s := topicSource{
+		scope: "kafka:" + url.PathEscape(cluster) + "/" + topic + "/" + group,
+		name:  cluster + "/" + topic,
+	}
+	longest := deliveryID(logName(cluster, topic, topicID{}, math.MaxInt32), math.MaxInt32, math.MaxInt64)
+	if n := max(len(s.scope), len(longest)); n > min(ledger.MaxScope, ledger.MaxDelivery) {
+		return s, fmt.Errorf("kafka: cluster id, topic and group: must be at most %d bytes together, are %d", ledger.MaxScope, n)
+	}
+	return s, nil
+}
+
+// logName names one log for the ledger: the cluster, the topic's id (or its name, if there is none) and the partition.
+func logName(cluster, topic string, id topicID, partition int32) string {
+	who := id.String()
+	if id == (topicID{}) {
+		who = "name:" + topic
+	}
+	return url.PathEscape(cluster) + "/" + who + "/" + strconv.Itoa(int(partition))
+}
+
+// deliveryID is the id of one record as one copy of a message: the log, the leader epoch and the offset.
+func deliveryID(log string, epoch int32, offset int64) []byte {
+	b := make([]byte, 0, len(log)+32)
+	b = append(append(b, log...), '/')
+	b = append(strconv.AppendInt(b, int64(epoch), 10), '/')
+	return strconv.AppendInt(b, offset, 10)
+}
+
+// limits is what a topic's configuration says of how long and how large its records may be.
+type limits struct {
+	window   time.Duration // in which the broker may deliver a record; zero: see unknown
+	unknown  string        // why there is no window
+	maxBytes int64         // of a batch of records; zero: not known
+}
+
+// limitsOf reads a topic's configuration. A record lives for retention.ms after its segment's newest record, and a
+// segment is open for segment.ms (Kafka's topic configurations).
+func limitsOf(get func(string) (string, bool)) limits {
+	l := limits{}
+	number := func(name string) (int64, bool) {
+		text, ok := get(name)
+		if !ok {
+			return 0, false
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		return n, err == nil
+	}
+	l.maxBytes, _ = number("max.message.bytes")
+	policy, known := get("cleanup.policy")
+	retention, hasRetention := number("retention.ms")
+	segment, hasSegment := number("segment.ms")
+	switch {
+	case !known || !hasRetention || !hasSegment:
+		l.unknown = "its configuration cannot be read"
+	case policy != "delete":
+		l.unknown = "cleanup.policy is " + policy + ", so a record may stay for ever"
+	case retention < 0:
+		l.unknown = "retention.ms is -1, so a record stays for ever"
+	default:
+		l.window = milliseconds(retention) + milliseconds(segment)
+		if l.window > ledger.MaxWindow {
+			l.window, l.unknown = 0, "retention.ms and segment.ms are more than "+ledger.MaxWindow.String()
+		}
+	}
+	return l
+}
+
+func milliseconds(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), int64(ledger.MaxWindow/time.Millisecond)+1)) * time.Millisecond
+}
+
+// describe reads the configuration of the topics. A topic whose configuration may not be read has none.
+func (w *Worker) describe(ctx context.Context) (map[string]limits, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	configs, err := w.adm.DescribeTopicConfigs(ctx, w.set.topics...)
+	if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		return nil, fmt.Errorf("describe the topics' configurations: %w", err)
+	}
+	out := make(map[string]limits, len(w.set.topics))
+	for _, topic := range w.set.topics {
+		values := map[string]string{}
+		c, err := configs.On(topic, nil)
+		if err == nil && c.Err == nil {
+			for i := range c.Configs {
+				if v := c.Configs[i].Value; v != nil {
+					values[c.Configs[i].Key] = *v
+				}
+			}
+		}
+		out[topic] = limitsOf(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
+	}
+	return out, nil
+}
+
+// windowFor decides how long a topic's finished messages are recognised. The warning, if there is one, is for Health.
+func (s *settings) windowFor(topic string, l limits) (window time.Duration, warning string, err error) {
+	switch {
+	case s.Window == 0 && l.window == 0:
+		return 0, "", fmt.Errorf("kafka: topic %q: %s: set Config.Window and Config.AllowShortWindow to say how long "+
+			"finished messages are recognised", topic, l.unknown)
+	case s.Window == 0:
+		return l.window, "", nil
+	case l.window > 0 && s.Window >= l.window:
+		return s.Window, "", nil
+	}
+	bound, seen := l.window.String(), fmt.Sprintf("the broker may deliver a record for %s", l.window)
+	if l.window == 0 {
+		bound, seen = "unbounded", l.unknown
+	}
+	if !s.AllowShortWindow {
+		return 0, "", fmt.Errorf("kafka: topic %q: Config.Window: must be at least %s (%s), is %s; "+
+			"Config.AllowShortWindow accepts less", topic, bound, seen, s.Window)
+	}
+	return s.Window, fmt.Sprintf("topic %q: Config.Window is %s, but %s", topic, s.Window, seen), nil
+}

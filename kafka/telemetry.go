@@ -1,0 +1,57 @@
+package kafka
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+)
+
+// measureLag registers the consumer lag of each partition that this member owns.
+func (w *Worker) measureLag() error {
+	mp := w.set.MeterProvider
+	if mp == nil {
+		mp = otel.GetMeterProvider()
+	}
+	m := mp.Meter("github.com/ackledger/ackledger")
+	lag, err := m.Int64ObservableGauge("ackledger.kafka.lag", metric.WithUnit("{record}"),
+		metric.WithDescription("Offsets between the end of a partition and what is finished of it."))
+	if err != nil {
+		return err
+	}
+	w.lag, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		w.table.lags(func(p place, n int64) {
+			o.ObserveInt64(lag, n, metric.WithAttributes(
+				attribute.String("messaging.system", "kafka"),
+				attribute.String("messaging.destination.name", w.sources[p.topic].name),
+				attribute.Int64("messaging.destination.partition.id", int64(p.partition)),
+				attribute.String("messaging.consumer.group.name", w.set.group),
+			))
+		})
+		return nil
+	}, lag)
+	return err
+}
+
+// clientLog hands the client's warnings and errors to zap. They name brokers, topics and offsets, never a body.
+type clientLog struct{ *zap.Logger }
+
+// Level implements kgo.Logger.
+func (clientLog) Level() kgo.LogLevel { return kgo.LogLevelWarn }
+
+// Log implements kgo.Logger.
+func (l clientLog) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	fields := make([]zap.Field, 0, len(keyvals)/2)
+	for i := 0; i+1 < len(keyvals); i += 2 {
+		key, _ := keyvals[i].(string)
+		fields = append(fields, zap.Any(key, keyvals[i+1]))
+	}
+	if level == kgo.LogLevelError {
+		l.Error(msg, fields...)
+	} else {
+		l.Warn(msg, fields...)
+	}
+}

@@ -1,0 +1,104 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+)
+
+// forcedPause lies between two restarts of a topic whose id did not change.
+const forcedPause = 5 * time.Second
+
+// watcher finds topics that were deleted and created again. The client never takes on a new id by itself.
+type watcher struct {
+	*Worker
+	ids    map[string]topicID
+	forced map[string]time.Time
+}
+
+// watchLoop looks at the topics now and then, and when an error names one.
+func (w *Worker) watchLoop(ctx context.Context) {
+	v := &watcher{Worker: w, ids: map[string]topicID{}, forced: map[string]time.Time{}}
+	t := time.NewTicker(w.watch)
+	defer t.Stop()
+	for {
+		v.look(ctx, "")
+		select {
+		case <-t.C:
+		case topic := <-w.poke:
+			v.look(ctx, topic)
+			sleep(ctx, w.watch/20) // whatever goes on there, brokers are not asked without a pause
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look compares the topics' ids with those that are known. suspect is a topic that the client or a broker does not know
+// by the id that it goes by: it is restarted even if its id is the same.
+func (v *watcher) look(ctx context.Context, suspect string) {
+	_, metas, err := v.metadata(ctx, v.set.topics)
+	if err != nil {
+		if ctx.Err() == nil {
+			v.report(err)
+		}
+		return
+	}
+	var trouble error
+	for topic, m := range metas {
+		if m.err != nil {
+			trouble = errors.Join(trouble, fmt.Errorf("topic %q: %w", topic, m.err))
+			continue
+		}
+		known, seen := v.ids[topic]
+		v.ids[topic] = m.id
+		switch {
+		case seen && known != m.id:
+			v.restart(topic, known, m.id)
+		case topic == suspect && time.Since(v.forced[topic]) > forcedPause:
+			v.forced[topic] = time.Now()
+			v.restart(topic, known, m.id)
+		}
+	}
+	if trouble != nil {
+		if errors.Is(trouble, kerr.UnknownTopicOrPartition) {
+			v.note(trouble) // deleted: perhaps to be created again
+			return
+		}
+		v.report(trouble)
+		return
+	}
+	v.measureEnds(ctx)
+	v.note(nil)
+}
+
+// restart makes the client forget a topic and find it again. The assignments under the old id are let go of BEFORE, and
+// without a commit: the revocation that follows would commit by name, onto the new topic.
+func (v *watcher) restart(topic string, from, to topicID) {
+	v.log.Warn("topic was created anew, or is not known by its id: it is joined afresh", zap.String("topic", topic),
+		zap.Stringer("was", from), zap.Stringer("is", to))
+	v.abandon(func(a *assignment) bool { return a.topic == topic })
+	v.kgo.PurgeTopicsFromClient(topic)
+	v.kgo.AddConsumeTopics(topic)
+}
+
+// measureEnds keeps the lag true while nothing is polled.
+func (w *Worker) measureEnds(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ends, err := w.adm.ListEndOffsets(ctx, w.set.topics...)
+	if err != nil {
+		return // the next look says why
+	}
+	for topic, parts := range ends {
+		for partition, end := range parts {
+			if end.Err == nil {
+				w.table.saw(place{topic, partition}, end.Offset)
+			}
+		}
+	}
+}

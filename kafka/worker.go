@@ -1,0 +1,297 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+)
+
+const (
+	callTimeout   = 10 * time.Second // of one request to the cluster
+	commitTimeout = 5 * time.Second  // of one commit: it waits through a whole join of the group
+	leaveTimeout  = 5 * time.Second
+	watchInterval = 10 * time.Second // between two looks at the topics
+)
+
+// Worker consumes the topics of one consumer group. Build it with [NewWorker].
+type Worker struct {
+	set     settings
+	ledger  ledger.Ledger
+	handler consumer.Handler
+	log     *zap.Logger
+	watch   time.Duration
+	began   atomic.Bool
+
+	// Set while Run prepares, before anything else runs.
+	kgo     *kgo.Client
+	adm     *kadm.Client
+	cluster string
+	sources map[string]topicSource
+	stop    context.CancelCauseFunc
+	lag     metric.Registration
+
+	table *table
+	// owning is held while offsets are committed, and while a revoked partition is let go of: so a commit is never under
+	// way for a partition that went to somebody else.
+	owning  sync.Mutex
+	pausing sync.Mutex
+	poke    chan string // topics for the watcher to look at now, after an error that names them
+
+	mu       sync.Mutex
+	eng      *engine.Engine // nil until Run has begun
+	paused   bool           // wish for an engine that is not there yet
+	joined   bool           // the group has answered with an assignment, perhaps an empty one
+	trouble  error          // why the worker is not well; nil: it is
+	warnings []string
+	notes    map[place]string // metadata of the offsets that were fetched last
+}
+
+var _ consumer.Worker = (*Worker)(nil)
+
+// NewWorker builds a worker for the topics and the group that opts name (kgo.ConsumeTopics, kgo.ConsumerGroup). opts
+// are the caller's: brokers, TLS, SASL, balancers, kgo.ServerSideBalancer for the KIP-848 protocol, kgo.InstanceID for
+// static membership. The worker adds its own and refuses, by name, those that would break a promise: everything that
+// commits, the callbacks, start and reset offsets, partitions and regular expressions. kgo.WithContext is replaced: the
+// client lives as long as Run.
+//
+// Nothing connects before [Worker.Run]. A nil Config is the default one.
+func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (*Worker, error) {
+	if l == nil {
+		return nil, errors.New("kafka: NewWorker: the ledger must not be nil")
+	}
+	if h == nil {
+		return nil, errors.New("kafka: NewWorker: the handler must not be nil")
+	}
+	cl, err := examine(opts)
+	if err != nil {
+		return nil, err
+	}
+	set, err := newSettings(c, cl)
+	if err != nil {
+		return nil, err
+	}
+	return &Worker{
+		set: set, ledger: l, handler: h, watch: watchInterval, table: newTable(set.Span),
+		log:   set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group)),
+		poke:  make(chan string, 16),
+		notes: map[place]string{},
+	}, nil
+}
+
+// options are the client's: what the caller may change, the caller's, and what the promises rest on.
+func (w *Worker) options() []kgo.Opt {
+	reset := kgo.NoResetOffset()
+	if w.set.Reset == ResetEarliest {
+		reset = kgo.NewOffset().AtStart()
+	}
+	before := []kgo.Opt{kgo.WithLogger(clientLog{w.log})}
+	after := []kgo.Opt{
+		kgo.WithContext(context.Background()),
+		kgo.ConsumeTopics(), // they are added once Run has seen that they may be consumed
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.OnPartitionsAssigned(w.assigned),
+		kgo.OnPartitionsRevoked(w.revoked),
+		kgo.OnPartitionsLost(w.lost),
+		kgo.OnOffsetsFetched(w.fetched),
+		kgo.AdjustFetchOffsetsFn(w.adjust),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeResetOffset(reset),
+		kgo.RebalanceTimeout(w.set.rebalance),
+	}
+	return slices.Concat(before, w.set.opts, after)
+}
+
+// Run consumes until ctx is cancelled. Then it polls no more, lets running handlers end (Options.Drain), commits what is
+// finished, leaves the group, and returns nil, or an error that names what still ran. It returns early with an error on
+// what cannot heal: an unknown topic, a refused login, a ledger that cannot serve, offsets that the broker does not have
+// ([ErrOutOfRange], [ErrDataLoss]). A worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	if !w.began.CompareAndSwap(false, true) {
+		return errors.New("kafka: Run: a worker runs once")
+	}
+	running, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.stop = cancel
+	client, err := kgo.NewClient(w.options()...)
+	if err != nil {
+		return fmt.Errorf("kafka: %w", err)
+	}
+	w.kgo, w.adm = client, kadm.NewClient(client)
+	eng, err := w.begin(running)
+	if err != nil {
+		client.CloseAllowingRebalance()
+		if ctx.Err() != nil {
+			return nil // nothing was begun that would have to be drained
+		}
+		return err
+	}
+	w.log.Info("consuming", zap.Strings("topics", w.set.topics), zap.String("cluster", w.cluster))
+	var loops, commits sync.WaitGroup
+	committing, endCommits := context.WithCancel(context.Background())
+	defer endCommits()
+	client.AddConsumeTopics(w.set.topics...)
+	loops.Go(func() { w.pollLoop(running) })
+	loops.Go(func() { w.watchLoop(running) })
+	commits.Go(func() { w.commitLoop(committing) })
+	<-running.Done()
+	var failed error
+	if ctx.Err() == nil {
+		failed = fmt.Errorf("kafka: %w", context.Cause(running))
+	}
+	drained := eng.Drain(context.WithoutCancel(ctx))
+	loops.Wait()
+	endCommits()
+	commits.Wait()
+	return errors.Join(failed, drained, w.end(eng))
+}
+
+// begin prepares what Run needs and starts the engine.
+func (w *Worker) begin(ctx context.Context) (*engine.Engine, error) {
+	if err := w.prepare(ctx); err != nil {
+		return nil, err
+	}
+	eng, err := engine.New(engine.Config{
+		Options: w.set.Options, Ledger: w.ledger, Handler: w.handler, Sink: w, System: "kafka", Source: w.sourceName(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	w.mu.Lock()
+	w.eng = eng
+	if w.paused {
+		eng.Pause()
+	}
+	w.mu.Unlock()
+	if err := eng.Start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("kafka: %w", err), w.closeEngine(eng))
+	}
+	if err := w.measureLag(); err != nil {
+		return nil, errors.Join(fmt.Errorf("kafka: %w", err), w.closeEngine(eng))
+	}
+	return eng, nil
+}
+
+// end commits for the last time, leaves the group and the ledger.
+func (w *Worker) end(eng *engine.Engine) error {
+	w.commitAll(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	w.kgo.AllowRebalance()
+	if err := w.kgo.LeaveGroupContext(ctx); err != nil {
+		w.log.Warn("left the group without its answer: its partitions wait for the session's end", zap.Error(err))
+	}
+	w.kgo.CloseAllowingRebalance()
+	_ = w.lag.Unregister() // an error means that it is gone already
+	return w.closeEngine(eng)
+}
+
+func (w *Worker) closeEngine(eng *engine.Engine) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if err := eng.Close(ctx); err != nil {
+		return fmt.Errorf("kafka: %w", err)
+	}
+	return nil
+}
+
+// Finish implements engine.Sink.
+func (w *Worker) Finish(done []engine.Finished) {
+	for _, p := range w.table.finish(done) {
+		w.applyPause(p)
+		w.log.Info("the span's limit holds the partition no more", zap.String("topic", p.topic), zap.Int32("partition", p.partition))
+	}
+}
+
+// applyPause makes the client's pause of a partition what the table says at this moment: two that change it at once
+// both end with the truth.
+func (w *Worker) applyPause(p place) {
+	w.pausing.Lock()
+	defer w.pausing.Unlock()
+	parts := map[string][]int32{p.topic: {p.partition}}
+	if w.table.full(p) {
+		w.kgo.PauseFetchPartitions(parts)
+	} else {
+		w.kgo.ResumeFetchPartitions(parts)
+	}
+}
+
+// Pause implements consumer.Worker. The group membership lives on.
+func (w *Worker) Pause() { w.setPaused(true) }
+
+// Resume implements consumer.Worker.
+func (w *Worker) Resume() { w.setPaused(false) }
+
+func (w *Worker) setPaused(paused bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.paused = paused
+	switch {
+	case w.eng == nil:
+	case paused:
+		w.eng.Pause()
+	default:
+		w.eng.Resume()
+	}
+}
+
+// Health implements consumer.Worker: the engine's, with the partitions that are held and the trouble with the cluster.
+func (w *Worker) Health() consumer.Health {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := consumer.Health{Alive: true}
+	if w.eng != nil {
+		h = w.eng.Health()
+	}
+	h.Ready = h.Ready && w.joined && w.trouble == nil
+	if w.trouble != nil {
+		h.LastError = w.trouble.Error()
+	}
+	h.Warnings = append(h.Warnings, w.warnings...)
+	h.Stalled = append(h.Stalled, w.table.stalls()...)
+	return h
+}
+
+// fail ends Run with an error that nothing heals.
+func (w *Worker) fail(err error) {
+	w.log.Error("cannot go on", zap.Error(err))
+	w.note(err)
+	w.stop(err)
+}
+
+// note keeps why the worker is not well, and says it once; nil: it is well again.
+func (w *Worker) note(err error) {
+	w.mu.Lock()
+	was := w.trouble
+	w.trouble = err
+	w.mu.Unlock()
+	switch {
+	case err == nil && was != nil:
+		w.log.Info("well again", zap.NamedError("after", was))
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		w.log.Warn("trouble with the cluster, trying again", zap.Error(err))
+	}
+}
+
+// report is for an error of the cluster: one that cannot heal ends Run.
+func (w *Worker) report(err error) {
+	if heals(err) {
+		w.note(err)
+		return
+	}
+	w.fail(err)
+}
