@@ -25,6 +25,6 @@ func Run(t *testing.T, open Open) {
 			return
 		}
 		claimLocked(e)
-		settleLocked(e)
+		settleLocked(begin(t, open))
 	})
 }
