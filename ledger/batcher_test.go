@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,6 +29,7 @@ type recorder struct {
 	now     int
 	most    int
 	twice   []string // keys that were in two flushes at once
+	read    []string // ids as they were when a flush ended
 }
 
 func (r *recorder) enter(ids []string) {
@@ -76,10 +78,17 @@ func (r *recorder) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.
 		}
 	}
 	claims := make([]ledger.Claim, len(entries))
-	for i := range entries { // what the store was given last, after any wait
+	for i := range entries {
+		r.note(string(entries[i].Key.ID))
 		claims[i] = ledger.Claim{Answer: ledger.Run, Outcome: ledger.Outcome{Result: slices.Clone(entries[i].Key.ID)}}
 	}
 	return claims, nil
+}
+
+func (r *recorder) note(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read = append(r.read, id)
 }
 
 func (r *recorder) seen() [][]string {
@@ -264,8 +273,8 @@ func TestGroupCallerGivesUpAfterItWasSent(t *testing.T) {
 		copy(entries[0].Key.ID, "X")
 		close(r.gate)
 		check(t, <-other, "c")
-		if got := fmt.Sprint(r.seen()); got != "[[blocker] [b c]]" {
-			t.Fatalf("sent %s", got)
+		if got := fmt.Sprint(r.seen(), r.read); got != "[[blocker] [b c]] [blocker b c]" {
+			t.Fatalf("sent and read %s", got)
 		}
 	})
 }
@@ -383,8 +392,10 @@ func TestGroupBlocksWhenTheQueueIsFull(t *testing.T) {
 		synctest.Wait()
 		behind := claimLater(t.Context(), o, "h")
 		synctest.Wait()
-		if got := <-blocked; !errors.Is(got.err, context.DeadlineExceeded) || ledger.Unknown(got.err) {
-			t.Fatalf("%v, want a known error", got.err)
+		got := <-blocked
+		if !errors.Is(got.err, context.DeadlineExceeded) || ledger.Unknown(got.err) ||
+			!strings.Contains(got.err.Error(), "room in the queue") {
+			t.Fatalf("%v, want a known error of the full queue", got.err)
 		}
 		close(r.gate)
 		check(t, <-calls[0], "a", "b")

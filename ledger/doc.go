@@ -4,16 +4,16 @@
 // [DecideSettle] lets a worker settle it, and both are pure functions: the stores (memory, sqlite, postgres) either call
 // them or are checked against them.
 //
-//	                 Claim: Run, token+1 (take-over, retry)
-//	                      ┌──────────────┐
-//	                      │              │
-//	  none ── Claim: ──▶ pending ◀───────┘ ◀── Settle: Release (attempts+1 if the handler failed)
-//	          Run,        │    │
-//	          token 1     │    └── Settle: Fail, with the whole delivery in the archive ──▶ failed
-//	                      │                                                                  │
-//	                      └── Settle: Succeed, or InTx's commit ──▶ succeeded                │
-//	                                                                                         │
-//	                 pending ◀── Claim of another delivery (redrive, replay): Run, token+1 ──┘
+//	               Claim: Run, token+1 (take-over, retry)
+//	                    ┌──────────────┐
+//	                    │              │
+//	none ── Claim: ──▶ pending ◀───────┘ ◀── Settle: Release (attempts+1 if the handler failed)
+//	        Run,        │    │
+//	        token 1     │    └── Settle: Fail, with the whole delivery in the archive ──▶ failed
+//	                    │                                                                  │
+//	                    └── Settle: Succeed, or InTx's commit ──▶ succeeded                │
+//	                                                                                       │
+//	               pending ◀── Claim of another delivery (redrive, replay): Run, token+1 ──┘
 //
 // The database is authoritative: for the state, for time (leases, due times and expiries are its clock's), and for who
 // lives. A worker joins as an [Owner] whose lease it extends by beats; rows name their owner, so a beat touches one row
