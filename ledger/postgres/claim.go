@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -149,14 +150,14 @@ func (s claimState) translate(err error) error {
 // args lines up the statement's parameters. An array of default values is sent empty: unnest fills it with null.
 func (c *claimCall) args(part []int32, wait time.Duration) []any {
 	n := len(part)
-	keys, prints := make([][16]byte, n), make([][16]byte, n)
+	keys, prints := make([]pgtype.UUID, n), make([]pgtype.UUID, n)
 	scopes, windows := make([]int32, n), make([]int64, n)
 	ids, deliveries := make([][]byte, n), make([][]byte, n)
 	var stamps []int64
 	var flags []int16
 	for at, i := range part {
 		e := &c.entries[i]
-		keys[at], prints[at] = c.sums[i], e.Fingerprint
+		keys[at], prints[at] = uuid(c.sums[i]), uuid(e.Fingerprint)
 		scopes[at], windows[at] = c.scopes[e.Key.Scope], e.Window.Microseconds()
 		ids[at], deliveries[at] = e.Key.ID, e.Delivery
 		if e.StampToken != 0 {
@@ -173,6 +174,9 @@ func (c *claimCall) args(part []int32, wait time.Duration) []any {
 		orEmpty(flags),
 	}
 }
+
+// uuid is 16 bytes in the type that pgx sends in every mode.
+func uuid(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 
 func sized[T any](s []T, n int) []T {
 	if s == nil {

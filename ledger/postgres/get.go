@@ -39,7 +39,7 @@ func (l *Ledger) getMessage(ctx context.Context, tx pgx.Tx, rec *ledger.Record) 
 	var scope, list []byte
 	var state, attempts, crashes int16
 	var print [16]byte
-	err := tx.QueryRow(ctx, l.sql.getMessage, rec.Key).Scan(&token, &at, &expiry, &holder, &due, &scope, &state,
+	err := tx.QueryRow(ctx, l.sql.getMessage, uuid(rec.Key)).Scan(&token, &at, &expiry, &holder, &due, &scope, &state,
 		&attempts, &crashes, &print, &rec.ID, &rec.Generation, &rec.Result, &list)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (l *Ledger) getMessage(ctx context.Context, tx pgx.Tx, rec *ledger.Record) 
 }
 
 func (l *Ledger) getArchive(ctx context.Context, tx pgx.Tx, rec *ledger.Record) error {
-	rows, err := tx.Query(ctx, l.sql.getArchive, rec.Key)
+	rows, err := tx.Query(ctx, l.sql.getArchive, uuid(rec.Key))
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func (r *run) fence(ctx context.Context) (ledger.AttemptState, error) {
 	var token int64
 	var durable string
 	err := r.session.scan(ctx, r.ledger.sql.txFence,
-		[]any{t.Sum(), int64(t.Token()), r.owner.id, r.began, result}, &token, &durable)
+		[]any{uuid(t.Sum()), int64(t.Token()), r.owner.id, r.began, result}, &token, &durable)
 	switch {
 	case err == nil && uint64(token) == t.Token():
 		return ledger.AttemptRunning, nil
@@ -252,7 +252,7 @@ func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, 
 	var state int16
 	var token, holder int64
 	t := r.attempt.Ticket()
-	err = conn.QueryRow(ctx, r.ledger.sql.txOutcome, t.Sum(), milliseconds(outcomeWait)).Scan(&state, &token, &holder)
+	err = conn.QueryRow(ctx, r.ledger.sql.txOutcome, uuid(t.Sum()), milliseconds(outcomeWait)).Scan(&state, &token, &holder)
 	switch {
 	case err != nil: // no row as well: it was there when the fence met it
 		return ledger.AttemptUnknown, fmt.Errorf("postgres: read the row: %w", err)

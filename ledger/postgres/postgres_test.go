@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/integration/services"
@@ -153,7 +154,7 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 			return err
 		},
 		Drop: func(ctx context.Context, key ledger.Key) error {
-			_, err := pool.Exec(ctx, "DELETE FROM ackledger.message WHERE key = $1", key.Sum())
+			_, err := pool.Exec(ctx, "DELETE FROM ackledger.message WHERE key = $1", pgtype.UUID{Bytes: key.Sum(), Valid: true})
 			return err
 		},
 		DropOwner: func(ctx context.Context, id string) error {
@@ -171,7 +172,7 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 			}
 			var one int
 			const lock = "UPDATE ackledger.message SET due = due WHERE key = $1 RETURNING 1"
-			if err := tx.QueryRow(ctx, lock, key.Sum()).Scan(&one); err != nil {
+			if err := tx.QueryRow(ctx, lock, pgtype.UUID{Bytes: key.Sum(), Valid: true}).Scan(&one); err != nil {
 				_ = tx.Rollback(context.WithoutCancel(ctx))
 				return nil, err
 			}
@@ -230,11 +231,13 @@ func TestModes(t *testing.T) {
 		pgx.QueryExecModeSimpleProtocol,
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
 			open := shared(t, variant{mode: mode})
 			ledgertest.Run(t, open)
 			ledgertest.RunInTx(t, open)
 		})
-		t.Run(mode.String()+"/sql", func(t *testing.T) {
+		t.Run(mode.String()+" sql", func(t *testing.T) {
+			t.Parallel()
 			ledgertest.RunInTx(t, shared(t, variant{mode: mode, sql: true}))
 		})
 	}

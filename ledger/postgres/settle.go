@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -28,7 +29,11 @@ type settleCall struct {
 // errHeld is what a settlement gets whose row another transaction has kept locked: it may be repeated.
 var errHeld = errors.New("postgres: another transaction holds the message's row: not settled, try again")
 
-// Settle implements [ledger.Owner]. A settlement whose row stays locked for Config.LockWait by another transaction (an
+// settlePatience is how many times longer than a batch the settlements wait whose rows were locked: a settle is worth
+// waiting for, since nobody else will make it.
+const settlePatience = 10
+
+// Settle implements [ledger.Owner]. A settlement whose row stays locked for 10 * Config.LockWait by another transaction (an
 // InTx of this very message whose commit is not answered) gets an error that is neither ErrLost nor an InvalidError:
 // it alone is to be repeated.
 func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
@@ -204,9 +209,9 @@ func (c *settleCall) note(part []int32, written int, keys [][ledger.KeySize]byte
 }
 
 // rest deals with items that were not written: it reads what became of their rows, and those that only were locked it
-// asks alone, waiting. All of them together wait no longer than Config.LockWait.
+// asks alone, waiting. All of them together wait no longer than settlePatience times Config.LockWait.
 func (c *settleCall) rest(ctx context.Context, items []int32, waiting *splitter) error {
-	patience := time.Now().Add(c.owner.ledger.cfg.LockWait)
+	patience := time.Now().Add(settlePatience * c.owner.ledger.cfg.LockWait)
 	for {
 		held, err := c.judge(ctx, c.open(items))
 		if err != nil || len(held) == 0 {
@@ -260,9 +265,9 @@ func (c *settleCall) judge(ctx context.Context, items []int32) (held []int32, er
 }
 
 func (c *settleCall) find(ctx context.Context, items []int32) (map[[ledger.KeySize]byte]*ledger.Row, error) {
-	keys, deliveries := make([][16]byte, len(items)), make([][]byte, len(items))
+	keys, deliveries := make([]pgtype.UUID, len(items)), make([][]byte, len(items))
 	for at, i := range items {
-		keys[at] = c.sums[i]
+		keys[at] = uuid(c.sums[i])
 		if s := &c.settlements[i]; s.Dead != nil {
 			deliveries[at] = s.Dead.Delivery
 		}
@@ -295,10 +300,10 @@ func holderOf(holder, me int64) ledger.Holder {
 // readPast reads the lists of errors that counted releases append to. Only their own claim could change them, so they
 // hold until the settlement.
 func (c *settleCall) readPast(ctx context.Context, items []int32) error {
-	var keys [][16]byte
+	var keys []pgtype.UUID
 	for _, i := range items {
 		if s := &c.settlements[i]; s.Kind == ledger.Release && s.Count {
-			keys = append(keys, c.sums[i])
+			keys = append(keys, uuid(c.sums[i]))
 		}
 	}
 	if len(keys) == 0 {

@@ -3,6 +3,8 @@ package postgres
 import (
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -15,14 +17,14 @@ const (
 // plainArgs lines up the parameters of sqlSettle. An array of default values is sent empty: unnest fills it with null.
 func (c *settleCall) plainArgs(part []int32) []any {
 	n := len(part)
-	keys, tokens := make([][16]byte, n), make([]int64, n)
+	keys, tokens := make([]pgtype.UUID, n), make([]int64, n)
 	var kinds, counted []int16
 	var results, lists [][]byte
 	var afters []int64
 	limits := c.owner.ledger.cfg.Limits
 	for at, i := range part {
 		s := &c.settlements[i]
-		keys[at], tokens[at] = c.sums[i], int64(s.Ticket.Token())
+		keys[at], tokens[at] = uuid(c.sums[i]), int64(s.Ticket.Token())
 		if s.Kind == ledger.Succeed {
 			if s.Result != nil {
 				results = sized(results, n)
@@ -61,7 +63,7 @@ func (c *settleCall) appended(i int32) []byte {
 // failArgs lines up the parameters of sqlFail.
 func (c *settleCall) failArgs(part []int32) []any {
 	n := len(part)
-	keys, prints, tokens := make([][16]byte, n), make([][16]byte, n), make([]int64, n)
+	keys, prints, tokens := make([]pgtype.UUID, n), make([]pgtype.UUID, n), make([]int64, n)
 	flags, scopes, attempts := make([]int16, n), make([]int32, n), make([]int32, n)
 	deliveries, ids, kinds, lists := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	bodies, headers, sources := make([][]byte, n), make([][]byte, n), make([][]byte, n)
@@ -70,7 +72,7 @@ func (c *settleCall) failArgs(part []int32) []any {
 	for at, i := range part {
 		s := &c.settlements[i]
 		d := s.Dead
-		keys[at], tokens[at], prints[at] = c.sums[i], int64(s.Ticket.Token()), d.Fingerprint
+		keys[at], tokens[at], prints[at] = uuid(c.sums[i]), int64(s.Ticket.Token()), uuid(d.Fingerprint)
 		flags[at] = int16(bit(s.Ticket.IsMismatch(), flagMismatch) | bit(d.Sent, flagPublished))
 		scopes[at], attempts[at] = c.scopes[d.Key.Scope], int32(min(max(d.Attempts, 0), 1<<31-1))
 		deliveries[at], ids[at], kinds[at] = d.Delivery, notNil(d.Key.ID), []byte(d.Kind)
