@@ -171,7 +171,7 @@ func copySettlements(dst []Settlement, buf []byte, src []Settlement) ([]Settleme
 }
 
 func growTo(buf []byte, n int) []byte {
-	if cap(buf) < n {
+	if buf == nil || cap(buf) < n { // never nil: a slice of nil is nil, and empty must stay empty
 		return make([]byte, 0, n)
 	}
 	return buf[:0]
