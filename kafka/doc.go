@@ -4,7 +4,7 @@
 // A first worker:
 //
 //	func main() {
-//		l, err := sqlite.Open(context.Background(), "ledger.db")
+//		l, err := sqlite.Open(context.Background(), "ledger.db", nil)
 //		if err != nil {
 //			log.Fatal(err)
 //		}

@@ -30,50 +30,73 @@ var forbidden = []struct {
 	{kgo.AutoCommitMarks, "AutoCommitMarks", "offsets are committed by the worker alone, once the ledger is terminal"},
 	{kgo.GreedyAutoCommit, "GreedyAutoCommit", "offsets are committed by the worker alone, once the ledger is terminal"},
 	{kgo.AutoCommitInterval, "AutoCommitInterval", "offsets are committed by the worker alone: see Config.CommitInterval"},
-	{kgo.AutoCommitCallback, "AutoCommitCallback", "offsets are committed by the worker alone"},
-	{kgo.OnPartitionsAssigned, "OnPartitionsAssigned", "the worker needs it for its offset trackers"},
-	{kgo.OnPartitionsRevoked, "OnPartitionsRevoked", "the worker needs it to drain and commit"},
-	{kgo.OnPartitionsLost, "OnPartitionsLost", "the worker needs it to drop its offset trackers"},
 	{kgo.OnPartitionsCallbackBlocked, "OnPartitionsCallbackBlocked", "the worker allows rebalances itself, at once"},
 	{kgo.OnOffsetsFetched, "OnOffsetsFetched", "the worker needs it to recognise recreated topics"},
 	{kgo.AdjustFetchOffsetsFn, "AdjustFetchOffsetsFn", "the worker needs it to recognise recreated topics"},
-	{kgo.ConsumePartitions, "ConsumePartitions", "partitions come from the group"},
 	{kgo.ConsumeRegex, "ConsumeRegex", "a topic is part of each message's identity and is named: see ConsumeTopics"},
-	{kgo.ConsumeStartOffset, "ConsumeStartOffset", "see Config.Start"},
 	{kgo.ConsumeResetOffset, "ConsumeResetOffset", "see Config.Reset"},
-	{kgo.ShareGroup, "ShareGroup", "the worker is a member of a consumer group"},
+	{kgo.ConsumeStartOffset, "ConsumeStartOffset", "see Config.Start"},
 	{kgo.GroupProtocol, "GroupProtocol", "the worker uses the protocols of consumers"},
 }
 
-// examine reads the caller's options from a client that is built of them and closed at once. Its context is cancelled
-// before it is built, so it connects to nobody.
+// groupless are options that a client in a group does not take at all.
+var groupless = []struct {
+	opt  any
+	name string
+	why  string
+}{
+	{kgo.ConsumePartitions, "ConsumePartitions", "partitions come from the group"},
+	{kgo.ShareGroup, "ShareGroup", "the worker is a member of a consumer group"},
+}
+
+// callbacks cannot be read from a client: one in a group wraps them, so that they all look set, and one without a group
+// does not take them. An option that is refused alone, and is not once a callback is unset, is that callback.
+var callbacks = []struct {
+	unset kgo.Opt
+	name  string
+	why   string
+}{
+	{kgo.OnPartitionsAssigned(nil), "OnPartitionsAssigned", "the worker needs it for its offset trackers"},
+	{kgo.OnPartitionsRevoked(nil), "OnPartitionsRevoked", "the worker needs it to drain and commit"},
+	{kgo.OnPartitionsLost(nil), "OnPartitionsLost", "the worker needs it to drop its offset trackers"},
+	{kgo.AutoCommitCallback(nil), "AutoCommitCallback", "offsets are committed by the worker alone"},
+}
+
+// examine reads the caller's options from clients that are built of them and closed at once. Their context is cancelled
+// before they are built, so they connect to nobody.
 func examine(opts []kgo.Opt) (client, error) {
 	if i := slices.Index(opts, nil); i >= 0 {
 		return client{}, fmt.Errorf("kafka: option %d of %d is nil", i+1, len(opts))
 	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	plain, err := kgo.NewClient(kgo.WithContext(ended))
-	if err != nil {
-		return client{}, fmt.Errorf("kafka: %w", err)
-	}
-	defer plain.CloseAllowingRebalance()
-	// A client in a group wraps its callbacks, so that they all look set; one without a group shows them as they are.
-	bare, err := kgo.NewClient(slices.Concat(opts, []kgo.Opt{kgo.ConsumerGroup(""), kgo.WithContext(ended)})...)
-	if err != nil {
-		return client{}, fmt.Errorf("kafka: the client's options: %w", err)
-	}
-	defer bare.CloseAllowingRebalance()
-	for _, f := range forbidden {
-		if !sameOption(bare.OptValue(f.opt), plain.OptValue(f.opt)) {
-			return client{}, fmt.Errorf("kafka: kgo.%s must not be set: %s", f.name, f.why)
+	for _, cb := range callbacks {
+		if slices.ContainsFunc(opts, func(o kgo.Opt) bool {
+			return kgo.ValidateOpts(o) != nil && kgo.ValidateOpts(o, cb.unset) == nil
+		}) {
+			return client{}, refused(cb.name, cb.why)
 		}
 	}
-	full, err := kgo.NewClient(slices.Concat(opts, []kgo.Opt{kgo.WithContext(ended)})...)
+	plain, err := probe(nil)
 	if err != nil {
-		return client{}, fmt.Errorf("kafka: the client's options: %w", err)
+		return client{}, err
 	}
-	defer full.CloseAllowingRebalance()
+	bare, err := probe(slices.DeleteFunc(slices.Clone(opts), needsGroup), kgo.ConsumerGroup(""))
+	if err != nil {
+		return client{}, err
+	}
+	for _, f := range groupless {
+		if !sameOption(bare.OptValue(f.opt), plain.OptValue(f.opt)) {
+			return client{}, refused(f.name, f.why)
+		}
+	}
+	full, err := probe(opts)
+	if err != nil {
+		return client{}, err
+	}
+	for _, f := range forbidden {
+		if !sameOption(full.OptValue(f.opt), plain.OptValue(f.opt)) {
+			return client{}, refused(f.name, f.why)
+		}
+	}
 	c := client{opts: opts}
 	c.group, _ = full.OptValue(kgo.ConsumerGroup).(string)
 	c.rebalance, _ = full.OptValue(kgo.RebalanceTimeout).(time.Duration)
@@ -81,6 +104,27 @@ func examine(opts []kgo.Opt) (client, error) {
 	topics, _ := full.OptValue(kgo.ConsumeTopics).(map[string]*regexp.Regexp)
 	c.topics = slices.Sorted(maps.Keys(topics))
 	return c, c.check()
+}
+
+func refused(name, why string) error {
+	return fmt.Errorf("kafka: kgo.%s must not be set: %s", name, why)
+}
+
+// needsGroup says whether an option is refused because no group goes with it.
+func needsGroup(o kgo.Opt) bool {
+	return kgo.ValidateOpts(o) != nil && kgo.ValidateOpts(o, kgo.ConsumerGroup("any")) == nil
+}
+
+// probe builds a client that connects to nobody and closes it: its options can still be read.
+func probe(opts []kgo.Opt, more ...kgo.Opt) (*kgo.Client, error) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	c, err := kgo.NewClient(slices.Concat(opts, more, []kgo.Opt{kgo.WithContext(ended)})...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: the client's options: %w", err)
+	}
+	c.CloseAllowingRebalance()
+	return c, nil
 }
 
 func (c *client) check() error {

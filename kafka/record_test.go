@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func TestLanes(t *testing.T) {
+	t.Parallel()
+	a, b := place{"a", 1}, place{"a", 11}
+	if laneOf(OrderKey, a, []byte("k")) == laneOf(OrderKey, a, []byte("l")) || laneOf(OrderKey, a, []byte("k")) == laneOf(OrderKey, b, []byte("k")) {
+		t.Error("two keys, or two partitions, share a lane")
+	}
+	if laneOf(OrderKey, a, nil) != "" || laneOf(OrderKey, a, []byte{}) == "" {
+		t.Error("no key has no order, an empty key is a key")
+	}
+	if laneOf(OrderPartition, a, nil) != laneOf(OrderPartition, a, []byte("k")) || laneOf(OrderPartition, a, nil) == laneOf(OrderPartition, b, nil) {
+		t.Error("a lane by partition is not the partition's")
+	}
+	if laneOf(OrderNone, a, []byte("k")) != "" {
+		t.Error("no order has a lane")
+	}
+}
+
+// Nil stays nil, empty stays empty, and what a handler writes changes neither the archive nor the client's batch.
+func TestRecordsAreCopied(t *testing.T) {
+	t.Parallel()
+	w, err := NewWorker(good(), memory.New(), nothing, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range [][]byte{nil, {}, []byte("body")} {
+		r := &kgo.Record{Topic: "a", Partition: 3, Offset: 9, LeaderEpoch: 2, Value: value, Headers: []kgo.RecordHeader{
+			{Key: "x\x00\xff", Value: nil}, {Key: "", Value: []byte{}}, {Key: "x", Value: []byte("v")}, {Key: "x", Value: []byte("w")},
+		}}
+		d := &delivery{of: &assignment{place: place{"a", 3}, log: "log"}, record: r, prev: 8}
+		it := d.prepare(&w.set)
+		if it.Msg.ID != "a-3-9" || it.Key.Pos.Offset != 9 || it.Key.Pos.Epoch != 2 || it.Key.Pos.Prev != 8 || string(it.Delivery) != "log/2/9" {
+			t.Errorf("identity: %q %+v %q", it.Msg.ID, it.Key.Pos, it.Delivery)
+		}
+		for i := range it.Msg.Body {
+			it.Msg.Body[i] = 'X'
+		}
+		it.Msg.Headers[3].Value[0] = 'X'
+		body, headers := it.Original()
+		if (body == nil) != (value == nil) || (it.Msg.Body == nil) != (value == nil) || !bytes.Equal(body, value) {
+			t.Errorf("value %#v: body %#v, original %#v", value, it.Msg.Body, body)
+		}
+		if len(headers) != 4 || headers[0].Name != "x\x00\xff" || headers[0].Value != nil || headers[1].Value == nil || string(headers[3].Value) != "w" {
+			t.Errorf("headers: %q", headers)
+		}
+	}
+}
+
+func TestPollsFitTheRoom(t *testing.T) {
+	t.Parallel()
+	var m meanSize
+	if got := m.fit(100_000, 64<<20); got != pollMax {
+		t.Errorf("much room: %d records", got)
+	}
+	if got := m.fit(7, 64<<20); got != 7 {
+		t.Errorf("room for 7: %d records", got)
+	}
+	for range 50 {
+		m.saw(10, 10<<20)
+	}
+	if got := m.fit(10_000, 8<<20); got < 8 || got > 10 {
+		t.Errorf("8 MiB and records of 1 MiB: %d records", got)
+	}
+	if got := m.fit(1, -5); got != 1 {
+		t.Errorf("no room: %d records", got)
+	}
+}
