@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // OwnerNumber is the number in the owner table behind an owner's name.
@@ -13,4 +16,38 @@ func OwnerNumber(name string) (int64, error) {
 		return 0, fmt.Errorf("not an owner's name: %q", name)
 	}
 	return strconv.ParseInt(digits, 36, 64)
+}
+
+// Statement is one statement with its arguments, as the ledger would send it.
+type Statement struct {
+	Tune, SQL string
+	Args      []any
+}
+
+// ClaimStatement is the claim of entries by o.
+func ClaimStatement(o ledger.Owner, entries []ledger.Entry, until time.Time) Statement {
+	own := ledger.Unwrap(o).(*owner)
+	c := &claimCall{owner: own, entries: entries, out: make([]ledger.Claim, len(entries)), until: until.UnixMicro()}
+	part := c.check()
+	c.scopes = scopeNames(entries, part)
+	for name := range c.scopes {
+		c.scopes[name] = 1
+	}
+	return Statement{own.ledger.sql.tune, own.ledger.sql.claim, c.args(part, time.Second)}
+}
+
+// SettleStatement is the settling of settlements of one kind, Fail or others, by o.
+func SettleStatement(o ledger.Owner, settlements []ledger.Settlement, until time.Time) Statement {
+	own := ledger.Unwrap(o).(*owner)
+	c := &settleCall{owner: own, settlements: settlements, sums: make([][ledger.KeySize]byte, len(settlements))}
+	c.scopes = map[string]int32{}
+	items := make([]int32, len(settlements))
+	for i := range settlements {
+		c.sums[i], items[i] = settlements[i].Ticket.Sum(), int32(i)
+	}
+	head := []any{own.id, until.UnixMicro(), "1000"}
+	if settlements[0].Kind == ledger.Fail {
+		return Statement{own.ledger.sql.tune, own.ledger.sql.fail, append(head, c.failArgs(items)...)}
+	}
+	return Statement{own.ledger.sql.tune, own.ledger.sql.settle, append(head, c.plainArgs(items)...)}
 }
