@@ -139,9 +139,8 @@ func (s *sched) list(it *Item) {
 		s.claimQ.push(slot{item: it})
 		return
 	}
-	if !l.listed && (!l.gated || l.head == it) {
-		l.listed = true
-		s.claimQ.push(slot{lane: l})
+	if !l.gated || l.head == it {
+		s.listLane(l)
 	}
 }
 
@@ -163,6 +162,9 @@ func (s *sched) takeClaims(n int, headsOnly bool) []*Item {
 }
 
 func (s *sched) takeFromLane(l *lane, n int, headsOnly bool, out []*Item) []*Item {
+	if l.head == nil { // all its items were let go of since it was listed
+		return out
+	}
 	if headsOnly {
 		return s.takeOne(l.head, out)
 	}
@@ -175,9 +177,8 @@ func (s *sched) takeFromLane(l *lane, n int, headsOnly bool, out []*Item) []*Ite
 	if l.gated {
 		return s.takeOne(l.head, out)
 	}
-	if l.scan != nil && !l.listed {
-		l.listed = true
-		s.claimQ.push(slot{lane: l})
+	if l.scan != nil {
+		s.listLane(l)
 	}
 	return out
 }
@@ -260,7 +261,11 @@ func (s *sched) ungate(l *lane) {
 		return
 	}
 	l.gated = false
-	l.scan = l.head
+	s.listLane(l)
+}
+
+// listLane offers what the lane holds to be claimed.
+func (s *sched) listLane(l *lane) {
 	if !l.listed {
 		l.listed = true
 		s.claimQ.push(slot{lane: l})
@@ -343,11 +348,7 @@ func (s *sched) newHead(l *lane) {
 		return
 	}
 	l.gated = false
-	l.scan = l.head
-	if !l.listed {
-		l.listed = true
-		s.claimQ.push(slot{lane: l})
-	}
+	s.listLane(l)
 }
 
 func (it *Item) isHead() bool    { return it.lane == nil || it.lane.head == it }
