@@ -150,33 +150,44 @@ func (e *Engine) ask(sess *session, items []*Item, solo bool) bool {
 		}
 		if ledger.IsLost(err) {
 			e.lose(sess)
-			e.notOurs(items)
+			e.unclaimed(sess, items)
 			return true
 		}
 		e.note(err)
 		if !ledger.Unknown(err) {
-			e.notOurs(items)
+			e.unclaimed(sess, items)
 			return false
 		}
 		// Some may be ours. What was sent changes nothing after its deadline: then ask again, or never, if the session
 		// is left meanwhile, which frees them.
+		e.doubt(sess, items)
 		e.nap(time.Until(deadline))
 		e.nap(outage(n))
 		e.mu.Lock()
 		over := sess.lost || e.closed
 		e.mu.Unlock()
 		if over {
-			e.notOurs(items)
+			e.unclaimed(sess, items)
 			return false
 		}
 	}
 }
 
-// notOurs gives back items whose claim did not come about.
-func (e *Engine) notOurs(items []*Item) {
+// doubt notes that items may be ours: the answer of their claim was lost.
+func (e *Engine) doubt(sess *session, items []*Item) {
+	e.mu.Lock()
+	for _, it := range items {
+		it.sess, it.maybe = sess, true
+	}
+	e.unlock()
+}
+
+// unclaimed gives back items whose claim did not come about, as far as is known.
+func (e *Engine) unclaimed(sess *session, items []*Item) {
 	e.mu.Lock()
 	for _, it := range items {
 		if it.phase == claiming {
+			it.maybe = it.maybe && !sess.lost
 			e.giveBack(it)
 		}
 	}
@@ -190,7 +201,7 @@ func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) 
 	e.mu.Lock()
 	for i, it := range items {
 		c := &answers[i]
-		it.sess, it.ticket = sess, c.Ticket
+		it.sess, it.ticket, it.maybe = sess, c.Ticket, false
 		it.attempt, it.generation, it.errors = c.Attempt, c.Generation, c.Errors
 		switch {
 		case c.Err != nil:

@@ -144,8 +144,9 @@ func (e *Engine) unlock() {
 	e.wakeLoops()
 	out := e.out
 	e.out = nil
-	if len(out) > 0 {
+	if len(out) > 0 || e.s.eased {
 		e.improved()
+		e.s.eased = false
 	}
 	e.mu.Unlock()
 	if len(out) > 0 {

@@ -58,6 +58,10 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 // takeBack lets go of an item as far as that can be done at once. One that is being claimed, settled or started is let
 // go of when that is over.
 func (e *Engine) takeBack(it *Item, now time.Time) {
+	if it.maybe && !e.draining && it.phase != claiming { // it may be ours, and is asked for until that is known
+		e.tell(it, Verdict{})
+		return
+	}
 	switch it.phase {
 	case queued, suspect:
 		e.finish(it, Verdict{})

@@ -228,6 +228,7 @@ func (e *Engine) uncertain(it *Item, now time.Time) {
 	if it.dropped {
 		e.tell(it, Verdict{})
 	}
+	it.maybe = !it.sess.lost
 	it.asks++
 	e.s.hold(it, now.Add(askAgain(0, it.asks, rand.Float64())))
 }

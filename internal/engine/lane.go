@@ -37,11 +37,12 @@ type task struct {
 	overdue    bool // its broker deadline had passed when it came
 	dropped    bool // the broker has it back, or will: nothing new begins with it
 	told       bool // the sink knows
+	maybe      bool // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	drops      []*drop
 	allPrev    *Item // in the list of all items
 	allNext    *Item
 
-	// Valid while the item is, or may be, ours.
+	// Valid while the item is ours, or may be.
 	sess       *session
 	ticket     ledger.Ticket
 	attempt    int
@@ -84,6 +85,7 @@ type sched struct {
 	ahead     int // claiming, claimed or starting
 	runs      int // running
 	waitCount int
+	eased     bool // something that wanted a slot waits now: the load is less
 }
 
 func newSched() *sched {
@@ -105,6 +107,7 @@ func (s *sched) count(p phase, n int) {
 		s.runs += n
 	case waiting, suspect:
 		s.waitCount += n
+		s.eased = s.eased || n > 0
 	}
 }
 

@@ -145,8 +145,8 @@ func (e *Engine) lose(sess *session) {
 	sess.cancel(ledger.ErrLost)
 	for it := e.all; it != nil; {
 		next := it.allNext
-		if it.phase == claimed && it.sess == sess {
-			e.giveBack(it)
+		if it.sess == sess {
+			e.loseItem(it)
 		}
 		it = next
 	}
@@ -155,11 +155,28 @@ func (e *Engine) lose(sess *session) {
 	e.log.Warn("lease lost: handlers are cancelled, the worker joins anew", zap.String("owner", sess.owner.ID()))
 }
 
-// giveBack is for what we know, or may assume, not to own: it may be claimed again, unless the broker has it back.
+// loseItem is for an item whose session ended: it is not ours, or will not be once the session is left.
+func (e *Engine) loseItem(it *Item) {
+	switch it.phase {
+	case claimed:
+		e.giveBack(it)
+	case queued, waiting, suspect:
+		it.maybe = false
+		if it.dropped {
+			e.finish(it, Verdict{})
+		}
+	}
+}
+
+// giveBack makes an item claimable again. One that the broker has back is let go of instead, unless it may be ours: then
+// the ledger is asked until it answers.
 func (e *Engine) giveBack(it *Item) {
-	if it.dropped || e.draining {
+	if e.draining || it.dropped && !it.maybe {
 		e.finish(it, Verdict{})
 		return
+	}
+	if it.dropped {
+		e.tell(it, Verdict{})
 	}
 	e.s.requeue(it)
 }
