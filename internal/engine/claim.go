@@ -18,16 +18,16 @@ func (e *Engine) claimLoop() {
 	failed := 0
 	for {
 		e.mu.Lock()
-		n := e.claimable()
+		n, headsOnly := e.claimable()
 		for n == 0 && !e.closed {
 			e.toClaim.Wait()
-			n = e.claimable()
+			n, headsOnly = e.claimable()
 		}
 		if e.closed {
 			e.mu.Unlock()
 			return
 		}
-		items, sess := e.s.takeClaims(n, e.opt.Park), e.sess
+		items, sess := e.s.takeClaims(n, headsOnly), e.sess
 		e.unlock()
 		if len(items) == 0 {
 			continue
@@ -41,17 +41,22 @@ func (e *Engine) claimLoop() {
 	}
 }
 
-// claimable says how many items may be claimed now.
-func (e *Engine) claimable() int {
+// claimable says how many items may be claimed now, and whether only such as can start at once. What was claimed ahead
+// may wait behind the heads of its lanes: it never keeps a free handler from another lane's head.
+func (e *Engine) claimable() (n int, headsOnly bool) {
 	if !e.mayStart() || e.s.claimQ.len() == 0 {
-		return 0
+		return 0, false
 	}
+	free := max(min(e.opt.Concurrency-e.s.taken, claimBatch), 0)
 	if e.opt.Park {
-		return max(min(e.opt.Concurrency-e.s.runs-e.s.ahead, claimBatch), 0)
+		return free, true
 	}
 	floor := min(2*e.opt.Concurrency, e.opt.ClaimAhead)
 	limit := e.pace.update(time.Now(), floor, e.opt.ClaimAhead)
-	return max(min(limit-e.s.ahead, claimBatch), 0)
+	if n = min(limit-e.s.ahead, claimBatch); n > 0 {
+		return n, false
+	}
+	return free, true
 }
 
 // soloLoop claims suspects one at a time, and runs each itself, beside the pool.
@@ -217,6 +222,7 @@ func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) 
 		case c.Answer == ledger.Mismatch:
 			e.fail(it, ledger.KindMismatch, errMismatch)
 		case c.Suspect:
+			e.s.setPhase(it, queued)
 			it.solo = true
 			e.giveBack(it)
 		default:

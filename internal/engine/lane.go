@@ -84,6 +84,7 @@ type sched struct {
 	heldBytes int64
 	ahead     int // claiming, claimed or starting
 	runs      int // running
+	taken     int // handlers of the pool that run or are spoken for: heads from claiming to running
 	waitCount int
 	eased     bool // something that wanted a slot waits now: the load is less
 }
@@ -94,13 +95,13 @@ func newSched() *sched {
 
 // setPhase keeps the counters.
 func (s *sched) setPhase(it *Item, p phase) {
-	s.count(it.phase, -1)
+	s.count(it, -1)
 	it.phase = p
-	s.count(p, +1)
+	s.count(it, +1)
 }
 
-func (s *sched) count(p phase, n int) {
-	switch p {
+func (s *sched) count(it *Item, n int) {
+	switch it.phase {
 	case claiming, claimed, starting:
 		s.ahead += n
 	case running:
@@ -109,6 +110,14 @@ func (s *sched) count(p phase, n int) {
 		s.waitCount += n
 		s.eased = s.eased || n > 0
 	}
+	if it.takesSlot() && it.isHead() {
+		s.taken += n
+	}
+}
+
+// takesSlot says whether the item has or will have a handler of the pool, once it heads its lane.
+func (it *Item) takesSlot() bool {
+	return !it.solo && it.phase >= claiming && it.phase <= running
 }
 
 // add takes an item in.
@@ -339,6 +348,9 @@ func (s *sched) remove(it *Item) {
 
 // newHead lets a lane go on with its new head.
 func (s *sched) newHead(l *lane) {
+	if l.head.takesSlot() {
+		s.taken++
+	}
 	switch l.head.phase {
 	case claimed:
 		s.readyQ.push(l.head)
