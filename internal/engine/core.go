@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ type Engine struct {
 	opt    consumer.Options
 	policy policy
 	rate   *rate.Limiter
+	turn   *consumer.Limiter // to wait for the rate
 	tel    *telemetry
 	log    *zap.Logger
 
@@ -75,7 +77,8 @@ func New(cfg Config) (*Engine, error) {
 		log:    o.Logger.With(zap.String("system", cfg.System), zap.String("source", cfg.Source), zap.String("consumer", o.Name)),
 	}
 	if o.Rate > 0 {
-		e.rate = rate.NewLimiter(rate.Limit(o.Rate), max(1, int(o.Rate/10)))
+		e.rate = rate.NewLimiter(rate.Limit(o.Rate), int(max(1, min(o.Rate/10, math.MaxInt32))))
+		e.turn = consumer.NewLimiter(1)
 	}
 	tel, err := newTelemetry(e)
 	if err != nil {

@@ -55,8 +55,8 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 	return d
 }
 
-// takeBack lets go of an item as far as that can be done at once. One that is being claimed, settled or started is let
-// go of when that is over.
+// takeBack lets go of an item as far as that can be done at once. One that is being claimed or settled is let go of when
+// that is over, one in its handler when that has ended or the grace is over.
 func (e *Engine) takeBack(it *Item, now time.Time) {
 	if it.maybe && !e.draining && it.phase != claiming { // it may be ours, and is asked for until that is known
 		e.tell(it, Verdict{})
@@ -67,7 +67,7 @@ func (e *Engine) takeBack(it *Item, now time.Time) {
 		e.finish(it, Verdict{})
 	case waiting:
 		e.finish(it, Verdict{Again: max(it.due.Sub(now), 0)})
-	case claimed:
+	case claimed, starting:
 		e.release(it)
 	}
 }

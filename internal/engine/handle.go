@@ -70,18 +70,31 @@ func (e *Engine) take() *Item {
 
 // start runs an item that is ours, within the limits that are shared.
 func (e *Engine) start(it *Item) {
-	if e.opt.Limiter.Acquire(e.starts) != nil {
+	if e.acquire() != nil {
 		e.notStarted(it)
 		return
 	}
 	defer e.opt.Limiter.Release()
-	if e.rate != nil && e.rate.Wait(e.starts) != nil {
-		e.notStarted(it)
-		return
-	}
 	if r := e.begin(it); r != nil {
 		e.execute(r)
 	}
+}
+
+// acquire waits for the rate and for the shared limiter, in that order: who waits for the rate keeps no other worker's
+// handler from the limiter. One goroutine at a time does both, so that no turns of the rate pile up before the limiter
+// and then start at once.
+func (e *Engine) acquire() error {
+	if e.rate == nil {
+		return e.opt.Limiter.Acquire(e.starts)
+	}
+	if err := e.turn.Acquire(e.starts); err != nil {
+		return err
+	}
+	defer e.turn.Release()
+	if err := e.rate.Wait(e.starts); err != nil {
+		return err
+	}
+	return e.opt.Limiter.Acquire(e.starts)
 }
 
 // notStarted gives back an item that waited for a limiter when the drain began.
