@@ -128,6 +128,7 @@ func (c *claimCall) exec(ctx context.Context, part []int32, wait time.Duration) 
 // claimState is what a claim says about its owner: there is no answer at all if its row is gone.
 type claimState struct {
 	live, inTime, answered bool
+	written, taken         int64 // rows that the statement wrote, and that it answered as taken
 }
 
 func (s claimState) check(o *owner) error {
@@ -136,6 +137,8 @@ func (s claimState) check(o *owner) error {
 		return fmt.Errorf("%w: owner %s is not live any more", ledger.ErrLost, o.ID())
 	case !s.inTime:
 		return errLate
+	case s.written != s.taken:
+		return fmt.Errorf("postgres: the claim answered %d messages as taken, and wrote %d", s.taken, s.written)
 	}
 	return nil
 }
@@ -232,12 +235,15 @@ func (c *claimCall) read(results pgx.BatchResults, part []int32) (claimState, er
 			return state, err
 		}
 		if a.rule == ruleOwner {
-			state = claimState{answered: true, live: a.attempts == 1, inTime: a.holder == 1}
+			state = claimState{answered: true, live: a.attempts == 1, inTime: a.holder == 1, written: a.token}
 			continue
 		}
 		i, ok := at[*a.key]
 		if !ok {
 			return state, fmt.Errorf("the claim answered a key that was not asked: %x", *a.key)
+		}
+		if a.rule == ruleSpent || a.rule == ruleRun {
+			state.taken++
 		}
 		if c.out[i], err = a.claim(); err != nil {
 			return state, err

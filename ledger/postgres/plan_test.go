@@ -84,9 +84,11 @@ func checkPlans(t *testing.T, b *bench, o ledger.Owner, what, mode string) {
 				t.Errorf("%s, statistics: %s: the plan has a %s\n%s", name, what, bad, plan)
 			}
 		}
-		for line := range strings.Lines(plan) {
-			if strings.Contains(line, "Index Scan") && !strings.Contains(line, "_pkey") {
-				t.Errorf("%s, statistics: %s: %s", name, what, line)
+		lines := strings.Split(plan, "\n")
+		for i, line := range lines {
+			if strings.Contains(line, "Index") && strings.Contains(line, " using ") &&
+				(!strings.Contains(line, "_pkey") || !strings.Contains(lines[i+1], "Index Cond: ")) {
+				t.Errorf("%s, statistics: %s: no look-up by the primary key: %s\n%s", name, what, line, plan)
 			}
 		}
 	}

@@ -81,6 +81,10 @@ set_config('plan_cache_mode', 'force_generic_plan', true)`
 // token or state moved on since the snapshot is unseen (rule 2): its owner and archive cannot be trusted to be in
 // the snapshot. fresh: keys without a row in the snapshot; the plain look first matters, since ON CONFLICT would wait
 // for a row that is being updated. What appears nowhere in the answer is Busy.
+//
+// No join may be turned around into a scan of a table, whatever the planner believes of its size: rows are looked up in
+// LATERAL queries that cannot be, and written by ON CONFLICT DO UPDATE, which finds each by the primary key. Those rows
+// are there and locked, so that nothing is inserted; the first row of the answer counts what was written.
 const sqlClaim = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
@@ -95,13 +99,10 @@ WITH clock AS MATERIALIZED (
 	LEFT JOIN LATERAL (SELECT m.token, m.state FROM {s}.message m WHERE m.key = e.key OFFSET 0) s ON true
 	WHERE (SELECT ok FROM me)
 ), locked AS MATERIALIZED (
-	SELECT m.key, m.token, m.state, m.owner, m.due, m.attempts, m.crashes, m.fingerprint, m.generation, m.result,
-		m.errors, m.failed_delivery,
-		e.print, e.delivery, e.keep, e.seen_token, e.seen_state, coalesce(e.stamp, 0) AS stamp,
+	SELECT m.*, e.print, e.delivery, e.keep, e.seen_token, e.seen_state, coalesce(e.stamp, 0) AS stamp,
 		coalesce(e.flags, 0) & 1 <> 0 AS solo, coalesce(e.flags, 0) & 2 <> 0 AS park
-	FROM entry e JOIN {s}.message m ON m.key = e.key
-	WHERE e.seen_token IS NOT NULL
-	ORDER BY m.key FOR NO KEY UPDATE OF m SKIP LOCKED
+	FROM (SELECT * FROM entry WHERE seen_token IS NOT NULL ORDER BY key) e
+	CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = e.key FOR NO KEY UPDATE SKIP LOCKED) m
 ), fact AS MATERIALIZED (
 	SELECT l.*, o.lease_end, h.holder,
 		l.crashes + (l.state = 1 AND h.holder = 4)::integer AS counted,
@@ -129,16 +130,22 @@ WITH clock AS MATERIALIZED (
 		WHEN f.state = 3 AND f.stamp <> 0 AND f.stamp <> f.token THEN 9
 		ELSE 10 END AS rule
 	FROM fact f
+), written AS MATERIALIZED (
+	SELECT d.rule, d.holder, d.key, d.fingerprint, d.id, d.scope, d.token + 1 AS token, d.generation,
+		CASE d.state WHEN 3 THEN 0 ELSE d.attempts END AS attempts,
+		CASE d.state WHEN 3 THEN least(d.counted, 2) ELSE least(d.counted, 32767) END AS crashes,
+		CASE d.state WHEN 3 THEN NULL ELSE d.errors END AS errors,
+		CASE d.state WHEN 3 THEN (SELECT at FROM clock) ELSE d.at END AS at,
+		CASE d.state WHEN 3 THEN (SELECT at FROM clock) + d.keep * interval '1 microsecond' ELSE d.expiry END AS expiry
+	FROM decided d WHERE d.rule IN (7, 10)
 ), taken AS (
-	UPDATE {s}.message m SET state = 1, owner = $1::bigint, token = d.token + 1, due = NULL, result = NULL,
-		failed_delivery = NULL,
-		attempts = CASE d.state WHEN 3 THEN 0 ELSE d.attempts END,
-		crashes = CASE d.state WHEN 3 THEN least(d.counted, 2) ELSE least(d.counted, 32767) END,
-		errors = CASE d.state WHEN 3 THEN NULL ELSE d.errors END,
-		at = CASE d.state WHEN 3 THEN (SELECT at FROM clock) ELSE m.at END,
-		expiry = CASE d.state WHEN 3 THEN (SELECT at FROM clock) + d.keep * interval '1 microsecond' ELSE m.expiry END
-	FROM decided d WHERE m.key = d.key AND d.rule IN (7, 10)
-	RETURNING d.rule, m.key, m.token, m.attempts, m.crashes, m.generation, d.holder, m.errors
+	INSERT INTO {s}.message (key, fingerprint, id, scope, state, owner, token, attempts, crashes, errors, at, expiry)
+	SELECT w.key, w.fingerprint, w.id, w.scope, 1, $1::bigint, w.token, w.attempts, w.crashes, w.errors, w.at, w.expiry
+	FROM written w
+	ON CONFLICT (key) DO UPDATE SET state = 1, owner = excluded.owner, token = excluded.token, due = NULL,
+		result = NULL, failed_delivery = NULL, attempts = excluded.attempts, crashes = excluded.crashes,
+		errors = excluded.errors, at = excluded.at, expiry = excluded.expiry
+	RETURNING key
 ), fresh AS (
 	INSERT INTO {s}.message (token, at, expiry, owner, scope, state, attempts, crashes, key, fingerprint, id)
 	SELECT 1, (SELECT at FROM clock), (SELECT at FROM clock) + e.keep * interval '1 microsecond', $1::bigint,
@@ -146,12 +153,13 @@ WITH clock AS MATERIALIZED (
 	FROM entry e WHERE e.seen_token IS NULL ORDER BY e.key
 	ON CONFLICT (key) DO NOTHING RETURNING key
 )
-SELECT 0 AS rule, NULL::uuid AS key, 0::bigint AS token, me.fate::integer AS attempts, 0 AS crashes, 0 AS generation,
+SELECT 0 AS rule, NULL::uuid AS key, (SELECT count(*) FROM taken) AS token, me.fate::integer AS attempts, 0 AS crashes, 0 AS generation,
 	me.ok::integer AS holder, 0::bigint AS wait, NULL::bytea AS result, NULL::bytea AS errors FROM me
 UNION ALL
 SELECT 1, f.key, 1, 0, 0, 0, 0, 0, NULL, NULL FROM fresh f
 UNION ALL
-SELECT t.rule, t.key, t.token, t.attempts, t.crashes, coalesce(t.generation, 0), t.holder, 0, NULL, t.errors FROM taken t
+SELECT w.rule, w.key, w.token, w.attempts, w.crashes, coalesce(w.generation, 0), w.holder, 0, NULL, w.errors
+FROM written w
 UNION ALL
 SELECT d.rule, d.key, d.token, d.state, d.counted, 0, 0,
 	CASE WHEN d.rule <> 6 THEN 0

@@ -1,7 +1,8 @@
 package postgres
 
 // sqlSettle is Succeed and Release for a batch of distinct keys; [ledger.DecideSettle] is its truth. It answers whether
-// it came in time, how many rows it wrote, and, if these are not all, which. Without SKIP LOCKED it waits.
+// it came in time, how many rows it wrote, and, if these are not all, which. Without SKIP LOCKED it waits. Why it looks
+// rows up and writes them as it does stands at sqlClaim.
 const sqlSettle = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
@@ -16,16 +17,20 @@ WITH clock AS MATERIALIZED (
 		AS a(key, token, kind, result, after, counted, errors)
 	WHERE (SELECT ok FROM me)
 ), locked AS MATERIALIZED (
-	SELECT a.* FROM ask a JOIN {s}.message m ON m.key = a.key
-	WHERE m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
-	ORDER BY m.key FOR NO KEY UPDATE OF m SKIP LOCKED
+	SELECT m.*, a.kind, a.after, a.counted, a.result AS new_result, a.errors AS new_errors
+	FROM (SELECT * FROM ask ORDER BY key) a
+	CROSS JOIN LATERAL (SELECT * FROM {s}.message m
+		WHERE m.key = a.key AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
+		FOR NO KEY UPDATE SKIP LOCKED) m
 ), done AS (
-	UPDATE {s}.message m SET owner = NULL, state = CASE l.kind WHEN 1 THEN 2 ELSE 1 END,
-		due = CASE WHEN l.after > 0 THEN (SELECT at FROM clock) + l.after * interval '1 microsecond' END,
-		attempts = least(m.attempts + l.counted, 32767), result = l.result,
-		errors = CASE l.counted WHEN 0 THEN m.errors ELSE l.errors END
-	FROM locked l WHERE m.key = l.key AND m.token = l.token AND m.state = 1 AND m.owner = $1::bigint
-	RETURNING m.key
+	INSERT INTO {s}.message (key, fingerprint, id, scope, at, expiry, crashes, token, state, due, attempts, result, errors)
+	SELECT l.key, l.fingerprint, l.id, l.scope, l.at, l.expiry, l.crashes, l.token, CASE l.kind WHEN 1 THEN 2 ELSE 1 END,
+		CASE WHEN l.after > 0 THEN (SELECT at FROM clock) + l.after * interval '1 microsecond' END,
+		least(l.attempts + l.counted, 32767), l.new_result, CASE l.counted WHEN 0 THEN l.errors ELSE l.new_errors END
+	FROM locked l
+	ON CONFLICT (key) DO UPDATE SET owner = NULL, state = excluded.state, due = excluded.due,
+		attempts = excluded.attempts, result = excluded.result, errors = excluded.errors
+	RETURNING key
 )
 SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[]) THEN array_agg(key) END FROM done`
 
@@ -46,21 +51,31 @@ WITH clock AS MATERIALIZED (
 		sent_at, keep)
 	WHERE (SELECT ok FROM me)
 ), locked AS MATERIALIZED (
-	SELECT a.*, m.generation, m.expiry FROM ask a JOIN {s}.message m ON m.key = a.key
-	WHERE a.flags & 1 = 0 AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
-	ORDER BY m.key FOR NO KEY UPDATE OF m SKIP LOCKED
+	SELECT a.*, m.generation, m.expiry, m.scope AS own_scope, m.id AS own_id, m.fingerprint, m.at, m.crashes
+	FROM (SELECT * FROM ask WHERE flags & 1 = 0 ORDER BY key) a
+	CROSS JOIN LATERAL (SELECT * FROM {s}.message m
+		WHERE m.key = a.key AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
+		FOR NO KEY UPDATE SKIP LOCKED) m
 ), done AS (
-	UPDATE {s}.message m SET owner = NULL, state = 3, due = NULL, result = NULL, failed_delivery = l.delivery
-	FROM locked l WHERE m.key = l.key AND m.token = l.token AND m.state = 1 AND m.owner = $1::bigint
-	RETURNING m.key
+	INSERT INTO {s}.message (key, fingerprint, id, scope, at, expiry, crashes, token, attempts, state, failed_delivery)
+	SELECT l.key, l.fingerprint, l.own_id, l.own_scope, l.at, l.expiry, l.crashes, l.token, 0, 3, l.delivery
+	FROM locked l
+	ON CONFLICT (key) DO UPDATE SET owner = NULL, state = 3, due = NULL, result = NULL,
+		failed_delivery = excluded.failed_delivery
+	RETURNING key
 ), filed AS (
 	INSERT INTO {s}.archive (token, sent_at, at, expiry, scope, attempts, generation, published, key, fingerprint,
 		delivery, id, kind, source, grp, position, errors, headers, body)
 	SELECT f.token, f.sent_at, c.at, greatest(c.at + f.keep * interval '1 microsecond', f.expiry), f.scope, f.attempts,
 		f.generation, f.flags & 2 <> 0, f.key, f.print, f.delivery, f.id, f.kind, f.source, f.grp, f.position, f.errors,
 		f.headers, f.body
-	FROM (SELECT l.* FROM locked l
-		UNION ALL SELECT a.*, NULL::integer, NULL::timestamptz FROM ask a WHERE a.flags & 1 <> 0) f, clock c
+	FROM (SELECT l.token, l.sent_at, l.keep, l.expiry, l.scope, l.attempts, l.generation, l.flags, l.key, l.print,
+			l.delivery, l.id, l.kind, l.source, l.grp, l.position, l.errors, l.headers, l.body
+		FROM locked l
+		UNION ALL
+		SELECT a.token, a.sent_at, a.keep, NULL, a.scope, a.attempts, NULL, a.flags, a.key, a.print,
+			a.delivery, a.id, a.kind, a.source, a.grp, a.position, a.errors, a.headers, a.body
+		FROM ask a WHERE a.flags & 1 <> 0) f, clock c
 	ORDER BY f.key, f.delivery
 	ON CONFLICT (key, delivery) DO NOTHING
 ), all_done AS (
