@@ -26,9 +26,9 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, fmt.Errorf("fencedsql: the driver's connection (%T) lacks the interfaces that take a context", dc)
 	}
 	if v, ok := dc.(driver.Validator); ok {
-		return &validConn{conn{modern}, v}, nil
+		return &validConn{conn{modernConn: modern}, v}, nil
 	}
-	return &conn{modern}, nil
+	return &conn{modernConn: modern}, nil
 }
 
 // Close is called by sql.DB.Close.
@@ -49,7 +49,11 @@ type modernConn interface {
 	driver.SessionResetter
 }
 
-type conn struct{ modernConn }
+// conn is used by one goroutine at a time, which database/sql sees to.
+type conn struct {
+	modernConn
+	guard *guard // of the guarded transaction that is open
+}
 
 // validConn is a type of its own because database/sql treats a connection that is a driver.Validator differently: it
 // keeps it after a cancelled transaction.
@@ -68,7 +72,29 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if !ok {
 		return tx, nil
 	}
-	return &guardedTx{tx: tx, guard: g}, nil
+	c.guard = g
+	return &guardedTx{tx: tx, conn: c, guard: g}, nil
+}
+
+// ExecContext ends with its transaction's time limit too: a rollback waits for the statements that are under way.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.guard != nil {
+		bounded, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.guard.ctx, cancel)()
+		ctx = bounded
+	}
+	return c.modernConn.ExecContext(ctx, query, args)
+}
+
+// QueryContext ends with its transaction's time limit too. Its rows may need the context until the transaction's end.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.guard != nil {
+		bounded, cancel := context.WithCancel(ctx)
+		context.AfterFunc(c.guard.ctx, cancel)
+		ctx = bounded
+	}
+	return c.modernConn.QueryContext(ctx, query, args)
 }
 
 // Ping passes on; a driver without it is taken to be well, as database/sql does.

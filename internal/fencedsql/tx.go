@@ -69,13 +69,12 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, limit time.Dura
 // SQL returns the transaction to hand to the user, and to run the fence on.
 func (t *Tx) SQL() *sql.Tx { return t.sql }
 
-// Ending ends the time limit of the user's part and starts that of the rest, fence and commit. It returns why the
-// transaction cannot be committed any more: [ErrRefused] or [ErrTimeLimit]; nil if it can.
+// Ending ends the time limit of the user's part and starts that of the rest, fence and commit; it returns Err.
 func (t *Tx) Ending(bound time.Duration) error {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
-	if err := t.doomed(); err != nil {
+	if err := t.Err(); err != nil {
 		return err
 	}
 	t.limit = bound
@@ -88,7 +87,7 @@ func (t *Tx) Ending(bound time.Duration) error {
 func (t *Tx) Commit() (sent bool, err error) {
 	t.guard.allow()
 	err = t.sql.Commit()
-	if doomed := t.doomed(); err != nil && !t.guard.wasSent() && doomed != nil {
+	if doomed := t.Err(); err != nil && !t.guard.wasSent() && doomed != nil {
 		err = doomed
 	}
 	sent = t.guard.wasSent()
@@ -114,7 +113,8 @@ func (t *Tx) finish() {
 	t.cancel(errFinished)
 }
 
-func (t *Tx) doomed() error {
+// Err returns why the transaction cannot be committed any more: [ErrRefused] or [ErrTimeLimit]; nil if it can.
+func (t *Tx) Err() error {
 	t.guard.mu.Lock()
 	defer t.guard.mu.Unlock()
 	if t.guard.refused != nil {
@@ -167,11 +167,13 @@ func (g *guard) noteRollback() error {
 // guardedTx is the driver's side of a guarded transaction.
 type guardedTx struct {
 	tx    driver.Tx
+	conn  *conn
 	guard *guard
 }
 
 // Commit commits for the maker, and rolls back for everybody else.
 func (t *guardedTx) Commit() error {
+	t.conn.guard = nil
 	if t.guard.mayCommit() {
 		return t.tx.Commit()
 	}
@@ -180,6 +182,7 @@ func (t *guardedTx) Commit() error {
 
 // Rollback rolls back, and dooms the transaction if it was the user's.
 func (t *guardedTx) Rollback() error {
+	t.conn.guard = nil
 	refused := t.guard.noteRollback()
 	return errors.Join(refused, t.tx.Rollback())
 }

@@ -8,8 +8,10 @@ import (
 
 func TestMain(m *testing.M) { ledgertest.Main(m, openAgain) }
 
-func TestLedger(t *testing.T) { ledgertest.Run(t, open) }
-func TestInTx(t *testing.T)   { ledgertest.RunInTx(t, open) }
+func TestLedger(t *testing.T)       { ledgertest.Run(t, open) }
+func TestInTx(t *testing.T)         { ledgertest.RunInTx(t, open) }
+func TestProcesses(t *testing.T)    { ledgertest.RunProcesses(t, open) }
+func TestDifferential(t *testing.T) { ledgertest.Differential(t, open, 40) }
 
 func TestPitfall01_TakenAtOnce(t *testing.T)         { ledgertest.Pitfall01(t, open) }
 func TestPitfall02_ReadThenTakeOver(t *testing.T)    { ledgertest.Pitfall02(t, open) }

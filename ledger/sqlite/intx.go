@@ -68,8 +68,8 @@ func (o *owner) transact(ctx context.Context, a *ledger.Attempt, fn func(context
 		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
 	}
 	defer l.main.turn.give()
-	tx, err := begin(wait, func(ctx context.Context) (*fencedsql.Tx, error) {
-		return fencedsql.Begin(ctx, l.tx, nil, l.cfg.TxLimit)
+	tx, err := begin(wait, func(context.Context) (*fencedsql.Tx, error) {
+		return fencedsql.Begin(wait, l.tx, nil, l.cfg.TxLimit) // wait: a statement of the last handler may have the connection
 	})
 	if err != nil {
 		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
@@ -81,6 +81,9 @@ func (o *owner) transact(ctx context.Context, a *ledger.Attempt, fn func(context
 		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
 	}
 	if err := fn(fnCtx, tx.SQL()); err != nil {
+		if over := tx.Err(); errors.Is(over, ErrTimeLimit) { // else the handler's "transaction has already been ..." explains nothing
+			err = errors.Join(err, fmt.Errorf("ledger/sqlite: InTx: %w", over))
+		}
 		return ledger.AttemptOpen, err
 	}
 	return o.commit(ctx, a, tx)

@@ -329,6 +329,54 @@ func TestInTxInterrupted(t *testing.T) {
 	r.want(ledger.AttemptOpen, 0, ledger.Pending)
 }
 
+// An InTx that lasts longer than a lease. SQLite has no REPEATABLE READ and needs none: BEGIN IMMEDIATE is alone, so the
+// row cannot change under it, and it commits even if its owner is declared dead meanwhile.
+func TestPitfall106_LongerThanALease(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, nil)
+	other, err := r.l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.l.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var before int
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM effect").Scan(&before); err != nil { // a snapshot
+			return err
+		}
+		if _, err := r.app.owners.ExecContext(ctx, "UPDATE ackledger_owner SET fate = 3 WHERE id = ?", r.o.ID()); err != nil {
+			return err
+		}
+		claimsAreBusy(t, other)
+		return effect(ctx, tx)
+	})
+	if err != nil {
+		t.Errorf("InTx: %v", err)
+	}
+	r.want(ledger.AttemptSucceeded, 1, ledger.Succeeded)
+	if claims, err := other.Claim(t.Context(), []ledger.Entry{r.entry}); err != nil || claims[0].Answer != ledger.Done {
+		t.Errorf("claim by another: %+v, %v; want Done", claims, err)
+	}
+}
+
+// A statement of the handler that is deaf to everything goes on when the limit passes: it is interrupted, since the
+// rollback waits for it, and the next InTx for the rollback.
+func TestInTxLimitEndsAStuckStatement(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, &sqlite.Config{TxLimit: 200 * time.Millisecond})
+	err := r.l.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(context.WithoutCancel(ctx),
+			`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n`)
+		return err
+	})
+	if !errors.Is(err, sqlite.ErrTimeLimit) {
+		t.Errorf("InTx: %v, want %v", err, sqlite.ErrTimeLimit)
+	}
+	r.want(ledger.AttemptOpen, 0, ledger.Pending)
+	if err := r.settle(); err != nil { // the file is free
+		t.Errorf("settle: %v", err)
+	}
+}
+
 // One long InTx held the only write lock, everybody's beats waited for it, and all owners were declared dead.
 func TestPitfall112_LongTransactionStopsNoBeat(t *testing.T) {
 	t.Parallel()

@@ -22,8 +22,8 @@ type Config struct {
 	// is that of [ledger.DefaultLimits]; Archive is at most 512 MiB (SQLite's largest row is 1 GB).
 	Limits ledger.Limits
 	// TxLimit is how long one InTx may last, from BEGIN to the end of the handler's function; after it the transaction
-	// is rolled back. While one lasts nobody else writes to the file: for handlers that may (or must not) hold up the
-	// others for long. Default 1 min.
+	// is rolled back. While one lasts nobody else writes to the file: for handlers that need to hold up the others for
+	// longer, or must not for so long. Default 1 min.
 	TxLimit time.Duration
 	// NewOwners accepts a missing owners file beside a ledger that has been in use. For whoever restored the ledger
 	// without it, once, while no other worker runs: what was in the hands of the old owners is free at once.
@@ -164,7 +164,7 @@ func (l *Ledger) connect() error {
 	if err != nil {
 		return err
 	}
-	read, err := newConnector(l.path, "query_only = ON")
+	read, err := newConnector(l.path, "query_only = ON", "busy_timeout = 5000") // readers wait for nothing but a recovery
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,11 @@ type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
 
+// take waits for the turn until ctx ends. What comes too late gets an error of its time, not of a lock.
 func (t turn) take(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", errTooLate, ctx.Err())
+	}
 	select {
 	case t <- struct{}{}:
 		return nil
