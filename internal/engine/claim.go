@@ -5,13 +5,14 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
 
-// soloSlot is the process' one place for a suspect: a message whose claims ended in crashes before. Several workers in
+// oneSuspect is the process' one place for a suspect: a message whose claims ended in crashes before. Several workers in
 // one process share it.
-var soloSlot = make(chan struct{}, 1)
+var oneSuspect = consumer.NewLimiter(1)
 
 // claimLoop claims what is claimable, in batches, ahead of the handlers.
 func (e *Engine) claimLoop() {
@@ -72,9 +73,7 @@ func (e *Engine) soloLoop() {
 			return
 		}
 		e.mu.Unlock()
-		select {
-		case soloSlot <- struct{}{}:
-		case <-e.gone.Done():
+		if e.cfg.Suspects.Acquire(e.gone) != nil {
 			return
 		}
 		if e.runSuspect() {
@@ -86,7 +85,7 @@ func (e *Engine) soloLoop() {
 	}
 }
 
-// runSuspect has the process' solo slot and gives it back when the suspect, if there is one, has left its handler.
+// runSuspect has the place for suspects and gives it back when the suspect, if there is one, has left its handler.
 func (e *Engine) runSuspect() bool {
 	e.mu.Lock()
 	sess := e.sess
@@ -100,7 +99,7 @@ func (e *Engine) runSuspect() bool {
 	}
 	e.unlock()
 	if it == nil {
-		<-soloSlot
+		e.cfg.Suspects.Release()
 		return true
 	}
 	ok := e.ask(sess, []*Item{it}, true)
@@ -111,13 +110,13 @@ func (e *Engine) runSuspect() bool {
 	}
 	e.unlock()
 	if !mine {
-		<-soloSlot
+		e.cfg.Suspects.Release()
 		return ok
 	}
 	// A goroutine of its own, which a Goexit may end; the slot comes back however it ends.
 	done := make(chan struct{})
 	e.pool.Go(func() {
-		defer func() { <-soloSlot; close(done) }()
+		defer func() { e.cfg.Suspects.Release(); close(done) }()
 		e.start(it)
 	})
 	select {
@@ -144,7 +143,7 @@ func (e *Engine) ask(sess *session, items []*Item, solo bool) bool {
 	for n := 1; ; n++ {
 		sent := time.Now()
 		deadline := sent.Add(e.callTimeout())
-		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		ctx, cancel := context.WithDeadline(e.gone, deadline)
 		answers, err := sess.owner.Claim(ctx, entries)
 		cancel()
 		e.tel.claimTook(time.Since(sent))

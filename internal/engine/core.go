@@ -49,6 +49,7 @@ type Engine struct {
 	out      []Finished
 	running  map[*Item]struct{}
 	sess     *session // nil: not joined
+	unleft   *session // joined, and not known to be left; only keep's goroutine, and Close after it
 	up       bool     // the ledger answered last time
 	lastErr  error
 	paused   bool
@@ -75,6 +76,9 @@ func New(cfg Config) (*Engine, error) {
 		cfg: cfg, opt: o, s: newSched(), running: map[*Item]struct{}{}, kick: make(chan struct{}, 1), probe: make(chan struct{}, 1),
 		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
 		log:    o.Logger.With(zap.String("system", cfg.System), zap.String("source", cfg.Source), zap.String("consumer", o.Name)),
+	}
+	if e.cfg.Suspects == nil {
+		e.cfg.Suspects = oneSuspect
 	}
 	if o.Rate > 0 {
 		e.rate = rate.NewLimiter(rate.Limit(o.Rate), int(max(1, min(o.Rate/10, math.MaxInt32))))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // drop counts the items that a Drop or Drain waits for.
@@ -155,9 +156,9 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.mu.Unlock()
 		return errors.New("engine: closed already")
 	}
-	e.closed = true
-	sess := e.sess
+	e.closed, e.draining = true, true
 	idle := len(e.running) == 0
+	e.tellRest(e.dropAll(func(*Item) bool { return true }), consumer.ErrShutdown) // nothing, after Drain
 	for _, c := range []interface{ Broadcast() }{e.toClaim, e.toRun, e.toSettle, e.toSolo} {
 		c.Broadcast()
 	}
@@ -170,14 +171,28 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.pool.Wait()
 	}
 	e.tel.close()
+	return e.leaveLast(ctx)
+}
+
+// leaveLast leaves the session that was not left yet, although it may be lost to us: else its peers would declare it dead
+// and count a crash for each message that it held.
+func (e *Engine) leaveLast(ctx context.Context) error {
+	sess := e.unleft
 	if sess == nil {
-		return nil // lost, and not joined anew: its peers will declare it dead, or it was left already
+		return nil
 	}
 	sess.cancel(consumer.ErrShutdown)
 	ctx, cancel := context.WithTimeout(ctx, e.callTimeout())
 	defer cancel()
-	if err := sess.owner.Leave(ctx); err != nil {
-		return fmt.Errorf("leave the ledger: %w", err)
+	for n := 1; ; n++ {
+		err := sess.owner.Leave(ctx)
+		if err == nil || ledger.IsLost(err) {
+			return nil
+		}
+		select {
+		case <-time.After(outage(n)):
+		case <-ctx.Done():
+			return fmt.Errorf("leave the ledger: %w", err)
+		}
 	}
-	return nil
 }

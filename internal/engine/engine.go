@@ -68,6 +68,9 @@ type Config struct {
 	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of, with Verdict.Again. Zero:
 	// no limit, everything is held.
 	HoldMax time.Duration
+	// Suspects limits how many suspects run at once: messages whose claims ended in crashes before. Nil: the process' one
+	// place, shared by all workers in it. For tests that play several processes.
+	Suspects *consumer.Limiter
 }
 
 // API is what a worker uses of an engine; *Engine is the only implementation, the type is its table of contents.

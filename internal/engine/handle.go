@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -110,7 +112,7 @@ func (e *Engine) notStarted(it *Item) {
 // begin makes the run of an item, or does with it what has become due instead: nil. What was true when the item was
 // claimed may not be any more: the process may have been frozen since.
 func (e *Engine) begin(it *Item) *run {
-	alive := it.Alive == nil || it.Alive()
+	alive, msg := it.Alive == nil || it.Alive(), it.message()
 	now := time.Now()
 	e.mu.Lock()
 	defer e.unlock()
@@ -136,15 +138,15 @@ func (e *Engine) begin(it *Item) *run {
 		}
 		return nil
 	}
-	r := e.newRun(it, now)
+	r := e.newRun(it, msg, now)
 	it.run = r
 	e.running[it] = struct{}{}
 	e.s.setPhase(it, running)
 	return r
 }
 
-func (e *Engine) newRun(it *Item, now time.Time) *run {
-	r := &run{item: it, msg: *it.Msg, attempt: ledger.NewAttempt(it.sess.owner, it.ticket), began: now}
+func (e *Engine) newRun(it *Item, msg consumer.Message, now time.Time) *run {
+	r := &run{item: it, msg: msg, attempt: ledger.NewAttempt(it.sess.owner, it.ticket), began: now}
 	r.msg.Attempt = it.attempt
 	r.delivery = consumer.Delivery{
 		Message: &r.msg, Scope: it.Key.Scope, ID: string(it.Key.ID), Token: it.ticket.Token(), Generation: it.generation,
@@ -154,6 +156,21 @@ func (e *Engine) newRun(it *Item, now time.Time) *run {
 	r.cancel = func(cause error) { cancel(cause); stop() }
 	r.ctx = consumer.WithDelivery(ledger.WithAttempt(ctx, r.attempt), &r.delivery)
 	return r
+}
+
+// message is what the next attempt gets. An attempt before it in this process may have changed the bytes in place.
+func (it *Item) message() consumer.Message {
+	m := *it.Msg
+	m.Key = bytes.Clone(m.Key)
+	if it.ran && it.Original != nil {
+		body, headers := it.Original()
+		m.Body, m.Headers = bytes.Clone(body), slices.Clone(headers)
+		for i := range m.Headers {
+			m.Headers[i].Value = bytes.Clone(m.Headers[i].Value)
+		}
+	}
+	it.ran = true
+	return m
 }
 
 // execute calls the handler and notes how it ended, whichever way: return, panic or Goexit.
@@ -171,9 +188,20 @@ func (e *Engine) execute(r *run) {
 		e.tel.endSpan(span, o.err)
 		e.ended(r, o)
 	}()
-	o.err = e.cfg.Handler.Handle(ctx, &r.msg)
-	o.kind = ledger.KindError
+	err := e.cfg.Handler.Handle(ctx, &r.msg)
+	o.err, o.kind = readable(err), ledger.KindError
 	returned = true
+}
+
+// readable asks a handler's error all that it will be asked, here where a panic is the handler's: an error that is a nil
+// pointer in an interface panics in its methods.
+func readable(err error) error {
+	if err != nil {
+		_ = err.Error()
+		_, _ = consumer.IsTerminal(err), fromContext(err)
+		_, _ = consumer.RetryDelay(err)
+	}
+	return err
 }
 
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")

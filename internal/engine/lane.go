@@ -37,6 +37,7 @@ type task struct {
 	overdue    bool // its broker deadline had passed when it came
 	dropped    bool // the broker has it back, or will: nothing new begins with it
 	told       bool // the sink knows
+	ran        bool // a handler of this process had the message
 	maybe      bool // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	drops      []*drop
 	allPrev    *Item // in the list of all items
@@ -333,6 +334,7 @@ func (s *sched) remove(it *Item) {
 	s.setPhase(it, finished)
 	s.held--
 	s.heldBytes -= int64(len(it.Msg.Body))
+	s.prune()
 	l := it.lane
 	if l == nil {
 		return
@@ -368,33 +370,3 @@ func (s *sched) newHead(l *lane) {
 
 func (it *Item) isHead() bool    { return it.lane == nil || it.lane.head == it }
 func (it *Item) isWaiting() bool { return it.phase == waiting || it.phase == suspect }
-
-func (l *lane) push(it *Item) {
-	it.lane = l
-	if l.scan == nil {
-		l.scan = it
-	}
-	if l.tail == nil {
-		l.head, l.tail = it, it
-		return
-	}
-	it.prev, l.tail.next = l.tail, it
-	l.tail = it
-}
-
-func (l *lane) unlink(it *Item) {
-	if l.scan == it {
-		l.scan = it.next
-	}
-	if it.prev != nil {
-		it.prev.next = it.next
-	} else {
-		l.head = it.next
-	}
-	if it.next != nil {
-		it.next.prev = it.prev
-	} else {
-		l.tail = it.prev
-	}
-	it.prev, it.next = nil, nil
-}

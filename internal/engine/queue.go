@@ -29,6 +29,63 @@ func (q *fifo[T]) pop() T {
 	return v
 }
 
+// filter keeps the elements for which keep is true, in order.
+func (q *fifo[T]) filter(keep func(T) bool) {
+	kept := q.buf[:0]
+	for _, v := range q.buf[q.head:] {
+		if keep(v) {
+			kept = append(kept, v)
+		}
+	}
+	clear(q.buf[len(kept):])
+	q.buf, q.head = kept, 0
+}
+
+// prune drops entries of items that were let go of or went on meanwhile, when most of a queue are: while all handlers
+// are busy nobody takes them out, and each holds on to a message.
+func (s *sched) prune() {
+	limit := 2*s.held + 1024
+	if s.claimQ.len() > limit {
+		s.claimQ.filter(func(e slot) bool { return e.lane != nil && e.lane.head != nil || e.lane == nil && e.item.phase == queued })
+	}
+	if s.readyQ.len() > limit {
+		s.readyQ.filter(func(it *Item) bool { return it.phase == claimed })
+	}
+	if s.suspectQ.len() > limit {
+		s.suspectQ.filter(func(it *Item) bool { return it.phase == suspect })
+	}
+}
+
+func (l *lane) push(it *Item) {
+	it.lane = l
+	if l.scan == nil {
+		l.scan = it
+	}
+	if l.tail == nil {
+		l.head, l.tail = it, it
+		return
+	}
+	it.prev, l.tail.next = l.tail, it
+	l.tail = it
+}
+
+func (l *lane) unlink(it *Item) {
+	if l.scan == it {
+		l.scan = it.next
+	}
+	if it.prev != nil {
+		it.prev.next = it.next
+	} else {
+		l.head = it.next
+	}
+	if it.next != nil {
+		it.next.prev = it.prev
+	} else {
+		l.tail = it.prev
+	}
+	it.prev, it.next = nil, nil
+}
+
 // waitHeap is a heap of waiting items by due time (container/heap).
 type waitHeap []*Item
 

@@ -29,6 +29,7 @@ func (e *Engine) firstJoin(ctx context.Context) (*session, error) {
 			return nil, err
 		}
 		e.note(err)
+		e.log.Warn("cannot join the ledger", zap.Error(err))
 		t := time.NewTimer(outage(n))
 		select {
 		case <-t.C:
@@ -50,7 +51,7 @@ func (e *Engine) join(ctx context.Context) (*session, error) {
 	sess := &session{owner: owner, until: sent.Add(e.opt.Lease), ended: make(chan struct{})}
 	sess.ctx, sess.cancel = context.WithCancelCause(e.base)
 	e.mu.Lock()
-	e.sess, e.up, e.lastErr = sess, true, nil
+	e.sess, e.unleft, e.up, e.lastErr = sess, sess, true, nil
 	e.improved()
 	e.unlock()
 	e.log.Info("joined the ledger", zap.String("owner", owner.ID()), zap.Duration("lease", e.opt.Lease))
@@ -206,6 +207,7 @@ func (e *Engine) leave(sess *session) bool {
 		err := sess.owner.Leave(ctx)
 		cancel()
 		if err == nil || ledger.IsLost(err) {
+			e.unleft = nil
 			return true
 		}
 		e.note(err)

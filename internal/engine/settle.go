@@ -85,6 +85,8 @@ func (e *Engine) flush(batch []settlement) {
 		if err == nil || ledger.IsLost(err) {
 			if err == nil {
 				e.note(nil)
+			} else {
+				e.lose(batch[0].sess)
 			}
 			e.settled(batch, errs, err)
 			return
