@@ -13,7 +13,8 @@ type Identity struct {
 	Key         ledger.Key
 	Fingerprint ledger.Fingerprint
 	StampToken  uint64
-	// Skip says that the copy carries a stamp for another group: it is acknowledged without a claim.
+	// Skip says that the copy carries a stamp for another group: it is acknowledged without a claim. Never where there
+	// are no groups.
 	Skip bool
 	// Invalid is why the message cannot be keyed; it is archived under the broker's identity instead of run.
 	Invalid error
@@ -42,7 +43,7 @@ func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 	id.Fingerprint = ledger.NewFingerprint(m.Body, canonical)
 	if stamp := stampOf(m); stamp != nil && stamp.Counts(from.Source, id.Fingerprint) {
 		id.Key.ID, id.Key.Pos, id.StampToken = []byte(stamp.ID), stamp.Pos, stamp.Token
-		id.Skip = stamp.Group != "" && stamp.Group != from.Group
+		id.Skip = from.Group != "" && stamp.Group != "" && stamp.Group != from.Group
 		m.ID = stamp.ID
 		return id
 	}

@@ -46,7 +46,9 @@ func (q *fifo[T]) filter(keep func(T) bool) {
 func (s *sched) prune() {
 	limit := 2*s.held + 1024
 	if s.claimQ.len() > limit {
-		s.claimQ.filter(func(e slot) bool { return e.lane != nil && e.lane.head != nil || e.lane == nil && e.item.phase == queued })
+		s.claimQ.filter(func(e slot) bool {
+			return e.lane != nil && e.lane.head != nil || e.lane == nil && e.item.phase == queued
+		})
 	}
 	if s.readyQ.len() > limit {
 		s.readyQ.filter(func(it *Item) bool { return it.phase == claimed })
