@@ -81,8 +81,20 @@ func describeJSON(err error, offset int64, size int) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("JSON ends too early at byte %d", size)
 	}
-	return fmt.Errorf("JSON at byte %d of %d: %w", offset, size, err)
+	return &valueError{offset: offset, size: size, err: err}
 }
+
+// valueError is an error of a type's own decoding, such as time.Time's. Its text may quote the body, so it is not shown.
+type valueError struct {
+	offset int64
+	size   int
+	err    error
+}
+
+func (e *valueError) Error() string {
+	return fmt.Sprintf("JSON before byte %d of %d: a value does not fit its type (%T)", e.offset, e.size, e.err)
+}
+func (e *valueError) Unwrap() error { return e.err }
 
 // tooDeep finds the byte at which the nesting passes maxDepth. Strings are skipped; whether the rest is JSON is the
 // decoder's business.

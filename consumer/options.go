@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -123,6 +124,9 @@ const year = 365 * 24 * time.Hour
 func (o *Options) validate() error {
 	if o.Rate < 0 || math.IsNaN(o.Rate) || math.IsInf(o.Rate, 0) {
 		return fmt.Errorf("consumer: Options.Rate: must be a finite number of at least 0, is %v", o.Rate)
+	}
+	if o.Limiter != nil && o.Limiter.slots == nil {
+		return errors.New("consumer: Options.Limiter: must be made by NewLimiter, is the zero Limiter: it would start no handler")
 	}
 	if len(o.Name) > 255 {
 		return fmt.Errorf("consumer: Options.Name: must be at most 255 bytes, is %d bytes", len(o.Name))

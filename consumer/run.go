@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -28,8 +29,8 @@ func Run(ctx context.Context, workers ...Worker) error {
 	if len(workers) == 0 {
 		return errors.New("consumer: Run: must be given at least 1 worker, is given 0")
 	}
-	if slices.Contains(workers, nil) {
-		return fmt.Errorf("consumer: Run: worker %d of %d is nil", slices.Index(workers, nil)+1, len(workers))
+	if i := slices.IndexFunc(workers, isNil); i >= 0 {
+		return fmt.Errorf("consumer: Run: worker %d of %d is nil", i+1, len(workers))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -43,6 +44,12 @@ func Run(ctx context.Context, workers ...Worker) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// isNil is true also of a nil pointer: what a constructor returns beside an error that nobody looked at.
+func isNil(w Worker) bool {
+	v := reflect.ValueOf(w)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Health is what probes ask for.
@@ -67,7 +74,7 @@ type Stall struct {
 	Lane  string    `json:"behind"` // the group, key or partition that waits behind it; empty: none
 }
 
-// Limiter limits how many handlers run at once across workers. It is safe for concurrent use.
+// Limiter limits how many handlers run at once across workers. [NewLimiter] makes one. It is safe for concurrent use.
 type Limiter struct{ slots chan struct{} }
 
 // NewLimiter returns a limiter for n handlers, at least 1 (less counts as 1).
