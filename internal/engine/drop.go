@@ -82,7 +82,7 @@ func (e *Engine) tellRest(d *drop, cause error) {
 		if it.run != nil {
 			it.run.end(cause)
 		}
-		e.tell(it, Verdict{})
+		e.tell(it, Verdict{Held: true})
 	}
 }
 

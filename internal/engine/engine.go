@@ -41,6 +41,9 @@ type Verdict struct {
 	Ack bool
 	// Again is, without Ack, in how long it makes sense to deliver the message again; zero: at once, or not known.
 	Again time.Duration
+	// Held says, without Ack, that the message may still be in a handler or owned: it should not be delivered again
+	// before the broker does so by itself.
+	Held bool
 }
 
 // Finished is an item that the engine lets go of.
