@@ -29,8 +29,9 @@ const (
 )
 
 // Start says where a group begins that has never committed an offset of a topic. A partition that is added to the topic
-// later, and a topic that is deleted and created again, begin at the start of their log whatever it says: nobody has
-// seen their records yet.
+// later, and a topic that is deleted and created again while a worker runs, begin at the start of their log whatever it
+// says: nobody has seen their records yet. (Kafka drops a group's offsets with the topic. So a topic that was created
+// again while no worker ran is new to the group.)
 type Start uint8
 
 const (

@@ -14,6 +14,7 @@ import (
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap/zaptest"
@@ -39,7 +40,8 @@ func newName() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
 func fakeSite(t *testing.T, partitions int32, opts ...kfake.Opt) *site {
 	t.Helper()
 	topic := newName()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic)}, opts...)...)
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic),
+		kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "200"})}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +102,7 @@ type running struct {
 func quick() *Config {
 	return &Config{
 		Options: consumer.Options{
-			Lease: 2 * time.Second, Drain: 5 * time.Second, BackoffBase: time.Millisecond, BackoffMax: 20 * time.Millisecond,
+			Lease: 2 * time.Second, Drain: time.Second, BackoffBase: time.Millisecond, BackoffMax: 20 * time.Millisecond,
 		},
 		CommitInterval: 20 * time.Millisecond, RevokeDrain: 2 * time.Second,
 	}
@@ -219,6 +221,9 @@ func (b *book) once(t *testing.T, values []string) {
 func (s *site) committed(partition int32) int64 {
 	s.t.Helper()
 	all, err := s.adm.FetchOffsets(s.t.Context(), s.group)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return -1
+	}
 	if err != nil {
 		s.t.Fatal(err)
 	}

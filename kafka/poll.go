@@ -25,7 +25,7 @@ func (w *Worker) pollLoop(ctx context.Context) {
 	var size meanSize
 	for w.waitRoom(ctx) {
 		records, bytes := w.eng.Room()
-		fetches := w.kgo.PollRecords(ctx, size.fit(records, bytes))
+		fetches := w.kgo.PollRecords(ctx, size.fit(min(records, w.set.Span), bytes))
 		items := w.take(fetches, &size)
 		if len(items) > 0 {
 			w.eng.Offer(items)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -249,11 +250,9 @@ func (w *Worker) survey(ctx context.Context, offsets map[string]map[int32]kgo.Of
 			}
 		}
 	}
-	s := &survey{notes: map[place]string{}, known: map[string]bool{}}
+	s := &survey{}
 	w.mu.Lock()
-	for at, note := range w.notes {
-		s.notes[at] = note
-	}
+	s.notes, s.known = maps.Clone(w.notes), maps.Clone(w.reborn)
 	w.mu.Unlock()
 	_, metas, err := w.metadata(ctx, topics)
 	if err != nil {
@@ -287,7 +286,7 @@ func (w *Worker) newcomers(ctx context.Context, s *survey, topics []string) (err
 		return fmt.Errorf("list where the topics end: %w", err)
 	}
 	for _, topic := range topics {
-		none := true
+		none := !s.known[topic]
 		for _, r := range s.group[topic] {
 			if r.At >= 0 {
 				none = false

@@ -77,10 +77,16 @@ func (v *watcher) look(ctx context.Context, suspect string) {
 }
 
 // restart makes the client forget a topic and find it again. The assignments under the old id are let go of BEFORE, and
-// without a commit: the revocation that follows would commit by name, onto the new topic.
+// without a commit: the revocation that follows would commit by name, onto the new topic. A topic of another id begins
+// at the start of its log: Kafka has dropped the group's offsets with the old one, so they tell nothing.
 func (v *watcher) restart(topic string, from, to topicID) {
 	v.log.Warn("topic was created anew, or is not known by its id: it is joined afresh", zap.String("topic", topic),
 		zap.Stringer("was", from), zap.Stringer("is", to))
+	if from != to {
+		v.mu.Lock()
+		v.reborn[topic] = true
+		v.mu.Unlock()
+	}
 	v.abandon(func(a *assignment) bool { return a.topic == topic })
 	v.kgo.PurgeTopicsFromClient(topic)
 	v.kgo.AddConsumeTopics(topic)

@@ -56,6 +56,7 @@ type Worker struct {
 	trouble  error          // why the worker is not well; nil: it is
 	warnings []string
 	notes    map[place]string // metadata of the offsets that were fetched last
+	reborn   map[string]bool  // topics that were created anew while we ran
 }
 
 var _ consumer.Worker = (*Worker)(nil)
@@ -86,7 +87,7 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 		set: set, ledger: l, handler: h, watch: watchInterval, table: newTable(set.Span),
 		log:   set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group)),
 		poke:  make(chan string, 16),
-		notes: map[place]string{},
+		notes: map[place]string{}, reborn: map[string]bool{},
 	}, nil
 }
 
