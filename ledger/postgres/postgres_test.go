@@ -96,6 +96,10 @@ func (b *bench) exec(t testing.TB, sql string, args ...any) int64 {
 	return tag.RowsAffected()
 }
 
+func pgUUID(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
+
+func pgKey(key ledger.Key) pgtype.UUID { return pgUUID(key.Sum()) }
+
 // store is the ledger as the suite wants it.
 func (b *bench) store() ledgertest.Store {
 	s := storeOf(b.Ledger, b.pool, b.url)
@@ -154,7 +158,7 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 			return err
 		},
 		Drop: func(ctx context.Context, key ledger.Key) error {
-			_, err := pool.Exec(ctx, "DELETE FROM ackledger.message WHERE key = $1", pgtype.UUID{Bytes: key.Sum(), Valid: true})
+			_, err := pool.Exec(ctx, "DELETE FROM ackledger.message WHERE key = $1", pgKey(key))
 			return err
 		},
 		DropOwner: func(ctx context.Context, id string) error {
@@ -172,7 +176,7 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 			}
 			var one int
 			const lock = "UPDATE ackledger.message SET due = due WHERE key = $1 RETURNING 1"
-			if err := tx.QueryRow(ctx, lock, pgtype.UUID{Bytes: key.Sum(), Valid: true}).Scan(&one); err != nil {
+			if err := tx.QueryRow(ctx, lock, pgKey(key)).Scan(&one); err != nil {
 				_ = tx.Rollback(context.WithoutCancel(ctx))
 				return nil, err
 			}

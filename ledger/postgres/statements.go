@@ -105,7 +105,7 @@ WITH clock AS MATERIALIZED (
 	CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = e.key FOR NO KEY UPDATE SKIP LOCKED) m
 ), fact AS MATERIALIZED (
 	SELECT l.*, o.lease_end, h.holder,
-		l.crashes + (l.state = 1 AND h.holder = 4)::integer AS counted,
+		l.crashes + (l.state = 1 AND coalesce(h.holder, 0) = 4)::integer AS counted,
 		l.token <> l.seen_token OR l.state <> l.seen_state OR l.state = 1 AND h.holder IS NULL
 			OR l.state = 3 AND l.failed_delivery IS NOT NULL AND
 			(SELECT true FROM {s}.archive a WHERE a.key = l.key AND a.delivery = l.failed_delivery) IS NULL AS unseen,
