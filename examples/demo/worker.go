@@ -59,7 +59,7 @@ func runWorker(config string) error {
 		Credentials: credentials.NewStaticCredentialsProvider("demo", "demo", ""),
 	})
 	first, err := sqs.NewWorker(client, s.QueueURL, counting{l, fromSQS}, charge(l, fromSQS), &sqs.Config{
-		Options: options(fromSQS, groupName), Visibility: 5 * time.Second,
+		Options: options(fromSQS, groupName), VisibilityTimeout: 5 * time.Second, WaitTime: time.Second,
 	})
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func charge(l *sqlite.Ledger, r reporter) consumer.Handler {
 		if consumer.MessageFrom(ctx).Attempt <= o.Declines {
 			return errors.New("the payment was declined")
 		}
-		return l.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO charges (broker, order_id, cents) VALUES (?, ?, ?)", r.broker, o.ID, o.Cents)
 			return err
 		})

@@ -38,7 +38,7 @@ func Example() {
 	}
 
 	charge := func(ctx context.Context) error {
-		return l.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO charge VALUES ('order 7', 1999)")
 			return err
 		})

@@ -53,7 +53,7 @@ func storeOf(l *sqlite.Ledger, a *app, path string) ledgertest.Store {
 			return err
 		},
 		InTx: func(ctx context.Context, fn func(context.Context) error) error {
-			return l.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			return sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 				return fn(context.WithValue(ctx, txKey{}, tx))
 			})
 		},

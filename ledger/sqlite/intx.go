@@ -31,10 +31,10 @@ var errAborted = errors.New("ledger/sqlite: the transaction's function did not r
 // returned as it is (the panic goes on), and the processor settles the message.
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt;
-// [ledger.ErrLost] if the message is not this owner's any more (rolled back); [ErrBusy] if the file was not free in
-// time; [ErrTimeLimit]; one for which [ledger.Unknown] is true if the answer of the COMMIT was lost and the row could not
+// [ledger.ErrLost] if the message is not this owner's any more (rolled back); [ErrBusy], for which
+// [ledger.Unavailable] is true, if the file was not free in time; [ErrTimeLimit]; one for which [ledger.Unknown] is true if the answer of the COMMIT was lost and the row could not
 // be read either; else what the database said, with everything rolled back.
-func (l *Ledger) InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) (err error) {
+func InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) (err error) {
 	a, ok := ledger.AttemptFrom(ctx)
 	if !ok {
 		return ledger.ErrNoAttempt
@@ -42,9 +42,6 @@ func (l *Ledger) InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.
 	o, ok := ledger.Unwrap(a.Owner()).(*owner)
 	if !ok {
 		return fmt.Errorf("ledger/sqlite: InTx: the attempt belongs to another store (%T)", a.Owner())
-	}
-	if o.l != l {
-		return fmt.Errorf("ledger/sqlite: InTx on %s: the attempt belongs to the ledger opened on %s", l.path, o.l.path)
 	}
 	if err := a.Begin(); err != nil {
 		return err
@@ -65,14 +62,14 @@ func (o *owner) transact(ctx context.Context, a *ledger.Attempt, fn func(context
 	wait, cancel := context.WithTimeout(ctx, l.cfg.TxLimit)
 	defer cancel()
 	if err := l.main.turn.take(wait); err != nil {
-		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
+		return ledger.AttemptOpen, ledger.MarkUnavailable(fmt.Errorf("ledger/sqlite: InTx: %w", err))
 	}
 	defer l.main.turn.give()
 	tx, err := begin(wait, func(context.Context) (*fencedsql.Tx, error) {
 		return fencedsql.Begin(wait, l.tx, nil, l.cfg.TxLimit) // wait: a statement of the last handler may have the connection
 	})
 	if err != nil {
-		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
+		return ledger.AttemptOpen, ledger.MarkUnavailable(fmt.Errorf("ledger/sqlite: InTx: %w", err))
 	}
 	defer o.rollback(tx) // does nothing after the commit
 	fnCtx, cancelFn := context.WithTimeoutCause(ctx, l.cfg.TxLimit, ErrTimeLimit)

@@ -65,7 +65,7 @@ func broken(settle time.Duration, commit func(driver.Tx) error) *sqlite.Config {
 func TestPitfall25_CommitAnswerLost(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, broken(0, func(tx driver.Tx) error { return errors.Join(errWire, tx.Commit()) }))
-	if err := r.l.InTx(r.ctx, effect); err != nil {
+	if err := sqlite.InTx(r.ctx, effect); err != nil {
 		t.Errorf("InTx: %v; the row says that it was committed", err)
 	}
 	r.want(ledger.AttemptSucceeded, 1, ledger.Succeeded)
@@ -75,7 +75,7 @@ func TestPitfall25_CommitAnswerLost(t *testing.T) {
 func TestPitfall119_CommitAborted(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, broken(0, func(tx driver.Tx) error { return errors.Join(errWire, tx.Rollback()) }))
-	err := r.l.InTx(r.ctx, effect)
+	err := sqlite.InTx(r.ctx, effect)
 	if !errors.Is(err, errWire) || ledger.Unknown(err) {
 		t.Errorf("InTx: %v; want the COMMIT's error, and known to be rolled back", err)
 	}
@@ -93,7 +93,7 @@ func TestPitfall25_StillUnknown(t *testing.T) {
 		blocker, beginErr = r.app.main.BeginTx(context.Background(), nil) // nobody gets the write lock any more
 		return errors.Join(errWire, err, beginErr)
 	}))
-	err := r.l.InTx(r.ctx, effect)
+	err := sqlite.InTx(r.ctx, effect)
 	if !errors.Is(err, errWire) || !ledger.Unknown(err) {
 		t.Errorf("InTx: %v; want an unknown answer", err)
 	}

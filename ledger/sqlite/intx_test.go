@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
@@ -110,7 +111,7 @@ func TestPitfall85_UserCommits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRun(t, nil)
-			err := r.l.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
+			err := sqlite.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
 				return errors.Join(effect(ctx, tx), c.end(ctx, tx))
 			})
 			if !errors.Is(err, c.want) {
@@ -131,7 +132,7 @@ func ignore(error) error { return nil }
 func TestPitfall85_UserCommitsAsText(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, nil)
-	err := r.l.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := sqlite.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "COMMIT; BEGIN IMMEDIATE")
 		return errors.Join(err, effect(ctx, tx))
 	})
@@ -156,7 +157,7 @@ func TestPitfall85_LeaseLost(t *testing.T) {
 	if err != nil || claims[0].Answer != ledger.Run || !claims[0].TookOver {
 		t.Fatalf("take-over: %+v, %v", claims, err)
 	}
-	if err := r.l.InTx(r.ctx, effect); !ledger.IsLost(err) {
+	if err := sqlite.InTx(r.ctx, effect); !ledger.IsLost(err) {
 		t.Errorf("InTx: %v, want ErrLost", err)
 	}
 	r.want(ledger.AttemptLost, 0, ledger.Pending)
@@ -166,10 +167,10 @@ func TestPitfall85_LeaseLost(t *testing.T) {
 func TestPitfall85_ErrorAfterCommit(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, nil)
-	if err := r.l.InTx(r.ctx, effect); err != nil {
+	if err := sqlite.InTx(r.ctx, effect); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.l.InTx(r.ctx, effect); !errors.Is(err, ledger.ErrSettled) {
+	if err := sqlite.InTx(r.ctx, effect); !errors.Is(err, ledger.ErrSettled) {
 		t.Errorf("second InTx: %v, want ErrSettled", err)
 	}
 	errs, err := r.o.Settle(t.Context(), []ledger.Settlement{{Ticket: r.claim.Ticket, Kind: ledger.Release, Count: true}})
@@ -179,15 +180,19 @@ func TestPitfall85_ErrorAfterCommit(t *testing.T) {
 	r.want(ledger.AttemptSucceeded, 1, ledger.Succeeded)
 }
 
-// Another ledger's attempt, and a context that is no handler's.
+// Another store's attempt, and a context that is no handler's.
 func TestInTxIsForOwnAttempts(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, nil)
-	other := newRun(t, nil)
-	if err := r.l.InTx(other.ctx, effect); err == nil {
-		t.Error("InTx took another ledger's attempt")
+	stranger, err := memory.New().Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := r.l.InTx(t.Context(), effect); !errors.Is(err, ledger.ErrNoAttempt) {
+	foreign := ledger.WithAttempt(t.Context(), ledger.NewAttempt(stranger, r.claim.Ticket))
+	if err := sqlite.InTx(foreign, effect); err == nil {
+		t.Error("InTx took another store's attempt")
+	}
+	if err := sqlite.InTx(t.Context(), effect); !errors.Is(err, ledger.ErrNoAttempt) {
 		t.Errorf("InTx: %v, want ErrNoAttempt", err)
 	}
 	r.want(ledger.AttemptOpen, 0, ledger.Pending)
@@ -197,7 +202,7 @@ func TestInTxIsForOwnAttempts(t *testing.T) {
 func TestInTxTimeLimit(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, &sqlite.Config{TxLimit: 100 * time.Millisecond})
-	err := r.l.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := sqlite.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := effect(context.WithoutCancel(ctx), tx); err != nil {
 			return err
 		}
@@ -219,7 +224,7 @@ func TestInTxTimeLimit(t *testing.T) {
 func TestInTxInterrupted(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, nil)
-	err := r.l.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := sqlite.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := effect(ctx, tx); err != nil {
 			return err
 		}
@@ -246,7 +251,7 @@ func TestPitfall106_LongerThanALease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = r.l.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = sqlite.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var before int
 		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM effect").Scan(&before); err != nil { // a snapshot
 			return err
@@ -271,7 +276,7 @@ func TestPitfall106_LongerThanALease(t *testing.T) {
 func TestInTxLimitEndsAStuckStatement(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, &sqlite.Config{TxLimit: 200 * time.Millisecond})
-	err := r.l.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := sqlite.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(context.WithoutCancel(ctx),
 			`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n`)
 		return err
@@ -305,7 +310,7 @@ func TestPitfall112_LongTransactionStopsNoBeat(t *testing.T) {
 		}
 		owners = append(owners, o)
 	}
-	err = l.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = sqlite.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := effect(ctx, tx); err != nil {
 			return err
 		}
