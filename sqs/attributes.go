@@ -1,0 +1,247 @@
+package sqs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+const (
+	maxRetention = 14 * 24 * time.Hour // of any queue (developer guide, "Amazon SQS message quotas")
+	maxMessage   = 1 << 20             // bytes of any message, attributes included (the same)
+	traceBytes   = 1 << 10             // what the trace header adds to that, at most
+	spareCount   = 10                  // receives beside attempts and crashes: shutdowns, expired handles
+	unredriven   = "the queue has no redrive policy: a message that the ledger cannot archive comes back until its retention is over"
+)
+
+// queue is what Run reads of the queue before it begins.
+type queue struct {
+	arn       string
+	scope     string // of the ledger: consumer's name and queue
+	fifo      bool
+	retention time.Duration
+	maxBytes  int
+	redrive   *redrive // nil: none
+	window    time.Duration
+	warnings  []string
+}
+
+// redrive is the queue's RedrivePolicy.
+type redrive struct {
+	Target string      `json:"deadLetterTargetArn"`
+	Count  json.Number `json:"maxReceiveCount"` // a number, or one in quotes
+
+	max       int
+	retention time.Duration // of the dead-letter queue
+}
+
+// deadline is when SQS forgets a message, less a margin in which it can still be settled; zero: not known.
+func (q *queue) deadline(sent time.Time) time.Time {
+	if sent.IsZero() {
+		return time.Time{}
+	}
+	return sent.Add(q.retention - min(5*time.Minute, q.retention/10))
+}
+
+// readQueue reads the queue's attributes, and those of its dead-letter queue. What cannot heal is returned as it is, in
+// the words of the service.
+func (w *Worker) readQueue(ctx context.Context) (*queue, error) {
+	attributes, err := w.attributes(ctx, w.url)
+	if err != nil {
+		return nil, fmt.Errorf("queue %q: %w", w.url, err)
+	}
+	q, err := parseQueue(attributes)
+	if err != nil {
+		return nil, fmt.Errorf("queue %q: %w", w.url, err)
+	}
+	if q.redrive == nil {
+		return q, nil
+	}
+	if q.redrive.retention, err = w.deadRetention(ctx, q.redrive.Target); err != nil {
+		if k := kindOf(err); k != kindHopeless && k != kindHandle {
+			return nil, fmt.Errorf("dead-letter queue %s: %w", q.redrive.Target, err)
+		}
+		q.redrive.retention = maxRetention
+		q.warn("dead-letter queue %s cannot be read, its retention counts as %s: %v", q.redrive.Target, maxRetention, err)
+	}
+	return q, nil
+}
+
+func (w *Worker) attributes(ctx context.Context, url string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	out, err := w.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.Attributes, nil
+}
+
+// deadRetention reads the retention of a queue that is named by its ARN.
+func (w *Worker) deadRetention(ctx context.Context, arn string) (time.Duration, error) {
+	account, name, ok := splitARN(arn)
+	if !ok {
+		return maxRetention, nil
+	}
+	ask, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	in := &sqs.GetQueueUrlInput{QueueName: &name}
+	if account != "" {
+		in.QueueOwnerAWSAccountId = &account
+	}
+	out, err := w.client.GetQueueUrl(ask, in)
+	if err != nil {
+		return 0, err
+	}
+	attributes, err := w.attributes(ctx, aws.ToString(out.QueueUrl))
+	if err != nil {
+		return 0, err
+	}
+	retention, ok := seconds(attributes, types.QueueAttributeNameMessageRetentionPeriod)
+	if !ok {
+		return maxRetention, nil
+	}
+	return retention, nil
+}
+
+// splitARN reads account and name of arn:partition:sqs:region:account:name.
+func splitARN(arn string) (account, name string, ok bool) {
+	parts := strings.Split(arn, ":")
+	if len(parts) != 6 || parts[5] == "" {
+		return "", "", false
+	}
+	return parts[4], parts[5], true
+}
+
+func seconds(attributes map[string]string, name types.QueueAttributeName) (time.Duration, bool) {
+	n, err := strconv.Atoi(attributes[string(name)])
+	if err != nil || n <= 0 || n > int(maxRetention/time.Second) {
+		return 0, false
+	}
+	return time.Duration(n) * time.Second, true
+}
+
+// parseQueue reads what GetQueueAttributes answers. What compatible services leave out counts as SQS's maximum.
+func parseQueue(attributes map[string]string) (*queue, error) {
+	q := &queue{arn: attributes[string(types.QueueAttributeNameQueueArn)], maxBytes: maxMessage}
+	if _, _, ok := splitARN(q.arn); !ok {
+		return nil, fmt.Errorf("its ARN must have six parts, is %q", q.arn)
+	}
+	q.fifo = strings.HasSuffix(q.arn, ".fifo")
+	var ok bool
+	if q.retention, ok = seconds(attributes, types.QueueAttributeNameMessageRetentionPeriod); !ok {
+		q.retention = maxRetention
+		q.warn("the queue's MessageRetentionPeriod cannot be read and counts as %s", maxRetention)
+	}
+	if n, err := strconv.Atoi(attributes[string(types.QueueAttributeNameMaximumMessageSize)]); err == nil && n > 0 {
+		q.maxBytes = n
+	}
+	policy := attributes[string(types.QueueAttributeNameRedrivePolicy)]
+	if policy == "" {
+		return q, nil
+	}
+	r := &redrive{retention: maxRetention}
+	if err := json.Unmarshal([]byte(policy), r); err != nil {
+		return nil, fmt.Errorf("its RedrivePolicy is not readable: %w", err)
+	}
+	count, err := r.Count.Int64()
+	if err != nil {
+		return nil, fmt.Errorf("its RedrivePolicy is not readable: maxReceiveCount: %w", err)
+	}
+	r.max, q.redrive = int(count), r
+	return q, nil
+}
+
+func (q *queue) warn(format string, args ...any) { q.warnings = append(q.warnings, fmt.Sprintf(format, args...)) }
+
+// adopt checks the queue against the settings and the ledger: what could break a promise is refused by name, what is
+// unwise is a warning.
+func (w *Worker) adopt(q *queue) error {
+	q.scope = scopeOf(q.arn, w.set.Name)
+	if len(q.scope) > ledger.MaxScope {
+		return fmt.Errorf("sqs: queue's ARN and Config.Name: must be at most %d bytes together, are %d", ledger.MaxScope, len(q.scope))
+	}
+	if have, need := w.ledger.Limits().Archive, q.maxBytes+traceBytes; have < need {
+		return fmt.Errorf("sqs: queue %s: its MaximumMessageSize is %d, so the ledger must archive at least %d bytes of a failed "+
+			"message (Limits.Archive), its limit is %d", q.arn, q.maxBytes, need, have)
+	}
+	need := q.retention
+	if q.redrive == nil {
+		q.warn(unredriven)
+	} else {
+		need += q.redrive.retention
+		if low := w.set.Attempts + ledger.CrashLimit + spareCount; q.redrive.max < low {
+			q.warn("the queue's maxReceiveCount should be at least %d (Attempts, %d crashes and %d to spare), is %d: a message may "+
+				"be dead-lettered by SQS before its handler has had all attempts", low, ledger.CrashLimit, spareCount, q.redrive.max)
+		}
+	}
+	if err := w.adoptWindow(q, need); err != nil {
+		return err
+	}
+	w.queue = q
+	return nil
+}
+
+// adoptWindow sets how long finished messages are recognised, and what is bound to it. need is how long SQS may deliver
+// a message: in the queue, and afresh in its dead-letter queue.
+func (w *Worker) adoptWindow(q *queue, need time.Duration) error {
+	q.window = w.set.Window
+	switch {
+	case q.window == 0:
+		q.window = need
+	case q.window >= need:
+	case !w.set.AllowShortWindow:
+		return fmt.Errorf("sqs: queue %s: Config.Window: must be at least %s (retention of the queue and of its dead-letter queue), "+
+			"is %s; Config.AllowShortWindow accepts less", q.arn, need, q.window)
+	default:
+		q.warn("Config.Window is %s, but SQS may deliver a message for %s", q.window, need)
+	}
+	if w.set.givenKeep != 0 && w.set.givenKeep < q.window {
+		return fmt.Errorf("sqs: queue %s: Config.Keep: must be at least the window of %s, is %s", q.arn, q.window, w.set.givenKeep)
+	}
+	w.set.Window = q.window
+	if w.set.givenKeep == 0 {
+		w.set.Keep = max(consumer.DefaultKeep, q.window)
+	}
+	return nil
+}
+
+// scopeOf joins the queue and the consumer's name so that no two pairs look alike: an ARN has no slash.
+func scopeOf(arn, name string) string { return "sqs:" + arn + "/" + name }
+
+// learn reads the queue until it is read; what cannot heal is an error at once.
+func (w *Worker) learn(ctx context.Context) error {
+	for n := 1; ; n++ {
+		q, err := w.readQueue(ctx)
+		if err == nil {
+			w.well("read the queue")
+			return w.adopt(q)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if k := kindOf(errors.Unwrap(err)); k == kindHopeless || k == kindHandle {
+			return fmt.Errorf("sqs: %w", err)
+		}
+		w.trouble("read the queue", err)
+		t := time.NewTimer(retryDelay(n))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}

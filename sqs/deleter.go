@@ -1,0 +1,134 @@
+package sqs
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/backoff"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"go.uber.org/zap"
+)
+
+const (
+	deleteCalls  = 16                    // batches of deletes under way at once
+	deleteLinger = 50 * time.Millisecond // for a batch to fill
+	deleteTries  = 10                    // of an entry that is refused by itself
+)
+
+// retries is the backoff of requests that fail: our own, because the SDK's stops helping when everything fails (its
+// bucket of retry tokens is empty then).
+var retries = backoff.Policy{Base: 200 * time.Millisecond, Max: 10 * time.Second}
+
+// retryDelay is the delay before the n-th retry: at least half of the backoff, so that there is no busy loop.
+func retryDelay(n int) time.Duration {
+	return retries.Ceiling(n)/2 + retries.Delay(n, rand.Float64())/2
+}
+
+// deleteLoop deletes what the ledger is terminal for, in batches, until ctx is done, and waits for its calls. A full batch
+// goes at once, a smaller one after deleteLinger.
+func (w *Worker) deleteLoop(ctx context.Context) {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	slots := make(chan struct{}, deleteCalls)
+	linger := time.NewTimer(0)
+	defer linger.Stop()
+	<-linger.C
+	for {
+		select {
+		case <-w.table.toDelete:
+		case <-ctx.Done():
+			return
+		}
+		linger.Reset(deleteLinger)
+		for lingers := true; lingers && w.table.deletesReady() < maxBatch; {
+			select {
+			case <-w.table.toDelete:
+			case <-linger.C:
+				lingers = false
+			case <-ctx.Done():
+				return
+			}
+		}
+		slots <- struct{}{}
+		batch := w.table.takeDeletes()
+		if len(batch) == 0 {
+			<-slots
+			continue
+		}
+		calls.Go(func() {
+			w.sendDeletes(batch)
+			<-slots
+		})
+	}
+}
+
+// sendDeletes sends one batch. Only entries that failed are sent again.
+func (w *Worker) sendDeletes(batch []deletion) {
+	entries := make([]types.DeleteMessageBatchRequestEntry, len(batch))
+	for i, d := range batch {
+		entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(d.handle)}
+	}
+	ctx, cancel := context.WithTimeout(w.base, callTimeout)
+	defer cancel()
+	out, err := w.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &w.url, Entries: entries})
+	if err != nil {
+		w.trouble("delete", err)
+		w.tel.deleteFailures(len(batch))
+		for _, d := range batch {
+			w.deleteAgain(d, false)
+		}
+		return
+	}
+	w.well("delete")
+	codes := make([]string, len(batch))
+	for i := range codes {
+		codes[i] = "not in the answer"
+	}
+	for _, s := range out.Successful {
+		if i, ok := index(s.Id, len(batch)); ok {
+			codes[i] = ""
+		}
+	}
+	for _, f := range out.Failed {
+		if i, ok := index(f.Id, len(batch)); ok {
+			codes[i] = aws.ToString(f.Code)
+		}
+	}
+	for i, d := range batch {
+		w.deleteAnswered(d, codes[i])
+	}
+}
+
+// deleteAnswered deals with one entry's answer; an empty code is success.
+func (w *Worker) deleteAnswered(d deletion, code string) {
+	if code == "" {
+		w.table.deleted(d)
+		return
+	}
+	w.tel.deleteFailures(1)
+	if kindOfEntry(code) == kindHandle {
+		w.log.Info("receipt handle has expired: the message is deleted when it is delivered again",
+			zap.String("message_id", d.h.id), zap.String("code", code))
+		w.table.deleted(d)
+		return
+	}
+	if n := w.deleteAgain(d, true); n >= deleteTries {
+		w.log.Warn("delete is refused for good: the message is deleted when it is delivered again",
+			zap.String("message_id", d.h.id), zap.String("code", code), zap.Int("tries", n))
+		w.table.deleted(d)
+	}
+}
+
+// deleteAgain sends a delete again after a while, and returns how often it was refused by itself.
+func (w *Worker) deleteAgain(d deletion, refused bool) (refusals int) {
+	tries, refusals := w.table.deleteFailed(d, refused)
+	if refusals < deleteTries {
+		time.AfterFunc(retryDelay(tries), func() { w.table.retryDelete(d.h) })
+	}
+	return refusals
+}

@@ -1,0 +1,224 @@
+package sqs
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"go.uber.org/zap"
+)
+
+const (
+	pollMargin = 5 * time.Second        // for the answer of a poll, beside its wait
+	lookAgain  = 100 * time.Millisecond // at whether a slot is free: a message that begins to wait tells nobody
+	aheadOf    = 250 * time.Millisecond // of handling that is received ahead
+)
+
+// situation is what the number of polls follows from.
+type situation struct {
+	slots  int // handlers that may run at once
+	ahead  int // messages that may wait for a handler
+	lanes  int // in hand that could run side by side, but for those that wait for a time
+	room   int // messages that may be taken in
+	open   int // polls
+	asked  int // messages that open polls have asked for
+	wanted int // polls that make sense, as far as the last ones say
+}
+
+// demand says for how many messages one more poll is to ask; 0: none now. It is pure.
+//
+// A message is not received before a handler will soon be free for it: another worker may be idle.
+func (s situation) demand() int {
+	if s.open >= s.wanted {
+		return 0
+	}
+	free := s.slots + s.ahead - s.lanes - s.asked
+	return max(min(free, s.room-s.asked, maxBatch), 0)
+}
+
+// poller keeps the polls' numbers.
+type poller struct {
+	maxOpen  int
+	maxAhead int
+
+	mu       sync.Mutex
+	open     int
+	asked    int
+	wanted   int
+	failures int // in a row
+	notYet   time.Time
+	since    time.Time // begin of the count of finished messages
+	finished int
+	rate     float64 // finished messages in a second
+	mean     float64 // bytes of a message, of late
+	wake     chan struct{}
+}
+
+func newPoller(maxOpen, maxAhead int) *poller {
+	return &poller{maxOpen: maxOpen, maxAhead: maxAhead, wanted: 1, since: time.Now(), wake: make(chan struct{}, 1)}
+}
+
+// done counts finished messages: how many are received ahead follows from it.
+func (p *poller) done(n int, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.finished += n
+	p.measure(now)
+	poke(p.wake)
+}
+
+func (p *poller) measure(now time.Time) {
+	if d := now.Sub(p.since); d >= lookAgain {
+		p.rate = float64(p.finished) / d.Seconds()
+		p.finished, p.since = 0, now
+	}
+}
+
+// ask says for how many messages the next poll is to ask, and notes it as open; 0: none now, perhaps after wait.
+func (p *poller) ask(s situation, bytes int64, now time.Time) (n int, wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d := p.notYet.Sub(now); d > 0 {
+		return 0, d
+	}
+	p.measure(now)
+	s.open, s.asked, s.wanted = p.open, p.asked, p.wanted
+	s.ahead = min(int(p.rate*aheadOf.Seconds()), p.maxAhead)
+	if n = s.demand(); n == 0 || float64(bytes)-float64(p.asked)*p.mean <= 0 {
+		return 0, lookAgain
+	}
+	p.open++
+	p.asked += n
+	return n, 0
+}
+
+// answered notes what a poll that asked for n messages brought: one that brought any calls for another beside it, one
+// that brought none for no other.
+func (p *poller) answered(n, got int, bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+	p.asked -= n
+	p.failures = 0
+	switch {
+	case got == 0:
+		p.wanted = 1
+	case got == n:
+		p.wanted = min(p.wanted*2, p.maxOpen)
+	default:
+		p.wanted = min(p.wanted+1, p.maxOpen)
+	}
+	if got > 0 {
+		p.mean += (float64(bytes)/float64(got) - p.mean) / 4
+	}
+	poke(p.wake)
+}
+
+// failed notes a poll that brought an error: the next one waits, alone.
+func (p *poller) failed(n int, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+	p.asked -= n
+	p.wanted = 1
+	if p.notYet.After(now) {
+		return // polls that fail together count once
+	}
+	p.failures++
+	p.notYet = now.Add(retryDelay(p.failures))
+	poke(p.wake)
+}
+
+// pollLoop opens polls until ctx is done, and then waits for those that are open to end by themselves: messages that a
+// cancelled poll was about to bring would be hidden from everybody for their visibility timeout.
+func (w *Worker) pollLoop(ctx context.Context) {
+	var polls sync.WaitGroup
+	defer polls.Wait()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		changed := w.eng.Changed()
+		n, wait := 0, time.Second
+		if w.eng.Open() {
+			s, bytes := w.situation()
+			n, wait = w.polls.ask(s, bytes, time.Now())
+		}
+		if n > 0 {
+			polls.Go(func() { w.poll(n) })
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-changed:
+		case <-w.polls.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// situation is the engine's part of it, and the table's.
+func (w *Worker) situation() (s situation, bytes int64) {
+	items, bytes := w.eng.Room()
+	load := w.eng.Load()
+	lanes, all := w.table.lanes()
+	return situation{
+		slots: w.set.Concurrency,
+		lanes: max(lanes-load.Waiting, load.Running),
+		room:  min(items, w.set.MaxHeld-all),
+	}, bytes
+}
+
+// poll asks for up to n messages once, and hands what is new to the engine.
+func (w *Worker) poll(n int) {
+	ctx, cancel := context.WithTimeout(w.base, w.set.WaitTime+pollMargin)
+	defer cancel()
+	sent := time.Now()
+	out, err := w.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: &w.url, MaxNumberOfMessages: int32(n), MessageAttributeNames: []string{"All"},
+		MessageSystemAttributeNames: systemAttributes,
+		VisibilityTimeout:           int32(w.set.VisibilityTimeout / time.Second),
+		WaitTimeSeconds:             int32(w.set.WaitTime / time.Second),
+	})
+	now := time.Now()
+	if err != nil {
+		w.pollFailed(n, err, now)
+		return
+	}
+	w.well("receive")
+	items, bytes := make([]*engine.Item, 0, len(out.Messages)), int64(0)
+	for i := range out.Messages {
+		h, is := w.table.receive(out.Messages[i], sent, now)
+		switch is {
+		case arrivedNew:
+			it := w.prepare(h)
+			bytes += int64(len(it.Msg.Body))
+			items = append(items, it)
+		case arrivedDead:
+			w.log.Warn("message arrived after its visibility timeout: it is left to come again",
+				zap.Stringp("message_id", out.Messages[i].MessageId), zap.Duration("after", now.Sub(sent)))
+		}
+	}
+	if len(out.Messages) > 0 {
+		w.tel.poll("messages")
+	} else {
+		w.tel.poll("empty")
+	}
+	if len(items) > 0 {
+		w.eng.Offer(items)
+	}
+	w.polls.answered(n, len(out.Messages), bytes)
+}
+
+func (w *Worker) pollFailed(n int, err error, now time.Time) {
+	if kindOf(err) == kindOverLimit {
+		w.tel.poll("over_limit")
+		w.log.Warn("too many messages of the queue are in flight: polling slows down", zap.Error(err))
+	} else {
+		w.tel.poll("error")
+		w.trouble("receive", err)
+	}
+	w.polls.failed(n, now)
+}

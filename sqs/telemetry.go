@@ -1,0 +1,67 @@
+package sqs
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// telemetry counts what only SQS has; the engine counts the rest.
+type telemetry struct {
+	attrs          metric.MeasurementOption
+	polled         metric.Int64Counter
+	changes        metric.Int64Counter
+	failedDeletes  metric.Int64Counter
+	pollOutcomes   map[string]metric.MeasurementOption
+	changeOutcomes [refused + 1]metric.MeasurementOption
+}
+
+func newTelemetry(s *settings, source string) (*telemetry, error) {
+	mp := s.MeterProvider
+	if mp == nil {
+		mp = otel.GetMeterProvider()
+	}
+	t := &telemetry{
+		attrs: metric.WithAttributes(
+			attribute.String("messaging.system", "sqs"),
+			attribute.String("messaging.destination.name", source),
+			attribute.String("messaging.consumer.group.name", s.Name),
+		),
+		pollOutcomes: map[string]metric.MeasurementOption{},
+	}
+	for _, o := range []string{"messages", "empty", "error", "over_limit"} {
+		t.pollOutcomes[o] = metric.WithAttributes(attribute.String("outcome", o))
+	}
+	for o, name := range map[outcome]string{changed: "changed", failed: "failed", refused: "expired"} {
+		t.changeOutcomes[o] = metric.WithAttributes(attribute.String("outcome", name))
+	}
+	m := mp.Meter("github.com/ackledger/ackledger")
+	var err error
+	if t.polled, err = m.Int64Counter("ackledger.sqs.polls", metric.WithDescription("Polls, by outcome.")); err != nil {
+		return nil, err
+	}
+	t.changes, err = m.Int64Counter("ackledger.sqs.visibility_changes",
+		metric.WithDescription("Messages whose visibility was extended or set, by outcome."))
+	if err != nil {
+		return nil, err
+	}
+	t.failedDeletes, err = m.Int64Counter("ackledger.sqs.delete_failures",
+		metric.WithDescription("Deletes that failed; each is sent again, or answered by the ledger at the redelivery."))
+	return t, err
+}
+
+func (t *telemetry) poll(outcome string) {
+	t.polled.Add(context.Background(), 1, t.attrs, t.pollOutcomes[outcome])
+}
+
+func (t *telemetry) visibility(counts [refused + 1]int64) {
+	for o, n := range counts {
+		if n > 0 {
+			t.changes.Add(context.Background(), n, t.attrs, t.changeOutcomes[o])
+		}
+	}
+}
+
+func (t *telemetry) deleteFailures(n int) { t.failedDeletes.Add(context.Background(), int64(n), t.attrs) }

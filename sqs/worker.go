@@ -1,0 +1,296 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"go.uber.org/zap"
+)
+
+const (
+	callTimeout = 10 * time.Second      // of one request but a poll
+	lastLimit   = 4 * time.Second       // of the last deletes and hand-backs, after the drain
+	lastLook    = 10 * time.Millisecond // between two looks at whether they are done
+	// visibilityLimit is how long a message is held in all: SQS's 12 hours, less what requests take.
+	visibilityLimit = maxVisibility - 10*time.Second
+)
+
+// API is what a worker uses of an SQS client; *sqs.Client of aws-sdk-go-v2 implements it. The IAM actions are
+// sqs:ReceiveMessage, sqs:DeleteMessage, sqs:ChangeMessageVisibility and sqs:GetQueueAttributes on the queue, and
+// sqs:GetQueueUrl and sqs:GetQueueAttributes on its dead-letter queue (optional).
+type API interface {
+	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
+	DeleteMessageBatch(context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
+	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
+	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
+	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
+}
+
+var _ API = (*sqs.Client)(nil)
+
+// Worker consumes one queue. Build it with [NewWorker].
+type Worker struct {
+	set     settings
+	client  API
+	url     string
+	ledger  ledger.Ledger
+	handler consumer.Handler
+	log     *zap.Logger
+	limit   time.Duration // visibilityLimit
+	began   atomic.Bool
+
+	// Set while Run prepares, before anything else runs.
+	base  context.Context // values of Run's context, never cancelled by it
+	stop  context.CancelCauseFunc
+	queue *queue
+	table *table
+	polls *poller
+	tel   *telemetry
+	eng   *engine.Engine
+
+	mu       sync.Mutex
+	shown    *engine.Engine // eng, for who calls from outside
+	paused   bool           // wish for an engine that is not there yet
+	troubles map[string]error
+	warnings []string
+}
+
+var _ consumer.Worker = (*Worker)(nil)
+
+// NewWorker builds a worker for the queue at queueURL. The client is the caller's, with its region, credentials and
+// endpoint, and may be shared. Nothing connects before [Worker.Run]. Config.Name is required.
+func NewWorker(client API, queueURL string, l ledger.Ledger, h consumer.Handler, c *Config) (*Worker, error) {
+	switch {
+	case isNil(client):
+		return nil, errors.New("sqs: NewWorker: the client must not be nil")
+	case queueURL == "":
+		return nil, errors.New("sqs: NewWorker: the queue URL must not be empty")
+	case isNil(l):
+		return nil, errors.New("sqs: NewWorker: the ledger must not be nil")
+	case isNil(h):
+		return nil, errors.New("sqs: NewWorker: the handler must not be nil")
+	}
+	set, err := newSettings(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Worker{
+		set: set, client: client, url: queueURL, ledger: l, handler: h, limit: visibilityLimit, troubles: map[string]error{},
+		log: set.Logger.With(zap.String("system", "sqs"), zap.String("source", queueURL), zap.String("consumer", set.Name)),
+	}, nil
+}
+
+// isNil also finds a nil pointer in an interface: (*sqs.Client)(nil).
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
+}
+
+// Run consumes until ctx is cancelled. Then it polls no more, waits for open polls to end by themselves (up to
+// Config.WaitTime), hands back what was not started, lets running handlers end (Options.Drain), sends the last deletes,
+// and returns nil, or an error that names what still ran. It returns early with an error on what cannot heal: an unknown
+// queue, a refused login or action, a ledger that cannot serve. A worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	if !w.began.CompareAndSwap(false, true) {
+		return errors.New("sqs: Run: a worker runs once")
+	}
+	running, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.stop, w.base = cancel, context.WithoutCancel(ctx)
+	if err := w.begin(running); err != nil {
+		if ctx.Err() != nil {
+			return nil // nothing was begun that would have to be drained
+		}
+		return err
+	}
+	w.log.Info("consuming", zap.Bool("fifo", w.queue.fifo), zap.Duration("window", w.queue.window))
+	var loops, polls sync.WaitGroup
+	keeping, end := context.WithCancel(w.base)
+	defer end()
+	loops.Go(func() { w.keepLoop(keeping) })
+	loops.Go(func() { w.deleteLoop(keeping) })
+	polls.Go(func() { w.pollLoop(running) })
+	<-running.Done()
+	var failed error
+	if ctx.Err() == nil {
+		failed = fmt.Errorf("sqs: %w", context.Cause(running))
+	}
+	drained := w.drain(&polls)
+	w.finishCalls()
+	end()
+	loops.Wait()
+	return errors.Join(failed, drained, w.closeEngine())
+}
+
+// begin reads the queue and starts the engine.
+func (w *Worker) begin(ctx context.Context) error {
+	if err := w.learn(ctx); err != nil {
+		return err
+	}
+	w.log = w.set.Logger.With(zap.String("system", "sqs"), zap.String("source", w.queue.arn), zap.String("consumer", w.set.Name))
+	for _, text := range w.queue.warnings {
+		w.log.Warn(text)
+	}
+	ahead := w.set.ClaimAhead
+	if w.set.Park {
+		ahead = 0
+	}
+	w.table = newTable(w.set.VisibilityTimeout, w.limit, w.queue.fifo)
+	w.polls = newPoller(w.set.MaxPollers, ahead)
+	var err error
+	if w.tel, err = newTelemetry(&w.set, w.queue.arn); err != nil {
+		return fmt.Errorf("sqs: %w", err)
+	}
+	cfg := engine.Config{
+		Options: w.set.Options, Ledger: w.ledger, Handler: w.handler, Sink: w, System: "sqs", Source: w.queue.arn,
+	}
+	if !w.queue.fifo { // a group waits in place; to hand its head back would let the others overtake it
+		cfg.HoldMax = holdMax
+	}
+	if w.eng, err = engine.New(cfg); err != nil {
+		return fmt.Errorf("sqs: %w", err)
+	}
+	w.mu.Lock()
+	w.shown, w.warnings = w.eng, w.queue.warnings
+	if w.paused {
+		w.eng.Pause()
+	}
+	w.mu.Unlock()
+	if err := w.eng.Start(ctx); err != nil {
+		return errors.Join(fmt.Errorf("sqs: %w", err), w.closeEngine())
+	}
+	return nil
+}
+
+// holdMax is the longest backoff for which a message of a standard queue is held; with a longer one it goes back, hidden
+// for that time, and costs one more receive.
+const holdMax = 15 * time.Minute
+
+// drain ends polls and handlers side by side. What was not started goes back as soon as no poll of ours can meet it.
+func (w *Worker) drain(polls *sync.WaitGroup) error {
+	w.table.drain()
+	drained := make(chan error, 1)
+	go func() { drained <- w.eng.Drain(w.base) }()
+	polls.Wait()
+	w.table.over()
+	if err := <-drained; err != nil {
+		return fmt.Errorf("sqs: %w", err)
+	}
+	return nil
+}
+
+// finishCalls waits for the last deletes and hand-backs. What is not done in time is harmless: the messages come again,
+// and the ledger knows them.
+func (w *Worker) finishCalls() {
+	look := time.NewTicker(lastLook)
+	defer look.Stop()
+	for deadline := time.Now().Add(lastLimit); ; <-look.C {
+		deletes, returns := w.table.waiting()
+		if deletes == 0 && returns == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.log.Warn("stopped before all messages were deleted or handed back: they come again, and the ledger knows them",
+				zap.Int("deletes", deletes), zap.Int("returns", returns))
+			return
+		}
+	}
+}
+
+func (w *Worker) closeEngine() error {
+	ctx, cancel := context.WithTimeout(w.base, callTimeout)
+	defer cancel()
+	if err := w.eng.Close(ctx); err != nil {
+		return fmt.Errorf("sqs: %w", err)
+	}
+	return nil
+}
+
+// Finish implements engine.Sink.
+func (w *Worker) Finish(done []engine.Finished) {
+	now, acked := time.Now(), 0
+	for _, f := range done {
+		h := f.Item.Ref.(*hold)
+		if f.Verdict.Ack {
+			w.table.ack(h)
+			acked++
+		} else {
+			w.table.letGo(h, f.Verdict, now)
+		}
+	}
+	w.polls.done(acked, now)
+}
+
+// Pause implements consumer.Worker. What is in hand stays in hand, and hidden.
+func (w *Worker) Pause() { w.setPaused(true) }
+
+// Resume implements consumer.Worker.
+func (w *Worker) Resume() { w.setPaused(false) }
+
+func (w *Worker) setPaused(paused bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.paused = paused
+	switch {
+	case w.shown == nil:
+	case paused:
+		w.shown.Pause()
+	default:
+		w.shown.Resume()
+	}
+}
+
+// Health implements consumer.Worker: the engine's, with warnings about the queue and the trouble with SQS.
+func (w *Worker) Health() consumer.Health {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := consumer.Health{Alive: true}
+	if w.shown != nil {
+		h = w.shown.Health()
+	}
+	for _, err := range w.troubles {
+		h.Ready, h.LastError = false, err.Error()
+	}
+	h.Warnings = append(h.Warnings, w.warnings...)
+	return h
+}
+
+// trouble keeps that a kind of request fails, and says so once. What cannot heal ends Run.
+func (w *Worker) trouble(what string, err error) {
+	err = fmt.Errorf("%s: %w", what, err)
+	w.mu.Lock()
+	first := w.troubles[what] == nil
+	w.troubles[what] = err
+	w.mu.Unlock()
+	if k := kindOf(err); w.table != nil && (k == kindHopeless || k == kindHandle) {
+		w.log.Error("cannot go on", zap.Error(err))
+		w.stop(err)
+		return
+	}
+	if first {
+		w.log.Warn("trouble with SQS, trying again", zap.Error(err))
+	}
+}
+
+// well says that a kind of request works.
+func (w *Worker) well(what string) {
+	w.mu.Lock()
+	was := w.troubles[what]
+	delete(w.troubles, what)
+	w.mu.Unlock()
+	if was != nil {
+		w.log.Info("well again", zap.NamedError("after", was))
+	}
+}
