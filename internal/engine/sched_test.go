@@ -1,0 +1,343 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+	"pgregory.net/rapid"
+)
+
+// twin plays the engine around a scheduler, and keeps beside it the dumbest book there is: every item ever offered, in
+// order. What must hold is checked against the book after each step.
+type twin struct {
+	s     *sched
+	now   time.Time
+	all   []*Item
+	ready []*Item // taken by the pool, not begun
+}
+
+func newTwin() *twin { return &twin{s: newSched(), now: time.Unix(0, 0)} }
+
+func (w *twin) add(lane, key string) *Item {
+	it := &Item{Msg: &consumer.Message{ID: key, Body: make([]byte, len(w.all)%7)}, Lane: lane}
+	it.Key = ledger.Key{Scope: "twin", ID: []byte(key)}
+	w.all = append(w.all, it)
+	w.s.add(it)
+	return it
+}
+
+func (w *twin) in(phases ...phase) []*Item {
+	var out []*Item
+	for _, it := range w.all {
+		if slices.Contains(phases, it.phase) {
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+// release does what the engine does at the end of each critical section.
+func (w *twin) release() {
+	for _, it := range w.s.toRelease {
+		if it.phase == claimed {
+			w.s.setPhase(it, settling)
+		}
+	}
+	w.s.toRelease = w.s.toRelease[:0]
+}
+
+func (w *twin) claim(n int, headsOnly bool) { w.s.takeClaims(n, headsOnly) }
+
+// answer plays the claim table: 0 run, 1 busy, 2 done, 3 suspect, 4 the call failed, 5 spent.
+func (w *twin) answer(it *Item, what int, wait time.Duration) {
+	switch what {
+	case 0:
+		if it.solo {
+			w.s.setPhase(it, claimed)
+			w.s.setPhase(it, starting)
+			return
+		}
+		w.s.won(it)
+	case 1:
+		w.s.hold(it, w.now.Add(wait))
+	case 2:
+		w.s.remove(it)
+	case 3:
+		w.s.setPhase(it, queued)
+		it.solo = true
+		w.s.requeue(it)
+	case 4:
+		w.s.requeue(it)
+	case 5:
+		w.s.setPhase(it, settling)
+	}
+}
+
+func (w *twin) start() {
+	for w.s.readyQ.len() > 0 {
+		if it := w.s.readyQ.pop(); it.phase == claimed && it.isHead() {
+			w.s.setPhase(it, starting)
+			return
+		}
+	}
+}
+
+func (w *twin) solo() {
+	for w.s.suspectQ.len() > 0 {
+		if it := w.s.suspectQ.pop(); it.phase == suspect && it.isHead() && w.s.grab(it) {
+			w.s.setPhase(it, claiming)
+			return
+		}
+	}
+}
+
+// settled plays the ledger's answer to a settlement: 0 terminal, 1 released with a backoff, 2 released at once.
+func (w *twin) settled(it *Item, what int, wait time.Duration) {
+	switch what {
+	case 0:
+		w.s.remove(it)
+	case 1:
+		w.s.hold(it, w.now.Add(wait))
+	case 2:
+		w.s.requeue(it)
+	}
+}
+
+// earlier returns the unfinished items before it in its lane, from the book.
+func (w *twin) earlier(it *Item) []*Item {
+	var out []*Item
+	for _, o := range w.all {
+		if o == it {
+			break
+		}
+		if it.Lane != "" && o.Lane == it.Lane && o.phase != finished {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (w *twin) check(t interface{ Fatalf(string, ...any) }) {
+	held, bytes, ahead, runs, waits, taken := 0, int64(0), 0, 0, 0, 0
+	inHand := map[string]*Item{}
+	for _, it := range w.all {
+		if it.phase == finished {
+			continue
+		}
+		held++
+		bytes += int64(len(it.Msg.Body))
+		before := w.earlier(it)
+		switch it.phase {
+		case claiming, claimed, starting:
+			ahead++
+		case running:
+			runs++
+		case waiting, suspect:
+			waits++
+		}
+		if it.phase >= claiming && it.phase <= running && len(before) == 0 && !it.solo {
+			taken++
+		}
+		if it.phase >= claiming && it.phase <= settling {
+			if other := inHand[it.Msg.ID]; other != nil {
+				t.Fatalf("key %s is in hand twice, in phases %d and %d", it.Msg.ID, other.phase, it.phase)
+			}
+			inHand[it.Msg.ID] = it
+		}
+		if (it.phase == starting || it.phase == running) && len(before) > 0 {
+			t.Fatalf("an item of lane %s runs before %d earlier ones", it.Lane, len(before))
+		}
+		if it.phase == claimed && len(before) > 0 && before[0].isWaiting() {
+			t.Fatalf("an item of lane %s stays claimed behind a head that waits", it.Lane)
+		}
+	}
+	s := w.s
+	got := []int64{int64(s.held), s.heldBytes, int64(s.ahead), int64(s.runs), int64(s.waitCount), int64(s.taken), int64(len(s.hands))}
+	want := []int64{int64(held), bytes, int64(ahead), int64(runs), int64(waits), int64(taken), int64(len(inHand))}
+	if !slices.Equal(got, want) {
+		t.Fatalf("held, bytes, ahead, running, waiting, taken, keys: scheduler says %v, the book %v", got, want)
+	}
+}
+
+// finishAll lets everything succeed, and fails if something does not come to its turn.
+func (w *twin) finishAll(t interface{ Fatalf(string, ...any) }) {
+	for round := 0; w.s.held > 0; round++ {
+		if round > 20*len(w.all)+100 {
+			t.Fatalf("forgotten: %d items are held, in phases %v", w.s.held, w.phases())
+		}
+		w.now = w.now.Add(time.Hour)
+		w.s.wake(w.now)
+		w.claim(3, round%2 == 0)
+		w.solo()
+		for _, it := range w.in(claiming) {
+			w.answer(it, 0, 0)
+		}
+		w.release()
+		w.check(t)
+		w.start()
+		for _, it := range w.in(starting) {
+			w.s.setPhase(it, running)
+		}
+		for _, it := range w.in(running, settling) {
+			w.settled(it, 0, 0)
+		}
+		w.release()
+		w.check(t)
+	}
+	if len(w.s.lanes) > 0 || len(w.s.hands) > 0 || len(w.s.waits) > 0 {
+		t.Fatalf("left behind: %d lanes, %d keys, %d waits", len(w.s.lanes), len(w.s.hands), len(w.s.waits))
+	}
+}
+
+func (w *twin) phases() map[phase]int {
+	m := map[phase]int{}
+	for _, it := range w.all {
+		m[it.phase]++
+	}
+	return m
+}
+
+func TestSchedulerAgainstItsBook(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTwin()
+		pick := func(list []*Item) *Item {
+			if len(list) == 0 {
+				t.Skip("none")
+			}
+			return list[rapid.IntRange(0, len(list)-1).Draw(t, "which")]
+		}
+		wait := func() time.Duration { return time.Duration(rapid.IntRange(0, 20).Draw(t, "wait")) * time.Second }
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) { w.release(); w.check(t) },
+			"offer": func(t *rapid.T) {
+				for range rapid.IntRange(1, 4).Draw(t, "n") {
+					lane := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "lane")
+					w.add(lane, fmt.Sprint("key ", rapid.IntRange(0, 30).Draw(t, "key")))
+				}
+			},
+			"claim": func(t *rapid.T) {
+				w.claim(rapid.IntRange(1, 6).Draw(t, "n"), rapid.Bool().Draw(t, "heads only"))
+			},
+			"answer": func(t *rapid.T) {
+				w.answer(pick(w.in(claiming)), rapid.IntRange(0, 5).Draw(t, "answer"), wait())
+			},
+			"win":   func(t *rapid.T) { w.answer(pick(w.in(claiming)), 0, 0) },
+			"start": func(t *rapid.T) { w.start() },
+			"solo":  func(t *rapid.T) { w.solo() },
+			"run":   func(t *rapid.T) { w.s.setPhase(pick(w.in(starting)), running) },
+			"end":   func(t *rapid.T) { w.s.setPhase(pick(w.in(running)), settling) },
+			"settled": func(t *rapid.T) {
+				w.settled(pick(w.in(settling)), rapid.IntRange(0, 2).Draw(t, "how"), wait())
+			},
+			"uncertain": func(t *rapid.T) { w.s.hold(pick(w.in(running, starting)), w.now.Add(wait())) },
+			"pass":      func(t *rapid.T) { w.now = w.now.Add(wait()); w.s.wake(w.now) },
+			"drop":      func(t *rapid.T) { w.s.remove(pick(w.in(queued, waiting, suspect))) },
+			"revoke":    func(t *rapid.T) { w.s.setPhase(pick(w.in(claimed, starting)), settling) },
+			"lose":      func(t *rapid.T) { w.s.requeue(pick(w.in(claimed))) },
+		})
+		w.finishAll(t)
+	})
+}
+
+// A lane whose items are dropped while it stands in the claim queue must not be claimed from: it has no head.
+func TestEmptiedLaneInTheClaimQueue(t *testing.T) {
+	for _, headsOnly := range []bool{false, true} {
+		w := newTwin()
+		it := w.add("a", "1")
+		w.claim(1, headsOnly)
+		w.s.hold(it, w.now)
+		w.s.wake(w.now) // listed, and the lane still gated
+		w.s.remove(it)
+		w.claim(1, headsOnly)
+		w.check(t)
+	}
+}
+
+func TestLanesTakeTurns(t *testing.T) {
+	w := newTwin()
+	for range 1000 {
+		w.add("deep", fmt.Sprint("deep ", len(w.all)))
+	}
+	for i := range 9 {
+		w.add(fmt.Sprint("lane ", i), fmt.Sprint("shallow ", i))
+	}
+	w.claim(20, false)
+	if n := len(w.in(claiming)); n != 20 {
+		t.Fatalf("%d claimed of 20", n)
+	}
+	for _, it := range w.all[1000:] {
+		if it.phase != claiming {
+			t.Fatalf("lane %s waits behind a deep one", it.Lane)
+		}
+	}
+}
+
+// Dropped items must not stay in memory because nobody takes them out of the queues while all handlers are busy.
+func TestQueuesForgetDroppedItems(t *testing.T) {
+	w := newTwin()
+	for round := range 50 {
+		first := len(w.all)
+		for i := range 1000 {
+			w.add("", fmt.Sprint(round, " ", i))
+		}
+		for _, it := range w.all[first:] {
+			w.s.remove(it)
+		}
+	}
+	if n := w.s.claimQ.len(); n > 2048 {
+		t.Fatalf("%d entries for %d items", n, w.s.held)
+	}
+	w.check(t)
+}
+
+func TestFIFO(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q fifo[*int]
+		var book []*int
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				if q.len() != len(book) {
+					t.Fatalf("length is %d, want %d", q.len(), len(book))
+				}
+			},
+			"push": func(t *rapid.T) {
+				for range rapid.IntRange(1, 100).Draw(t, "n") {
+					v := new(int)
+					q.push(v)
+					book = append(book, v)
+				}
+			},
+			"pop": func(t *rapid.T) {
+				for range rapid.IntRange(1, 100).Draw(t, "n") {
+					if len(book) == 0 {
+						return
+					}
+					if q.pop() != book[0] {
+						t.Fatalf("not the oldest")
+					}
+					book = book[1:]
+				}
+			},
+			"filter": func(t *rapid.T) {
+				kept := book[:0:0]
+				for i, v := range book {
+					*v = i % 3
+					if *v != 0 {
+						kept = append(kept, v)
+					}
+				}
+				q.filter(func(v *int) bool { return *v != 0 })
+				book = kept
+			},
+		})
+		for _, v := range q.buf[:q.head] {
+			if v != nil {
+				t.Fatalf("a popped element is still held")
+			}
+		}
+	})
+}
