@@ -61,12 +61,16 @@ func usable(err error) error {
 // sent translates the error of a statement that may have reached the server. What the server refused with an ERROR was
 // rolled back. A FATAL may come after the commit (a backend that is terminated while it waits for a synchronous
 // replica has committed), so it says nothing.
+//
+// pgconn.SafeToRetry is not asked: in pgx v5.12 a connection that breaks while the answer to a simple query or to a
+// batch is read gives "conn closed", which claims that nothing was sent (MultiResultReader.NextResult peeks, which
+// closes the connection and drops the error, and then meets the closed connection). A COMMIT is such a query.
 func sent(err error) error {
 	if err == nil {
 		return nil
 	}
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && severity(pg) == "ERROR" || pgconn.SafeToRetry(err) {
+	if errors.As(err, &pg) && severity(pg) == "ERROR" {
 		return usable(err)
 	}
 	return ledger.MarkUnknown(err)

@@ -208,9 +208,9 @@ func (r *run) commit(ctx, last context.Context) (ledger.AttemptState, error) {
 	return r.outcome(reading, fmt.Errorf("postgres: the answer to COMMIT is lost: %w", err))
 }
 
-// commitUnknown says whether a COMMIT that failed with err may have been carried out.
+// commitUnknown says whether a COMMIT that failed with err may have been carried out; [sent] says why so much may.
 func commitUnknown(err error) bool {
-	if errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return false
 	}
 	var pg *pgconn.PgError

@@ -1,0 +1,206 @@
+package postgres_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// cutter is a proxy before the database that breaks connections at a chosen message.
+type cutter struct {
+	target string
+	listen net.Listener
+
+	mu     sync.Mutex
+	marker []byte
+	late   bool
+	down   bool // after a cut, and until it is mended: nobody gets through
+	stays  bool
+	all    bool
+	cuts   int
+	conns  map[net.Conn]struct{}
+}
+
+// newCutter starts a proxy and returns it with the URL that leads through it.
+func newCutter(t *testing.T, dsn string) (*cutter, string) {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{target: u.Host, conns: map[net.Conn]struct{}{}}
+	if c.listen, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	u.Host = c.listen.Addr().String()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := c.listen.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { c.serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		if err := c.listen.Close(); err != nil {
+			t.Error(err)
+		}
+		c.closeAll()
+		wg.Wait()
+	})
+	return c, u.String()
+}
+
+// cutBefore breaks the connection that sends marker, and the server never gets it.
+func (c *cutter) cutBefore(marker string) { c.arm(marker, false, false) }
+
+// cutAfter breaks the connection that sends marker once the server has answered it. With stays, nobody gets a
+// connection after that, until mend.
+func (c *cutter) cutAfter(marker string, stays bool) { c.arm(marker, true, stays) }
+
+func (c *cutter) arm(marker string, late, stays bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.marker, c.late, c.stays = []byte(marker), late, stays
+}
+
+// closeLater makes the cut close every other connection too.
+func (c *cutter) closeLater() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = true
+}
+
+func (c *cutter) mend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = false
+}
+
+func (c *cutter) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cuts
+}
+
+func (c *cutter) cutAll() {
+	c.mu.Lock()
+	all := c.all
+	c.mu.Unlock()
+	if all {
+		c.closeAll()
+	}
+}
+
+func (c *cutter) closeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.conns {
+		_ = conn.Close()
+	}
+}
+
+// keep notes a connection, so that the test's end closes it; false while nobody gets through.
+func (c *cutter) keep(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return false
+	}
+	c.conns[conn] = struct{}{}
+	return true
+}
+
+func (c *cutter) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", c.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if !c.keep(client) || !c.keep(server) {
+		return
+	}
+	answered := &gate{to: client}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(answered, server)
+		_ = client.Close()
+	}()
+	c.forward(client, server, answered)
+	_ = server.Close()
+	<-done
+}
+
+// forward passes on what the client sends until it is to be cut.
+func (c *cutter) forward(client, server net.Conn, answers *gate) {
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		cut, late := c.hit(buf[:n])
+		if cut && !late {
+			return
+		}
+		if cut {
+			answers.shut()
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+		if cut {
+			answers.wait()
+			c.cutAll()
+			return
+		}
+	}
+}
+
+// hit says whether this is the message to cut at. It is cut once.
+func (c *cutter) hit(message []byte) (cut, late bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.marker) == 0 || !bytes.Contains(message, c.marker) {
+		return false, false
+	}
+	c.marker, c.down = nil, c.stays
+	c.cuts++
+	return true, c.late
+}
+
+var errShut = errors.New("the answer is lost")
+
+// gate passes answers on until it is shut: then it swallows the first one and ends.
+type gate struct {
+	to       net.Conn
+	mu       sync.Mutex
+	closed   bool
+	swallown chan struct{}
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed, g.swallown = true, make(chan struct{})
+}
+
+func (g *gate) wait() { <-g.swallown }
+
+func (g *gate) Write(b []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		close(g.swallown)
+		return 0, errShut
+	}
+	return g.to.Write(b)
+}
