@@ -51,3 +51,9 @@ func SettleStatement(o ledger.Owner, settlements []ledger.Settlement, until time
 	}
 	return Statement{own.ledger.sql.tune, own.ledger.sql.settle, append(head, c.plainArgs(items)...)}
 }
+
+// ResetConns closes the ledger's connections, as after a restart of the server that was noticed.
+func (l *Ledger) ResetConns() {
+	l.own.Reset()
+	l.beats.Reset()
+}
