@@ -1,2 +1,38 @@
-// Package postgres keeps the ledger in PostgreSQL (14 to 18), for workers on any number of machines.
+// Package postgres keeps the ledger in PostgreSQL (14 to 18), for workers on any number of machines, and lets a handler
+// commit its effects together with the message's success.
+//
+//	err := postgres.Migrate(ctx, poolConfig.ConnConfig, "") // once, before the deploy
+//	l, err := postgres.New(ctx, pool, nil)                   // one a process
+//	defer l.Close()
+//
+// and in a handler:
+//
+//	return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+//		_, err := tx.Exec(ctx, "INSERT INTO payments ...")
+//		return err
+//	})
+//
+// # How it works
+//
+// A batch of claims is one autocommit statement (sqlClaim), a batch of settles another (sqlSettle, sqlFail). They lock
+// the rows that are there in the order of their keys, skip what another transaction holds, decide as [ledger.Decide]
+// and [ledger.DecideSettle] do, and write. The database is authoritative for everything, time included: each statement
+// carries a deadline that the database checks by its own clock, so what arrives late changes nothing.
+//
+// Durability is asked for inside each writing statement (synchronous_commit), whatever the database, the role or a
+// pooler set. One bad item costs its neighbours nothing: a batch is split until the item that is refused, or whose key
+// another transaction holds, stands alone.
+//
+// Plans do not depend on statistics: see sqlTune and sqlClaim.
+//
+// # Connections
+//
+// The ledger's own connections (Config.MaxConns, and one for beats) are made with the settings of the caller's pool.
+// All exec modes of pgx work; behind a pooler in transaction mode use [pgx.QueryExecModeExec] or
+// [pgx.QueryExecModeSimpleProtocol]. Migrate needs a session: give it the server itself.
+//
+// # What is not promised
+//
+// A failover to an asynchronous replica may lose what was acknowledged. The clock of the database must not be set back
+// by more than a lease.
 package postgres
