@@ -52,6 +52,27 @@ func (b *broker) acked(t *testing.T, it *engine.Item) bool {
 	return ok && v.Ack
 }
 
+// wantAcked fails for each item that is not acknowledged.
+func (b *broker) wantAcked(t *testing.T, items ...*engine.Item) {
+	t.Helper()
+	for _, it := range items {
+		if !b.acked(t, it) {
+			v, ok := b.verdict(t, it)
+			t.Errorf("message %s is not acknowledged (finished %v, %+v)", it.Msg.ID, ok, v)
+		}
+	}
+}
+
+// wantKept fails for each item that is not finished, or is acknowledged.
+func (b *broker) wantKept(t *testing.T, items ...*engine.Item) {
+	t.Helper()
+	for _, it := range items {
+		if v, ok := b.verdict(t, it); !ok || v.Ack {
+			t.Errorf("message %s must be finished and kept (finished %v, %+v)", it.Msg.ID, ok, v)
+		}
+	}
+}
+
 const scope = "tests/source"
 
 // item makes a delivery; lane may be empty.
@@ -81,14 +102,21 @@ func options() consumer.Options {
 }
 
 // begin builds and starts an engine. It is not stopped by itself: tests in a bubble end it with finish.
-func begin(t *testing.T, l ledger.Ledger, o consumer.Options, h consumer.HandlerFunc) (*engine.Engine, *broker) {
+func begin(t *testing.T, l ledger.Ledger, o consumer.Options, h consumer.HandlerFunc, change ...func(*engine.Config)) (*engine.Engine, *broker) {
 	t.Helper()
 	o, err := o.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &broker{}
-	e, err := engine.New(engine.Config{Options: o, Ledger: l, Handler: h, Sink: b, System: "test", Source: "source"})
+	cfg := engine.Config{
+		Options: o, Ledger: l, Handler: h, Sink: b, System: "test", Source: "source",
+		Suspects: consumer.NewLimiter(1), // of this bubble
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	e, err := engine.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
