@@ -20,7 +20,7 @@ func main() {
 		exit(runWorker(config))
 		return
 	}
-	orders := flag.Int("orders", 3000, "orders for each broker, 1 to 100,000")
+	orders := flag.Int("orders", 5000, "orders for each broker, 1 to 100,000")
 	kills := flag.Int("kills", 4, "how often the worker is killed with SIGKILL, 0 to 20")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -58,7 +58,7 @@ func runWorker(config string) error {
 		Region: "us-east-1", BaseEndpoint: aws.String(s.Endpoint),
 		Credentials: credentials.NewStaticCredentialsProvider("demo", "demo", ""),
 	})
-	first, err := sqs.NewWorker(client, s.QueueURL, counting{l, fromSQS}, charge(l, fromSQS), &sqs.Config{
+	first, err := sqs.NewWorker(client, s.QueueURL, counting{l, fromSQS}, charge(fromSQS), &sqs.Config{
 		Options: options(fromSQS, groupName), VisibilityTimeout: 5 * time.Second, WaitTime: time.Second,
 	})
 	if err != nil {
@@ -68,7 +68,7 @@ func runWorker(config string) error {
 	second, err := kafka.NewWorker([]kgo.Opt{
 		kgo.SeedBrokers(s.Kafka...), kgo.ConsumerGroup(groupName), kgo.ConsumeTopics(topicName),
 		kgo.InstanceID("demo-worker"), // a static member: the next process has its partitions at once
-	}, counting{l, fromKafka}, charge(l, fromKafka), &kafka.Config{Options: options(fromKafka, "")})
+	}, counting{l, fromKafka}, charge(fromKafka), &kafka.Config{Options: options(fromKafka, "")})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func runWorker(config string) error {
 func options(r reporter, name string) consumer.Options {
 	return consumer.Options{
 		Name: name, Concurrency: 8, ClaimAhead: 50,
-		Lease: 2 * time.Second, BackoffBase: 100 * time.Millisecond, BackoffMax: time.Second,
+		Lease: time.Second, BackoffBase: 100 * time.Millisecond, BackoffMax: time.Second,
 		// The business key. It is asked once for every delivery, so it counts them, too.
 		KeyFunc: func(m *consumer.Message) (string, error) {
 			r.tell(delivered, 1)
@@ -93,7 +93,7 @@ func options(r reporter, name string) consumer.Options {
 }
 
 // charge is the handler: the charge and the message's success are committed together, or neither is.
-func charge(l *sqlite.Ledger, r reporter) consumer.Handler {
+func charge(r reporter) consumer.Handler {
 	pay := consumer.JSON(func(ctx context.Context, o order) error {
 		if consumer.MessageFrom(ctx).Attempt <= o.Declines {
 			return errors.New("the payment was declined")

@@ -11,6 +11,7 @@ import (
 	"github.com/ackledger/ackledger/examples/internal/local"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
+	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
 const createTable = `CREATE TABLE IF NOT EXISTS example_charges (order_id TEXT NOT NULL, cents INTEGER NOT NULL)`

@@ -1,0 +1,158 @@
+package examples_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/ackledger/ackledger/sqs/sqstest"
+)
+
+// block is one piece of Go in a page.
+type block struct {
+	page, heading, source string
+	n                     int
+}
+
+var goBlock = regexp.MustCompile("(?ms)^## ([^\n]+)$|^```go\n(.*?)^```$")
+
+// blocks returns all Go of README.md and docs/. docs/design.md is left out: it shows the shape of the API, no programs.
+func blocks(t *testing.T) (all []block) {
+	t.Helper()
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, "../README.md") {
+		if filepath.Base(page) == "design.md" {
+			continue
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heading, n := "", 0
+		for _, m := range goBlock.FindAllStringSubmatch(string(text), -1) {
+			if m[1] != "" {
+				heading = m[1]
+				continue
+			}
+			n++
+			all = append(all, block{page: filepath.Base(page), heading: heading, source: m[2], n: n})
+		}
+	}
+	return all
+}
+
+// compile puts the block into a package that exists in the go command's overlay alone, and runs the go command on it.
+func (b block) compile(t *testing.T, command ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "block.go"
+	if strings.Contains(b.source, "testing.T") {
+		name = "block_test.go"
+	}
+	pkg := fmt.Sprintf("examples/internal/%s_%d", strings.ToLower(strings.TrimSuffix(b.page, ".md")), b.n)
+	source := filepath.Join(dir, name)
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, pkg, name): source}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range map[string][]byte{source: []byte(b.source), filepath.Join(dir, "overlay.json"): overlay} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := append([]string{command[0], "-overlay", filepath.Join(dir, "overlay.json")}, command[1:]...)
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "./"+pkg)...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", command[0], err, out)
+	}
+}
+
+func TestThePagesCompileAsTheyStand(t *testing.T) {
+	all := blocks(t)
+	if len(all) < 5 {
+		t.Fatalf("found %d blocks of Go", len(all))
+	}
+	for _, b := range all {
+		t.Run(fmt.Sprintf("%s_%d", b.page, b.n), func(t *testing.T) {
+			formatted, err := format.Source([]byte(b.source))
+			if err != nil || string(formatted) != b.source {
+				t.Errorf("not formatted (%v):\n%s", err, b.source)
+			}
+			switch {
+			case strings.Contains(b.source, "testing.T"):
+				path := filepath.Join(t.TempDir(), "tests")
+				b.compile(t, "test", "-c", "-o", path)
+				if out, err := exec.CommandContext(t.Context(), path, "-test.v").CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+					t.Errorf("%v\n%s", err, out)
+				}
+			case strings.HasPrefix(b.source, "package main\n"):
+				b.compile(t, "build", "-o", filepath.Join(t.TempDir(), "program"))
+			default:
+				b.compile(t, "build")
+			}
+		})
+	}
+}
+
+// The first workers are short, and they work: each handles one order and drains.
+func TestTheFirstWorkersRun(t *testing.T) {
+	for _, b := range blocks(t) {
+		if !strings.HasPrefix(b.heading, "A first ") {
+			continue
+		}
+		t.Run(b.heading, func(t *testing.T) {
+			_, code, _ := strings.Cut(b.source, "\n)\n")
+			lines := 0
+			for l := range strings.Lines(code) {
+				if strings.TrimSpace(l) != "" {
+					lines++
+				}
+			}
+			if lines > 20 {
+				t.Errorf("%d lines below the imports, want at most 20", lines)
+			}
+			path := filepath.Join(t.TempDir(), "program")
+			b.compile(t, "build", "-o", path)
+			p := start(t, b.broker(t), path)
+			p.waitLine("charging 1")
+			p.signal()
+			if got := p.end(); len(got) != 2 || got[1] != "drained" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// broker starts the server that the block's program wants, with one order in it, and returns where it is.
+func (b block) broker(t *testing.T) []string {
+	t.Helper()
+	if strings.Contains(b.heading, "SQS") {
+		queues := sqstest.Start(t, nil)
+		url := createQueue(t, queues, "orders")
+		sendOrder(t, queues.Client(), url, "1")
+		return append(realSQS(queues), "QUEUE_URL="+url)
+	}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	produceOrder(t, cluster.ListenAddrs(), "orders", "1")
+	return []string{"KAFKA_BROKERS=" + cluster.ListenAddrs()[0]}
+}
