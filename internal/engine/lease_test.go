@@ -1,0 +1,386 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// link is one process' connection to a shared ledger. It can fail calls before or after they are carried out.
+type link struct {
+	ledger.Ledger
+	mu     sync.Mutex
+	before func(memory.Op) error // nil: the call goes through
+	after  func(memory.Op) error
+	owners []string
+	calls  map[memory.Op]int
+}
+
+func (l *link) set(before, after func(memory.Op) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.before, l.after = before, after
+}
+
+func (l *link) owner() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.owners[len(l.owners)-1]
+}
+
+func (l *link) ask(op memory.Op, carryOut func() error) error {
+	l.mu.Lock()
+	before, after := l.before, l.after
+	if l.calls == nil {
+		l.calls = map[memory.Op]int{}
+	}
+	l.calls[op]++
+	l.mu.Unlock()
+	if before != nil {
+		if err := before(op); err != nil {
+			return err
+		}
+	}
+	err := carryOut()
+	if err == nil && after != nil {
+		err = ledger.MarkUnknown(after(op))
+	}
+	return err
+}
+
+func (l *link) Join(ctx context.Context, lease time.Duration) (o ledger.Owner, err error) {
+	err = l.ask(memory.Join, func() (err error) { o, err = l.Ledger.Join(ctx, lease); return err })
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.owners = append(l.owners, o.ID())
+	l.mu.Unlock()
+	return &linkOwner{o, l}, nil
+}
+
+type linkOwner struct {
+	ledger.Owner
+	link *link
+}
+
+func (o *linkOwner) Unwrap() ledger.Owner { return o.Owner }
+
+func (o *linkOwner) Claim(ctx context.Context, entries []ledger.Entry) (c []ledger.Claim, err error) {
+	err = o.link.ask(memory.Claim, func() (err error) { c, err = o.Owner.Claim(ctx, entries); return err })
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (o *linkOwner) Settle(ctx context.Context, s []ledger.Settlement) (errs []error, err error) {
+	err = o.link.ask(memory.Settle, func() (err error) { errs, err = o.Owner.Settle(ctx, s); return err })
+	if err != nil {
+		return nil, err
+	}
+	return errs, nil
+}
+
+func (o *linkOwner) Beat(ctx context.Context) (d time.Duration, err error) {
+	err = o.link.ask(memory.Beat, func() (err error) { d, err = o.Owner.Beat(ctx); return err })
+	return d, err
+}
+
+func (o *linkOwner) Leave(ctx context.Context) error {
+	return o.link.ask(memory.Leave, func() error { return o.Owner.Leave(ctx) })
+}
+
+var errDown = errors.New("connection refused")
+
+func down(memory.Op) error { return errDown }
+
+func only(op memory.Op, err error) func(memory.Op) error {
+	return func(o memory.Op) error {
+		if o == op {
+			return err
+		}
+		return nil
+	}
+}
+
+// obedient runs until its context is cancelled the first time, and notes why; then it succeeds.
+type obedient struct {
+	mu     sync.Mutex
+	causes []error
+	tokens []uint64
+	runs   atomic.Int64
+
+	cancelled chan struct{}
+}
+
+func newObedient() *obedient { return &obedient{cancelled: make(chan struct{})} }
+
+func (o *obedient) Handle(ctx context.Context, _ *consumer.Message) error {
+	o.mu.Lock()
+	o.tokens = append(o.tokens, consumer.Token(ctx))
+	o.mu.Unlock()
+	if o.runs.Add(1) > 1 {
+		return nil
+	}
+	<-ctx.Done()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.causes = append(o.causes, context.Cause(ctx))
+	close(o.cancelled)
+	return ctx.Err()
+}
+
+// A worker that was declared dead while it runs learns it from its beat (0 rows): each handler is cancelled with
+// ErrLost, the worker joins anew, and the message runs again under a higher token.
+func TestPitfall04_DeclaredDeadWhileRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		net := &link{Ledger: l}
+		h := newObedient()
+		e, b := begin(t, net, options(), h.Handle)
+		it := item("one", "")
+		e.Offer([]*engine.Item{it})
+		time.Sleep(time.Second)
+		l.Declare(net.owner())
+		time.Sleep(time.Minute)
+		b.wantAcked(t, it)
+		rec := state(t, l, it)
+		if len(h.causes) != 1 || !errors.Is(h.causes[0], ledger.ErrLost) || fmt.Sprint(h.tokens) != "[1 2]" {
+			t.Errorf("causes %v, tokens %v", h.causes, h.tokens)
+		}
+		if rec.State != ledger.Succeeded || rec.Attempts != 0 || len(net.owners) != 2 {
+			t.Errorf("%+v, owners %v", rec, net.owners)
+		}
+		end(t, e)
+	})
+}
+
+// No beat is confirmed: before its lease ends the worker cancels its handlers, leaves on its return, joins anew and
+// takes its own row back under a new token; its old one is dead. No crash is counted, since it left.
+func TestPitfall05_LeaseRunsOutAndRejoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		net := &link{Ledger: l}
+		h := newObedient()
+		e, b := begin(t, net, options(), h.Handle)
+		it := item("one", "")
+		e.Offer([]*engine.Item{it})
+		time.Sleep(time.Second)
+		began := time.Now()
+		net.set(only(memory.Beat, errDown), nil)
+		<-h.cancelled
+		if waited := time.Since(began); waited > 6*time.Second {
+			t.Errorf("cancelled after %s, the lease is 6s", waited)
+		}
+		net.set(nil, nil)
+		time.Sleep(time.Minute)
+		b.wantAcked(t, it)
+		if rec := state(t, l, it); rec.State != ledger.Succeeded || rec.Crashes != 0 || rec.Attempts != 0 || fmt.Sprint(h.tokens) != "[1 2]" {
+			t.Errorf("%+v, tokens %v", rec, h.tokens)
+		}
+		if !errors.Is(h.causes[0], ledger.ErrLost) || len(net.owners) != 2 {
+			t.Errorf("cause %v, owners %v", h.causes, net.owners)
+		}
+		end(t, e)
+	})
+}
+
+// A frozen process wakes up after its lease with messages claimed but not started: they are not started on the old
+// claim. A peer ran them meanwhile, and each ran once.
+func TestFrozenProcessStartsNothingOnAnOldLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		frozen := make(chan struct{})
+		var asleep atomic.Bool
+		stop := func(memory.Op) error {
+			if asleep.Load() {
+				<-frozen
+			}
+			return nil
+		}
+		net := &link{Ledger: l}
+		net.set(stop, nil)
+		var mu sync.Mutex
+		runs := map[string]int{}
+		count := func(id string) { mu.Lock(); runs[id]++; mu.Unlock() }
+		o := options()
+		o.Concurrency = 1
+		hold := make(chan struct{})
+		e, b := begin(t, net, o, func(ctx context.Context, m *consumer.Message) error {
+			if m.ID == "first" {
+				<-hold
+				return ctx.Err()
+			}
+			count(m.ID)
+			return nil
+		}, func(c *engine.Config) { c.HoldMax = time.Hour })
+		behind := []*engine.Item{item("behind 1", ""), item("behind 2", "")}
+		for _, it := range behind { // what a SIGSTOP between the check and the start would do
+			it.Alive = func() bool {
+				if asleep.Load() {
+					<-frozen
+				}
+				return true
+			}
+		}
+		e.Offer(append([]*engine.Item{item("first", "")}, behind...))
+		time.Sleep(time.Second)
+		asleep.Store(true)
+		close(hold) // the handler's slot is free: the next message is on its way to be started
+		peer, pb := begin(t, l, options(), func(_ context.Context, m *consumer.Message) error { count(m.ID); return nil })
+		time.Sleep(time.Minute) // the frozen one is declared dead
+		copies := []*engine.Item{item("behind 1", ""), item("behind 2", "")}
+		peer.Offer(copies)
+		time.Sleep(time.Minute)
+		pb.wantAcked(t, copies...)
+		asleep.Store(false)
+		close(frozen)
+		time.Sleep(time.Minute)
+		b.wantAcked(t, behind...)
+		if runs["behind 1"] != 1 || runs["behind 2"] != 1 {
+			t.Errorf("runs %v", runs)
+		}
+		end(t, e)
+		end(t, peer)
+	})
+}
+
+// Two deploys and a 90 s outage of the database under one-hour handlers: no attempt and no crash is counted. The engine's
+// part: interrupted handlers are released uncounted, and a session that was lost in the outage is left, by the worker's
+// return as well as by its end.
+func TestPitfall110_OutageAndDeploysCountNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		hour := func(ctx context.Context, _ *consumer.Message) error {
+			select {
+			case <-time.After(time.Hour):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		all := func() []*engine.Item { return items(3, noLane) }
+		first := &link{Ledger: l}
+		e, _ := begin(t, first, options(), hour) // first deploy
+		e.Offer(all())
+		time.Sleep(10 * time.Minute)
+		_ = e.Drain(t.Context())
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := &link{Ledger: l}
+		e, _ = begin(t, second, options(), hour)
+		e.Offer(all())
+		time.Sleep(10 * time.Minute)
+		second.set(down, nil)
+		time.Sleep(90 * time.Second)
+		second.set(nil, nil)
+		time.Sleep(10 * time.Minute)
+		second.set(down, nil) // the second deploy comes while the database is away again
+		time.Sleep(30 * time.Second)
+		_ = e.Drain(t.Context())
+		time.AfterFunc(time.Second, func() { second.set(nil, nil) })
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e, b := begin(t, l, options(), hour)
+		in := all()
+		e.Offer(in)
+		time.Sleep(3 * time.Hour)
+		b.wantAcked(t, in...)
+		for _, it := range in {
+			if rec := state(t, l, it); rec.State != ledger.Succeeded || rec.Attempts != 0 || rec.Crashes != 0 {
+				t.Errorf("message %s: %d attempts, %d crashes, %v", it.Msg.ID, rec.Attempts, rec.Crashes, rec.State)
+			}
+		}
+		end(t, e)
+	})
+}
+
+func TestLiveFollowsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := &link{Ledger: memory.New()}
+		e, _ := begin(t, net, options(), func(context.Context, *consumer.Message) error { return nil })
+		time.Sleep(time.Hour)
+		if !e.Live() || !e.Open() {
+			t.Error("not live after an hour of beats")
+		}
+		net.set(down, nil)
+		time.Sleep(6*time.Second + time.Millisecond)
+		if e.Live() || e.Open() {
+			t.Error("live without a confirmed beat for a whole lease")
+		}
+		net.set(nil, nil)
+		time.Sleep(20 * time.Second)
+		if !e.Live() || !e.Open() {
+			t.Error("not live after the outage")
+		}
+		end(t, e)
+	})
+}
+
+func TestStartReturnsWhatCannotHeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := &link{Ledger: memory.New()}
+		o, _ := options().WithDefaults()
+		build := func() *engine.Engine {
+			e, err := engine.New(engine.Config{Options: o, Ledger: net, Handler: consumer.HandlerFunc(nil), Sink: &broker{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		net.set(only(memory.Join, ledger.MarkUnusable(errBoom)), nil)
+		e := build()
+		if err := e.Start(t.Context()); !errors.Is(err, errBoom) {
+			t.Errorf("start: %v", err)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		net.set(down, nil)
+		e = build()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if err := e.Start(ctx); err == nil || time.Since(began) != time.Minute {
+			t.Errorf("start: %v after %s", err, time.Since(began))
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.AfterFunc(time.Minute, func() { net.set(nil, nil) })
+		e = build()
+		if err := e.Start(t.Context()); err != nil || !e.Open() {
+			t.Errorf("start: %v, open %v", err, e.Open())
+		}
+		end(t, e)
+	})
+}
+
+func TestNewRefusesNil(t *testing.T) {
+	o, _ := options().WithDefaults()
+	full := engine.Config{Options: o, Ledger: memory.New(), Handler: consumer.HandlerFunc(nil), Sink: &broker{}}
+	for name, change := range map[string]func(*engine.Config){
+		"ledger":  func(c *engine.Config) { c.Ledger = nil },
+		"handler": func(c *engine.Config) { c.Handler = nil },
+		"sink":    func(c *engine.Config) { c.Sink = nil },
+	} {
+		c := full
+		change(&c)
+		if _, err := engine.New(c); err == nil {
+			t.Errorf("an engine without %s", name)
+		}
+	}
+}
