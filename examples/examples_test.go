@@ -199,6 +199,7 @@ func TestExactlyOnceOnPostgres(t *testing.T) {
 
 // The demo proves by itself what it claims: its exit code says whether it is so.
 func TestTheDemoRunsTwiceInARow(t *testing.T) {
+	t.Parallel()
 	for range 2 {
 		got := start(t, nil, binary(t, "demo"), "-orders", "400", "-kills", "2").end()
 		text := strings.Join(got, "\n")

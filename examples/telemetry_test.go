@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -77,6 +78,7 @@ func (m meter) Int64ObservableGauge(name string, o ...metric.Int64ObservableGaug
 }
 
 func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	handled := make(chan struct{}, 2)
@@ -91,7 +93,7 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := sqs.NewWorker(queues.Client(), url, memory.New(), handler, &sqs.Config{Options: options})
+	first, err := sqs.NewWorker(queues.Client(), url, memory.New(), handler, &sqs.Config{Options: options, WaitTime: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

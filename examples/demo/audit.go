@@ -12,8 +12,11 @@ import (
 	_ "modernc.org/sqlite" // the driver of the charges table
 )
 
-// charges is the application's own table, in the ledger's file. There is no unique constraint on purpose.
-const createCharges = `CREATE TABLE charges (broker TEXT NOT NULL, order_id TEXT NOT NULL, cents INTEGER NOT NULL)`
+// The application's own table, in the ledger's file. There is no unique constraint on purpose.
+const (
+	createCharges = "CREATE TABLE charges (broker TEXT NOT NULL, order_id TEXT NOT NULL, cents INTEGER NOT NULL)"
+	insertCharge  = "INSERT INTO charges (broker, order_id, cents) VALUES (?, ?, ?)"
+)
 
 func openCharges(ctx context.Context, path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")

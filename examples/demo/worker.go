@@ -99,7 +99,7 @@ func charge(r reporter) consumer.Handler {
 			return errors.New("the payment was declined")
 		}
 		return sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO charges (broker, order_id, cents) VALUES (?, ?, ?)", r.broker, o.ID, o.Cents)
+			_, err := tx.ExecContext(ctx, insertCharge, r.broker, o.ID, o.Cents)
 			return err
 		})
 	})
