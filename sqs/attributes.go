@@ -226,7 +226,7 @@ func (w *Worker) learn(ctx context.Context) error {
 	for n := 1; ; n++ {
 		q, err := w.readQueue(ctx)
 		if err == nil {
-			w.well("read the queue")
+			w.well(doLearn)
 			return w.adopt(q)
 		}
 		if ctx.Err() != nil {
@@ -235,7 +235,7 @@ func (w *Worker) learn(ctx context.Context) error {
 		if k := kindOf(errors.Unwrap(err)); k == kindHopeless || k == kindHandle {
 			return fmt.Errorf("sqs: %w", err)
 		}
-		w.trouble("read the queue", err)
+		w.trouble(doLearn, err)
 		t := time.NewTimer(retryDelay(n))
 		select {
 		case <-t.C:

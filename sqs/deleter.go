@@ -77,14 +77,14 @@ func (w *Worker) sendDeletes(batch []deletion) {
 	defer cancel()
 	out, err := w.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &w.url, Entries: entries})
 	if err != nil {
-		w.trouble("delete", err)
+		w.trouble(doDelete, err)
 		w.tel.deleteFailures(len(batch))
 		for _, d := range batch {
 			w.deleteAgain(d, false)
 		}
 		return
 	}
-	w.well("delete")
+	w.well(doDelete)
 	codes := make([]string, len(batch))
 	for i := range codes {
 		codes[i] = "not in the answer"

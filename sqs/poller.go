@@ -187,7 +187,7 @@ func (w *Worker) poll(n int) {
 		w.pollFailed(n, err, now)
 		return
 	}
-	w.well("receive")
+	w.well(doReceive)
 	items, bytes := make([]*engine.Item, 0, len(out.Messages)), int64(0)
 	for i := range out.Messages {
 		h, is := w.table.receive(out.Messages[i], sent, now)
@@ -218,7 +218,7 @@ func (w *Worker) pollFailed(n int, err error, now time.Time) {
 		w.log.Warn("too many messages of the queue are in flight: polling slows down", zap.Error(err))
 	} else {
 		w.tel.poll("error")
-		w.trouble("receive", err)
+		w.trouble(doReceive, err)
 	}
 	w.polls.failed(n, now)
 }

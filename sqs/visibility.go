@@ -79,13 +79,13 @@ func (k *keeper) send(batch []change) {
 	out, err := w.client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &w.url, Entries: entries})
 	outcomes := make([]outcome, len(batch))
 	if err != nil {
-		w.trouble("change visibility", err)
+		w.trouble(doChange, err)
 		for i := range outcomes {
 			outcomes[i] = failed
 		}
 	} else {
 		readChanges(out, outcomes)
-		w.well("change visibility")
+		w.well(doChange)
 	}
 	k.settle(batch, outcomes, sent)
 }

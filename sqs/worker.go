@@ -260,12 +260,22 @@ func (w *Worker) Health() consumer.Health {
 	if w.shown != nil {
 		h = w.shown.Health()
 	}
-	for _, err := range w.troubles {
-		h.Ready, h.LastError = false, err.Error()
+	for _, what := range []string{doLearn, doReceive} {
+		if err := w.troubles[what]; err != nil {
+			h.Ready, h.LastError = false, err.Error()
+		}
 	}
 	h.Warnings = append(h.Warnings, w.warnings...)
 	return h
 }
+
+// What the worker asks of SQS, for logs. Trouble with the first two means that it is not ready.
+const (
+	doLearn   = "read the queue"
+	doReceive = "receive"
+	doChange  = "change visibility"
+	doDelete  = "delete"
+)
 
 // trouble keeps that a kind of request fails, and says so once. What cannot heal ends Run.
 func (w *Worker) trouble(what string, err error) {

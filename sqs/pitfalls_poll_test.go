@@ -1,0 +1,173 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/sqs/sqstest"
+)
+
+// A worker cancels its long poll at shutdown; the service does not notice, hands a message to the dead connection, and
+// it is hidden from everybody for its visibility timeout.
+func TestPitfall31_CancelledPollOrphansMessages(t *testing.T) {
+	s, b := newSite(t, "", 100), newBook()
+	c := quick()
+	c.VisibilityTimeout, c.WaitTime = 60*time.Second, 2*time.Second
+	r := s.start(b.handle, c)
+	eventually(t, "a poll is open", func() bool { return s.srv.Counts(s.name).Polls == 1 })
+	r.stop()
+	s.send("late")
+	if err := r.wait(); err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	if q := s.srv.Counts(s.name); q.Visible+b.len() != 1 || q.InFlight != 0 || q.Polls != 0 {
+		t.Errorf("handled %d, the queue has %+v: want the message in sight and no poll", b.len(), q)
+	}
+}
+
+// What was not started is handed back at shutdown while a poll of the same worker is still open, and comes straight back.
+func TestPitfall32_ReleasedIntoTheOwnPoll(t *testing.T) {
+	s, g := newSite(t, "", 100), newGate()
+	c := quick()
+	c.VisibilityTimeout, c.WaitTime, c.Limiter = 60*time.Second, 2*time.Second, consumer.NewLimiter(1)
+	s.send(numbers("m", 5)...)
+	r := s.start(g.handle, c)
+	eventually(t, "one runs, four wait, and a poll is open", func() bool {
+		q := s.srv.Counts(s.name)
+		return g.len() == 1 && q.InFlight == 5 && q.Polls > 0
+	})
+	r.stop()
+	eventually(t, "the four are in sight", func() bool { return s.srv.Counts(s.name).Visible == 4 })
+	if q := s.srv.Counts(s.name); q.Polls != 0 {
+		t.Errorf("messages were handed back while %d polls were open", q.Polls)
+	}
+	g.release()
+	if err := r.wait(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	for _, m := range s.srv.Queue(s.name).Messages {
+		if m.Receives != 1 || m.State != "visible" {
+			t.Errorf("message %s: %s after %d receives, want visible after 1", m.Body, m.State, m.Receives)
+		}
+	}
+}
+
+// A message that cannot be read or keyed keeps its handler slot; after enough of them the worker stands still.
+func TestPitfall43_BadMessagesLeakNoSlots(t *testing.T) {
+	s, g := newSite(t, "", 100), newGate()
+	c := quick()
+	c.Concurrency = 4
+	c.KeyFunc = func(m *consumer.Message) (string, error) {
+		if m.Body[0] == 'k' {
+			return "", errors.New("no key")
+		}
+		return m.ID, nil
+	}
+	good := consumer.JSON(func(ctx context.Context, _ struct{}) error { return g.handle(ctx, consumer.MessageFrom(ctx)) })
+	for _, prefix := range []string{"keyless", "not JSON"} {
+		s.send(numbers(prefix, 500)...)
+	}
+	r := s.start(good.Handle, c)
+	s.empty()
+	s.send("{}", "{ }", "{  }", "{   }")
+	eventually(t, "all four handlers run at once", func() bool { return g.len() == 4 })
+	g.release()
+	s.empty()
+	r.end()
+}
+
+// A loop that polls, handles and polls again stands still behind one message that takes long.
+func TestPitfall44_OneLongHandlerStallsNobody(t *testing.T) {
+	for _, kind := range []string{"", ".fifo"} {
+		t.Run("queue"+kind, func(t *testing.T) {
+			s, g, b := newSite(t, kind, 100), newGate(), newBook()
+			c := quick()
+			c.Concurrency = 2
+			s.send(numbers("slow:", 10)...)
+			r := s.start(func(ctx context.Context, m *consumer.Message) error {
+				if string(m.Body) == "slow:000" {
+					return g.handle(ctx, m)
+				}
+				return b.handle(ctx, m)
+			}, c)
+			eventually(t, "the long one runs", func() bool { return g.len() == 1 })
+			bodies := numbers("quick:", 100)
+			s.send(bodies...)
+			eventually(t, "the others are done", func() bool {
+				done := 0
+				for _, body := range bodies {
+					done += b.count(body)
+				}
+				return done == len(bodies)
+			})
+			g.release()
+			s.empty()
+			r.end()
+		})
+	}
+}
+
+// A backlog of 1,000 messages after an idle time: a worker that waits out its long polls, or has one poll open, is slow.
+func TestPitfall50_IdleWaitSlowsNoFullQueue(t *testing.T) {
+	s, b := newSite(t, "", 100), newBook()
+	c := quick()
+	c.VisibilityTimeout, c.WaitTime, c.Concurrency = 30*time.Second, 5*time.Second, 32
+	r := s.start(b.handle, c)
+	eventually(t, "a poll is open", func() bool { return s.srv.Counts(s.name).Polls == 1 })
+	before := s.srv.Calls("ReceiveMessage")
+	always(t, 300*time.Millisecond, "one poll is enough for an empty queue", func() bool {
+		return s.srv.Calls("ReceiveMessage") == before
+	})
+	bodies := numbers("m", 1000)
+	s.send(bodies...)
+	eventually(t, "all are done", func() bool { return b.len() == len(bodies) })
+	s.empty()
+	r.end()
+	b.once(t, bodies)
+}
+
+// Every request fails for a while. The SDK's bucket of retry tokens runs empty, and then a loop without a backoff of its
+// own asks as fast as it can.
+func TestPitfall49_ThrottledToTheFull(t *testing.T) {
+	for name, fault := range map[string]sqstest.Fault{
+		"throttling": {Code: sqstest.CodeThrottled}, "server errors": {Status: 503}, "too many in flight": {Code: sqstest.CodeOverLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, g := newSite(t, "", 100), newGate()
+			c := quick()
+			c.VisibilityTimeout = 4 * time.Second
+			s.send("before")
+			r := s.start(g.handle, c)
+			eventually(t, "the first one runs", func() bool { return g.len() == 1 })
+			fault.Times = -1
+			remove := s.srv.Inject(fault)
+			g.release()
+			total := func() int {
+				return s.srv.Calls("ReceiveMessage") + s.srv.Calls("DeleteMessageBatch") + s.srv.Calls("ChangeMessageVisibilityBatch")
+			}
+			eventually(t, "a poll fails", func() bool { return len(s.seen("ReceiveMessage")) > 1 && r.Health().LastError != "" || name == "too many in flight" })
+			before := total()
+			always(t, 2*time.Second, "few requests are sent", func() bool { return total()-before < 30 })
+			if name != "too many in flight" && r.Health().Ready {
+				t.Error("the worker is ready while every request fails")
+			}
+			remove()
+			_ = s.send("after")
+			eventually(t, "work goes on", func() bool { return g.count("after") == 1 })
+			s.empty()
+			eventually(t, "the worker is ready", func() bool { return r.Health().Ready })
+			r.end()
+			g.book.once(t, []string{"before", "after"})
+		})
+	}
+}
+
+// At most one handler at a time has a message, whatever the broker does.
+type soloist struct{ now, most atomic.Int32 }
+
+func (s *soloist) enter() { s.most.Store(max(s.most.Load(), s.now.Add(1))) }
+func (s *soloist) leave() { s.now.Add(-1) }
