@@ -67,9 +67,9 @@ ON CONFLICT (name) DO NOTHING RETURNING name, id`
 
 	// sqlTune goes ahead of a statement in the same round trip and the same implicit transaction. It fixes the shape of
 	// the plan, which is right at any size of the tables: each key is looked up by the primary key. Statistics that are
-	// missing, stale or wrong cannot lead to a scan that grows, and the generic plan saves the planning.
-	sqlTune = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
+	// missing, stale or wrong cannot lead to a scan that grows, and the generic plan saves the planning. (The costs that
+	// enable_seqscan adds would also switch the JIT compiler on.)
+	sqlTune = `SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
 set_config('plan_cache_mode', 'force_generic_plan', true)`
 )
 
