@@ -126,6 +126,12 @@ func begin(t *testing.T, l ledger.Ledger, o consumer.Options, h consumer.Handler
 	return e, b
 }
 
+// pass lets fake time pass, and everything come to rest then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // end drains and closes, and expects both to be clean.
 func end(t *testing.T, e *engine.Engine) {
 	t.Helper()
@@ -159,8 +165,7 @@ func TestMessagesAreAcknowledgedOnceTheyAreSucceeded(t *testing.T) {
 		})
 		in := items(3000, noLane)
 		e.Offer(in)
-		synctest.Wait()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		for _, it := range in {
 			if !b.acked(t, it) || state(t, l, it).State != ledger.Succeeded || runs[it.Msg.ID] != 1 {
 				t.Fatalf("message %s: acked %v, row %v, %d runs", it.Msg.ID, b.acked(t, it), state(t, l, it).State, runs[it.Msg.ID])
@@ -189,7 +194,7 @@ func TestLaneKeepsItsOrderThroughRetries(t *testing.T) {
 		})
 		in := items(300, func(i int) string { return fmt.Sprint(i % 10 % 3) })
 		e.Offer(in)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		for _, it := range in {
 			if !b.acked(t, it) {
 				t.Fatalf("message %s is not acknowledged", it.Msg.ID)

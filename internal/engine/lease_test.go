@@ -23,7 +23,7 @@ type link struct {
 	before func(memory.Op) error // nil: the call goes through
 	after  func(memory.Op) error
 	owners []string
-	calls  map[memory.Op]int
+	frozen atomic.Pointer[chan struct{}] // calls wait until it is closed
 }
 
 func (l *link) set(before, after func(memory.Op) error) {
@@ -39,23 +39,30 @@ func (l *link) owner() string {
 }
 
 func (l *link) ask(op memory.Op, carryOut func() error) error {
-	l.mu.Lock()
-	before, after := l.before, l.after
-	if l.calls == nil {
-		l.calls = map[memory.Op]int{}
+	if f := l.frozen.Load(); f != nil {
+		<-*f
 	}
-	l.calls[op]++
-	l.mu.Unlock()
-	if before != nil {
-		if err := before(op); err != nil {
-			return err
-		}
+	if err := l.fault(op, false); err != nil {
+		return err
 	}
 	err := carryOut()
-	if err == nil && after != nil {
-		err = ledger.MarkUnknown(after(op))
+	if err == nil {
+		err = ledger.MarkUnknown(l.fault(op, true))
 	}
 	return err
+}
+
+func (l *link) fault(op memory.Op, after bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.before
+	if after {
+		f = l.after
+	}
+	if f == nil {
+		return nil
+	}
+	return f(op)
 }
 
 func (l *link) Join(ctx context.Context, lease time.Duration) (o ledger.Owner, err error) {
@@ -151,9 +158,9 @@ func TestPitfall04_DeclaredDeadWhileRunning(t *testing.T) {
 		e, b := begin(t, net, options(), h.Handle)
 		it := item("one", "")
 		e.Offer([]*engine.Item{it})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		l.Declare(net.owner())
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.wantAcked(t, it)
 		rec := state(t, l, it)
 		if len(h.causes) != 1 || !errors.Is(h.causes[0], ledger.ErrLost) || fmt.Sprint(h.tokens) != "[1 2]" {
@@ -176,7 +183,7 @@ func TestPitfall05_LeaseRunsOutAndRejoin(t *testing.T) {
 		e, b := begin(t, net, options(), h.Handle)
 		it := item("one", "")
 		e.Offer([]*engine.Item{it})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		began := time.Now()
 		net.set(only(memory.Beat, errDown), nil)
 		<-h.cancelled
@@ -184,7 +191,7 @@ func TestPitfall05_LeaseRunsOutAndRejoin(t *testing.T) {
 			t.Errorf("cancelled after %s, the lease is 6s", waited)
 		}
 		net.set(nil, nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.wantAcked(t, it)
 		if rec := state(t, l, it); rec.State != ledger.Succeeded || rec.Crashes != 0 || rec.Attempts != 0 || fmt.Sprint(h.tokens) != "[1 2]" {
 			t.Errorf("%+v, tokens %v", rec, h.tokens)
@@ -203,14 +210,7 @@ func TestFrozenProcessStartsNothingOnAnOldLease(t *testing.T) {
 		l := memory.New()
 		frozen := make(chan struct{})
 		var asleep atomic.Bool
-		stop := func(memory.Op) error {
-			if asleep.Load() {
-				<-frozen
-			}
-			return nil
-		}
 		net := &link{Ledger: l}
-		net.set(stop, nil)
 		var mu sync.Mutex
 		runs := map[string]int{}
 		count := func(id string) { mu.Lock(); runs[id]++; mu.Unlock() }
@@ -235,18 +235,19 @@ func TestFrozenProcessStartsNothingOnAnOldLease(t *testing.T) {
 			}
 		}
 		e.Offer(append([]*engine.Item{item("first", "")}, behind...))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		asleep.Store(true)
+		net.frozen.Store(&frozen)
 		close(hold) // the handler's slot is free: the next message is on its way to be started
 		peer, pb := begin(t, l, options(), func(_ context.Context, m *consumer.Message) error { count(m.ID); return nil })
-		time.Sleep(time.Minute) // the frozen one is declared dead
+		pass(time.Minute) // the frozen one is declared dead
 		copies := []*engine.Item{item("behind 1", ""), item("behind 2", "")}
 		peer.Offer(copies)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		pb.wantAcked(t, copies...)
 		asleep.Store(false)
 		close(frozen)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		b.wantAcked(t, behind...)
 		if runs["behind 1"] != 1 || runs["behind 2"] != 1 {
 			t.Errorf("runs %v", runs)
@@ -274,7 +275,7 @@ func TestPitfall110_OutageAndDeploysCountNothing(t *testing.T) {
 		first := &link{Ledger: l}
 		e, _ := begin(t, first, options(), hour) // first deploy
 		e.Offer(all())
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		_ = e.Drain(t.Context())
 		if err := e.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -282,13 +283,13 @@ func TestPitfall110_OutageAndDeploysCountNothing(t *testing.T) {
 		second := &link{Ledger: l}
 		e, _ = begin(t, second, options(), hour)
 		e.Offer(all())
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		second.set(down, nil)
-		time.Sleep(90 * time.Second)
+		pass(90 * time.Second)
 		second.set(nil, nil)
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		second.set(down, nil) // the second deploy comes while the database is away again
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		_ = e.Drain(t.Context())
 		time.AfterFunc(time.Second, func() { second.set(nil, nil) })
 		if err := e.Close(t.Context()); err != nil {
@@ -297,7 +298,7 @@ func TestPitfall110_OutageAndDeploysCountNothing(t *testing.T) {
 		e, b := begin(t, l, options(), hour)
 		in := all()
 		e.Offer(in)
-		time.Sleep(3 * time.Hour)
+		pass(3 * time.Hour)
 		b.wantAcked(t, in...)
 		for _, it := range in {
 			if rec := state(t, l, it); rec.State != ledger.Succeeded || rec.Attempts != 0 || rec.Crashes != 0 {
@@ -312,17 +313,17 @@ func TestLiveFollowsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := &link{Ledger: memory.New()}
 		e, _ := begin(t, net, options(), func(context.Context, *consumer.Message) error { return nil })
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if !e.Live() || !e.Open() {
 			t.Error("not live after an hour of beats")
 		}
 		net.set(down, nil)
-		time.Sleep(6*time.Second + time.Millisecond)
+		pass(6*time.Second + time.Millisecond)
 		if e.Live() || e.Open() {
 			t.Error("live without a confirmed beat for a whole lease")
 		}
 		net.set(nil, nil)
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		if !e.Live() || !e.Open() {
 			t.Error("not live after the outage")
 		}
