@@ -14,7 +14,7 @@ type progress struct {
 	out   *os.File
 	bar   *progressbar.ProgressBar // nil: not a terminal
 	total int
-	shown int // fifths, for lines
+	shown int // tenths, for lines
 }
 
 func newProgress(out *os.File, total int) *progress {
@@ -33,8 +33,8 @@ func (p *progress) at(n int) {
 		_ = p.bar.Set(min(n, p.total)) // what cannot be drawn is no failure
 		return
 	}
-	if fifths := 5 * n / p.total; fifths > p.shown {
-		p.shown = fifths
+	if tenths := 10 * n / p.total; tenths > p.shown {
+		p.shown = tenths
 		fmt.Fprintf(p.out, "charged %d of %d\n", n, p.total)
 	}
 }
