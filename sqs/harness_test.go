@@ -259,6 +259,14 @@ func (s *site) empty() {
 	eventually(s.t, "the queue is empty", func() bool { return s.srv.Counts(s.name).Depth() == 0 })
 }
 
+// delete deletes the queue.
+func (s *site) delete() {
+	s.t.Helper()
+	if _, err := s.client.DeleteQueue(s.t.Context(), &sqs.DeleteQueueInput{QueueUrl: &s.url}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // noDead says that nothing went to the dead-letter queue.
 func (s *site) noDead() {
 	s.t.Helper()
