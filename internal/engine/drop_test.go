@@ -45,11 +45,20 @@ func TestPitfall98_RevokeOfManyClaimed(t *testing.T) {
 				warm[i] = item(fmt.Sprint("warm ", round, " ", i), "")
 			}
 			e.Offer(warm)
-			pass(99 * time.Millisecond)
+			pass(100 * time.Millisecond)
 			in = items(2000, func(i int) string { return fmt.Sprint(i % 8) })
 			fast.Store(false)
 			e.Offer(in)
 			synctest.Wait()
+			owned := 0
+			for _, it := range in {
+				if rec, err := l.Get(t.Context(), it.Key); err == nil && rec.Owner != "" {
+					owned++
+				}
+			}
+			if owned < 1000 {
+				t.Fatalf("only %d are claimed: little is tested", owned)
+			}
 			began := time.Now()
 			<-e.Drop(everything, 0)
 			synctest.Wait()
