@@ -35,6 +35,16 @@ func TestPitfall63_RefusedLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	// kfake hangs up on a wrong password; a broker answers (KIP-152).
+	c.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if !strings.HasSuffix(string(req.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes), "wrong") {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		resp.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		return resp, nil, true
+	})
 	s := newSite(t, c.ListenAddrs(), "orders", kgo.SASL(plain.Auth{User: "u", Pass: "right"}.AsMechanism()))
 	if err := s.worker(nothing, nil, kgo.SASL(plain.Auth{User: "u", Pass: "wrong"}.AsMechanism())).Run(t.Context()); !errors.Is(err, kerr.SaslAuthenticationFailed) {
 		t.Errorf("a wrong password: %v", err)

@@ -108,18 +108,27 @@ func (w *Worker) takePartition(topic string, id topicID, p *kgo.FetchPartition) 
 		w.lookAt(topic) // the client and the broker speak of two topics of this name
 		return nil
 	}
-	fresh, full, rewound := w.table.accept(a, p.Records)
+	return w.accept(a, p.Records)
+}
+
+// accept takes a partition's records in, and again what follows the place from which a log was written anew.
+func (w *Worker) accept(a *assignment, records []*kgo.Record) []*delivery {
+	fresh, full, rewound := w.table.accept(a, records)
 	if full {
-		w.applyPause(at)
+		w.applyPause(a.place)
 		oldest, _ := w.oldest(a)
-		w.log.Warn("span limit: the partition pauses until its first unfinished record is done", zap.String("topic", topic),
-			zap.Int32("partition", p.Partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
+		w.log.Warn("span limit: the partition pauses until its first unfinished record is done", zap.String("topic", a.topic),
+			zap.Int32("partition", a.partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
 	}
-	if rewound != nil {
-		w.dataLoss(a, rewound.Offset, fmt.Errorf("records from offset %d on were written anew (leader epoch %d)",
-			rewound.Offset, rewound.LeaderEpoch))
+	if len(rewound) == 0 {
+		return fresh
 	}
-	return fresh
+	at := rewound[0]
+	now := w.dataLoss(a, at.Offset, fmt.Errorf("records from offset %d on were written anew (leader epoch %d)", at.Offset, at.LeaderEpoch))
+	if now == nil {
+		return fresh
+	}
+	return append(fresh, w.accept(now, rewound)...)
 }
 
 // fetchError deals with what a poll says beside records.
@@ -144,24 +153,28 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 		}
 		return
 	}
+	if topic == "" {
+		w.report(err)
+		return
+	}
 	w.report(fmt.Errorf("topic %q partition %d: %w", topic, partition, err))
 }
 
-// dataLoss ends Run, or lets a new assignment of the partition begin where the broker's log goes on.
-func (w *Worker) dataLoss(a *assignment, offset int64, cause error) {
+// dataLoss ends Run (nil), or lets a new assignment of the partition begin where the broker's log goes on.
+func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment {
 	err := fmt.Errorf("topic %q partition %d: %w: %w", a.topic, a.partition, ErrDataLoss, cause)
 	if w.set.Reset == ResetFail {
 		w.fail(err)
-		return
+		return nil
 	}
 	w.log.Error("records are lost, going on", zap.Error(err))
 	w.owning.Lock()
 	defer w.owning.Unlock()
-	if old := w.table.install(&assignment{
-		place: a.place, id: a.id, log: a.log, source: a.source, start: offset, epoch: -1, committed: -1,
-	}); old != nil {
+	now := &assignment{place: a.place, id: a.id, log: a.log, source: a.source, start: offset, epoch: -1, committed: -1}
+	if old := w.table.install(now); old != nil {
 		w.eng.Drop(of(old), w.set.RevokeDrain)
 	}
+	return now
 }
 
 // oldest returns the offset that holds an assignment.

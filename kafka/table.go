@@ -73,21 +73,22 @@ func (t *table) get(p place) *assignment {
 }
 
 // accept takes delivered records in. It returns those that are new, with their place in the tracker, and whether the
-// span's limit is reached by them. rewound is the first record whose offset does not grow although its epoch does: the
-// log was truncated and written anew.
-func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery, full bool, rewound *kgo.Record) {
+// span's limit is reached by them. It stops before a record whose offset does not grow although its epoch does, because
+// the log was truncated and written anew: rewound is the rest.
+func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery, full bool, rewound []*kgo.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if a.closing {
 		return nil, false, nil
 	}
 	fresh = make([]*delivery, 0, len(records))
-	for _, r := range records {
+	for i, r := range records {
 		prev, epoch := a.tracker.Last()
 		seq, ok := a.tracker.Add(r.Offset, r.LeaderEpoch)
 		if !ok {
-			if r.LeaderEpoch > epoch && rewound == nil {
-				rewound = r
+			if r.LeaderEpoch > epoch {
+				rewound = records[i:]
+				break
 			}
 			continue // delivered before: it is in hand or finished
 		}

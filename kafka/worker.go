@@ -53,6 +53,7 @@ type Worker struct {
 	eng      *engine.Engine // nil until Run has begun
 	paused   bool           // wish for an engine that is not there yet
 	joined   bool           // the group has answered with an assignment, perhaps an empty one
+	failed   bool           // nothing heals trouble
 	trouble  error          // why the worker is not well; nil: it is
 	warnings []string
 	notes    map[place]string // metadata of the offsets that were fetched last
@@ -269,8 +270,13 @@ func (w *Worker) Health() consumer.Health {
 
 // fail ends Run with an error that nothing heals.
 func (w *Worker) fail(err error) {
-	w.log.Error("cannot go on", zap.Error(err))
-	w.note(err)
+	w.mu.Lock()
+	first := !w.failed
+	w.failed, w.trouble = true, err
+	w.mu.Unlock()
+	if first {
+		w.log.Error("cannot go on", zap.Error(err))
+	}
 	w.stop(err)
 }
 
@@ -278,9 +284,13 @@ func (w *Worker) fail(err error) {
 func (w *Worker) note(err error) {
 	w.mu.Lock()
 	was := w.trouble
-	w.trouble = err
+	if !w.failed {
+		w.trouble = err
+	}
+	failed := w.failed
 	w.mu.Unlock()
 	switch {
+	case failed:
 	case err == nil && was != nil:
 		w.log.Info("well again", zap.NamedError("after", was))
 	case err != nil && (was == nil || was.Error() != err.Error()):
