@@ -24,35 +24,36 @@ import (
 // patience bounds every wait. It is long: what takes longer hangs.
 const patience = 90 * time.Second
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := built(); err == nil {
-		_ = os.RemoveAll(dir) // a temporary folder of ours
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// built is the folder with the programs of all examples, built once.
-var built = sync.OnceValues(func() (string, error) {
+func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "ackledger-examples-*")
 	if err != nil {
-		return "", err
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput()
+	defer os.RemoveAll(dir)
+	programs = dir
+	return m.Run()
+}
+
+// programs is the folder for the programs of all examples; build puts them there, once.
+var programs string
+
+var build = sync.OnceValue(func() error {
+	out, err := exec.Command("go", "build", "-o", programs, "./...").CombinedOutput()
 	if err != nil {
-		_ = os.RemoveAll(dir)
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
+		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return dir, nil
+	return nil
 })
 
 func binary(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := built()
-	if err != nil {
+	if err := build(); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, name)
+	return filepath.Join(programs, name)
 }
 
 // program is one that runs. Its lines are those of standard output; standard error must stay empty.

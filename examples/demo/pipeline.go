@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -66,6 +67,7 @@ func (p *pipeline) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { w.kill() }()
+	defer p.show.end()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for killed, sending := 0, 2; ; {
@@ -78,12 +80,12 @@ func (p *pipeline) run(ctx context.Context) error {
 			}
 			continue
 		case <-w.done:
-			return fmt.Errorf("the worker ended by itself: %w", w.failure())
+			return errors.Join(errors.New("the worker ended by itself"), w.failure())
 		case <-ticker.C:
 		}
 		n, err := p.charged(ctx)
 		if err != nil {
-			return err
+			return cmp.Or(context.Cause(ctx), err)
 		}
 		p.show.at(n)
 		switch {
@@ -91,12 +93,13 @@ func (p *pipeline) run(ctx context.Context) error {
 			killed++
 			w.kill()
 			p.show.say("killed the worker (SIGKILL %d of %d) at %d charges, starting another", killed, p.kills, n)
-			if w, err = p.startWorker(ctx); err != nil {
+			next, err := p.startWorker(ctx)
+			if err != nil {
 				return err
 			}
+			w = next
 		case n >= p.total && sending == 0:
 			if empty, err := p.brokers.empty(ctx); err != nil || empty {
-				p.show.end()
 				return errors.Join(err, w.stop())
 			}
 		}
@@ -193,8 +196,8 @@ func (w *process) stop() error {
 
 // failure is why an ended process did not end well.
 func (w *process) failure() error {
-	if w.err == nil && w.stderr.Len() == 0 {
-		return nil
+	if text := bytes.TrimSpace(w.stderr.Bytes()); len(text) > 0 {
+		return errors.Join(w.err, errors.New(string(text)))
 	}
-	return fmt.Errorf("%v: %s", w.err, bytes.TrimSpace(w.stderr.Bytes()))
+	return w.err
 }

@@ -50,7 +50,6 @@ func (p *progress) say(format string, args ...any) {
 // end leaves the line that the bar is on.
 func (p *progress) end() {
 	if p.bar != nil {
-		_ = p.bar.Finish()
 		fmt.Fprintln(p.out)
 	}
 }

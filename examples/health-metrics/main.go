@@ -60,7 +60,6 @@ func run(ctx context.Context, stop func(), queueURL, addr string) error {
 		return err
 	}
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
-	defer meters.Shutdown(context.WithoutCancel(ctx))
 	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
 	worker, err := sqs.NewWorker(broker.Client, queueURL, ledger, handler, &sqs.Config{
 		Options:  consumer.Options{Name: "payments", MeterProvider: meters},
