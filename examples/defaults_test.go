@@ -99,7 +99,7 @@ func TestTheTableOfDefaultsIsThatOfTheConstants(t *testing.T) {
 		}
 	}
 	for name, value := range all {
-		if _, known := defaults[name]; !known && !strings.Contains(fieldDoc(t, name), "Default "+value+".") {
+		if _, known := defaults[name]; !known && !regexp.MustCompile("Default "+regexp.QuoteMeta(value)+"[.,;]").MatchString(fieldDoc(t, name)) {
 			t.Errorf("docs/defaults.md has %s: %s, which is no default", name, value)
 		}
 	}
