@@ -1,0 +1,370 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// A storm is several workers on one ledger while everything goes wrong that can: calls fail before and after they are
+// carried out, workers are killed, drained, paused, their messages taken back and delivered twice, owners declared dead.
+// Then it calms down, and everything must come to its end. What must hold at any time is checked when it happens.
+type storm struct {
+	t   *testing.T
+	l   *memory.Ledger
+	rng *rand.Rand // of the storm's own goroutine
+
+	mu       sync.Mutex
+	dice     *rand.Rand // of the handlers
+	calm     bool
+	ids      []string
+	sent     int // of ids
+	acked    map[string]bool
+	failures map[string]int // the handler's own errors
+	finished map[string]int // handlers that returned nil
+	out      map[*engine.Item]*stormWorker
+	workers  []*stormWorker
+}
+
+type stormWorker struct {
+	*engine.Engine
+	storm   *storm
+	net     *link
+	dead    chan struct{}
+	killed  bool
+	told    map[*engine.Item]bool
+	running map[string]bool // the keys in handlers
+}
+
+func (s *storm) roll(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dice.IntN(n) == 0
+}
+
+// Finish implements engine.Sink.
+func (w *stormWorker) Finish(done []engine.Finished) {
+	s := w.storm
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range done {
+		if w.told[f.Item] {
+			s.t.Errorf("message %s was finished twice", f.Item.Key.ID)
+		}
+		w.told[f.Item] = true
+		delete(s.out, f.Item)
+		if !f.Verdict.Ack || w.killed {
+			continue
+		}
+		if rec, err := s.l.Get(context.Background(), f.Item.Key); err != nil || rec.State == ledger.Pending {
+			s.t.Errorf("message %s was acknowledged while its row is %v, %v", f.Item.Key.ID, rec.State, err)
+		}
+		s.acked[string(f.Item.Key.ID)] = true
+	}
+}
+
+func (w *stormWorker) handle(ctx context.Context, m *consumer.Message) error {
+	s := w.storm
+	s.mu.Lock()
+	if w.running[m.ID] {
+		s.t.Errorf("two handlers of message %s run in one process", m.ID)
+	}
+	w.running[m.ID] = true
+	wait := time.Duration(s.dice.IntN(2000)) * time.Millisecond
+	deaf, calm := s.dice.IntN(10) == 0, s.calm
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(w.running, m.ID)
+		s.mu.Unlock()
+	}()
+	timer := time.After(wait)
+	for ended := false; !ended; {
+		select {
+		case <-timer:
+			ended = true
+		case <-w.dead:
+			<-s.t.Context().Done()
+			return nil
+		case <-done(ctx, deaf):
+			return ctx.Err()
+		}
+	}
+	return w.outcome(ctx, m, calm)
+}
+
+func done(ctx context.Context, deaf bool) <-chan struct{} {
+	if deaf {
+		return nil
+	}
+	return ctx.Done()
+}
+
+func (w *stormWorker) outcome(ctx context.Context, m *consumer.Message, calm bool) error {
+	s := w.storm
+	own := func(err error) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.failures[m.ID]++
+		return err
+	}
+	switch {
+	case m.ID[0] == 't':
+		return own(consumer.Terminal(errBoom))
+	case !calm && s.roll(4):
+		return own(errBoom)
+	case !calm && s.roll(20):
+		_ = own(nil)
+		panic("ouch")
+	case s.roll(3):
+		if err := memory.InTx(ctx, func(context.Context) error { return nil }); err != nil {
+			if ledger.IsLost(err) {
+				return err
+			}
+			return own(err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finished[m.ID]++
+	return nil
+}
+
+func (s *storm) spawn() {
+	w := &stormWorker{
+		storm: s, net: &link{Ledger: s.l}, dead: make(chan struct{}), told: map[*engine.Item]bool{}, running: map[string]bool{},
+	}
+	o := options()
+	o.Attempts, o.Drain = 1000, time.Duration(1+s.rng.IntN(3000))*time.Millisecond
+	o.BackoffBase, o.BackoffMax = 10*time.Millisecond, time.Second
+	o.HandlerTimeout = time.Minute
+	if s.rng.IntN(4) == 0 {
+		o.Limiter = consumer.NewLimiter(2)
+	}
+	o, err := o.WithDefaults()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	w.Engine, err = engine.New(engine.Config{
+		Options: o, Ledger: w.net, Sink: w, Handler: consumer.HandlerFunc(w.handle), Suspects: consumer.NewLimiter(1),
+	})
+	if err == nil {
+		err = w.Start(s.t.Context())
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.workers = append(s.workers, w)
+}
+
+// take removes a random worker from those that get messages.
+func (s *storm) take() *stormWorker {
+	i := s.rng.IntN(len(s.workers))
+	w := s.workers[i]
+	s.workers = append(s.workers[:i:i], s.workers[i+1:]...)
+	return w
+}
+
+func (s *storm) kill() {
+	w := s.take()
+	w.net.set(func(memory.Op) error { return ledger.MarkUnknown(errDown) }, nil)
+	s.mu.Lock()
+	w.killed = true
+	for it, owner := range s.out {
+		if owner == w {
+			delete(s.out, it)
+		}
+	}
+	s.mu.Unlock()
+	close(w.dead)
+	go func() { _ = w.Close(context.Background()) }() // only its goroutines end: it cannot leave
+	s.spawn()
+}
+
+func (s *storm) deploy() {
+	w := s.take()
+	go func() {
+		_ = w.Drain(context.Background())
+		_ = w.Close(context.Background())
+	}()
+	s.spawn()
+}
+
+// deliver gives messages that nobody has to workers, and now and then one that somebody has.
+func (s *storm) deliver() {
+	s.mu.Lock()
+	taken := map[string]bool{}
+	for it := range s.out {
+		taken[string(it.Key.ID)] = true
+	}
+	batches := map[*stormWorker][]*engine.Item{}
+	for _, id := range s.ids[:s.sent] {
+		if (s.acked[id] || taken[id]) && (s.calm || s.rng.IntN(30) > 0) || s.rng.IntN(2) == 0 {
+			continue
+		}
+		w := s.workers[s.rng.IntN(len(s.workers))]
+		lane := ""
+		if n := id[len(id)-1]; n < '5' {
+			lane = string(n)
+		}
+		it := item(id, lane)
+		s.out[it] = w
+		batches[w] = append(batches[w], it)
+	}
+	s.mu.Unlock()
+	for w, batch := range batches {
+		w.Offer(batch)
+	}
+}
+
+// disturb makes the calls of one worker fail by chance, at a rate of its own; zero ends it.
+func (s *storm) disturb(w *stormWorker, rate int) {
+	if rate == 0 {
+		w.net.set(nil, nil)
+		return
+	}
+	chance := func(err error) func(memory.Op) error {
+		return func(memory.Op) error {
+			if s.roll(rate) {
+				return err
+			}
+			return nil
+		}
+	}
+	before := []error{errDown, ledger.MarkUnknown(errDown)}[s.rng.IntN(2)]
+	w.net.set(chance(before), chance(errDown))
+}
+
+func (s *storm) step() {
+	w := s.workers[s.rng.IntN(len(s.workers))]
+	switch s.rng.IntN(16) {
+	case 0:
+		s.kill()
+	case 1:
+		s.deploy()
+	case 2, 3, 4:
+		s.disturb(w, 1+s.rng.IntN(6))
+	case 5, 6, 7:
+		s.disturb(w, 0)
+	case 8, 9, 10:
+		digit := byte('0' + s.rng.IntN(10))
+		w.Drop(func(it *engine.Item) bool { id := it.Key.ID; return id[len(id)-1] >= digit }, time.Duration(s.rng.IntN(3))*time.Second)
+	case 11:
+		s.l.Declare(w.net.owner())
+	case 12:
+		w.Pause()
+	case 13:
+		w.Resume()
+	}
+}
+
+func (s *storm) pending() (left []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range s.ids {
+		if !s.acked[id] {
+			left = append(left, id)
+		}
+	}
+	return left
+}
+
+func (s *storm) rage(steps int) {
+	for range 3 {
+		s.spawn()
+	}
+	for i := range steps {
+		s.sent = len(s.ids) * (i + 1) / steps
+		s.deliver()
+		s.step()
+		time.Sleep(time.Duration(s.rng.IntN(800)) * time.Millisecond)
+	}
+	s.mu.Lock()
+	s.calm = true
+	s.mu.Unlock()
+	for _, w := range s.workers {
+		s.disturb(w, 0)
+		w.Resume()
+	}
+	for range 1200 {
+		if len(s.pending()) == 0 {
+			break
+		}
+		s.deliver()
+		time.Sleep(time.Second)
+	}
+}
+
+// check looks at what is left when all is over.
+func (s *storm) check() {
+	t := s.t
+	pass(2 * time.Minute)
+	if left := s.pending(); len(left) > 0 {
+		for _, w := range s.workers {
+			t.Logf("%s: load %+v, open %v", w.net.owner(), w.Load(), w.Open())
+		}
+		rec, _ := s.l.Get(t.Context(), item(left[0], "").Key)
+		t.Errorf("%d messages never ended: %v; the first: %+v", len(left), left, rec)
+	}
+	for _, w := range s.workers {
+		if load := w.Load(); load != (engine.Load{}) {
+			t.Errorf("%s still holds: %+v", w.net.owner(), load)
+		}
+		if err := errors.Join(w.Drain(t.Context()), w.Close(t.Context())); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	}
+	for _, id := range s.ids {
+		rec, err := s.l.Get(t.Context(), item(id, "").Key)
+		if err != nil || rec.Owner != "" || rec.State == ledger.Pending {
+			t.Errorf("message %s: row %v of %q, %v", id, rec.State, rec.Owner, err)
+			continue
+		}
+		if rec.Attempts > s.failures[id] {
+			t.Errorf("message %s: %d attempts counted, the handler failed %d times", id, rec.Attempts, s.failures[id])
+		}
+		if rec.State == ledger.Succeeded && s.finished[id] == 0 {
+			t.Errorf("message %s succeeded and no handler did", id)
+		}
+		if rec.State == ledger.Failed && id[0] != 't' && rec.Crashes < ledger.CrashLimit {
+			t.Errorf("message %s failed: %+v", id, rec)
+		}
+		if rec.State == ledger.Failed && (len(rec.Archived) != 1 || string(rec.Archived[0].Body) != "body of "+id) {
+			t.Errorf("message %s: %d archived", id, len(rec.Archived))
+		}
+	}
+}
+
+func TestStorm(t *testing.T) {
+	seeds := 60
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		seeds = 2000
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &storm{
+					t: t, l: memory.New(), rng: rand.New(rand.NewPCG(uint64(seed), 1)), dice: rand.New(rand.NewPCG(uint64(seed), 2)),
+					acked: map[string]bool{}, failures: map[string]int{}, finished: map[string]int{}, out: map[*engine.Item]*stormWorker{},
+				}
+				for i := range 300 {
+					s.ids = append(s.ids, fmt.Sprintf("%c%03d", "mmmmmt"[i%6], i))
+				}
+				s.rage(150)
+				s.check()
+			})
+		})
+	}
+}
