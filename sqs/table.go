@@ -35,6 +35,7 @@ type hold struct {
 	until   time.Time // when its visibility ends at the earliest
 	last    time.Time // when SQS extends no more
 	lapsed  bool      // its visibility is over, as far as we know: nothing new begins with the handle
+	dropped bool      // the engine was told to let go of it: it has lapsed, or a message of its group has
 	busy    bool      // a call that names it is under way, or about to be
 	queued  bool      // in the delete queue
 	retryAt time.Time // not before
@@ -102,6 +103,12 @@ func (t *table) receive(raw types.Message, sent, now time.Time) (*hold, arrival)
 	}
 	id := aws.ToString(raw.MessageId)
 	h, again := t.holds[id], arrivedAgain
+	if h != nil && h.dropped && h.stage == held {
+		// The engine goes on with the old copy only to settle it, and then lets go of it: this one takes its place, or
+		// later messages of its group would run before it.
+		h.lapsed = true
+		h = nil
+	}
 	if h == nil {
 		t.seq++
 		h, again = &hold{id: id, raw: raw, seq: t.seq}, arrivedNew
@@ -139,9 +146,33 @@ func (t *table) start(h *hold, now time.Time) bool {
 func (t *table) ack(h *hold) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.holds[h.id] != h { // a newer copy is in hand, with the handle that counts
+		t.leaveEngine(h, gone)
+		return
+	}
 	t.leaveEngine(h, deleting)
 	t.pending++
 	t.queueDelete(h)
+}
+
+// drop notes that the engine is told to let go of what has lapsed, and, of a FIFO queue, of all that is in hand of its
+// groups. It returns which these are.
+func (t *table) drop(lapsed []*hold) map[*hold]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	drops, groups := map[*hold]bool{}, map[string]bool{}
+	for _, h := range lapsed {
+		drops[h], groups[h.group] = true, true
+	}
+	for _, h := range t.holds {
+		if t.fifo && h.stage == held && groups[h.group] {
+			drops[h] = true
+		}
+	}
+	for h := range drops {
+		h.dropped = true
+	}
+	return drops
 }
 
 // letGo is told that the engine has let go of a message that is not to be deleted. Its visibility is set only with a
@@ -178,7 +209,9 @@ func (t *table) remove(h *hold) {
 		t.pending--
 	}
 	h.stage = gone
-	delete(t.holds, h.id)
+	if t.holds[h.id] == h {
+		delete(t.holds, h.id)
+	}
 }
 
 // queueDelete puts a message in the delete queue, unless a call is under way that has to end first.

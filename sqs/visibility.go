@@ -143,7 +143,7 @@ func (w *Worker) alive(h *hold) bool {
 
 // drop tells the engine of messages whose visibility is over: what has not started is let go of. Of a FIFO group that is
 // everything in hand, so that nothing overtakes. A handler that runs goes on: its claim keeps others away from the
-// message, and a copy that comes meanwhile brings a handle for its delete.
+// message, and a copy that comes meanwhile waits for it.
 func (w *Worker) drop(lapsed []*hold) {
 	if len(lapsed) == 0 {
 		return
@@ -151,15 +151,6 @@ func (w *Worker) drop(lapsed []*hold) {
 	for _, h := range lapsed {
 		w.log.Warn("visibility timeout is over: the message is let go of", zap.String("message_id", h.id), zap.String("group", h.group))
 	}
-	holds, groups := map[*hold]bool{}, map[string]bool{}
-	for _, h := range lapsed {
-		holds[h] = true
-		if w.table.fifo {
-			groups[h.group] = true
-		}
-	}
-	w.eng.Drop(func(it *engine.Item) bool {
-		h := it.Ref.(*hold)
-		return holds[h] || w.table.fifo && groups[h.group]
-	}, w.set.HandlerTimeout)
+	drops := w.table.drop(lapsed)
+	w.eng.Drop(func(it *engine.Item) bool { return drops[it.Ref.(*hold)] }, w.set.HandlerTimeout)
 }
