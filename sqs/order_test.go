@@ -1,0 +1,48 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ackledger/ackledger/consumer"
+)
+
+// The handles of a FIFO group expire while its head is in a handler, and all of it is received again before the handler
+// fails. The worker took the head's new copy for the old one, let go of that, and ran the rest of the group before it.
+func TestGroupReceivedAgainKeepsItsOrder(t *testing.T) {
+	s := newSite(t, ".fifo", 50)
+	b := newBook()
+	entered, fail := make(chan struct{}, 1), make(chan struct{})
+	r := s.start(func(ctx context.Context, m *consumer.Message) error {
+		b.add(m)
+		if string(m.Body) == "g:0" && b.count("g:0") == 1 {
+			entered <- struct{}{}
+			<-fail
+			return errors.New("the first attempt fails")
+		}
+		return nil
+	}, nil)
+	s.send("g:0", "g:1", "g:2")
+	<-entered
+	s.srv.ExpireVisibility(s.name)
+	eventually(t, "all of the group is received again", func() bool {
+		again := 0
+		for _, m := range s.srv.Queue(s.name).Messages {
+			if m.Receives >= 2 {
+				again++
+			}
+		}
+		return again == 3
+	})
+	close(fail)
+	eventually(t, "all are handled", func() bool { return b.len() == 3 })
+	s.empty()
+	r.end()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if want := []string{"g:0", "g:0", "g:1", "g:2"}; !slices.Equal(b.list, want) {
+		t.Errorf("handled in the order %v, want %v", b.list, want)
+	}
+}
