@@ -164,7 +164,9 @@ func parseQueue(attributes map[string]string) (*queue, error) {
 	return q, nil
 }
 
-func (q *queue) warn(format string, args ...any) { q.warnings = append(q.warnings, fmt.Sprintf(format, args...)) }
+func (q *queue) warn(format string, args ...any) {
+	q.warnings = append(q.warnings, fmt.Sprintf(format, args...))
+}
 
 // adopt checks the queue against the settings and the ledger: what could break a promise is refused by name, what is
 // unwise is a warning.

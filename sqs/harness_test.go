@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +23,15 @@ import (
 	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
+
+// TestMain lets many tests wait at once: they wait for timeouts, and compute little.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue {
+		_ = flag.Set("test.parallel", "16") // a number is never refused
+	}
+	os.Exit(m.Run())
+}
 
 // site is a server with a queue of the test's own, its dead-letter queue, and a ledger.
 type site struct {
@@ -228,6 +239,16 @@ func (r *running) end() {
 	if err := r.wait(); err != nil {
 		r.t.Errorf("Run: %v", err)
 	}
+}
+
+// pollsNoMore waits until a paused worker has no poll open.
+func (r *running) pollsNoMore() {
+	r.t.Helper()
+	eventually(r.t, "the worker polls no more", func() bool {
+		r.polls.mu.Lock()
+		defer r.polls.mu.Unlock()
+		return r.polls.open == 0
+	})
 }
 
 // eventually waits until the condition holds.

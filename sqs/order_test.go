@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
 // The handles of a FIFO group expire while its head is in a handler, and all of it is received again before the handler
@@ -26,7 +27,11 @@ func TestGroupReceivedAgainKeepsItsOrder(t *testing.T) {
 	}, nil)
 	s.send("g:0", "g:1", "g:2")
 	<-entered
+	remove := s.srv.Inject(sqstest.Fault{Action: "ReceiveMessage", Code: sqstest.CodeInternal, Times: -1})
+	eventually(t, "no poll is open", func() bool { return s.srv.Counts(s.name).Polls == 0 })
 	s.srv.ExpireVisibility(s.name)
+	eventually(t, "the group is let go of", func() bool { _, all := r.table.lanes(); return all == 1 })
+	remove()
 	eventually(t, "all of the group is received again", func() bool {
 		again := 0
 		for _, m := range s.srv.Queue(s.name).Messages {

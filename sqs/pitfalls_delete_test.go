@@ -82,7 +82,7 @@ func TestPitfall34_DeleteFailsAfterSuccess(t *testing.T) {
 func TestPitfall39_OnlyFailedEntriesAreRetried(t *testing.T) {
 	s, g := newSite(t, "", 100), newGate()
 	c := quick()
-	c.VisibilityTimeout = 30 * time.Second
+	c.VisibilityTimeout, c.WaitTime = 30*time.Second, time.Second
 	s.srv.Inject(sqstest.Fault{
 		Action: "DeleteMessageBatch", Code: sqstest.CodeInternal, Entries: func(i int, _ string) bool { return i%2 == 0 },
 	})
@@ -111,7 +111,7 @@ func TestPitfall39_OnlyFailedEntriesAreRetried(t *testing.T) {
 func TestPitfall40_TheSameMessageTwiceInOneReceive(t *testing.T) {
 	s, b := newSite(t, "", 100), newBook()
 	c := quick()
-	c.VisibilityTimeout = 30 * time.Second
+	c.VisibilityTimeout, c.WaitTime = 30*time.Second, time.Second
 	s.srv.Inject(sqstest.Fault{Action: "ReceiveMessage", Duplicate: true, Times: 5})
 	bodies := numbers("m", 10)
 	s.send(bodies...)

@@ -115,7 +115,7 @@ func TestPitfall44_OneLongHandlerStallsNobody(t *testing.T) {
 func TestPitfall50_IdleWaitSlowsNoFullQueue(t *testing.T) {
 	s, b := newSite(t, "", 100), newBook()
 	c := quick()
-	c.VisibilityTimeout, c.WaitTime, c.Concurrency = 30*time.Second, 5*time.Second, 32
+	c.VisibilityTimeout, c.WaitTime, c.Concurrency = 30*time.Second, 3*time.Second, 32
 	r := s.start(b.handle, c)
 	eventually(t, "a poll is open", func() bool { return s.srv.Counts(s.name).Polls == 1 })
 	before := s.srv.Calls("ReceiveMessage")
@@ -149,11 +149,13 @@ func TestPitfall49_ThrottledToTheFull(t *testing.T) {
 			total := func() int {
 				return s.srv.Calls("ReceiveMessage") + s.srv.Calls("DeleteMessageBatch") + s.srv.Calls("ChangeMessageVisibilityBatch")
 			}
-			eventually(t, "a poll fails", func() bool { return len(s.seen("ReceiveMessage")) > 1 && r.Health().LastError != "" || name == "too many in flight" })
+			eventually(t, "a poll fails", func() bool {
+				return len(s.seen("ReceiveMessage")) > 1 && r.Health().LastError != "" || name == "too many in flight"
+			})
 			before := total()
 			always(t, 2*time.Second, "few requests are sent", func() bool { return total()-before < 30 })
-			if name != "too many in flight" && r.Health().Ready {
-				t.Error("the worker is ready while every request fails")
+			if name != "too many in flight" {
+				eventually(t, "the worker is not ready", func() bool { return !r.Health().Ready })
 			}
 			remove()
 			_ = s.send("after")

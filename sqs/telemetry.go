@@ -64,4 +64,6 @@ func (t *telemetry) visibility(counts [refused + 1]int64) {
 	}
 }
 
-func (t *telemetry) deleteFailures(n int) { t.failedDeletes.Add(context.Background(), int64(n), t.attrs) }
+func (t *telemetry) deleteFailures(n int) {
+	t.failedDeletes.Add(context.Background(), int64(n), t.attrs)
+}

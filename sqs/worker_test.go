@@ -98,7 +98,7 @@ func TestPauseKeepsWhatIsInHandHidden(t *testing.T) {
 	if w.Health().Ready {
 		t.Error("a paused worker is ready")
 	}
-	eventually(t, "no poll is open", func() bool { return s.srv.Counts(s.name).Polls == 0 })
+	r.pollsNoMore()
 	s.send("later")
 	always(t, 3*time.Second, "one is hidden, one is left alone", func() bool {
 		q := s.srv.Counts(s.name)
