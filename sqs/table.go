@@ -103,7 +103,7 @@ func (t *table) receive(raw types.Message, sent, now time.Time) (*hold, arrival)
 	}
 	id := aws.ToString(raw.MessageId)
 	h, again := t.holds[id], arrivedAgain
-	if false && h != nil && h.dropped && h.stage == held {
+	if h != nil && h.dropped && h.stage == held {
 		// The engine goes on with the old copy only to settle it, and then lets go of it: this one takes its place, or
 		// later messages of its group would run before it.
 		h.lapsed = true
