@@ -37,7 +37,8 @@ const rollbackLimit = 5 * time.Second
 // run although ctx is cancelled meanwhile (shutdown, a lost lease): the fence alone decides.
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt;
-// [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unknown] is true when the answer to
+// [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unavailable] is true when the database
+// cannot be reached or breaks off, which counts no attempt; one for which [ledger.Unknown] is true when the answer to
 // COMMIT is lost and the row could not be read; [ErrEscaped]; [ErrTxLimit]; whatever fn returns, after a rollback. A
 // panic of fn goes on after the rollback.
 func InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
@@ -53,6 +54,8 @@ func InSQLTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error
 type session interface {
 	// scan runs a query of one row in the transaction; pgx.ErrNoRows or sql.ErrNoRows if there is none.
 	scan(ctx context.Context, query string, args []any, dest ...any) error
+	// alive says whether the connection can still be used.
+	alive(ctx context.Context) bool
 	// ending says why the transaction must not be committed: the handler tried to end it, or its time is up.
 	ending(bound time.Duration) error
 	// commit sends COMMIT. With sent false the transaction is not committed for certain.
@@ -97,7 +100,7 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 	inner, cancel := context.WithTimeoutCause(ctx, cfg.TxLimit, ErrTxLimit)
 	defer cancel()
 	if r.session, err = begin(inner, r.ledger); err != nil {
-		return ledger.AttemptOpen, fmt.Errorf("postgres: begin: %w", err)
+		return ledger.AttemptOpen, r.broken(inner, fmt.Errorf("postgres: begin: %w", err))
 	}
 	open := true
 	defer func() {
@@ -106,13 +109,13 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 		}
 	}()
 	if err := r.begin(inner); err != nil {
-		return ledger.AttemptOpen, err
+		return ledger.AttemptOpen, r.broken(inner, err)
 	}
 	if err := fn(inner, r.session); err != nil {
 		if context.Cause(inner) == ErrTxLimit && !errors.Is(err, ErrTxLimit) {
 			err = fmt.Errorf("%w (limit %s): %w", ErrTxLimit, cfg.TxLimit, err)
 		}
-		return ledger.AttemptOpen, err
+		return ledger.AttemptOpen, r.broken(inner, err)
 	}
 	if context.Cause(inner) == ErrTxLimit {
 		return ledger.AttemptOpen, fmt.Errorf("%w (limit %s)", ErrTxLimit, cfg.TxLimit)
@@ -172,7 +175,17 @@ func (r *run) fence(ctx context.Context) (ledger.AttemptState, error) {
 		// Under REPEATABLE READ: somebody wrote the row since the transaction's snapshot. Who owns it now tells why.
 		return r.outcome(ctx, fmt.Errorf("postgres: the fence: %w", err))
 	}
-	return ledger.AttemptOpen, fmt.Errorf("postgres: the fence failed, rolled back: %w", err)
+	return ledger.AttemptOpen, r.broken(ctx, fmt.Errorf("postgres: the fence failed, rolled back: %w", err))
+}
+
+// broken marks an error of the transaction's own statements after which its connection is gone, or was never there: an
+// outage, and not the handler's failure.
+func (r *run) broken(ctx context.Context, err error) error {
+	var pg *pgconn.PgError
+	if ctx.Err() != nil || errors.As(err, &pg) && severity(pg) == "ERROR" || r.session != nil && r.session.alive(ctx) {
+		return err
+	}
+	return ledger.MarkUnavailable(err)
 }
 
 // unfenced says why the fence met no row.

@@ -3,10 +3,12 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ackledger/ackledger/internal/fencedsql"
@@ -26,6 +28,8 @@ func beginPgx(ctx context.Context, l *Ledger) (session, error) {
 func (s *pgxSession) scan(ctx context.Context, query string, args []any, dest ...any) error {
 	return s.tx.Tx.QueryRow(ctx, query, args...).Scan(dest...)
 }
+
+func (s *pgxSession) alive(context.Context) bool { return !s.tx.Tx.Conn().IsClosed() }
 
 func (s *pgxSession) ending(time.Duration) error {
 	s.tx.mu.Lock()
@@ -82,6 +86,13 @@ func beginSQL(ctx context.Context, l *Ledger) (session, error) {
 
 func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ...any) error {
 	return s.tx.SQL().QueryRowContext(ctx, query, args...).Scan(dest...)
+}
+
+func (s *sqlSession) alive(ctx context.Context) bool {
+	var one int
+	err := s.scan(ctx, "SELECT 1", nil, &one)
+	var refused *pgconn.PgError // such as in a transaction that has failed
+	return err == nil || errors.Is(err, sql.ErrTxDone) || errors.As(err, &refused) && severity(refused) == "ERROR"
 }
 
 func (s *sqlSession) ending(bound time.Duration) error { return s.tx.Ending(bound) }
