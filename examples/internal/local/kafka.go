@@ -53,12 +53,12 @@ func (k *Kafka) Close() {
 // does nothing.
 func (k *Kafka) StopWhenCommitted(ctx context.Context, group string, stop func()) {
 	if k.cluster != nil {
-		go poll(ctx, stop, func(ctx context.Context) bool { return k.Committed(ctx, group) })
+		go poll(ctx, stop, func(ctx context.Context) bool { return k.committed(ctx, group) })
 	}
 }
 
-// Committed says whether the group has committed the end of the topic in this process.
-func (k *Kafka) Committed(ctx context.Context, group string) bool {
+// committed says whether the group has committed the end of the topic in this process.
+func (k *Kafka) committed(ctx context.Context, group string) bool {
 	adm := kadm.NewClient(k.client)
 	ends, err := adm.ListEndOffsets(ctx, k.topic)
 	committed, fetchErr := adm.FetchOffsets(ctx, group)

@@ -74,12 +74,12 @@ func (s *SQS) Queue(ctx context.Context, url, name string, messages ...*awssqs.S
 // StopWhenEmpty calls stop once every queue in this process is empty; with a real server it does nothing.
 func (s *SQS) StopWhenEmpty(ctx context.Context, stop func()) {
 	if s.server != nil {
-		go poll(ctx, stop, s.Empty)
+		go poll(ctx, stop, s.empty)
 	}
 }
 
-// Empty says whether every queue in this process is empty.
-func (s *SQS) Empty(context.Context) bool {
+// empty says whether every queue in this process is empty.
+func (s *SQS) empty(context.Context) bool {
 	for _, name := range s.server.Queues() {
 		if s.server.Counts(name).Depth() > 0 {
 			return false
