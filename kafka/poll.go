@@ -137,7 +137,7 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
 		return
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition):
-		w.note(fmt.Errorf("topic %q partition %d: %w", topic, partition, err))
+		w.note(withCluster, fmt.Errorf("topic %q partition %d: %w", topic, partition, err))
 		w.lookAt(topic)
 		return
 	case errors.Is(err, kerr.OffsetOutOfRange):
@@ -146,6 +146,8 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 	}
 	if _, isSession := errors.AsType[*kgo.ErrGroupSession](err); isSession {
 		w.left()
+		w.report(withGroup, err)
+		return
 	}
 	if loss, isLoss := errors.AsType[*kgo.ErrDataLoss](err); isLoss {
 		if a := w.table.get(place{topic, partition}); a != nil {
@@ -153,11 +155,7 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 		}
 		return
 	}
-	if topic == "" {
-		w.report(err)
-		return
-	}
-	w.report(fmt.Errorf("topic %q partition %d: %w", topic, partition, err))
+	w.report(withCluster, fmt.Errorf("topic %q partition %d: %w", topic, partition, err))
 }
 
 // dataLoss ends Run (nil), or lets a new assignment of the partition begin where the broker's log goes on.

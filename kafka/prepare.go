@@ -23,7 +23,7 @@ func (w *Worker) prepare(ctx context.Context) error {
 	for n := 1; ; n++ {
 		err := w.prepareOnce(ctx)
 		if err == nil {
-			w.note(nil)
+			w.note(withCluster, nil)
 			return nil
 		}
 		again, isRetry := errors.AsType[*retryError](err)
@@ -31,7 +31,7 @@ func (w *Worker) prepare(ctx context.Context) error {
 		if !isRetry || !heals(again.err) || unknown && time.Since(since) > topicGrace {
 			return err
 		}
-		w.note(err)
+		w.note(withCluster, err)
 		if !sleep(ctx, retryDelay(n)) {
 			return context.Cause(ctx)
 		}

@@ -17,6 +17,7 @@ type client struct {
 	opts             []kgo.Opt
 	group            string
 	topics           []string
+	instance         string // kgo.InstanceID; empty: a dynamic member
 	rebalance        time.Duration
 	rebalanceDefault time.Duration
 }
@@ -99,6 +100,7 @@ func examine(opts []kgo.Opt) (client, error) {
 	}
 	c := client{opts: opts}
 	c.group, _ = full.OptValue(kgo.ConsumerGroup).(string)
+	c.instance, _ = full.OptValue(kgo.InstanceID).(string)
 	c.rebalance, _ = full.OptValue(kgo.RebalanceTimeout).(time.Duration)
 	c.rebalanceDefault, _ = plain.OptValue(kgo.RebalanceTimeout).(time.Duration)
 	topics, _ := full.OptValue(kgo.ConsumeTopics).(map[string]*regexp.Regexp)

@@ -20,7 +20,7 @@ func (w *Worker) assigned(_ context.Context, cl *kgo.Client, parts map[string][]
 	w.mu.Lock()
 	w.joined = true
 	w.mu.Unlock()
-	w.note(nil)
+	w.note(withGroup, nil)
 	if len(parts) > 0 {
 		w.log.Info("partitions assigned", zap.Any("partitions", parts))
 	}
@@ -105,12 +105,13 @@ func (w *Worker) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Of
 		list, err := w.assign(ctx, offsets)
 		if err == nil {
 			w.install(list, offsets)
+			w.note(withGroup, nil)
 			return offsets, nil
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		w.report(err)
+		w.report(withGroup, err)
 		if !heals(err) || n == adjustTries || !sleep(ctx, retryDelay(n)) {
 			return nil, err
 		}

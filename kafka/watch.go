@@ -44,7 +44,7 @@ func (v *watcher) look(ctx context.Context, suspect string) {
 	_, metas, err := v.metadata(ctx, v.set.topics)
 	if err != nil {
 		if ctx.Err() == nil {
-			v.report(err)
+			v.report(withCluster, err)
 		}
 		return
 	}
@@ -66,14 +66,14 @@ func (v *watcher) look(ctx context.Context, suspect string) {
 	}
 	if trouble != nil {
 		if errors.Is(trouble, kerr.UnknownTopicOrPartition) {
-			v.note(trouble) // deleted: perhaps to be created again
+			v.note(withCluster, trouble) // deleted: perhaps to be created again
 			return
 		}
-		v.report(trouble)
+		v.report(withCluster, trouble)
 		return
 	}
 	v.measureEnds(ctx)
-	v.note(nil)
+	v.note(withCluster, nil)
 }
 
 // restart makes the client forget a topic and find it again. The assignments under the old id are let go of BEFORE, and

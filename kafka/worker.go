@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 )
@@ -53,8 +56,8 @@ type Worker struct {
 	eng      *engine.Engine // nil until Run has begun
 	paused   bool           // wish for an engine that is not there yet
 	joined   bool           // the group has answered with an assignment, perhaps an empty one
-	failed   bool           // nothing heals trouble
-	trouble  error          // why the worker is not well; nil: it is
+	failed   error          // why Run ends; nil: it does not
+	trouble  [origins]error // why the worker is not well; nil: it is
 	warnings []string
 	notes    map[place]string // metadata of the offsets that were fetched last
 	reborn   map[string]bool  // topics that were created anew while we ran
@@ -193,13 +196,31 @@ func (w *Worker) end(eng *engine.Engine) error {
 	w.commitAll(context.Background())
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
+	member, _ := w.kgo.GroupMetadata()
 	w.kgo.AllowRebalance()
-	if err := w.kgo.LeaveGroupContext(ctx); err != nil {
+	err := w.kgo.LeaveGroupContext(ctx)
+	if w.set.instance != "" && errors.Is(err, kerr.InvalidRequest) {
+		err = w.leaveStatic(ctx, member)
+	}
+	if err != nil {
 		w.log.Warn("left the group without its answer: its partitions wait for the session's end", zap.Error(err))
 	}
 	w.kgo.CloseAllowingRebalance()
 	_ = w.lag.Unregister() // an error means that it is gone already
 	return w.closeEngine(eng)
+}
+
+// leaveStatic sends the leave of a static member of a KIP-848 group. franz-go 1.22.2 sends it without the instance id,
+// which Kafka 4.3 refuses ("InstanceId can't be null"); the member that comes back would then wait for the session's end.
+func (w *Worker) leaveStatic(ctx context.Context, member string) error {
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Group, req.MemberID, req.InstanceID = w.set.group, member, &w.set.instance
+	req.MemberEpoch = -2 // gone for now: its partitions are kept for it
+	resp, err := req.RequestWith(ctx, w.kgo)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.ErrorCode)
 }
 
 func (w *Worker) closeEngine(eng *engine.Engine) error {
@@ -259,10 +280,10 @@ func (w *Worker) Health() consumer.Health {
 	if w.eng != nil {
 		h = w.eng.Health()
 	}
-	h.Ready = h.Ready && w.joined && w.trouble == nil
-	if w.trouble != nil {
-		h.LastError = w.trouble.Error()
+	if err := cmp.Or(w.failed, w.trouble[withCluster], w.trouble[withGroup]); err != nil {
+		h.Ready, h.LastError = false, err.Error()
 	}
+	h.Ready = h.Ready && w.joined
 	h.Warnings = append(h.Warnings, w.warnings...)
 	h.Stalled = append(h.Stalled, w.table.stalls()...)
 	return h
@@ -271,8 +292,10 @@ func (w *Worker) Health() consumer.Health {
 // fail ends Run with an error that nothing heals.
 func (w *Worker) fail(err error) {
 	w.mu.Lock()
-	first := !w.failed
-	w.failed, w.trouble = true, err
+	first := w.failed == nil
+	if first {
+		w.failed = err
+	}
 	w.mu.Unlock()
 	if first {
 		w.log.Error("cannot go on", zap.Error(err))
@@ -280,28 +303,35 @@ func (w *Worker) fail(err error) {
 	w.stop(err)
 }
 
+// origin is what trouble is with: what heals one says nothing of the other.
+type origin uint8
+
+const (
+	withCluster origin = iota
+	withGroup
+	origins
+)
+
 // note keeps why the worker is not well, and says it once; nil: it is well again.
-func (w *Worker) note(err error) {
+func (w *Worker) note(with origin, err error) {
 	w.mu.Lock()
-	was := w.trouble
-	if !w.failed {
-		w.trouble = err
-	}
-	failed := w.failed
+	was := w.trouble[with]
+	w.trouble[with] = err
+	failed := w.failed != nil
 	w.mu.Unlock()
 	switch {
 	case failed:
 	case err == nil && was != nil:
 		w.log.Info("well again", zap.NamedError("after", was))
 	case err != nil && (was == nil || was.Error() != err.Error()):
-		w.log.Warn("trouble with the cluster, trying again", zap.Error(err))
+		w.log.Warn("trouble, trying again", zap.Error(err))
 	}
 }
 
-// report is for an error of the cluster: one that cannot heal ends Run.
-func (w *Worker) report(err error) {
+// report is for an error of the cluster or the group: one that cannot heal ends Run.
+func (w *Worker) report(with origin, err error) {
 	if heals(err) {
-		w.note(err)
+		w.note(with, err)
 		return
 	}
 	w.fail(err)
