@@ -1,0 +1,213 @@
+package storm_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// crew is a number of worker processes: some are killed now and then and replaced, one joins and leaves.
+type crew struct {
+	t      *testing.T
+	orders orders
+
+	mu      sync.Mutex
+	members []*member
+	started int
+	killed  int
+	left    int
+	begins  []int64 // when handlers began, as the processes say
+	logs    strings.Builder
+}
+
+// member is one process.
+type member struct {
+	name string
+	cmd  *exec.Cmd
+	done chan error
+}
+
+func newCrew(t *testing.T, o orders) *crew {
+	c := &crew{t: t, orders: o}
+	t.Cleanup(func() {
+		for _, m := range c.all() {
+			_ = m.cmd.Process.Kill() // it may have ended
+			<-m.done
+		}
+		if t.Failed() {
+			t.Log(tail(c.log(), 20_000))
+		}
+	})
+	return c
+}
+
+func tail(s string, n int) string { return s[max(len(s)-n, 0):] }
+
+func (c *crew) all() []*member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]*member(nil), c.members...)
+}
+
+func (c *crew) log() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.logs.String()
+}
+
+// start adds a process.
+func (c *crew) start() *member {
+	c.t.Helper()
+	c.mu.Lock()
+	c.started++
+	o := c.orders
+	o.Name = fmt.Sprintf("p%d", c.started)
+	c.mu.Unlock()
+	text, err := json.Marshal(o)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	cmd.SysProcAttr = childAttributes()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cmd.Stderr = logWriter{c}
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	m := &member{name: o.Name, cmd: cmd, done: make(chan error, 1)}
+	c.mu.Lock()
+	c.members = append(c.members, m)
+	c.mu.Unlock()
+	go func() {
+		c.read(bufio.NewScanner(out))
+		m.done <- cmd.Wait()
+		close(m.done)
+	}()
+	return m
+}
+
+// read notes when handlers began.
+func (c *crew) read(lines *bufio.Scanner) {
+	for lines.Scan() {
+		at, ok := strings.CutPrefix(lines.Text(), "begin ")
+		n, err := strconv.ParseInt(at, 10, 64)
+		if !ok || err != nil {
+			continue // cut by a kill
+		}
+		c.mu.Lock()
+		c.begins = append(c.begins, n)
+		c.mu.Unlock()
+	}
+}
+
+// beganBetween counts the handlers that began in a span of time.
+func (c *crew) beganBetween(from, to time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, b := range c.begins {
+		if b > from.UnixNano() && b < to.UnixNano() {
+			n++
+		}
+	}
+	return n
+}
+
+// forget takes a member out of the crew.
+func (c *crew) forget(m *member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, x := range c.members {
+		if x == m {
+			c.members = append(c.members[:i], c.members[i+1:]...)
+			return
+		}
+	}
+}
+
+// kill ends a member with SIGKILL.
+func (c *crew) kill(m *member) {
+	if err := m.cmd.Process.Kill(); err != nil {
+		c.t.Errorf("kill %s: %v", m.name, err)
+	}
+	<-m.done
+	c.forget(m)
+	c.mu.Lock()
+	c.killed++
+	c.mu.Unlock()
+}
+
+// dismiss ends a member with SIGTERM and expects a clean drain.
+func (c *crew) dismiss(m *member, patience time.Duration) {
+	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		c.t.Errorf("terminate %s: %v", m.name, err)
+	}
+	select {
+	case err := <-m.done:
+		if err != nil {
+			c.t.Errorf("%s did not drain cleanly: %v", m.name, err)
+		}
+	case <-time.After(patience):
+		c.t.Errorf("%s did not end within %s", m.name, patience)
+		_ = m.cmd.Process.Kill()
+		<-m.done
+	}
+	c.forget(m)
+	c.mu.Lock()
+	c.left++
+	c.mu.Unlock()
+}
+
+// trouble kills a random member every so often and replaces it, and lets another join and leave, until ctx is done. The
+// members that are left are then as many as there were.
+func (c *crew) trouble(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var guest *member
+	for round := 0; ; round++ {
+		select {
+		case <-ctx.Done():
+			if guest != nil {
+				c.dismiss(guest, time.Minute)
+			}
+			return
+		case <-tick.C:
+		}
+		if guest == nil {
+			guest = c.start()
+		} else if round%3 == 0 {
+			c.dismiss(guest, time.Minute)
+			guest = nil
+		}
+		members := c.all()
+		if m := members[rand.IntN(len(members))]; m != guest {
+			c.kill(m)
+			c.start()
+		}
+	}
+}
+
+type logWriter struct{ c *crew }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if w.c.logs.Len() < 64<<20 {
+		w.c.logs.Write(p)
+	}
+	return len(p), nil
+}

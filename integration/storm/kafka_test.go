@@ -1,0 +1,171 @@
+package storm_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/ackledger/ackledger/integration/services"
+)
+
+// log is a topic under test, with its oracle.
+type log struct {
+	t       *testing.T
+	client  *kgo.Client
+	admin   *kadm.Client
+	topic   string
+	group   string
+	records int
+}
+
+const partitions = 8
+
+func newLog(t *testing.T, records int) *log {
+	t.Helper()
+	brokers := services.Kafka(t)
+	l := &log{t: t, topic: services.Name(t), group: services.Name(t), records: records}
+	var err error
+	l.client, err = kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(l.topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.client.Close)
+	l.admin = kadm.NewClient(l.client)
+	if _, err := l.admin.CreateTopic(t.Context(), partitions, 1, nil, l.topic); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = l.admin.DeleteTopic(context.Background(), l.topic) })
+	return l
+}
+
+// produce sends all records, keyed, so that order by key has work to do.
+func (l *log) produce() {
+	l.t.Helper()
+	results := make(chan error, l.records)
+	for i := range l.records {
+		l.client.Produce(l.t.Context(), &kgo.Record{
+			Key: fmt.Appendf(nil, "key %d", i%500), Value: fmt.Appendf(nil, "record %d", i),
+		}, func(_ *kgo.Record, err error) { results <- err })
+	}
+	for range l.records {
+		if err := <-results; err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// committed returns the group's committed offsets by partition.
+func (l *log) committed(ctx context.Context) (map[int32]int64, error) {
+	offsets, err := l.admin.FetchOffsets(ctx, l.group)
+	if err != nil {
+		return nil, err
+	}
+	out := map[int32]int64{}
+	offsets.Each(func(o kadm.OffsetResponse) {
+		if o.Topic == l.topic && o.Err == nil && o.At >= 0 {
+			out[o.Partition] = o.At
+		}
+	})
+	return out, nil
+}
+
+// sample compares, until ctx is done, the committed offsets with the effects that the database holds: it reads the
+// offsets first, so whatever they passed must be there.
+func (l *log) sample(ctx context.Context, d *database) (samples int) {
+	for ctx.Err() == nil {
+		offsets, err := l.committed(ctx)
+		if err != nil {
+			continue
+		}
+		for p, at := range offsets {
+			n, ok := d.tryCount(ctx, `SELECT count(DISTINCT off) FROM effect WHERE part = $1 AND off < $2`, p, at)
+			if ok && int64(n) != at {
+				l.t.Errorf("partition %d: offset %d is committed, %d of the records before it had their effect", p, at, n)
+				return samples
+			}
+			if ok {
+				samples++
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+	return samples
+}
+
+// lag says how far the committed offsets are from the end; empty at the end.
+func (l *log) lag() string {
+	offsets, err := l.committed(l.t.Context())
+	if err != nil {
+		return err.Error()
+	}
+	ends, err := l.admin.ListEndOffsets(l.t.Context(), l.topic)
+	if err != nil {
+		return err.Error()
+	}
+	left := int64(0)
+	ends.Each(func(o kadm.ListedOffset) { left += o.Offset - offsets[o.Partition] })
+	if left > 0 {
+		return fmt.Sprintf("%d of %d records are not committed", left, l.records)
+	}
+	return ""
+}
+
+// TestKafkaStorm is the main job under fire: processes killed, others joining and leaving, the database stopped.
+func TestKafkaStorm(t *testing.T) {
+	records, every := 20_000, 4*time.Second
+	if long() {
+		records = 100_000
+	}
+	d := newDatabase(t)
+	l := newLog(t, records)
+	c := newCrew(t, orders{
+		Database: d.server.URL(), Brokers: services.Kafka(t), Topic: l.topic, Group: l.group,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	sampled := make(chan int, 1)
+	go func() { sampled <- l.sample(ctx, d) }()
+	for range 3 {
+		c.start()
+	}
+	l.produce()
+
+	storm, calm := context.WithCancel(t.Context())
+	troubled := make(chan struct{})
+	go func() { defer close(troubled); c.trouble(storm, every) }()
+	eventually(t, 20*time.Minute, func() string { return progress(d, records, records/3) })
+	calm()
+	<-troubled
+	from, to := d.outage(t, 20*time.Second)
+	expectSilence(t, c, from, to)
+	storm, calm = context.WithCancel(t.Context())
+	troubled = make(chan struct{})
+	go func() { defer close(troubled); c.trouble(storm, every) }()
+	eventually(t, 20*time.Minute, func() string { return progress(d, records, records*9/10) })
+	calm()
+	<-troubled
+	eventually(t, 5*time.Minute, l.lag)
+	cancel()
+	for _, m := range c.all() {
+		c.dismiss(m, time.Minute)
+	}
+	expectEffects(t, d, records, records)
+	t.Logf("%d records, %d processes, %d killed, %d left, %d samples of committed offsets",
+		records, c.started, c.killed, c.left, <-sampled)
+}
+
+// progress says that fewer than want of all effects are there; empty when they are.
+func progress(d *database, all, want int) string {
+	n, ok := d.tryCount(context.Background(), `SELECT count(*) FROM effect`)
+	if ok && n >= want {
+		return ""
+	}
+	return fmt.Sprintf("%d effects of %d, waiting for %d", n, all, want)
+}
