@@ -60,6 +60,7 @@ type lane struct {
 	scan       *Item // no item before it is queued
 	gated      bool  // the head waits: only the head may be claimed
 	listed     bool  // in the claim queue
+	urgent     bool  // among what is due there
 }
 
 // slot is an entry of the claim queue: a lane with something to claim, or an item without a lane.
@@ -72,7 +73,7 @@ type slot struct {
 // clock and no I/O; the engine calls it under its lock and passes the time in.
 type sched struct {
 	lanes    map[string]*lane
-	claimQ   fifo[slot]
+	claimQ   backlog
 	readyQ   fifo[*Item]
 	suspectQ fifo[*Item]
 	waits    waitHeap
@@ -134,11 +135,13 @@ func (s *sched) add(it *Item) {
 		}
 		l.push(it)
 	}
-	s.list(it)
+	s.list(it, false)
 }
 
-// list makes a queued item claimable as far as its lane allows.
-func (s *sched) list(it *Item) {
+// list makes a queued item claimable as far as its lane allows. What was in hand before and is due again goes ahead of
+// what is new: behind a long backlog a short backoff would last as long as the backlog, and hold up its lane or its
+// partition's committed offset meanwhile.
+func (s *sched) list(it *Item, due bool) {
 	if it.solo {
 		s.setPhase(it, suspect)
 		if it.isHead() {
@@ -149,11 +152,11 @@ func (s *sched) list(it *Item) {
 	}
 	l := it.lane
 	if l == nil {
-		s.claimQ.push(slot{item: it})
+		s.claimQ.push(slot{item: it}, due)
 		return
 	}
 	if !l.gated || l.head == it {
-		s.listLane(l)
+		s.listLane(l, due)
 	}
 }
 
@@ -168,7 +171,7 @@ func (s *sched) takeClaims(n int, headsOnly bool) []*Item {
 			out = s.takeOne(e.item, out)
 			continue
 		}
-		e.lane.listed = false
+		e.lane.listed, e.lane.urgent = false, false
 		out = s.takeFromLane(e.lane, min(share, n-len(out)), headsOnly, out)
 	}
 	return out
@@ -191,7 +194,7 @@ func (s *sched) takeFromLane(l *lane, n int, headsOnly bool, out []*Item) []*Ite
 		return s.takeOne(l.head, out)
 	}
 	if l.scan != nil {
-		s.listLane(l)
+		s.listLane(l, false)
 	}
 	return out
 }
@@ -245,7 +248,7 @@ func (s *sched) requeue(it *Item) {
 	s.letGo(it)
 	s.setPhase(it, queued)
 	s.rescan(it.lane)
-	s.list(it)
+	s.list(it, true)
 }
 
 func (s *sched) rescan(l *lane) {
@@ -274,14 +277,14 @@ func (s *sched) ungate(l *lane) {
 		return
 	}
 	l.gated = false
-	s.listLane(l)
+	s.listLane(l, false)
 }
 
 // listLane offers what the lane holds to be claimed.
-func (s *sched) listLane(l *lane) {
-	if !l.listed {
-		l.listed = true
-		s.claimQ.push(slot{lane: l})
+func (s *sched) listLane(l *lane, due bool) {
+	if !l.listed || due && !l.urgent {
+		l.listed, l.urgent = true, due
+		s.claimQ.push(slot{lane: l}, due)
 	}
 }
 
@@ -320,7 +323,7 @@ func (s *sched) wake(now time.Time) time.Time {
 		heap.Pop(&s.waits)
 		s.setPhase(it, queued)
 		s.rescan(it.lane)
-		s.list(it)
+		s.list(it, true)
 	}
 	return time.Time{}
 }
@@ -365,7 +368,7 @@ func (s *sched) newHead(l *lane) {
 		return
 	}
 	l.gated = false
-	s.listLane(l)
+	s.listLane(l, false)
 }
 
 func (it *Item) isHead() bool    { return it.lane == nil || it.lane.head == it }

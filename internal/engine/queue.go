@@ -41,6 +41,36 @@ func (q *fifo[T]) filter(keep func(T) bool) {
 	q.buf, q.head = kept, 0
 }
 
+// backlog is the claim queue: what is due again, and what is new, in turns while there is both.
+type backlog struct {
+	due, fresh fifo[slot]
+	turn       bool // the last one taken was due
+}
+
+func (b *backlog) len() int { return b.due.len() + b.fresh.len() }
+
+func (b *backlog) push(e slot, due bool) {
+	if due {
+		b.due.push(e)
+	} else {
+		b.fresh.push(e)
+	}
+}
+
+// pop takes the next; the backlog must not be empty.
+func (b *backlog) pop() slot {
+	b.turn = b.fresh.len() == 0 || b.due.len() > 0 && !b.turn
+	if b.turn {
+		return b.due.pop()
+	}
+	return b.fresh.pop()
+}
+
+func (b *backlog) filter(keep func(slot) bool) {
+	b.due.filter(keep)
+	b.fresh.filter(keep)
+}
+
 // prune drops entries of items that were let go of or went on meanwhile, when most of a queue are: while all handlers
 // are busy nobody takes them out, and each holds on to a message.
 func (s *sched) prune() {
