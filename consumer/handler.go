@@ -64,8 +64,9 @@ func decodeJSON(body []byte, v any) error {
 	if err := d.Decode(v); err != nil {
 		return describeJSON(err, d.InputOffset(), len(body))
 	}
+	end := d.InputOffset()
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("more than one JSON value: the first ends at byte %d of %d", d.InputOffset(), len(body))
+		return fmt.Errorf("more than one JSON value: the first ends at byte %d of %d", end, len(body))
 	}
 	return nil
 }

@@ -1,0 +1,63 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+)
+
+type payment struct {
+	Order string `json:"order"`
+	Cents int    `json:"cents"`
+}
+
+// A typed handler. Errors say what is to become of the message: Terminal fails it for good, RetryAfter says when to try
+// again, any other error is tried again after a backoff.
+func ExampleJSON() {
+	handler := consumer.JSON(func(ctx context.Context, p payment) error {
+		switch {
+		case p.Cents <= 0:
+			return consumer.Terminal(fmt.Errorf("order %s: %d cents", p.Order, p.Cents))
+		case p.Order == "busy":
+			return consumer.RetryAfter(errors.New("bank is closed"), time.Hour)
+		}
+		fmt.Println("charge", p.Order, p.Cents)
+		return nil
+	})
+	for _, body := range []string{`{"order":"a","cents":500}`, `{"order":"b"}`, `{"order":"busy","cents":1}`, `{"order":`} {
+		err := handler.Handle(context.Background(), &consumer.Message{ID: "m1", Body: []byte(body)})
+		delay, _ := consumer.RetryDelay(err)
+		fmt.Println(err, consumer.IsTerminal(err), delay)
+	}
+	// Output:
+	// charge a 500
+	// <nil> false 0s
+	// order b: 0 cents true 0s
+	// bank is closed false 1h0m0s
+	// body of message m1: JSON ends too early at byte 9 true 0s
+}
+
+// Middleware wraps a handler for what is the same around many.
+func ExampleChain() {
+	log := func(next consumer.Handler) consumer.Handler {
+		return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+			err := next.Handle(ctx, m)
+			fmt.Println(m.ID, "ended with", err)
+			return err
+		})
+	}
+	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
+	_ = consumer.Chain(handler, log).Handle(context.Background(), &consumer.Message{ID: "m1"})
+	// Output: m1 ended with <nil>
+}
+
+// A producer that may send one event twice stamps it: both copies are one message, whatever ids the broker gives them.
+func ExampleNewStamp() {
+	body := []byte(`{"order":"a"}`)
+	stamp := consumer.NewStamp("arn:aws:sqs:eu-west-1:123456789012:orders", "order-a", body)
+	fmt.Println(consumer.StampName+":", stamp)
+	// Output: ackledger-id: fp=fa47d02c78a7096e6d92d35785e18163&id=order-a&source=arn%3Aaws%3Asqs%3Aeu-west-1%3A123456789012%3Aorders&v=1
+}

@@ -1,0 +1,88 @@
+package consumer_test
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+func stamps() []consumer.Stamp {
+	plain := consumer.NewStamp("arn:aws:sqs:eu-west-1:1:orders", "order 17", []byte("body"))
+	full := consumer.Stamp{
+		Source: "cluster/topic", ID: "topic-0-5", Fingerprint: ledger.NewFingerprint([]byte("a"), []byte("b")), Token: math.MaxInt64,
+		Group: "group & more", Pos: &ledger.Position{Log: "cluster/uuid/0", Epoch: -1, Offset: math.MaxInt64, Prev: -1},
+	}
+	odd := consumer.NewStamp("\x00&=;%+ \xff\n", "ü\xfe\x00", nil)
+	return []consumer.Stamp{plain, full, odd}
+}
+
+func TestStampRoundTrip(t *testing.T) {
+	for _, s := range stamps() {
+		got, err := consumer.ParseStamp([]byte(s.String()))
+		if err != nil || !reflect.DeepEqual(*got, s) {
+			t.Errorf("%s: %+v, %v; want %+v", s, got, err, s)
+		}
+		for _, r := range s.String() {
+			if r < ' ' || r > '~' {
+				t.Errorf("%q cannot be an attribute everywhere", s.String())
+			}
+		}
+	}
+}
+
+func TestParseStampRefuses(t *testing.T) {
+	s := stamps()[1].String()
+	for name, value := range map[string]string{
+		"empty":           "",
+		"not a stamp":     "hello",
+		"another version": strings.Replace(s, "v=1", "v=2", 1),
+		"too long":        s + "&x=" + strings.Repeat("x", 8<<10),
+		"bad escape":      s + "&x=%zz",
+		"no source":       strings.Replace(s, "source=", "x=", 1),
+		"no id":           strings.Replace(s, "&id=", "&x=", 1),
+		"no fingerprint":  strings.Replace(s, "fp=", "x=", 1),
+		"short print":     strings.Replace(s, "fp=", "fp=00&x=", 1),
+		"negative token":  strings.Replace(s, "token=", "token=-", 1),
+		"huge token":      strings.Replace(s, "token=", "token=9", 1),
+		"bad epoch":       strings.Replace(s, "epoch=-1", "epoch=x", 1),
+		"huge epoch":      strings.Replace(s, "epoch=-1", "epoch=4294967296", 1),
+		"negative offset": strings.Replace(s, "offset=", "offset=-", 1),
+		"empty log":       strings.Replace(s, "log=", "log=&x=", 1),
+	} {
+		if got, err := consumer.ParseStamp([]byte(value)); err == nil || got != nil {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestStampCounts(t *testing.T) {
+	s := consumer.NewStamp("source", "id", []byte("body"))
+	if !s.Counts("source", ledger.BodyFingerprint([]byte("body"))) || !s.Counts("source", ledger.NewFingerprint([]byte("body"), []byte("x"))) {
+		t.Error("its own message")
+	}
+	if s.Counts("other", ledger.BodyFingerprint([]byte("body"))) || s.Counts("source", ledger.BodyFingerprint([]byte("other"))) || s.Counts("", s.Fingerprint) {
+		t.Error("another message")
+	}
+}
+
+// Whatever a header holds: no panic, and what is taken for a stamp says the same when it is written again.
+func FuzzParseStamp(f *testing.F) {
+	for _, s := range stamps() {
+		f.Add([]byte(s.String()))
+	}
+	f.Add([]byte("v=1&source=s&id=i&fp=00000000000000000000000000000000&token=0&log=l&epoch=0&offset=0&offset=1"))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		s, err := consumer.ParseStamp(value)
+		if err != nil {
+			return
+		}
+		again, err := consumer.ParseStamp([]byte(s.String()))
+		if err != nil && len(s.String()) <= 8<<10 || err == nil && !reflect.DeepEqual(s, again) {
+			t.Fatalf("%q: %+v, again %+v, %v", value, s, again, err)
+		}
+	})
+}
