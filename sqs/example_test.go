@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -37,7 +38,8 @@ func Example() {
 		return nil
 	})
 	w, err := sqs.NewWorker(client, url, memory.New(), handler, &sqs.Config{
-		Options: consumer.Options{Name: "billing"},
+		Options:  consumer.Options{Name: "billing"},
+		WaitTime: time.Second, // the example's stop waits for an open poll
 	})
 	if err != nil {
 		log.Fatal(err)

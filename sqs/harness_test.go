@@ -50,11 +50,6 @@ type site struct {
 func newSite(t *testing.T, kind string, maxReceives int, options ...func(*sqstest.Options)) *site {
 	t.Helper()
 	t.Parallel()
-	return build(t, kind, maxReceives, options...)
-}
-
-func build(t *testing.T, kind string, maxReceives int, options ...func(*sqstest.Options)) *site {
-	t.Helper()
 	s := &site{t: t, ledger: memory.New(), name: "q-" + rand.Text()[:10] + kind}
 	o := sqstest.Options{Observe: s.observe}
 	for _, set := range options {
@@ -241,7 +236,7 @@ func (r *running) end() {
 	}
 }
 
-// pollsNoMore waits until a paused worker has no poll open.
+// pollsNoMore waits until a worker that is paused or stopped has no poll open.
 func (r *running) pollsNoMore() {
 	r.t.Helper()
 	eventually(r.t, "the worker polls no more", func() bool {
