@@ -102,7 +102,7 @@ func TestMetrics(t *testing.T) {
 		e.Offer([]*engine.Item{item("unknown", "")})
 		pass(time.Second)
 		net.set(nil, nil)
-		pass(time.Second)
+		pass(10 * time.Second) // a repetition may wait for 5
 		got := read(t, reader)
 		want := map[string]int64{
 			"ackledger.claims done": 1, "ackledger.claims mismatch": 1, "ackledger.claims run": 6, "ackledger.takeovers": 1,
