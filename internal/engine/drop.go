@@ -60,7 +60,7 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 // that is over, one in its handler when that has ended or the grace is over.
 func (e *Engine) takeBack(it *Item, now time.Time) {
 	if it.maybe && !e.draining && it.phase != claiming { // it may be ours, and is asked for until that is known
-		e.tell(it, Verdict{})
+		e.tell(it, Verdict{Held: true})
 		return
 	}
 	switch it.phase {

@@ -267,7 +267,7 @@ func (e *Engine) uncertain(it *Item, now time.Time) {
 		return
 	}
 	if it.dropped {
-		e.tell(it, Verdict{})
+		e.tell(it, Verdict{Held: true})
 	}
 	it.maybe = !it.sess.lost
 	it.asks++

@@ -177,7 +177,7 @@ func (e *Engine) giveBack(it *Item) {
 		return
 	}
 	if it.dropped {
-		e.tell(it, Verdict{})
+		e.tell(it, Verdict{Held: true})
 	}
 	e.s.requeue(it)
 }

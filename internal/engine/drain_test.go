@@ -1,0 +1,145 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+func TestAgainSaysWhen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := options()
+		e, b := begin(t, memory.New(), o, func(context.Context, *consumer.Message) error { return consumer.RetryAfter(errBoom, time.Hour) })
+		it := item("one", "")
+		e.Offer([]*engine.Item{it})
+		pass(10 * time.Minute)
+		<-e.Drop(everything, 0)
+		if v, _ := b.verdict(t, it); v.Ack || v.Again != 50*time.Minute {
+			t.Errorf("verdict %+v", v)
+		}
+		end(t, e)
+
+		e, b = begin(t, memory.New(), o, func(context.Context, *consumer.Message) error { return consumer.RetryAfter(errBoom, time.Hour) },
+			func(c *engine.Config) { c.HoldMax = 59 * time.Minute })
+		it = item("one", "")
+		e.Offer([]*engine.Item{it})
+		pass(time.Second)
+		if v, ok := b.verdict(t, it); !ok || v.Ack || v.Again != time.Hour {
+			t.Errorf("over HoldMax: %+v", v)
+		}
+		end(t, e)
+	})
+}
+
+func TestDrainInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		net := &link{Ledger: l}
+		e, b := begin(t, net, options(), func(ctx context.Context, m *consumer.Message) error {
+			if m.ID < "m00002" {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		in := items(100, noLane)
+		net.set(only(memory.Settle, ledger.MarkUnknown(errDown)), nil)
+		e.Offer(in)
+		pass(time.Second)
+		net.set(down, nil)
+		began := time.Now()
+		if err := e.Drain(t.Context()); err == nil {
+			t.Error("a drain that could settle nothing is clean")
+		}
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("the drain of 5s took %s", took)
+		}
+		b.wantKept(t, in...)
+		began = time.Now()
+		if err := e.Close(t.Context()); !errors.Is(err, errDown) {
+			t.Errorf("close: %v", err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("close took %s", took)
+		}
+	})
+}
+
+func TestOfferAfterDrainAndCloseTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := false
+		e, b := begin(t, memory.New(), options(), func(context.Context, *consumer.Message) error { ran = true; return nil })
+		if err := e.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		late, skip := item("late", ""), item("skip", "")
+		skip.Skip = true
+		e.Offer([]*engine.Item{late, skip})
+		b.wantKept(t, late)
+		b.wantAcked(t, skip)
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := e.Close(t.Context()); err == nil {
+			t.Error("closed twice")
+		}
+		later := item("later", "")
+		e.Offer([]*engine.Item{later})
+		pass(time.Minute)
+		b.wantKept(t, later)
+		if ran || e.Open() {
+			t.Errorf("ran %v, open %v", ran, e.Open())
+		}
+	})
+}
+
+func TestCloseWithoutDrainLetsGoOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		e, b := begin(t, l, options(), func(ctx context.Context, _ *consumer.Message) error { <-ctx.Done(); return ctx.Err() })
+		in := items(100, func(i int) string { return fmt.Sprint(i % 7) })
+		e.Offer(in)
+		pass(time.Second)
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		b.wantKept(t, in...)
+		after, ab := begin(t, l, options(), func(context.Context, *consumer.Message) error { return nil })
+		again := items(100, noLane)
+		after.Offer(again)
+		pass(time.Minute)
+		ab.wantAcked(t, again...)
+		if rec := state(t, l, again[0]); rec.Crashes != 0 || rec.Attempts != 0 {
+			t.Errorf("%+v", rec)
+		}
+		end(t, after)
+	})
+}
+
+func TestDrainErrorNamesAtMostTen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := options()
+		o.Concurrency = 16
+		wake := make(chan struct{})
+		e, _ := begin(t, memory.New(), o, func(context.Context, *consumer.Message) error { <-wake; return nil })
+		e.Offer(items(16, noLane))
+		pass(time.Second)
+		stuck, ok := errors.AsType[*engine.DrainError](e.Drain(t.Context()))
+		if !ok || len(stuck.IDs) != 10 || stuck.More != 6 || stuck.Limit != 5*time.Second {
+			t.Errorf("%+v", stuck)
+		}
+		close(wake)
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
