@@ -32,7 +32,7 @@ func (w *Worker) commitDue(ctx context.Context) {
 	w.owning.Lock()
 	defer w.owning.Unlock()
 	if points := w.table.due(); len(points) > 0 {
-		w.send(ctx, points)
+		_ = w.send(ctx, points) // it has said what went wrong; the next round repeats it
 	}
 }
 
@@ -53,7 +53,7 @@ func (w *Worker) commitAndDiscard(ctx context.Context, list []*assignment, limit
 	w.owning.Lock()
 	defer w.owning.Unlock()
 	if points := w.table.dueOf(list); len(points) > 0 {
-		w.send(ctx, points)
+		_ = w.send(ctx, points) // it has said what went wrong; the ledger knows what is delivered again
 	}
 	w.table.discard(list)
 }

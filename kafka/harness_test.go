@@ -141,7 +141,7 @@ func runWorker(t *testing.T, w *Worker) *running {
 		defer close(r.done)
 		r.err = w.Run(ctx)
 	}()
-	t.Cleanup(func() { cancel(); r.wait() })
+	t.Cleanup(func() { cancel(); _ = r.wait() })
 	return r
 }
 

@@ -167,7 +167,7 @@ func TestErrors(t *testing.T) {
 	if ledger.MarkUnknown(nil) != nil || ledger.MarkUnusable(nil) != nil {
 		t.Error("nil became an error")
 	}
-	if ledger.MarkUnknown(wrapped) != wrapped || ledger.MarkUnusable(unusable) != unusable {
+	if ledger.MarkUnknown(wrapped).Error() != wrapped.Error() || ledger.MarkUnusable(unusable).Error() != unusable.Error() {
 		t.Error("an error was marked twice")
 	}
 	if !ledger.IsLost(fmt.Errorf("beat: %w", ledger.ErrLost)) || ledger.IsLost(cause) || ledger.Unknown(nil) {

@@ -141,11 +141,11 @@ func (e *env) arn(url string) string {
 }
 
 // pair is a queue and its dead-letter queue.
-func (e *env) pair(kind string, maxReceives int, attributes ...string) (url, dead string) {
+func (e *env) pair(kind string, maxReceives int) (url, dead string) {
 	e.Helper()
 	dead = e.queue(kind)
 	policy := fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"%d"}`, e.arn(dead), maxReceives)
-	return e.queue(kind, append(attributes, "RedrivePolicy", policy)...), dead
+	return e.queue(kind, "RedrivePolicy", policy), dead
 }
 
 func (e *env) trySend(url, body string, options ...func(*sqs.SendMessageInput)) (*sqs.SendMessageOutput, error) {

@@ -42,7 +42,7 @@ func newCrew(t *testing.T, o orders) *crew {
 	t.Cleanup(func() {
 		for _, m := range c.all() {
 			_ = m.cmd.Process.Kill() // it may have ended
-			<-m.done
+			_ = <-m.done             // of what it was killed
 		}
 		if t.Failed() {
 			t.Log(tail(c.log(), 20_000))
@@ -144,7 +144,7 @@ func (c *crew) kill(m *member) {
 	if err := m.cmd.Process.Kill(); err != nil {
 		c.t.Errorf("kill %s: %v", m.name, err)
 	}
-	<-m.done
+	_ = <-m.done // killed
 	c.forget(m)
 	c.mu.Lock()
 	c.killed++
@@ -152,7 +152,8 @@ func (c *crew) kill(m *member) {
 }
 
 // dismiss ends a member with SIGTERM and expects a clean drain.
-func (c *crew) dismiss(m *member, patience time.Duration) {
+func (c *crew) dismiss(m *member) {
+	const patience = time.Minute
 	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		c.t.Errorf("terminate %s: %v", m.name, err)
 	}
@@ -164,7 +165,7 @@ func (c *crew) dismiss(m *member, patience time.Duration) {
 	case <-time.After(patience):
 		c.t.Errorf("%s did not end within %s", m.name, patience)
 		_ = m.cmd.Process.Kill()
-		<-m.done
+		_ = <-m.done // killed
 	}
 	c.forget(m)
 	c.mu.Lock()
@@ -182,7 +183,7 @@ func (c *crew) trouble(ctx context.Context, every time.Duration) {
 		select {
 		case <-ctx.Done():
 			if guest != nil {
-				c.dismiss(guest, time.Minute)
+				c.dismiss(guest)
 			}
 			return
 		case <-tick.C:
@@ -190,7 +191,7 @@ func (c *crew) trouble(ctx context.Context, every time.Duration) {
 		if guest == nil {
 			guest = c.start()
 		} else if round%3 == 0 {
-			c.dismiss(guest, time.Minute)
+			c.dismiss(guest)
 			guest = nil
 		}
 		members := c.all()

@@ -154,7 +154,7 @@ func TestKafkaStorm(t *testing.T) {
 	eventually(t, 5*time.Minute, l.lag)
 	cancel()
 	for _, m := range c.all() {
-		c.dismiss(m, time.Minute)
+		c.dismiss(m)
 	}
 	expectEffects(t, d, records, records)
 	t.Logf("%d records, %d processes, %d killed, %d left, %d samples of committed offsets",

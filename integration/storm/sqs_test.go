@@ -148,7 +148,7 @@ func stormQueue(t *testing.T, endpoint string, fifo bool, n int) {
 	eventually(t, 10*time.Minute, func() string { return progress(d, n, n) })
 	eventually(t, 5*time.Minute, q.left)
 	for _, m := range c.all() {
-		c.dismiss(m, time.Minute)
+		c.dismiss(m)
 	}
 	expectEffects(t, d, n, n)
 	if fifo {

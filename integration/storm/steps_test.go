@@ -92,7 +92,7 @@ func TestPitfall68_KilledAtEachStep(t *testing.T) {
 			c.start()
 			eventually(t, 2*time.Minute, func() string { return progress(d, n, (i+1)*n) })
 			eventually(t, time.Minute, q.left)
-			c.dismiss(c.all()[0], time.Minute)
+			c.dismiss(c.all()[0])
 			expectEffects(t, d, n, (i+1)*n)
 		})
 	}

@@ -189,7 +189,7 @@ func (e *env) leave(o ledger.Owner) {
 }
 
 // crash makes an owner that claims the entry alone and is declared dead while it holds it.
-func (e *env) crash(entry ledger.Entry) ledger.Claim {
+func (e *env) crash(entry ledger.Entry) {
 	e.Helper()
 	o := e.owner()
 	entry.Solo = true
@@ -198,7 +198,6 @@ func (e *env) crash(entry ledger.Entry) ledger.Claim {
 		e.Fatalf("claim of an owner about to crash: %+v", c)
 	}
 	e.declare(o)
-	return c
 }
 
 // same checks that nothing of a row changed.

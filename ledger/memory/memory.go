@@ -113,7 +113,7 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	rec := ledger.Record{Key: sum}
 	for i := range l.archives[sum] {
 		a := l.archives[sum][i]
-		a.Archive = a.Archive.Clone()
+		a.Archive = a.Clone()
 		rec.Archived = append(rec.Archived, a)
 	}
 	r := l.rows[sum]

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -144,7 +145,7 @@ func (s claimState) check(o *owner) error {
 }
 
 func (s claimState) translate(err error) error {
-	if ledger.IsLost(err) || err == errLate {
+	if ledger.IsLost(err) || errors.Is(err, errLate) {
 		return err
 	}
 	return fmt.Errorf("postgres: claim: %w", sent(err))

@@ -112,12 +112,12 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 		return ledger.AttemptOpen, r.broken(inner, err)
 	}
 	if err := fn(inner, r.session); err != nil {
-		if context.Cause(inner) == ErrTxLimit && !errors.Is(err, ErrTxLimit) {
+		if errors.Is(context.Cause(inner), ErrTxLimit) && !errors.Is(err, ErrTxLimit) {
 			err = fmt.Errorf("%w (limit %s): %w", ErrTxLimit, cfg.TxLimit, err)
 		}
 		return ledger.AttemptOpen, r.broken(inner, err)
 	}
-	if context.Cause(inner) == ErrTxLimit {
+	if errors.Is(context.Cause(inner), ErrTxLimit) {
 		return ledger.AttemptOpen, fmt.Errorf("%w (limit %s)", ErrTxLimit, cfg.TxLimit)
 	}
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), cfg.CommitLimit)

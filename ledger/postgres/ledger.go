@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -128,7 +129,7 @@ func newOwnerID() (int64, error) {
 }
 
 func noRowIsUnusable(err error) error {
-	if err == pgx.ErrNoRows {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return ledger.MarkUnusable(fmt.Errorf("postgres: the schema's version is missing: %s", runMigrate))
 	}
 	return usable(err)

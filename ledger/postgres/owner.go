@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -43,7 +44,7 @@ func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
 	var now int64
 	var durable string
 	err = conn.QueryRow(ctx, l.sql.beat, o.id, o.lease.Microseconds()).Scan(&now, &durable)
-	if err == pgx.ErrNoRows {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, o.missed(fmt.Errorf("%w: owner %s is not live any more", ledger.ErrLost, o.ID()))
 	}
 	if err != nil {

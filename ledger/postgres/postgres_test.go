@@ -87,13 +87,11 @@ func openBench(t testing.TB, url string, v variant) *bench {
 }
 
 // exec runs SQL that belongs to a test, not to the ledger.
-func (b *bench) exec(t testing.TB, sql string, args ...any) int64 {
+func (b *bench) exec(t testing.TB, sql string, args ...any) {
 	t.Helper()
-	tag, err := b.pool.Exec(t.Context(), sql, args...)
-	if err != nil {
+	if _, err := b.pool.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
-	return tag.RowsAffected()
 }
 
 func pgUUID(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }

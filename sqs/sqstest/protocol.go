@@ -122,5 +122,5 @@ func answer(w http.ResponseWriter, out any, failure *apiError) {
 		return
 	}
 	w.WriteHeader(status)
-	w.Write(body.Bytes()) // a client that went away is not the server's concern
+	_, _ = w.Write(body.Bytes()) // a client that went away is not the server's concern
 }

@@ -179,7 +179,7 @@ func (q *queue) send(c content, delaySeconds *int, now time.Time) (receipt, *api
 			"One or more parameters are invalid. Reason: Message must be shorter than %d bytes, it has %d.", limit, c.size)
 	}
 	delay := q.config.delay
-	if delaySeconds != nil && !(q.fifo && *delaySeconds == 0) {
+	if delaySeconds != nil && (!q.fifo || *delaySeconds != 0) {
 		if q.fifo {
 			return receipt{}, errValue("DelaySeconds", *delaySeconds, "The request include parameter that is not valid for this queue type.")
 		}

@@ -66,7 +66,7 @@ func TestChosenAttributesOnly(t *testing.T) {
 	m := b.receive(url, func(in *sqs.ReceiveMessageInput) {
 		in.MessageAttributeNames = []string{"a.*", "b"}
 		in.MessageSystemAttributeNames = nil
-		in.AttributeNames = []types.QueueAttributeName{"SentTimestamp"} // the older parameter
+		in.AttributeNames = []types.QueueAttributeName{"SentTimestamp"} //nolint:staticcheck // the older parameter, which clients still send
 	})[0]
 	b.same("attributes", len(m.MessageAttributes), 3)
 	b.same("system attributes", len(m.Attributes), 1)
