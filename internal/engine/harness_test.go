@@ -98,7 +98,7 @@ func noLane(int) string { return "" }
 
 // options are small and quick; synctest makes them exact.
 func options() consumer.Options {
-	return consumer.Options{Name: "tests", Concurrency: 4, Lease: 6 * time.Second, Drain: 5 * time.Second, Window: time.Hour}
+	return consumer.Options{Name: "tests", Concurrency: 4, Lease: 6 * time.Second, Drain: 5 * time.Second, Window: 48 * time.Hour}
 }
 
 // begin builds and starts an engine. It is not stopped by itself: tests in a bubble end it with finish.

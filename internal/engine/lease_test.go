@@ -160,6 +160,11 @@ func TestPitfall04_DeclaredDeadWhileRunning(t *testing.T) {
 		e.Offer([]*engine.Item{it})
 		pass(time.Second)
 		l.Declare(net.owner())
+		declared := time.Now()
+		<-h.cancelled
+		if waited := time.Since(declared); waited > 2*time.Second {
+			t.Errorf("cancelled after %s, a beat comes every 2s", waited)
+		}
 		pass(time.Minute)
 		b.wantAcked(t, it)
 		rec := state(t, l, it)
