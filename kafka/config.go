@@ -103,7 +103,7 @@ func newSettings(c *Config, cl client) (settings, error) {
 	}
 	s.Name = cl.group
 	var err error
-	if s.Options, err = s.Options.WithDefaults(); err != nil {
+	if s.Options, err = s.WithDefaults(); err != nil {
 		return s, fmt.Errorf("kafka: Config: %w", err)
 	}
 	setDefault(&s.Span, DefaultSpan)

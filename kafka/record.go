@@ -48,7 +48,7 @@ func (d *delivery) prepare(s *settings) *engine.Item {
 		Msg: m, Delivery: deliveryID(a.log, r.LeaderEpoch, r.Offset), Lane: laneOf(s.Order, a.place, r.Key),
 		Window: a.source.window, Original: d.original, Ref: d,
 	}
-	d.Item.Identity = engine.Identify(&s.Options, engine.Origin{
+	d.Identity = engine.Identify(&s.Options, engine.Origin{
 		Scope: a.source.scope, Source: a.source.name, Group: s.group,
 		Pos: &ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: d.prev},
 	}, m)

@@ -63,7 +63,7 @@ func newSettings(c *Config) (settings, error) {
 		return s, errors.New("sqs: Config.Name: must be 1 to 255 bytes, is empty: it is part of each message's identity")
 	}
 	var err error
-	if s.Options, err = s.Options.WithDefaults(); err != nil {
+	if s.Options, err = s.WithDefaults(); err != nil {
 		return s, fmt.Errorf("sqs: Config: %w", err)
 	}
 	setDefault(&s.VisibilityTimeout, DefaultVisibilityTimeout)
