@@ -348,3 +348,37 @@ func TestDropInEveryPhase(t *testing.T) {
 		}
 	}
 }
+
+// Dropped while it is being claimed: it is released when the answer is there, not when a handler is free.
+func TestDropWhileClaimingBehindBusyHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		o := options()
+		o.Concurrency, o.Lease = 1, 30*time.Second
+		e, b := begin(t, l, o, func(ctx context.Context, _ *consumer.Message) error { <-ctx.Done(); return ctx.Err() })
+		e.Offer([]*engine.Item{item("busy", "")})
+		synctest.Wait()
+		l.FailBefore(func(_ context.Context, op memory.Op) error {
+			if op == memory.Claim {
+				time.Sleep(2 * time.Second)
+			}
+			return nil
+		})
+		it := item("one", "")
+		e.Offer([]*engine.Item{it})
+		pass(time.Second)
+		began := time.Now()
+		<-e.Drop(func(i *engine.Item) bool { return i == it }, time.Minute)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("dropped after %s", took)
+		}
+		b.wantKept(t, it)
+		if rec := state(t, l, it); rec.Owner != "" || rec.Token != 1 {
+			t.Errorf("%+v", rec)
+		}
+		_ = e.Drain(t.Context())
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -277,8 +277,10 @@ func TestPitfall110_OutageAndDeploysCountNothing(t *testing.T) {
 			}
 		}
 		all := func() []*engine.Item { return items(3, noLane) }
+		o := options()
+		o.HandlerTimeout = 2 * time.Hour
 		first := &link{Ledger: l}
-		e, _ := begin(t, first, options(), hour) // first deploy
+		e, _ := begin(t, first, o, hour) // first deploy
 		e.Offer(all())
 		pass(10 * time.Minute)
 		_ = e.Drain(t.Context())
@@ -286,7 +288,7 @@ func TestPitfall110_OutageAndDeploysCountNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		second := &link{Ledger: l}
-		e, _ = begin(t, second, options(), hour)
+		e, _ = begin(t, second, o, hour)
 		e.Offer(all())
 		pass(10 * time.Minute)
 		second.set(down, nil)
@@ -300,7 +302,7 @@ func TestPitfall110_OutageAndDeploysCountNothing(t *testing.T) {
 		if err := e.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		e, b := begin(t, l, options(), hour)
+		e, b := begin(t, l, o, hour)
 		in := all()
 		e.Offer(in)
 		pass(3 * time.Hour)
