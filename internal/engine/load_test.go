@@ -173,7 +173,7 @@ func TestLimiterIsShared(t *testing.T) {
 // A worker that waits for its rate holds no slot of the limiter that it shares: the other worker runs at full width.
 func TestSlowRateLeavesTheLimiterToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := consumer.NewLimiter(4)
+		shared := consumer.NewLimiter(1)
 		slow, quick := options(), options()
 		slow.Limiter, quick.Limiter, slow.Rate = shared, shared, 0.01
 		h := func(context.Context, *consumer.Message) error { return nil }

@@ -320,3 +320,29 @@ func TestPitfall92_ArchiveOverTheLimit(t *testing.T) {
 		b.wantKept(t, big)
 	})
 }
+
+// A settle call that is refused as a whole because the owner is dead: the session is over at once, not at the next beat.
+func TestSettleThatSaysLostEndsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		net := &link{Ledger: l}
+		runs := 0
+		e, b := begin(t, net, options(), func(context.Context, *consumer.Message) error {
+			if runs++; runs == 1 {
+				l.Declare(net.owner())
+				net.set(only(memory.Settle, ledger.ErrLost), nil)
+			} else {
+				net.set(nil, nil)
+			}
+			return nil
+		})
+		it := item("one", "")
+		e.Offer([]*engine.Item{it})
+		pass(time.Second)
+		b.wantAcked(t, it)
+		if rec := state(t, l, it); runs != 2 || rec.State != ledger.Succeeded || rec.Token != 2 {
+			t.Errorf("%d runs, %+v", runs, rec)
+		}
+		end(t, e)
+	})
+}
