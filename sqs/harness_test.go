@@ -151,18 +151,6 @@ func numbers(prefix string, n int) []string {
 	return out
 }
 
-// receive is somebody else's poll: up to ten messages, hidden for that many seconds.
-func (s *site) receive(seconds int32) []types.Message {
-	s.t.Helper()
-	out, err := s.client.ReceiveMessage(s.t.Context(), &sqs.ReceiveMessageInput{
-		QueueUrl: &s.url, MaxNumberOfMessages: maxBatch, VisibilityTimeout: seconds,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return out.Messages
-}
-
 // quick are settings for tests that do not wait long: a visibility timeout of 2 s, a poll of 1 s.
 func quick() *Config {
 	return &Config{

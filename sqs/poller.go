@@ -102,10 +102,10 @@ func (p *poller) answered(n, got int, bytes int64) {
 	p.open--
 	p.asked -= n
 	p.failures = 0
-	switch {
-	case got == 0:
+	switch got {
+	case 0:
 		p.wanted = 1
-	case got == n:
+	case n:
 		p.wanted = min(p.wanted*2, p.maxOpen)
 	default:
 		p.wanted = min(p.wanted+1, p.maxOpen)

@@ -34,7 +34,8 @@ type crew struct {
 type member struct {
 	name string
 	cmd  *exec.Cmd
-	done chan error
+	done chan struct{} // closed when it has ended, of err
+	err  error
 }
 
 func newCrew(t *testing.T, o orders) *crew {
@@ -42,7 +43,7 @@ func newCrew(t *testing.T, o orders) *crew {
 	t.Cleanup(func() {
 		for _, m := range c.all() {
 			_ = m.cmd.Process.Kill() // it may have ended
-			_ = <-m.done             // of what it was killed
+			<-m.done
 		}
 		if t.Failed() {
 			t.Log(tail(c.log(), 20_000))
@@ -88,13 +89,13 @@ func (c *crew) start() *member {
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	m := &member{name: o.Name, cmd: cmd, done: make(chan error, 1)}
+	m := &member{name: o.Name, cmd: cmd, done: make(chan struct{})}
 	c.mu.Lock()
 	c.members = append(c.members, m)
 	c.mu.Unlock()
 	go func() {
 		c.read(bufio.NewScanner(out))
-		m.done <- cmd.Wait()
+		m.err = cmd.Wait()
 		close(m.done)
 	}()
 	return m
@@ -144,7 +145,7 @@ func (c *crew) kill(m *member) {
 	if err := m.cmd.Process.Kill(); err != nil {
 		c.t.Errorf("kill %s: %v", m.name, err)
 	}
-	_ = <-m.done // killed
+	<-m.done
 	c.forget(m)
 	c.mu.Lock()
 	c.killed++
@@ -158,14 +159,14 @@ func (c *crew) dismiss(m *member) {
 		c.t.Errorf("terminate %s: %v", m.name, err)
 	}
 	select {
-	case err := <-m.done:
-		if err != nil {
-			c.t.Errorf("%s did not drain cleanly: %v", m.name, err)
+	case <-m.done:
+		if m.err != nil {
+			c.t.Errorf("%s did not drain cleanly: %v", m.name, m.err)
 		}
 	case <-time.After(patience):
 		c.t.Errorf("%s did not end within %s", m.name, patience)
 		_ = m.cmd.Process.Kill()
-		_ = <-m.done // killed
+		<-m.done
 	}
 	c.forget(m)
 	c.mu.Lock()

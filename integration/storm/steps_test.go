@@ -77,9 +77,9 @@ func TestPitfall68_KilledAtEachStep(t *testing.T) {
 				Group: "step " + strconv.Itoa(i), Die: s, Half: half})
 			m := c.start()
 			select {
-			case err := <-m.done:
+			case <-m.done:
 				c.forget(m)
-				if err == nil {
+				if m.err == nil {
 					t.Fatal("the process ended by itself")
 				}
 			case <-time.After(time.Minute):

@@ -65,7 +65,7 @@ func (e *Engine) soloLoop() {
 	failed := 0
 	for {
 		e.mu.Lock()
-		for !e.closed && !(e.mayStart() && e.s.suspectQ.len() > 0) {
+		for !e.closed && (!e.mayStart() || e.s.suspectQ.len() == 0) {
 			e.toSolo.Wait()
 		}
 		if e.closed {

@@ -184,6 +184,7 @@ func TestPitfall66_PanicsAndGoexits(t *testing.T) {
 		o := options()
 		o.Attempts = 1
 		var m *consumer.Message
+		var none map[string]int
 		ways := []func() error{
 			func() error { panic("ouch") },
 			func() error { panic(errBoom) },
@@ -192,7 +193,7 @@ func TestPitfall66_PanicsAndGoexits(t *testing.T) {
 			func() error { return (*nilError)(nil) },
 			func() error { return (*nilWrap)(nil) },
 			func() error { panic(fmt.Sprintf("%0100000d", 1)) },
-			func() error { var none map[string]int; none["x"]++; return nil },
+			func() error { none["x"]++; return nil },
 		}
 		kinds := []ledger.FailureKind{
 			ledger.KindPanic, ledger.KindPanic, ledger.KindGoexit, ledger.KindPanic, ledger.KindPanic, ledger.KindPanic, ledger.KindPanic, ledger.KindPanic,

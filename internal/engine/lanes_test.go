@@ -37,7 +37,7 @@ func TestPitfall105_LaneDeadlock(t *testing.T) {
 			first = append(first, item(x, lane), item(y, lane))
 			second = append(second, item(y, lane), item(x, lane))
 		}
-		third = holdElsewhere(t, l, first[0], time.Hour)
+		third = holdElsewhere(t, l, first[0])
 		for i := 2; i < len(first); i += 2 {
 			entry := ledger.Entry{Key: first[i].Key, Fingerprint: first[i].Fingerprint, Delivery: first[i].Delivery, Window: time.Hour}
 			if _, err := third.Claim(t.Context(), []ledger.Entry{entry}); err != nil {
@@ -65,10 +65,10 @@ func TestPitfall105_LaneDeadlock(t *testing.T) {
 	})
 }
 
-// holdElsewhere claims a message for another worker, which keeps its lease for the given time.
-func holdElsewhere(t *testing.T, l *memory.Ledger, it *engine.Item, lease time.Duration) ledger.Owner {
+// holdElsewhere claims a message for another worker, which keeps its lease for an hour.
+func holdElsewhere(t *testing.T, l *memory.Ledger, it *engine.Item) ledger.Owner {
 	t.Helper()
-	o, err := l.Join(t.Context(), lease)
+	o, err := l.Join(t.Context(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestBusyHeadReleasesWhatIsBehind(t *testing.T) {
 		l := memory.New()
 		e, b := begin(t, l, options(), func(context.Context, *consumer.Message) error { return nil })
 		in := items(10, func(int) string { return "lane" })
-		other := holdElsewhere(t, l, in[0], time.Hour)
+		other := holdElsewhere(t, l, in[0])
 		e.Offer(in)
 		pass(time.Minute)
 		if load := e.Load(); load.Held != 10 || load.Waiting != 1 {
@@ -213,7 +213,7 @@ func TestSuspectHeadsALane(t *testing.T) {
 		l := memory.New()
 		in := items(5, func(int) string { return "lane" })
 		for range ledger.SuspectCrashes {
-			l.Declare(holdElsewhere(t, l, in[0], time.Hour).ID())
+			l.Declare(holdElsewhere(t, l, in[0]).ID())
 		}
 		var order []string
 		e, b := begin(t, l, options(), func(_ context.Context, m *consumer.Message) error {
@@ -242,7 +242,7 @@ func TestSuspectRunsBesideNormalWork(t *testing.T) {
 				o.Concurrency, o.Park = 1, park
 				odd := item("suspect", "")
 				for range ledger.SuspectCrashes {
-					owner := holdElsewhere(t, l, odd, time.Hour)
+					owner := holdElsewhere(t, l, odd)
 					l.Declare(owner.ID())
 				}
 				if park { // released once: no attempt is under way, Park runs it

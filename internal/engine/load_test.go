@@ -70,7 +70,7 @@ func TestChangedWhenEverythingWaits(t *testing.T) {
 		e, _ := begin(t, l, o, func(context.Context, *consumer.Message) error { return nil })
 		in := items(4, noLane)
 		for _, it := range in {
-			holdElsewhere(t, l, it, time.Hour)
+			holdElsewhere(t, l, it)
 		}
 		e.Offer(in)
 		changed := e.Changed()

@@ -14,10 +14,9 @@ import (
 // twin plays the engine around a scheduler, and keeps beside it the dumbest book there is: every item ever offered, in
 // order. What must hold is checked against the book after each step.
 type twin struct {
-	s     *sched
-	now   time.Time
-	all   []*Item
-	ready []*Item // taken by the pool, not begun
+	s   *sched
+	now time.Time
+	all []*Item
 }
 
 func newTwin() *twin { return &twin{s: newSched(), now: time.Unix(0, 0)} }

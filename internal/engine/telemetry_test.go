@@ -85,11 +85,11 @@ func TestMetrics(t *testing.T) {
 			return nil
 		})
 		abandoned := item("taken over", "")
-		if err := holdElsewhere(t, l, abandoned, time.Hour).Leave(t.Context()); err != nil {
+		if err := holdElsewhere(t, l, abandoned).Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		busy := item("busy", "")
-		holdElsewhere(t, l, busy, time.Hour)
+		holdElsewhere(t, l, busy)
 		other := item("retried", "")
 		other.Fingerprint = ledger.BodyFingerprint([]byte("other"))
 		other.Delivery = []byte("other delivery")

@@ -10,7 +10,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Pitfall01: B took over a row that A had made a moment ago, because it had no lease end yet and was read as an orphan.
+// Pitfall01 holds against this: B took over a row that A had made a moment ago, because it had no lease end yet and was read as an orphan.
 func Pitfall01(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, b := e.owner(), e.owner()
@@ -34,7 +34,7 @@ func Pitfall01(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall02: B read a stale row, A finished it, and B's take-over then wrote over the success.
+// Pitfall02 holds against this: B read a stale row, A finished it, and B's take-over then wrote over the success.
 func Pitfall02(t *testing.T, open Open) {
 	e := begin(t, open)
 	for i := range 40 {
@@ -63,7 +63,7 @@ func Pitfall02(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall03: A outlived its lease and B claimed; A's failure, then its success, overwrote B's row.
+// Pitfall03 holds against this: A outlived its lease and B claimed; A's failure, then its success, overwrote B's row.
 func Pitfall03(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, b, m := e.owner(), e.owner(), e.entry("a")
@@ -78,7 +78,7 @@ func Pitfall03(t *testing.T, open Open) {
 	e.holds(b, succeed(c))
 }
 
-// Pitfall04: a beat ignored that it had changed no row, and the handlers of a dead owner ran on.
+// Pitfall04 holds against this: a beat ignored that it had changed no row, and the handlers of a dead owner ran on.
 func Pitfall04(t *testing.T, open Open) {
 	e := begin(t, open)
 	o := e.owner()
@@ -93,7 +93,7 @@ func Pitfall04(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall05: a worker that lost its lease joined anew and settled its own row with the token of its old life.
+// Pitfall05 holds against this: a worker that lost its lease joined anew and settled its own row with the token of its old life.
 func Pitfall05(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, m := e.owner(), e.entry("a")
@@ -109,13 +109,13 @@ func Pitfall05(t *testing.T, open Open) {
 	e.holds(again, succeed(c))
 }
 
-// Pitfall07: twenty workers saw one stale row, and two of them took it.
+// Pitfall07 holds against this: twenty workers saw one stale row, and two of them took it.
 func Pitfall07(t *testing.T, open Open) {
 	e := begin(t, open)
 	raceTakers(e, e.declare, 25)
 }
 
-// Pitfall08: the answer of a claim was lost on the wire; the worker met its own row as a stranger's and waited for ever.
+// Pitfall08 holds against this: the answer of a claim was lost on the wire; the worker met its own row as a stranger's and waited for ever.
 func Pitfall08(t *testing.T, open Open) {
 	e := begin(t, open)
 	o := e.owner()
@@ -131,7 +131,7 @@ func Pitfall08(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall11: a claim lost against another one, and the row was swept before it was read: it ran without a row.
+// Pitfall11 holds against this: a claim lost against another one, and the row was swept before it was read: it ran without a row.
 func Pitfall11(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, m := e.owner(), e.entry("a")
@@ -172,7 +172,7 @@ func Pitfall11(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall12: one poll brought the same key twice, and the batch failed with a database error.
+// Pitfall12 holds against this: one poll brought the same key twice, and the batch failed with a database error.
 func Pitfall12(t *testing.T, open Open) {
 	e := begin(t, open)
 	o, m, n := e.owner(), e.entry("a"), e.entry("b")
@@ -191,7 +191,7 @@ func Pitfall12(t *testing.T, open Open) {
 	e.want(o, twin, ledger.Done)
 }
 
-// Pitfall13: two batches locked the same rows in opposite order and waited for each other.
+// Pitfall13 holds against this: two batches locked the same rows in opposite order and waited for each other.
 func Pitfall13(t *testing.T, open Open) {
 	e := begin(t, open)
 	up := e.entries(200)
@@ -202,7 +202,7 @@ func Pitfall13(t *testing.T, open Open) {
 	raceBatches(e, [][]ledger.Entry{up, down, up, down}, 15)
 }
 
-// Pitfall15: a ledger with a table a day ran a message again that was redelivered after midnight.
+// Pitfall15 holds against this: a ledger with a table a day ran a message again that was redelivered after midnight.
 func Pitfall15(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, b, m := e.owner(), e.owner(), e.entry("a")
@@ -223,7 +223,7 @@ func Pitfall15(t *testing.T, open Open) {
 	e.same(before)
 }
 
-// Pitfall16: a handler changed the message in place, and another row was settled.
+// Pitfall16 holds against this: a handler changed the message in place, and another row was settled.
 func Pitfall16(t *testing.T, open Open) {
 	e := begin(t, open)
 	o, m := e.owner(), e.entry("a message")
@@ -253,7 +253,7 @@ func Pitfall16(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall17: the fingerprint was dropped when the message was done, and rewritten by a take-over.
+// Pitfall17 holds against this: the fingerprint was dropped when the message was done, and rewritten by a take-over.
 func Pitfall17(t *testing.T, open Open) {
 	e := begin(t, open)
 	m := e.entry("a")
@@ -280,7 +280,7 @@ func Pitfall17(t *testing.T, open Open) {
 	kept()
 }
 
-// Pitfall18: two workers shared a store, and the one that was made later changed the other one's lease and window.
+// Pitfall18 holds against this: two workers shared a store, and the one that was made later changed the other one's lease and window.
 func Pitfall18(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, b := e.join(20*time.Minute), e.join(10*time.Second)
@@ -307,7 +307,7 @@ func Pitfall18(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall19: the message was marked as seen before it was handled; its handler failed once, and the redelivery was
+// Pitfall19 holds against this: the message was marked as seen before it was handled; its handler failed once, and the redelivery was
 // dropped as a duplicate.
 func Pitfall19(t *testing.T, open Open) {
 	e := begin(t, open)
@@ -322,7 +322,7 @@ func Pitfall19(t *testing.T, open Open) {
 	e.want(o, m, ledger.Done)
 }
 
-// Pitfall23: a result that was nil, empty, not text or too large could not be stored, and its message ran again.
+// Pitfall23 holds against this: a result that was nil, empty, not text or too large could not be stored, and its message ran again.
 func Pitfall23(t *testing.T, open Open) {
 	e := begin(t, open)
 	o, limit := e.owner(), e.Ledger.Limits().Result
@@ -343,7 +343,7 @@ func Pitfall23(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall26: the lease was the retention: after a crash the key was wedged for days.
+// Pitfall26 holds against this: the lease was the retention: after a crash the key was wedged for days.
 func Pitfall26(t *testing.T, open Open) {
 	e := begin(t, open)
 	m := e.entry("a")
@@ -357,7 +357,7 @@ func Pitfall26(t *testing.T, open Open) {
 	e.holds(o, succeed(c))
 }
 
-// Pitfall27: a retryable error deleted the row, and with it the count of attempts.
+// Pitfall27 holds against this: a retryable error deleted the row, and with it the count of attempts.
 func Pitfall27(t *testing.T, open Open) {
 	e := begin(t, open)
 	o, m := e.owner(), e.entry("a")

@@ -10,7 +10,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Pitfall30: two workers gave one scope different retentions, and the later one's shorter one swept the other's rows.
+// Pitfall30 holds against this: two workers gave one scope different retentions, and the later one's shorter one swept the other's rows.
 func Pitfall30(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, m := e.owner(), e.entry("a")
@@ -30,7 +30,7 @@ func Pitfall30(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall67: a message that killed its process was run again for ever.
+// Pitfall67 holds against this: a message that killed its process was run again for ever.
 func Pitfall67(t *testing.T, open Open) {
 	e := begin(t, open)
 	m := e.entry("a")
@@ -79,7 +79,7 @@ func dates(t *testing.T, open Open, sentAt []time.Time) {
 	}
 }
 
-// Pitfall71: a record dated in the future, in 1970 or in the year 1 got an expiry of that time, and ran again.
+// Pitfall71 holds against this: a record dated in the future, in 1970 or in the year 1 got an expiry of that time, and ran again.
 func Pitfall71(t *testing.T, open Open) {
 	dates(t, open, []time.Time{
 		{}, time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC), time.Unix(0, 0), time.Unix(-1, 0),
@@ -88,12 +88,12 @@ func Pitfall71(t *testing.T, open Open) {
 	})
 }
 
-// Pitfall109: a backfill with timestamps of 2019 was read as past its deadline.
+// Pitfall109 holds against this: a backfill with timestamps of 2019 was read as past its deadline.
 func Pitfall109(t *testing.T, open Open) {
 	dates(t, open, []time.Time{time.Date(2019, 3, 31, 2, 30, 0, 0, time.UTC), time.Date(2019, 10, 27, 2, 30, 0, 0, time.UTC)})
 }
 
-// Pitfall77: a success was committed while its answer was lost; the worker's release then put the row back to pending.
+// Pitfall77 holds against this: a success was committed while its answer was lost; the worker's release then put the row back to pending.
 func Pitfall77(t *testing.T, open Open) {
 	e := begin(t, open)
 	o, m := e.owner(), e.entry("a")
@@ -121,7 +121,7 @@ func Pitfall77(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall79: a pending row was past its expiry when its message came, and nobody ran it.
+// Pitfall79 holds against this: a pending row was past its expiry when its message came, and nobody ran it.
 func Pitfall79(t *testing.T, open Open) {
 	e := begin(t, open)
 	o, m := e.owner(), e.entry("a")
@@ -134,7 +134,7 @@ func Pitfall79(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall91: an id with a NUL, or one huge archive, made a whole batch fail as if the database were down.
+// Pitfall91 holds against this: an id with a NUL, or one huge archive, made a whole batch fail as if the database were down.
 func Pitfall91(t *testing.T, open Open) {
 	e := begin(t, open)
 	o := e.owner()
@@ -191,7 +191,7 @@ func Pitfall91(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall94: a deploy changed the FingerprintFunc, and every redelivery was dead-lettered as a mismatch.
+// Pitfall94 holds against this: a deploy changed the FingerprintFunc, and every redelivery was dead-lettered as a mismatch.
 func Pitfall94(t *testing.T, open Open) {
 	e := begin(t, open)
 	o, m := e.owner(), e.entry("a")
@@ -214,7 +214,7 @@ func Pitfall94(t *testing.T, open Open) {
 	e.want(o, n, ledger.Mismatch)
 }
 
-// Pitfall98: a revoke released two thousand claims one by one, counted them, and lost them at the tenth time.
+// Pitfall98 holds against this: a revoke released two thousand claims one by one, counted them, and lost them at the tenth time.
 func Pitfall98(t *testing.T, open Open) {
 	e := begin(t, open)
 	all := e.entries(2000)
@@ -236,14 +236,14 @@ func Pitfall98(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall100: sorted batches of very different size on one table still waited for each other.
+// Pitfall100 holds against this: sorted batches of very different size on one table still waited for each other.
 func Pitfall100(t *testing.T, open Open) {
 	e := begin(t, open)
 	all := e.entries(1000)
 	raceBatches(e, [][]ledger.Entry{all, all[:1], all[500:510], all[999:], all[300:800], all[:50]}, 12)
 }
 
-// Pitfall104: two records with one business key both failed; redeliveries of the first were run again and again, since
+// Pitfall104 holds against this: two records with one business key both failed; redeliveries of the first were run again and again, since
 // only the last failed delivery was known.
 func Pitfall104(t *testing.T, open Open) {
 	e := begin(t, open)
@@ -263,7 +263,7 @@ func Pitfall104(t *testing.T, open Open) {
 	e.same(before)
 }
 
-// Pitfall113: an owner was declared dead and its row swept while it was frozen; it woke up and claimed rows that nobody
+// Pitfall113 holds against this: an owner was declared dead and its row swept while it was frozen; it woke up and claimed rows that nobody
 // could take from it.
 func Pitfall113(t *testing.T, open Open) {
 	e := begin(t, open)
@@ -284,7 +284,7 @@ func Pitfall113(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall114: the answer of a claim was lost and its copy was gone: nobody asked again, and the message was Busy for ever.
+// Pitfall114 holds against this: the answer of a claim was lost and its copy was gone: nobody asked again, and the message was Busy for ever.
 func Pitfall114(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, m := e.owner(), e.entry("a")
@@ -302,7 +302,7 @@ func Pitfall114(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall115: a release that was given up arrived late, after the same worker had claimed the message again.
+// Pitfall115 holds against this: a release that was given up arrived late, after the same worker had claimed the message again.
 func Pitfall115(t *testing.T, open Open) {
 	e := begin(t, open)
 	o, m := e.owner(), e.entry("a")

@@ -204,7 +204,7 @@ func processKills(e *env) {
 	}
 }
 
-// Pitfall86: a worker was frozen between its fence and its commit, and every batch that touched its row waited for it.
+// Pitfall86 holds against this: a worker was frozen between its fence and its commit, and every batch that touched its row waited for it.
 // Stores with one writer (sqlite) freeze the holder between two calls instead.
 func Pitfall86(t *testing.T, open Open) {
 	e := beginProcesses(t, open)
