@@ -77,10 +77,14 @@ func (w *Worker) sendDeletes(batch []deletion) {
 	defer cancel()
 	out, err := w.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &w.url, Entries: entries})
 	if err != nil {
-		w.trouble(doDelete, err)
 		w.tel.deleteFailures(len(batch))
+		ends := w.trouble(doDelete, err)
 		for _, d := range batch {
-			w.deleteAgain(d, false)
+			if ends {
+				w.table.deleted(d)
+			} else {
+				w.deleteAgain(d, false)
+			}
 		}
 		return
 	}

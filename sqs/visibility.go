@@ -148,9 +148,8 @@ func (w *Worker) drop(lapsed []*hold) {
 	if len(lapsed) == 0 {
 		return
 	}
-	for _, h := range lapsed {
-		w.log.Warn("visibility timeout is over: the message is let go of", zap.String("message_id", h.id), zap.String("group", h.group))
-	}
+	w.log.Warn("visibility timeout is over: what has not started is let go of", zap.Int("messages", len(lapsed)),
+		zap.String("message_id", lapsed[0].id), zap.String("group", lapsed[0].group))
 	drops := w.table.drop(lapsed)
 	w.eng.Drop(func(it *engine.Item) bool { return drops[it.Ref.(*hold)] }, w.set.HandlerTimeout)
 }

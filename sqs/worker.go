@@ -192,8 +192,7 @@ func (w *Worker) drain(polls *sync.WaitGroup) error {
 }
 
 // finishCalls waits for the last deletes and hand-backs; a drain may be over a moment before the engine has told of the
-// last message. What is not done in time is harmless: the messages come again,
-// and the ledger knows them.
+// last message. What is not done in time is harmless: the messages come again, and the ledger knows them.
 func (w *Worker) finishCalls() {
 	look := time.NewTicker(lastLook)
 	defer look.Stop()
@@ -278,21 +277,25 @@ const (
 	doDelete  = "delete"
 )
 
-// trouble keeps that a kind of request fails, and says so once. What cannot heal ends Run.
-func (w *Worker) trouble(what string, err error) {
+// trouble keeps that a kind of request fails, and says so once. What cannot heal ends Run, and is answered with true.
+func (w *Worker) trouble(what string, err error) (ends bool) {
 	err = fmt.Errorf("%s: %w", what, err)
 	w.mu.Lock()
 	first := w.troubles[what] == nil
 	w.troubles[what] = err
 	w.mu.Unlock()
-	if k := kindOf(err); w.table != nil && (k == kindHopeless || k == kindHandle) {
-		w.log.Error("cannot go on", zap.Error(err))
+	k := kindOf(err)
+	ends = w.table != nil && (k == kindHopeless || k == kindHandle)
+	switch {
+	case ends:
 		w.stop(err)
-		return
-	}
-	if first {
+		if first {
+			w.log.Error("cannot go on", zap.Error(err))
+		}
+	case first:
 		w.log.Warn("trouble with SQS, trying again", zap.Error(err))
 	}
+	return ends
 }
 
 // well says that a kind of request works.
