@@ -47,6 +47,7 @@ type Engine struct {
 	all      *Item // list of all items in hand
 	settleQ  fifo[settlement]
 	out      []Finished
+	telling  map[*telling]struct{} // calls of the sink under way
 	running  map[*Item]struct{}
 	sess     *session // nil: not joined
 	unleft   *session // joined, and not known to be left; only keep's goroutine, and Close after it
@@ -73,7 +74,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	o := cfg.Options
 	e := &Engine{
-		cfg: cfg, opt: o, s: newSched(), running: map[*Item]struct{}{}, kick: make(chan struct{}, 1), probe: make(chan struct{}, 1),
+		cfg: cfg, opt: o, s: newSched(), running: map[*Item]struct{}{}, telling: map[*telling]struct{}{}, kick: make(chan struct{}, 1), probe: make(chan struct{}, 1),
 		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
 		log:    o.Logger.With(zap.String("system", cfg.System), zap.String("source", cfg.Source), zap.String("consumer", o.Name)),
 	}
@@ -155,10 +156,18 @@ func (e *Engine) unlock() {
 		e.improved()
 		e.s.eased = false
 	}
-	e.mu.Unlock()
-	if len(out) > 0 {
-		e.cfg.Sink.Finish(out)
+	if len(out) == 0 {
+		e.mu.Unlock()
+		return
 	}
+	t := &telling{out: out}
+	e.telling[t] = struct{}{}
+	e.mu.Unlock()
+	e.cfg.Sink.Finish(out)
+	e.mu.Lock()
+	delete(e.telling, t)
+	t.done()
+	e.mu.Unlock()
 }
 
 func (e *Engine) wakeLoops() {
@@ -218,11 +227,6 @@ func (e *Engine) tell(it *Item, v Verdict) {
 	}
 	it.told = true
 	e.out = append(e.out, Finished{Item: it, Verdict: v})
-	for _, d := range it.drops {
-		if d.left--; d.left == 0 {
-			close(d.done)
-		}
-	}
 }
 
 // timer moves what is due from waiting to claimable.

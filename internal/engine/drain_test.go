@@ -143,3 +143,48 @@ func TestDrainErrorNamesAtMostTen(t *testing.T) {
 		}
 	})
 }
+
+// slowSink takes its time to be told.
+type slowSink struct {
+	broker
+	delay time.Duration
+}
+
+func (s *slowSink) Finish(done []engine.Finished) {
+	time.Sleep(s.delay)
+	s.broker.Finish(done)
+}
+
+// A worker commits or ends when Drop and Drain are over: the sink must have returned by then, also from calls that were
+// under way when they began.
+func TestDropAndDrainWaitForTheSink(t *testing.T) {
+	for _, when := range []time.Duration{0, 500 * time.Millisecond, 1500 * time.Millisecond} {
+		for _, how := range []string{"drop", "drain"} {
+			t.Run(fmt.Sprint(how, " ", when), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					sink := &slowSink{delay: time.Second}
+					e, _ := begin(t, memory.New(), options(), func(context.Context, *consumer.Message) error { return nil },
+						func(c *engine.Config) { c.Sink = sink })
+					in := items(30, noLane)
+					e.Offer(in)
+					pass(when)
+					if how == "drop" {
+						<-e.Drop(everything, time.Minute)
+					} else if err := e.Drain(t.Context()); err != nil {
+						t.Error(err)
+					}
+					for _, it := range in {
+						if _, ok := sink.verdict(t, it); !ok {
+							t.Errorf("the sink is still to be told of message %s", it.Msg.ID)
+						}
+					}
+					if how == "drop" {
+						end(t, e)
+					} else if err := e.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}

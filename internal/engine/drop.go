@@ -12,10 +12,35 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// drop counts the items that a Drop or Drain waits for.
+// drop counts what a Drop or Drain waits for: items that matched, and calls of the sink under way about such.
 type drop struct {
 	left int
 	done chan struct{}
+}
+
+func (d *drop) minus() {
+	if d.left--; d.left == 0 {
+		close(d.done)
+	}
+}
+
+// telling is one call of the sink. Whoever dropped or drains an item of it waits until the sink has returned: then the
+// worker may commit, or end.
+type telling struct {
+	out   []Finished
+	drops []*drop // that began meanwhile
+}
+
+// done notes that the sink has returned. The engine's lock is held.
+func (t *telling) done() {
+	for _, f := range t.out {
+		for _, d := range f.Item.drops {
+			d.minus()
+		}
+	}
+	for _, d := range t.drops {
+		d.minus()
+	}
 }
 
 // Drop implements API.
@@ -50,9 +75,13 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 		}
 		it = next
 	}
-	if d.left--; d.left == 0 {
-		close(d.done)
+	for t := range e.telling {
+		if slices.ContainsFunc(t.out, func(f Finished) bool { return match(f.Item) }) {
+			t.drops = append(t.drops, d)
+			d.left++
+		}
 	}
+	d.minus()
 	return d
 }
 

@@ -96,12 +96,12 @@ type API interface {
 	Live() bool
 	// Drop takes back the items that match (a revoked partition, an expired handle). What was not started is released
 	// and finished at once; what runs may go on for grace and is then cancelled with consumer.ErrRevoked. The channel is
-	// closed when all that matched is finished; the last calls of Sink.Finish may still be on their way then, so a worker
-	// counts for itself what it got back.
+	// closed when all that matched is finished and the sink has returned, also from calls that were under way. match is
+	// called under the engine's lock: it must not call the engine.
 	Drop(match func(*Item) bool, grace time.Duration) <-chan struct{}
 	// Drain stops the start of handlers, releases what was not started, waits for the running ones up to Options.Drain
-	// and finishes everything (the last calls of Sink.Finish may still be on their way). It returns an error that names
-	// what still ran. It is called once; ctx bounds it.
+	// and finishes everything; in time, the sink has returned from all of it. It returns an error that names what still
+	// ran. It is called once; ctx bounds it.
 	Drain(ctx context.Context) error
 	// Close leaves the ledger and ends all goroutines but those of deaf handlers.
 	Close(ctx context.Context) error
