@@ -225,7 +225,7 @@ func TestPitfall110_DeploysAndAnOutageCountNothing(t *testing.T) {
 	}
 	c := func() *Config {
 		c := quick()
-		c.Drain, c.Lease = 200*time.Millisecond, time.Second
+		c.Drain = 200 * time.Millisecond
 		return c
 	}
 	ids := s.send("long")

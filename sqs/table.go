@@ -294,8 +294,8 @@ func (t *table) retryDelete(h *hold) {
 	t.queueDelete(h)
 }
 
-// waiting counts what the engine still has to tell of, what is to be deleted and what is to be handed back.
-func (t *table) waiting() (untold, deletes, returns int) {
+// waiting counts what is still to be deleted and what is still to be handed back.
+func (t *table) waiting() (deletes, returns int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, h := range t.holds {
@@ -303,7 +303,7 @@ func (t *table) waiting() (untold, deletes, returns int) {
 			returns++
 		}
 	}
-	return t.inEngine, t.pending, returns
+	return t.pending, returns
 }
 
 // drain says that the worker stops: from now on messages are handed back.

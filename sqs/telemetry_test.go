@@ -111,9 +111,7 @@ func TestALedgerThatCannotServeEndsRun(t *testing.T) {
 
 func TestALedgerThatIsAwayPausesPolling(t *testing.T) {
 	s, b := newSite(t, "", 100), newBook()
-	c := quick()
-	c.Lease = time.Second
-	r := s.start(b.handle, c)
+	r := s.start(b.handle, nil)
 	eventually(t, "the worker is ready", func() bool { return r.Health().Ready })
 	s.ledger.FailBefore(func(context.Context, memory.Op) error { return errors.New("the database is down") })
 	eventually(t, "the worker is not ready", func() bool { return !r.Health().Ready })

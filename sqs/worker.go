@@ -191,14 +191,14 @@ func (w *Worker) drain(polls *sync.WaitGroup) error {
 	return nil
 }
 
-// finishCalls waits for the last deletes and hand-backs; a drain may be over a moment before the engine has told of the
-// last message. What is not done in time is harmless: the messages come again, and the ledger knows them.
+// finishCalls waits for the last deletes and hand-backs. What is not done in time is harmless: the messages come again,
+// and the ledger knows them.
 func (w *Worker) finishCalls() {
 	look := time.NewTicker(lastLook)
 	defer look.Stop()
 	for deadline := time.Now().Add(lastLimit); ; <-look.C {
-		untold, deletes, returns := w.table.waiting()
-		if untold == 0 && deletes == 0 && returns == 0 {
+		deletes, returns := w.table.waiting()
+		if deletes == 0 && returns == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
