@@ -99,7 +99,7 @@ func TestLostAndUnknownTransactionsAreAskedFor(t *testing.T) {
 		state  ledger.AttemptState
 		landed bool
 	}{
-		{ledger.AttemptUnknown, true}, {ledger.AttemptUnknown, false}, {ledger.AttemptLost, false}, {ledger.AttemptRunning, false},
+		{ledger.AttemptUnknown, true}, {ledger.AttemptUnknown, false}, {ledger.AttemptLost, false},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

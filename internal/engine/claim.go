@@ -20,7 +20,7 @@ func (e *Engine) claimLoop() {
 	for {
 		e.mu.Lock()
 		n, headsOnly := e.claimable()
-		for n == 0 && !e.closed {
+		for n == 0 && !e.doubts() && !e.closed {
 			e.toClaim.Wait()
 			n, headsOnly = e.claimable()
 		}
@@ -28,7 +28,10 @@ func (e *Engine) claimLoop() {
 			e.mu.Unlock()
 			return
 		}
-		items, sess := e.s.takeClaims(n, headsOnly), e.sess
+		items, sess := e.s.takeDoubts(claimBatch), e.sess
+		if len(items) == 0 {
+			items = e.s.takeClaims(n, headsOnly)
+		}
 		e.unlock()
 		if len(items) == 0 {
 			continue
@@ -40,6 +43,12 @@ func (e *Engine) claimLoop() {
 		failed++
 		e.nap(outage(failed))
 	}
+}
+
+// doubts says whether there are items to be asked for that may be ours. That waits neither for a handler nor for the end
+// of a pause.
+func (e *Engine) doubts() bool {
+	return e.s.doubtQ.len() > 0 && e.sess != nil && e.up && !e.draining
 }
 
 // claimable says how many items may be claimed now, and whether only such as can start at once. What was claimed ahead
@@ -130,6 +139,7 @@ func (e *Engine) runSuspect() bool {
 // not take the call.
 func (e *Engine) ask(sess *session, items []*Item, solo bool) bool {
 	entries := make([]ledger.Entry, len(items))
+	dropped := e.whichDropped(items)
 	for i, it := range items {
 		window := it.Window
 		if window == 0 {
@@ -137,7 +147,7 @@ func (e *Engine) ask(sess *session, items []*Item, solo bool) bool {
 		}
 		entries[i] = ledger.Entry{
 			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken,
-			Window: window, Solo: solo, Park: e.opt.Park,
+			Window: window, Solo: solo || dropped[i], Park: e.opt.Park,
 		}
 	}
 	for n := 1; ; n++ {
@@ -177,6 +187,17 @@ func (e *Engine) ask(sess *session, items []*Item, solo bool) bool {
 	}
 }
 
+// whichDropped says which items the broker has back: of those a suspect needs no place to run in, it is released at once.
+func (e *Engine) whichDropped(items []*Item) []bool {
+	dropped := make([]bool, len(items))
+	e.mu.Lock()
+	for i, it := range items {
+		dropped[i] = it.dropped
+	}
+	e.mu.Unlock()
+	return dropped
+}
+
 // doubt notes that items may be ours: the answer of their claim was lost.
 func (e *Engine) doubt(sess *session, items []*Item) {
 	e.mu.Lock()
@@ -205,7 +226,7 @@ func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) 
 	e.mu.Lock()
 	for i, it := range items {
 		c := &answers[i]
-		it.sess, it.ticket, it.maybe = sess, c.Ticket, false
+		it.sess, it.ticket, it.maybe = sess, c.Ticket, it.maybe && unexplained(c)
 		it.attempt, it.generation, it.errors = c.Attempt, c.Generation, c.Errors
 		switch {
 		case c.Err != nil:
@@ -232,6 +253,12 @@ func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) 
 	e.unlock()
 }
 
+// unexplained says whether a message is busy for no known reason: its row may be locked by our own claim or InTx, whose
+// COMMIT hangs, so what may be ours may be so still.
+func unexplained(c *ledger.Claim) bool {
+	return c.Answer == ledger.Busy && c.Wait <= 0 && !c.Suspect && c.Err == nil
+}
+
 // ours is an item that was claimed to run.
 func (e *Engine) ours(it *Item) {
 	it.asks = 0
@@ -249,11 +276,14 @@ func (e *Engine) ours(it *Item) {
 	}
 }
 
-// wait holds an item that is not ours, unless the broker has it back.
+// wait holds an item that is not ours, unless the broker has it back. One that may be ours is held even then.
 func (e *Engine) wait(it *Item, due time.Time) {
-	if it.dropped || e.draining {
+	if it.dropped && !it.maybe || e.draining {
 		e.finish(it, Verdict{Again: max(time.Until(due), 0)})
 		return
+	}
+	if it.dropped {
+		e.tell(it, Verdict{})
 	}
 	e.s.hold(it, due)
 }

@@ -174,7 +174,7 @@ func (e *Engine) wakeLoops() {
 	for range min(e.s.readyQ.len(), e.opt.Concurrency) {
 		e.toRun.Signal()
 	}
-	if e.s.claimQ.len() > 0 {
+	if e.s.claimQ.len()+e.s.doubtQ.len() > 0 {
 		e.toClaim.Signal()
 	}
 	if e.s.suspectQ.len() > 0 {

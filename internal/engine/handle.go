@@ -204,6 +204,9 @@ func readable(err error) error {
 	return err
 }
 
+// errLeft is the failure of a handler that says that all went well before it is known.
+var errLeft = errors.New("consumer: the handler returned while its transaction (InTx) was still running")
+
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // ended decides what becomes of a message that its handler has left.
@@ -212,6 +215,9 @@ func (e *Engine) ended(r *run, o outcome) {
 	o.cause = context.Cause(r.ctx)
 	r.cancel(nil)
 	o.state, o.txErr = r.attempt.State()
+	if o.state == ledger.AttemptRunning && o.err == nil {
+		o.err = errLeft
+	}
 	if o.kind == ledger.KindError && errors.Is(o.cause, consumer.ErrTimeout) {
 		o.kind = ledger.KindTimeout
 	}

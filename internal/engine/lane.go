@@ -76,6 +76,7 @@ type sched struct {
 	claimQ   backlog
 	readyQ   fifo[*Item]
 	suspectQ fifo[*Item]
+	doubtQ   fifo[*Item] // also in claimQ, or dropped: what may be ours is asked for before anything else
 	waits    waitHeap
 	hands    map[[ledger.KeySize]byte]*Item // the one item of a key that is, or may be, ours
 
@@ -142,6 +143,12 @@ func (s *sched) add(it *Item) {
 // what is new: behind a long backlog a short backoff would last as long as the backlog, and hold up its lane or its
 // partition's committed offset meanwhile.
 func (s *sched) list(it *Item, due bool) {
+	if it.maybe && (it.dropped || !it.solo) {
+		s.doubtQ.push(it)
+	}
+	if it.maybe && it.dropped {
+		return
+	}
 	if it.solo {
 		s.setPhase(it, suspect)
 		if it.isHead() {
@@ -195,6 +202,18 @@ func (s *sched) takeFromLane(l *lane, n int, headsOnly bool, out []*Item) []*Ite
 	}
 	if l.scan != nil {
 		s.listLane(l, false)
+	}
+	return out
+}
+
+// takeDoubts moves up to n items that may be ours to claiming, whatever their lanes say: until that is known, others find
+// them busy.
+func (s *sched) takeDoubts(n int) []*Item {
+	var out []*Item
+	for len(out) < n && s.doubtQ.len() > 0 {
+		if it := s.doubtQ.pop(); it.maybe {
+			out = s.takeOne(it, out)
+		}
 	}
 	return out
 }

@@ -72,8 +72,8 @@ func TestChangedWhenEverythingWaits(t *testing.T) {
 		for _, it := range in {
 			holdElsewhere(t, l, it)
 		}
-		e.Offer(in)
 		changed := e.Changed()
+		e.Offer(in)
 		synctest.Wait()
 		select {
 		case <-changed:

@@ -80,6 +80,9 @@ func (s *sched) prune() {
 			return e.lane != nil && e.lane.head != nil || e.lane == nil && e.item.phase == queued
 		})
 	}
+	if s.doubtQ.len() > limit {
+		s.doubtQ.filter(func(it *Item) bool { return it.phase == queued && it.maybe })
+	}
 	if s.readyQ.len() > limit {
 		s.readyQ.filter(func(it *Item) bool { return it.phase == claimed })
 	}

@@ -173,6 +173,7 @@ func (e *Engine) refused(s *settlement, err error) {
 	e.log.Error("the ledger refuses to settle the message: it is kept", zap.String("message_id", it.Msg.ID),
 		zap.Stringer("settlement", s.set.Kind), zap.Error(err))
 	if s.set.Kind == ledger.Release || it.ticket.IsMismatch() {
+		it.maybe = s.set.Kind == ledger.Release
 		e.wait(it, time.Now().Add(e.opt.BackoffMax))
 		return
 	}

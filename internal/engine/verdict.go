@@ -45,8 +45,12 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 	switch o.state {
 	case ledger.AttemptSucceeded:
 		return step{ack: true}
-	case ledger.AttemptLost, ledger.AttemptUnknown, ledger.AttemptRunning:
+	case ledger.AttemptLost, ledger.AttemptUnknown:
 		return step{ask: true}
+	case ledger.AttemptRunning: // a failure, see errLeft: its settlement and the transaction's fence exclude each other
+		if o.err == nil {
+			return step{ask: true}
+		}
 	}
 	if o.err == nil {
 		return step{settle: ledger.Succeed}

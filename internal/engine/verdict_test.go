@@ -38,6 +38,8 @@ func TestDecide(t *testing.T) {
 		{"transaction lost, error hidden", outcome{state: ledger.AttemptLost}, 1, 0, step{ask: true}},
 		{"transaction unknown", outcome{state: ledger.AttemptUnknown, err: errBoom}, 3, 0, step{ask: true}},
 		{"transaction still open", outcome{state: ledger.AttemptRunning}, 1, 0, step{ask: true}},
+		{"transaction still open, error", outcome{state: ledger.AttemptRunning, err: errBoom}, 1, 0, retry},
+		{"transaction still open, last error", outcome{state: ledger.AttemptRunning, err: errBoom}, 3, 0, fail(ledger.KindExhausted)},
 		{"error", outcome{err: errBoom}, 1, 0, retry},
 		{"error with a cancelled context of its own", outcome{err: context.Canceled}, 1, 0, retry},
 		{"time limit", outcome{err: errBoom, cause: consumer.ErrTimeout}, 1, 0, retry},
