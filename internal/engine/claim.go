@@ -283,7 +283,7 @@ func (e *Engine) wait(it *Item, due time.Time) {
 		return
 	}
 	if it.dropped {
-		e.tell(it, Verdict{})
+		e.tell(it, Verdict{Held: true})
 	}
 	e.s.hold(it, due)
 }

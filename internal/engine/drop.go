@@ -90,6 +90,9 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 func (e *Engine) takeBack(it *Item, now time.Time) {
 	if it.maybe && !e.draining && it.phase != claiming { // it may be ours, and is asked for until that is known
 		e.tell(it, Verdict{Held: true})
+		if it.phase == suspect { // it will not run, so it needs no place for that
+			e.s.requeue(it)
+		}
 		return
 	}
 	switch it.phase {

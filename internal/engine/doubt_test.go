@@ -1,0 +1,248 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// lockable answers Busy, without a reason, while rows are locked, as SQL stores do while another transaction holds the
+// row: perhaps our own claim's or InTx's, whose COMMIT is still on its way.
+type lockable struct {
+	ledger.Ledger
+	locked atomic.Bool
+	busy   atomic.Int64               // answers
+	answer func([]ledger.Entry) error // how a claim ends: not at all, unless nil or unknown
+}
+
+type lockableOwner struct {
+	ledger.Owner
+	l *lockable
+}
+
+func (l *lockable) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
+	o, err := l.Ledger.Join(ctx, lease)
+	if err != nil {
+		return nil, err
+	}
+	return &lockableOwner{o, l}, nil
+}
+
+func (o *lockableOwner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
+	if o.l.locked.Load() {
+		o.l.busy.Add(int64(len(entries)))
+		return make([]ledger.Claim, len(entries)), nil
+	}
+	var err error
+	if o.l.answer != nil {
+		err = o.l.answer(entries)
+	}
+	if err != nil && !ledger.Unknown(err) {
+		return nil, err
+	}
+	claims, failed := o.Owner.Claim(ctx, entries)
+	if failed != nil {
+		return nil, failed
+	}
+	return claims, err
+}
+
+// A claim's answer is lost while its COMMIT hangs in the database; asked again, the row is locked. That is no answer: the
+// message may be ours all the same. Its copy goes, the COMMIT lands: the row is released in the end.
+func TestPitfall114_LockedIsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		net := &link{Ledger: l}
+		store := &lockable{Ledger: net}
+		e, b := begin(t, store, options(), func(context.Context, *consumer.Message) error { return nil })
+		net.set(nil, func(op memory.Op) error {
+			if op != memory.Claim {
+				return nil
+			}
+			store.locked.Store(true)
+			return errDown
+		})
+		it := item("one", "")
+		e.Offer([]*engine.Item{it})
+		synctest.Wait()
+		net.set(nil, nil)
+		e.Drop(everything, time.Second)
+		pass(20 * time.Second)
+		b.wantKept(t, it)
+		if store.busy.Load() == 0 || state(t, l, it).Owner == "" {
+			t.Fatal("the row was not locked while it was ours: nothing is tested")
+		}
+		store.locked.Store(false)
+		pass(20 * time.Second)
+		if rec := state(t, l, it); rec.Owner != "" || e.Load().Held != 0 {
+			t.Errorf("the row is %q's, load %+v", rec.Owner, e.Load())
+		}
+		end(t, e)
+	})
+}
+
+// What may be ours and has lost its copy is asked for whatever else keeps claims back: a pause, or handlers that take all
+// day. Else the row would be busy for the others as long as that.
+func TestPitfall114_AskedForInAnyCase(t *testing.T) {
+	for _, why := range []string{"paused", "busy"} {
+		t.Run(why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := memory.New()
+				var asked atomic.Int64
+				var healed atomic.Bool
+				store := &lockable{Ledger: l, answer: func(entries []ledger.Entry) error {
+					if healed.Load() || string(entries[0].Key.ID) != "one" {
+						return nil
+					}
+					if asked.Add(1) == 1 {
+						return ledger.MarkUnknown(errDown) // lost
+					}
+					return errDown // then there is no connection for a while
+				}}
+				o := options()
+				o.ClaimAhead, o.Concurrency = 4, 4
+				free := make(chan struct{})
+				e, b := begin(t, store, o, func(_ context.Context, m *consumer.Message) error {
+					if m.ID != "one" {
+						<-free
+					}
+					return nil
+				})
+				it := item("one", "")
+				e.Offer([]*engine.Item{it})
+				synctest.Wait()
+				if why == "paused" {
+					e.Pause()
+				} else {
+					e.Offer(items(8, noLane)) // they take all handlers
+				}
+				pass(3 * time.Second)
+				if load := e.Load(); asked.Load() < 2 || why != "paused" && load.Running != 4 {
+					t.Errorf("asked %d times, %+v: nothing is tested", asked.Load(), load)
+				}
+				<-e.Drop(func(i *engine.Item) bool { return i == it }, time.Second)
+				healed.Store(true)
+				pass(time.Minute)
+				b.wantKept(t, it)
+				if rec := state(t, l, it); rec.Owner != "" {
+					t.Errorf("the row is still %s's, load %+v", rec.Owner, e.Load())
+				}
+				e.Resume()
+				close(free)
+				end(t, e)
+			})
+		})
+	}
+}
+
+// A suspect may be ours, and has lost its copy while another suspect runs, for hours: it is asked for and released, since
+// it needs no place to run in.
+func TestPitfall114_SuspectIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		it := item("one", "")
+		for range ledger.SuspectCrashes {
+			o, err := l.Join(t.Context(), time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entry := ledger.Entry{Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, Window: time.Hour}
+			if c, err := o.Claim(t.Context(), []ledger.Entry{entry}); err != nil || c[0].Answer != ledger.Run {
+				t.Fatal(c, err)
+			}
+			l.Declare(o.ID())
+		}
+		var asked atomic.Int64
+		var healed atomic.Bool
+		store := &lockable{Ledger: l, answer: func(entries []ledger.Entry) error {
+			switch {
+			case healed.Load() || !entries[0].Solo:
+				return nil
+			case asked.Add(1) == 1:
+				return ledger.MarkUnknown(errDown)
+			}
+			return errDown
+		}}
+		place := consumer.NewLimiter(1)
+		e, b := begin(t, store, options(), func(context.Context, *consumer.Message) error { return nil },
+			func(c *engine.Config) { c.Suspects = place })
+		e.Offer([]*engine.Item{it})
+		pass(3 * time.Second)
+		if err := place.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		<-e.Drop(everything, time.Second)
+		healed.Store(true)
+		pass(time.Minute)
+		b.wantKept(t, it)
+		if rec := state(t, l, it); rec.Owner != "" || asked.Load() < 2 {
+			t.Errorf("the row is %q's after %d claims, load %+v", rec.Owner, asked.Load(), e.Load())
+		}
+		place.Release()
+		end(t, e)
+	})
+}
+
+// A handler that leaves while its transaction runs on elsewhere has failed, as often as it does so: the release and the
+// transaction's fence cannot both hold.
+func TestHandlerLeavesItsTransactionBehind(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		err   error
+		takes time.Duration // the transaction
+		want  ledger.State
+	}{
+		{"with an error", errBoom, time.Hour, ledger.Failed},
+		{"without an error", nil, time.Hour, ledger.Failed},
+		{"and it commits in time", errBoom, 0, ledger.Succeeded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := memory.New()
+				o := options()
+				o.Attempts = 3
+				var runs, effects atomic.Int64
+				e, b := begin(t, l, o, func(ctx context.Context, _ *consumer.Message) error {
+					runs.Add(1)
+					inside := make(chan struct{})
+					go func() {
+						err := memory.InTx(context.WithoutCancel(ctx), func(context.Context) error {
+							close(inside)
+							if c.takes > 0 {
+								time.Sleep(c.takes)
+							}
+							return nil
+						})
+						if err == nil {
+							effects.Add(1)
+						}
+					}()
+					<-inside
+					return c.err
+				})
+				it := item("one", "")
+				e.Offer([]*engine.Item{it})
+				pass(2 * time.Hour)
+				b.wantAcked(t, it)
+				rec := state(t, l, it)
+				want := fmt.Sprint(c.want, 3, 0)
+				if c.want == ledger.Succeeded {
+					want = fmt.Sprint(c.want, 1, 1)
+				}
+				if got := fmt.Sprint(rec.State, runs.Load(), effects.Load()); got != want {
+					t.Errorf("state, runs and effects are %s, want %s", got, want)
+				}
+				end(t, e)
+			})
+		})
+	}
+}
