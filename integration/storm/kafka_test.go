@@ -119,6 +119,7 @@ func (l *log) lag() string {
 
 // TestKafkaStorm is the main job under fire: processes killed, others joining and leaving, the database stopped.
 func TestKafkaStorm(t *testing.T) {
+	t.Parallel()
 	records, every := 20_000, 4*time.Second
 	if long() {
 		records = 100_000

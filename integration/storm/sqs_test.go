@@ -109,10 +109,13 @@ func TestSQSStorm(t *testing.T) {
 		{"ElasticMQ", func(t *testing.T) string { return services.ElasticMQ(t) }},
 		{"sqstest", func(t *testing.T) string { return sqstest.Start(t, nil).URL }},
 	} {
-		t.Run(server.name, func(t *testing.T) {
-			endpoint := server.endpoint(t)
-			t.Run("standard", func(t *testing.T) { stormQueue(t, endpoint, false, 5000) })
-			t.Run("fifo", func(t *testing.T) { stormQueue(t, endpoint, true, 2000) })
+		t.Run(server.name+"/standard", func(t *testing.T) {
+			t.Parallel()
+			stormQueue(t, server.endpoint(t), false, 5000)
+		})
+		t.Run(server.name+"/fifo", func(t *testing.T) {
+			t.Parallel()
+			stormQueue(t, server.endpoint(t), true, 2000)
 		})
 	}
 }

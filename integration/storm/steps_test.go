@@ -62,6 +62,7 @@ func (d dying) DeleteMessageBatch(ctx context.Context, in *awssqs.DeleteMessageB
 // A worker is killed with SIGKILL at each step of a message's way, in the middle of its work. Settled before the effect,
 // or acknowledged before the settle, a message is lost; settled in another commit than the effect, it is done twice.
 func TestPitfall68_KilledAtEachStep(t *testing.T) {
+	t.Parallel()
 	const n = 60
 	d := newDatabase(t)
 	for i, s := range []step{afterReceive, beforeEffect, beforeCommit, afterCommit, beforeDelete, afterDelete} {

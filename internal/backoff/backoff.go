@@ -27,5 +27,5 @@ func (p Policy) Ceiling(retry int) time.Duration {
 // that range counts as the nearer end.
 func (p Policy) Delay(retry int, draw float64) time.Duration {
 	ceiling := p.Ceiling(retry)
-	return time.Duration(min(max(draw, 0), 1) * float64(ceiling))
+	return min(time.Duration(min(max(draw, 0), 1)*float64(ceiling)), ceiling) // a float may round up
 }
