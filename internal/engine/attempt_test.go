@@ -132,24 +132,62 @@ func TestLostAndUnknownTransactionsAreAskedFor(t *testing.T) {
 	}
 }
 
+// failTx plays an InTx that ended in err.
+func failTx(ctx context.Context, err error) error {
+	a, _ := ledger.AttemptFrom(ctx)
+	if err := a.Begin(); err != nil {
+		return err
+	}
+	a.End(ledger.AttemptOpen, err)
+	return err
+}
+
 // A database that breaks off inside a handler's transaction is an outage: no attempt is counted.
 func TestBrokenTransactionCountsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
 		rec, b, it := runOne(t, options(), func(ctx context.Context, _ *consumer.Message) error {
-			if runs++; runs > 30 {
+			if runs++; runs > 5 {
 				return nil
 			}
-			a, _ := ledger.AttemptFrom(ctx)
-			if err := a.Begin(); err != nil {
-				return err
-			}
-			err := ledger.MarkUnavailable(errBoom)
-			a.End(ledger.AttemptOpen, err)
-			return err
+			return failTx(ctx, ledger.MarkUnavailable(errBoom))
 		})
 		b.wantAcked(t, it)
-		if rec.State != ledger.Succeeded || rec.Attempts != 0 || runs != 31 {
+		if rec.State != ledger.Succeeded || rec.Attempts != 0 || runs != 6 {
+			t.Errorf("%d runs, %+v", runs, rec)
+		}
+	})
+}
+
+// A message whose transaction breaks its connection each time was tried again for ever.
+func TestMessageThatBreaksItsConnectionComesToAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		o := options()
+		o.Attempts = 3
+		rec, b, it := runOne(t, o, func(ctx context.Context, _ *consumer.Message) error {
+			runs++
+			return failTx(ctx, ledger.MarkUnavailable(errBoom))
+		})
+		b.wantAcked(t, it)
+		if rec.State != ledger.Failed || runs != 5+3 {
+			t.Errorf("%d runs, %+v", runs, rec)
+		}
+	})
+}
+
+// A handler that swallows the error of its transaction would turn effects that were rolled back into a success.
+func TestSwallowedTransactionErrorIsAFailedAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		rec, b, it := runOne(t, options(), func(ctx context.Context, _ *consumer.Message) error {
+			if runs++; runs == 1 {
+				_ = failTx(ctx, errBoom)
+			}
+			return nil
+		})
+		b.wantAcked(t, it)
+		if rec.State != ledger.Succeeded || runs != 2 || rec.Attempts != 1 {
 			t.Errorf("%d runs, %+v", runs, rec)
 		}
 	})

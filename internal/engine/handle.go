@@ -204,6 +204,14 @@ func readable(err error) error {
 	return err
 }
 
+// maxBroken is how often in a row a message's transaction may break off with the database without counting an attempt:
+// so many outages may hit one message, but one that breaks its connection each time comes to an end.
+const maxBroken = 5
+
+// errSwallowed is the failure of a handler that returns nil although its transaction was rolled back: to call that a
+// success would lose the effects that it says are done.
+var errSwallowed = errors.New("consumer: the handler returned nil although its transaction (InTx) failed")
+
 // errLeft is the failure of a handler that says that all went well before it is known.
 var errLeft = errors.New("consumer: the handler returned while its transaction (InTx) was still running")
 
@@ -215,8 +223,19 @@ func (e *Engine) ended(r *run, o outcome) {
 	o.cause = context.Cause(r.ctx)
 	r.cancel(nil)
 	o.state, o.txErr = r.attempt.State()
-	if o.state == ledger.AttemptRunning && o.err == nil {
+	switch {
+	case o.err != nil:
+	case o.state == ledger.AttemptRunning:
 		o.err = errLeft
+	case o.state == ledger.AttemptOpen && o.txErr != nil:
+		o.err = fmt.Errorf("%w: %w", errSwallowed, o.txErr)
+	}
+	if ledger.Unavailable(o.txErr) {
+		e.note(o.txErr) // nothing starts until a beat is answered
+		it.broken++
+		o.outage = it.broken <= maxBroken
+	} else {
+		it.broken = 0
 	}
 	if o.kind == ledger.KindError && errors.Is(o.cause, consumer.ErrTimeout) {
 		o.kind = ledger.KindTimeout
@@ -229,9 +248,6 @@ func (e *Engine) ended(r *run, o outcome) {
 	}
 	st := e.policy.decide(o, it.attempt, rand.Float64(), left)
 	e.report(it, o, st)
-	if ledger.Unavailable(o.txErr) {
-		e.note(o.txErr) // nothing starts until a beat is answered
-	}
 	e.mu.Lock()
 	delete(e.running, it)
 	it.run = nil

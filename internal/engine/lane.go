@@ -32,6 +32,7 @@ type task struct {
 	followers  []*Item
 	due        time.Time
 	heapAt     int // index in the heap, +1; 0: not in it
+	broken     int // runs in a row whose transaction broke off with the database
 	asks       int // Busy answers in a row without a known wait
 	solo       bool
 	overdue    bool // its broker deadline had passed when it came

@@ -18,6 +18,8 @@ type outcome struct {
 	cause error              // why the handler's context was cancelled; nil: it was not
 	state ledger.AttemptState
 	txErr error // why the attempt's transaction did not succeed
+	// outage: its transaction broke off with the database, which is not the handler's failure.
+	outage bool
 }
 
 // policy is what decides about failures, apart from the failure itself.
@@ -59,7 +61,7 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 	if interrupted(o.cause) && (!terminal || fromContext(o.err)) {
 		return step{settle: ledger.Release}
 	}
-	if ledger.Unavailable(o.txErr) { // its transaction broke off: an outage, not the handler's failure
+	if o.outage {
 		return step{settle: ledger.Release, after: p.backoff.Ceiling(1)}
 	}
 	if terminal {
