@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -17,6 +18,8 @@ const pollMax = 2000
 
 // pollLoop takes records in as long as there is room for them and the ledger answers.
 //
+// A poll asks for half of the room, since all that it brings may be of one partition, whose first record waits.
+//
 // Below the high-water mark it polls; at it, while the ledger is out of reach and while the worker is paused it does
 // not. Nothing has to be paused at the client for that: membership lives by heartbeats that do not depend on polls
 // (KIP-62), and what was fetched stays in the client's bounded buffers, where pausing would throw it away to be fetched
@@ -25,7 +28,7 @@ func (w *Worker) pollLoop(ctx context.Context) {
 	var size meanSize
 	for w.waitRoom(ctx) {
 		records, bytes := w.eng.Room()
-		fetches := w.kgo.PollRecords(ctx, size.fit(min(records, w.set.Span), bytes))
+		fetches := w.kgo.PollRecords(ctx, size.fit(min((records+1)/2, w.set.Span), bytes/2))
 		items := w.take(fetches, &size)
 		if len(items) > 0 {
 			w.eng.Offer(items)
@@ -41,13 +44,26 @@ func (w *Worker) pollLoop(ctx context.Context) {
 func (w *Worker) waitRoom(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.eng.Changed()
-		if records, bytes := w.eng.Room(); records > 0 && bytes > 0 && w.eng.Open() {
+		stuck, wait := w.table.crowded(time.Now())
+		for _, p := range stuck {
+			w.applyPause(p)
+			w.log.Info("the partition pauses: it waits for a record, and leaves the room to the others",
+				zap.String("topic", p.topic), zap.Int32("partition", p.partition))
+		}
+		records, bytes := w.eng.Room()
+		if wait == 0 && records > 0 && bytes > 0 && w.eng.Open() {
 			return true
 		}
+		if wait == 0 {
+			wait = time.Hour
+		}
+		look := time.NewTimer(wait)
 		select {
 		case <-changed:
+		case <-look.C:
 		case <-ctx.Done():
 		}
+		look.Stop()
 	}
 	return false
 }
@@ -171,6 +187,7 @@ func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment 
 	now := &assignment{place: a.place, id: a.id, log: a.log, source: a.source, start: offset, epoch: -1, committed: -1}
 	if old := w.table.install(now); old != nil {
 		w.eng.Drop(of(old), w.set.RevokeDrain)
+		w.applyPause(a.place) // the old one may have paused it
 	}
 	return now
 }

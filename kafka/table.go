@@ -36,18 +36,28 @@ type assignment struct {
 	held      int           // records that the engine has in hand
 	empty     chan struct{} // closed when it closes and the engine has none in hand
 	high      int64         // high watermark; -1: not known
+	heldBytes int64         // of their bodies
 	pausedAt  time.Time     // since when the span limit holds it; zero: it does not
+	moved     time.Time     // when the engine last gave a record back, or had none
+	stuck     bool          // it crowds and does not move: see table.crowded
 }
 
 // table holds the assignments of the moment. It does no I/O; all methods may be called concurrently.
 type table struct {
-	span int
+	span     int
+	max      int // records in hand, and
+	maxBytes int64
 
-	mu  sync.Mutex
-	now map[place]*assignment
+	mu        sync.Mutex
+	now       map[place]*assignment
+	held      int // in hand, of assignments that were let go of too
+	heldBytes int64
+	stuck     int // how many assignments are stuck, at least
 }
 
-func newTable(span int) *table { return &table{span: span, now: map[place]*assignment{}} }
+func newTable(span, maxHeld int, maxBytes int64) *table {
+	return &table{span: span, max: maxHeld, maxBytes: maxBytes, now: map[place]*assignment{}}
+}
 
 // install begins an assignment. One that was there is let go of: it is returned, for its items to be dropped.
 func (t *table) install(a *assignment) (old *assignment) {
@@ -101,7 +111,7 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 		}
 		fresh = append(fresh, &delivery{of: a, seq: seq, record: r, prev: prev})
 	}
-	a.held += len(fresh)
+	t.hold(a, fresh)
 	full = a.tracker.Span() >= t.span && a.pausedAt.IsZero()
 	if full {
 		a.pausedAt = time.Now()
@@ -109,8 +119,88 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 	return fresh, full, rewound
 }
 
-// finish notes what the engine let go of. It returns the partitions that the span's limit does not hold any more.
+// hold counts what is in hand.
+func (t *table) hold(a *assignment, fresh []*delivery) {
+	if a.held == 0 {
+		a.moved = time.Now()
+	}
+	for _, d := range fresh {
+		n := int64(len(d.record.Value))
+		a.heldBytes += n
+		t.heldBytes += n
+	}
+	a.held += len(fresh)
+	t.held += len(fresh)
+}
+
+// letGo is the opposite of hold for one record.
+func (t *table) letGo(d *delivery, now time.Time) {
+	a, n := d.of, int64(len(d.body))
+	a.held--
+	t.held--
+	a.heldBytes -= n
+	t.heldBytes -= n
+	a.moved = now
+	if a.held == 0 && a.closing {
+		close(a.empty)
+	}
+}
+
+// stuckAfter is how long a partition that crowds may give nothing back before it is left out of polls.
+const stuckAfter = time.Second
+
+// crowded looks for partitions that have more in hand than there is room left for all of them (a shared buffer with
+// dynamic thresholds), and so would fill the worker's hands while they wait for one record. It returns those that are
+// stuck, which must leave the rest of the room to the others, and in how long to look again before the next poll; zero:
+// poll. One partition alone crowds nobody.
+func (t *table) crowded(now time.Time) (stuck []place, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.now) < 2 {
+		return nil, 0
+	}
+	for p, a := range t.now {
+		if a.closing || a.stuck || !t.crowds(a, 1) {
+			continue
+		}
+		if left := stuckAfter - now.Sub(a.moved); left > 0 {
+			wait = max(wait, left)
+			continue
+		}
+		a.stuck = true
+		t.stuck++
+		stuck = append(stuck, p)
+	}
+	return stuck, wait
+}
+
+// crowds says whether a partition has more in hand than that part of the room.
+func (t *table) crowds(a *assignment, part int) bool {
+	return a.held > (t.max-t.held)/part || a.heldBytes > (t.maxBytes-t.heldBytes)/int64(part)
+}
+
+// unstuck returns the partitions that may be read again: they have less than half of what there is room for.
+func (t *table) unstuck() (places []place) {
+	if t.stuck == 0 {
+		return nil
+	}
+	t.stuck = 0
+	for p, a := range t.now {
+		switch {
+		case !a.stuck:
+		case t.crowds(a, 2):
+			t.stuck++
+		default:
+			a.stuck = false
+			places = append(places, p)
+		}
+	}
+	return places
+}
+
+// finish notes what the engine let go of. It returns the partitions that may perhaps be read again.
 func (t *table) finish(done []engine.Finished) (relaxed []place) {
+	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range done {
@@ -119,23 +209,21 @@ func (t *table) finish(done []engine.Finished) (relaxed []place) {
 		if done[i].Verdict.Ack && !a.gone {
 			a.tracker.Finish(d.seq)
 		}
-		if a.held--; a.held == 0 && a.closing {
-			close(a.empty)
-		}
+		t.letGo(d, now)
 		if !a.pausedAt.IsZero() && !a.closing && a.tracker.Span() <= t.span/2 {
 			a.pausedAt = time.Time{}
 			relaxed = append(relaxed, a.place)
 		}
 	}
-	return relaxed
+	return append(relaxed, t.unstuck()...)
 }
 
-// full says whether the span's limit holds a partition.
+// full says whether a partition is not to be read for now.
 func (t *table) full(p place) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.now[p]
-	return a != nil && !a.closing && !a.pausedAt.IsZero()
+	return a != nil && !a.closing && (a.stuck || !a.pausedAt.IsZero())
 }
 
 func (a *assignment) close() {
@@ -246,18 +334,22 @@ func (t *table) lags(f func(p place, lag int64)) {
 	}
 }
 
-// stalls lists the partitions that the span's limit holds.
+// stalls lists the partitions that are not read for now.
 func (t *table) stalls() []consumer.Stall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []consumer.Stall
 	for p, a := range t.now {
-		if a.pausedAt.IsZero() {
+		why, since := "span limit", a.pausedAt
+		if since.IsZero() && a.stuck {
+			why, since = "leaves the room to other partitions", a.moved
+		}
+		if since.IsZero() {
 			continue
 		}
 		oldest, _ := a.tracker.Oldest()
 		out = append(out, consumer.Stall{
-			What: fmt.Sprintf("%s-%d-%d", p.topic, p.partition, oldest), Why: "span limit", Since: a.pausedAt,
+			What: fmt.Sprintf("%s-%d-%d", p.topic, p.partition, oldest), Why: why, Since: since,
 			Lane: fmt.Sprintf("%s-%d", p.topic, p.partition),
 		})
 	}

@@ -88,7 +88,7 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 		return nil, err
 	}
 	return &Worker{
-		set: set, ledger: l, handler: h, watch: watchInterval, table: newTable(set.Span),
+		set: set, ledger: l, handler: h, watch: watchInterval, table: newTable(set.Span, set.MaxHeld, set.MaxHeldBytes),
 		log:   set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group)),
 		poke:  make(chan string, 16),
 		notes: map[place]string{}, reborn: map[string]bool{},
@@ -236,7 +236,7 @@ func (w *Worker) closeEngine(eng *engine.Engine) error {
 func (w *Worker) Finish(done []engine.Finished) {
 	for _, p := range w.table.finish(done) {
 		w.applyPause(p)
-		w.log.Info("the span's limit holds the partition no more", zap.String("topic", p.topic), zap.Int32("partition", p.partition))
+		w.log.Debug("the partition is held no more", zap.String("topic", p.topic), zap.Int32("partition", p.partition))
 	}
 }
 
