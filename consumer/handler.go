@@ -46,7 +46,12 @@ const maxDepth = 1000
 // JSON returns a handler for messages whose body is one JSON value of type T. A body that is not, is followed by
 // something else, or is nested deeper than 1,000 levels, fails for good ([Terminal]) with the position and never the
 // body's text. Unknown fields are ignored. The message itself is at hand through [MessageFrom].
+//
+// A nil f gives a nil Handler, which workers refuse.
 func JSON[T any](f func(context.Context, T) error) Handler {
+	if f == nil {
+		return nil
+	}
 	return HandlerFunc(func(ctx context.Context, m *Message) error {
 		var v T
 		if err := decodeJSON(m.Body, &v); err != nil {

@@ -3,8 +3,10 @@ package consumer
 import (
 	"errors"
 	"fmt"
-	"math"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -38,7 +40,7 @@ type Options struct {
 	// Limiter is shared between workers to limit the handlers of all of them together. Default: none. For people with
 	// many queues and one scarce resource.
 	Limiter *Limiter
-	// Rate is how many handlers start in a second at most; 0: no limit. For people whose downstream has a quota.
+	// Rate is how many handlers start in a second at most, 0.001 to 1,000,000; 0: no limit. For people whose downstream has a quota.
 	Rate float64
 
 	// Attempts is how often a message's handler may fail before the message fails for good, 1 to 1,000. Default 10.
@@ -119,17 +121,26 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
+// Bounds of Options.Rate, in handlers a second.
+const (
+	minRate = 0.001
+	maxRate = 1e6
+)
+
 const year = 365 * 24 * time.Hour
 
 func (o *Options) validate() error {
-	if o.Rate < 0 || math.IsNaN(o.Rate) || math.IsInf(o.Rate, 0) {
-		return fmt.Errorf("consumer: Options.Rate: must be a finite number of at least 0, is %v", o.Rate)
+	if o.Rate != 0 && !(o.Rate >= minRate && o.Rate <= maxRate) { // NaN is in no range
+		return fmt.Errorf("consumer: Options.Rate: must be 0, or %v to %v, is %v", minRate, float64(maxRate), o.Rate)
 	}
 	if o.Limiter != nil && o.Limiter.slots == nil {
-		return errors.New("consumer: Options.Limiter: must be made by NewLimiter, is the zero Limiter: it would start no handler")
+		return errors.New("consumer: Options.Limiter: must be made by NewLimiter for at least 1 handler, is for 0 or less: it would start none")
 	}
 	if len(o.Name) > 255 {
 		return fmt.Errorf("consumer: Options.Name: must be at most 255 bytes, is %d bytes", len(o.Name))
+	}
+	if !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, unicode.IsControl) {
+		return fmt.Errorf("consumer: Options.Name: must be UTF-8 without control characters, is %q", o.Name)
 	}
 	for _, c := range []error{
 		inRange("Concurrency", o.Concurrency, 1, 10_000),

@@ -59,14 +59,17 @@ func TestOptionsBounds(t *testing.T) {
 		{"Options.Window: must be 0s to 876000h0m0s", consumer.Options{Window: 101 * year}},
 		{"Options.Keep: must be 2h0m0s to 876000h0m0s, is 1h0m0s", consumer.Options{Window: 2 * time.Hour, Keep: time.Hour}},
 		{"Options.Keep: must be 1s to 876000h0m0s, is 1ms", consumer.Options{Keep: time.Millisecond}},
-		{"Options.Rate: must be a finite number of at least 0, is -1", consumer.Options{Rate: -1}},
-		{"Options.Rate: must be a finite number of at least 0, is NaN", consumer.Options{Rate: math.NaN()}},
-		{"Options.Rate: must be a finite number of at least 0, is +Inf", consumer.Options{Rate: math.Inf(1)}},
+		{"Options.Rate: must be 0, or 0.001 to 1e+06, is -1", consumer.Options{Rate: -1}},
+		{"Options.Rate: must be 0, or 0.001 to 1e+06, is NaN", consumer.Options{Rate: math.NaN()}},
+		{"Options.Rate: must be 0, or 0.001 to 1e+06, is +Inf", consumer.Options{Rate: math.Inf(1)}},
 		{"", consumer.Options{Rate: 0.5}},
 		{"Options.Name: must be at most 255 bytes, is 256 bytes", consumer.Options{Name: strings.Repeat("n", 256)}},
 		{"", consumer.Options{Name: strings.Repeat("n", 255)}},
 		{"Options.Limiter: must be made by NewLimiter", consumer.Options{Limiter: &consumer.Limiter{}}},
-		{"", consumer.Options{Limiter: consumer.NewLimiter(0)}},
+		{"Options.Limiter: must be made by NewLimiter", consumer.Options{Limiter: consumer.NewLimiter(0)}},
+		{"", consumer.Options{Limiter: consumer.NewLimiter(1)}},
+		{"Options.Name: must be UTF-8 without control characters", consumer.Options{Name: "a\x00b"}},
+		{"Options.Name: must be UTF-8 without control characters", consumer.Options{Name: "\xff"}},
 	} {
 		_, err := c.o.WithDefaults()
 		if c.want == "" {

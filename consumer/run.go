@@ -77,8 +77,13 @@ type Stall struct {
 // Limiter limits how many handlers run at once across workers. [NewLimiter] makes one. It is safe for concurrent use.
 type Limiter struct{ slots chan struct{} }
 
-// NewLimiter returns a limiter for n handlers, at least 1 (less counts as 1).
-func NewLimiter(n int) *Limiter { return &Limiter{slots: make(chan struct{}, max(n, 1))} }
+// NewLimiter returns a limiter for n handlers, at least 1. With less it returns one that workers refuse by name.
+func NewLimiter(n int) *Limiter {
+	if n < 1 {
+		return &Limiter{}
+	}
+	return &Limiter{slots: make(chan struct{}, n)}
+}
 
 // Acquire waits for a slot until ctx is done; a nil limiter has no limit. Workers call it.
 func (l *Limiter) Acquire(ctx context.Context) error {

@@ -132,6 +132,7 @@ func TestTheFirstWorkersRun(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "program")
 			b.compile(t, "build", "-o", path)
 			p := start(t, b.broker(t), path)
+			p.logs = true
 			p.waitLine("charging 1")
 			p.signal()
 			if got := p.end(); len(got) != 2 || got[1] != "drained" {

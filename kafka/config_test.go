@@ -107,6 +107,17 @@ func TestBadInput(t *testing.T) {
 	if _, err := NewWorker(good(), memory.New(), nil, nil); err == nil {
 		t.Error("a nil handler was accepted")
 	}
+	if _, err := NewWorker(good(), (*memory.Ledger)(nil), nothing, nil); err == nil {
+		t.Error("a nil pointer as the ledger was accepted")
+	}
+	if _, err := NewWorker(good(), memory.New(), consumer.HandlerFunc(nil), nil); err == nil {
+		t.Error("a nil function as the handler was accepted")
+	}
+	for _, o := range []kgo.Opt{kgo.SeedBrokers(""), kgo.ConsumeTopics("a b/c"), kgo.ConsumeTopics(strings.Repeat("t", 250))} {
+		if _, err := NewWorker(append(good(), o), memory.New(), nothing, nil); err == nil || !strings.Contains(err.Error(), "kafka: kgo.") {
+			t.Errorf("no broker, or a topic's name that Kafka refuses: %v", err)
+		}
+	}
 	if _, err := NewWorker(append(good(), nil), memory.New(), nothing, nil); err == nil || !strings.Contains(err.Error(), "option 4 of 4 is nil") {
 		t.Errorf("a nil option: %v", err)
 	}

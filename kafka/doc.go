@@ -17,7 +17,7 @@
 //			log.Fatal(err)
 //		}
 //		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-//		defer stop()
+//		context.AfterFunc(ctx, stop) // the first signal drains, a second one ends the process
 //		if err := w.Run(ctx); err != nil {
 //			log.Fatal(err)
 //		}

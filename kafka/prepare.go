@@ -32,7 +32,11 @@ func (w *Worker) prepare(ctx context.Context) error {
 			return err
 		}
 		w.note(withCluster, err)
-		if !sleep(ctx, retryDelay(n)) {
+		delay := retryDelay(n)
+		if unknown {
+			delay = min(delay, topicGrace/10)
+		}
+		if !sleep(ctx, delay) {
 			return context.Cause(ctx)
 		}
 	}
@@ -95,7 +99,7 @@ func (w *Worker) adopt(cluster string, topics map[string]limits) error {
 			warnings = append(warnings, fmt.Sprintf("topic %q: max.message.bytes cannot be read: a message over %d bytes "+
 				"that fails cannot be archived, and holds its partition", topic, archive))
 		}
-		source.window = window
+		source.window, source.keeps = window, l.keeps
 		w.sources[topic], longest = source, max(longest, window)
 	}
 	if err := w.adoptWindow(longest); err != nil {

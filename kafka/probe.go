@@ -16,6 +16,7 @@ import (
 type client struct {
 	opts             []kgo.Opt
 	group            string
+	seeds            []string
 	topics           []string
 	instance         string // kgo.InstanceID; empty: a dynamic member
 	rebalance        time.Duration
@@ -100,6 +101,7 @@ func examine(opts []kgo.Opt) (client, error) {
 	}
 	c := client{opts: opts}
 	c.group, _ = full.OptValue(kgo.ConsumerGroup).(string)
+	c.seeds, _ = full.OptValue(kgo.SeedBrokers).([]string)
 	c.instance, _ = full.OptValue(kgo.InstanceID).(string)
 	c.rebalance, _ = full.OptValue(kgo.RebalanceTimeout).(time.Duration)
 	c.rebalanceDefault, _ = plain.OptValue(kgo.RebalanceTimeout).(time.Duration)
@@ -137,11 +139,19 @@ func (c *client) check() error {
 		return fmt.Errorf("kafka: kgo.ConsumerGroup: must be 1 to 255 bytes, is %d bytes", len(c.group))
 	case len(c.topics) == 0:
 		return fmt.Errorf("kafka: kgo.ConsumeTopics: must name at least 1 topic, names 0")
-	case slices.Contains(c.topics, ""):
-		return fmt.Errorf("kafka: kgo.ConsumeTopics: a topic's name must have 1 to 249 characters, one has 0")
+	case len(c.seeds) == 0 || slices.Contains(c.seeds, ""):
+		return fmt.Errorf("kafka: kgo.SeedBrokers: must be host:port, at least 1, are %q", c.seeds)
+	}
+	for _, topic := range c.topics {
+		if !topicName.MatchString(topic) {
+			return fmt.Errorf("kafka: kgo.ConsumeTopics: a topic's name must be 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', is %.300q", topic)
+		}
 	}
 	return nil
 }
+
+// topicName is what Kafka accepts (org.apache.kafka.common.internals.Topic).
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 // sameOption compares values of one option. Functions are the same only if both are nil.
 func sameOption(a, b any) bool {

@@ -46,7 +46,7 @@ func (d *delivery) prepare(s *settings) *engine.Item {
 	}
 	d.Item = engine.Item{
 		Msg: m, Delivery: deliveryID(a.log, r.LeaderEpoch, r.Offset), Lane: laneOf(s.Order, a.place, r.Key),
-		Window: a.source.window, Original: d.original, Ref: d,
+		Window: a.source.window, Deadline: a.source.deadline(r.Timestamp), Original: d.original, Ref: d,
 	}
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
 		Scope: a.source.scope, Source: a.source.name, Group: s.group,

@@ -76,6 +76,16 @@ type topicSource struct {
 	scope  string // of the ledger: group, cluster and topic
 	name   string // as in consumer.Message.Source
 	window time.Duration
+	keeps  time.Duration // after a record's timestamp, at least; zero: for ever, or not known
+}
+
+// deadline is when the broker forgets a record, less a margin; zero: never, or not known. The timestamp is the
+// producer's: one in the future is no reason to wait less, one of years ago is the engine's to ignore.
+func (s *topicSource) deadline(sent time.Time) time.Time {
+	if s.keeps == 0 {
+		return time.Time{}
+	}
+	return sent.Add(s.keeps - min(5*time.Minute, s.keeps/10))
 }
 
 // newTopicSource joins the parts so that no two triples look alike: the cluster is escaped and a topic's name has no
@@ -112,6 +122,7 @@ func deliveryID(log string, epoch int32, offset int64) []byte {
 // limits is what a topic's configuration says of how long and how large its records may be.
 type limits struct {
 	window   time.Duration // in which the broker may deliver a record; zero: see unknown
+	keeps    time.Duration // retention.ms, with which a record is forgotten at the earliest; zero: see unknown
 	unknown  string        // why there is no window
 	maxBytes int64         // of a batch of records; zero: not known
 }
@@ -140,9 +151,9 @@ func limitsOf(get func(string) (string, bool)) limits {
 	case retention < 0:
 		l.unknown = "retention.ms is -1, so a record stays for ever"
 	default:
-		l.window = milliseconds(retention) + milliseconds(segment)
+		l.window, l.keeps = milliseconds(retention)+milliseconds(segment), milliseconds(retention)
 		if l.window > ledger.MaxWindow {
-			l.window, l.unknown = 0, "retention.ms and segment.ms are more than "+ledger.MaxWindow.String()
+			l.window, l.keeps, l.unknown = 0, 0, "retention.ms and segment.ms are more than "+ledger.MaxWindow.String()
 		}
 	}
 	return l

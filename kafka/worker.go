@@ -68,15 +68,15 @@ var _ consumer.Worker = (*Worker)(nil)
 // NewWorker builds a worker for the topics and the group that opts name (kgo.ConsumeTopics, kgo.ConsumerGroup). opts
 // are the caller's: brokers, TLS, SASL, balancers, kgo.ServerSideBalancer for the KIP-848 protocol, kgo.InstanceID for
 // static membership. The worker adds its own and refuses, by name, those that would break a promise: everything that
-// commits, the callbacks, start and reset offsets, partitions and regular expressions. kgo.WithContext is replaced: the
-// client lives as long as Run.
+// commits, the callbacks, start and reset offsets, partitions and regular expressions. kgo.WithContext is replaced (the
+// client lives as long as Run), and so is kgo.FetchIsolationLevel: what was not committed is never handled.
 //
 // Nothing connects before [Worker.Run]. A nil Config is the default one.
 func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (*Worker, error) {
-	if l == nil {
+	if engine.IsNil(l) {
 		return nil, errors.New("kafka: NewWorker: the ledger must not be nil")
 	}
-	if h == nil {
+	if engine.IsNil(h) {
 		return nil, errors.New("kafka: NewWorker: the handler must not be nil")
 	}
 	cl, err := examine(opts)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,13 +70,13 @@ var _ consumer.Worker = (*Worker)(nil)
 // endpoint, and may be shared. Nothing connects before [Worker.Run]. Config.Name is required.
 func NewWorker(client API, queueURL string, l ledger.Ledger, h consumer.Handler, c *Config) (*Worker, error) {
 	switch {
-	case isNil(client):
+	case engine.IsNil(client):
 		return nil, errors.New("sqs: NewWorker: the client must not be nil")
-	case queueURL == "":
+	case strings.TrimSpace(queueURL) == "":
 		return nil, errors.New("sqs: NewWorker: the queue URL must not be empty")
-	case isNil(l):
+	case engine.IsNil(l):
 		return nil, errors.New("sqs: NewWorker: the ledger must not be nil")
-	case isNil(h):
+	case engine.IsNil(h):
 		return nil, errors.New("sqs: NewWorker: the handler must not be nil")
 	}
 	set, err := newSettings(c)
@@ -87,15 +87,6 @@ func NewWorker(client API, queueURL string, l ledger.Ledger, h consumer.Handler,
 		set: set, client: client, url: queueURL, ledger: l, handler: h, limit: visibilityLimit, troubles: map[string]error{},
 		log: set.Logger.With(zap.String("system", "sqs"), zap.String("source", queueURL), zap.String("consumer", set.Name)),
 	}, nil
-}
-
-// isNil also finds a nil pointer in an interface: (*sqs.Client)(nil).
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	r := reflect.ValueOf(v)
-	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }
 
 // Run consumes until ctx is cancelled. Then it polls no more, waits for open polls to end by themselves (up to

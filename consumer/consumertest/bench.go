@@ -45,7 +45,7 @@ type Result struct {
 	Answer ledger.Answer
 	// Runs is how often the handler ran in this delivery: 0 if the ledger knew the message; more than 1 never.
 	Runs int
-	// Err is what the handler returned, wrapped if it panicked.
+	// Err is what the handler returned; if it panicked, an error with the panic's text.
 	Err error
 	// Acked says whether the broker would delete or commit the message.
 	Acked bool
@@ -56,6 +56,9 @@ type Result struct {
 // New starts a bench; it ends with the test. At most one Settings is used.
 func New(tb testing.TB, h consumer.Handler, settings ...Settings) *Bench {
 	tb.Helper()
+	if engine.IsNil(h) {
+		tb.Fatalf("consumertest: New: the handler must not be nil")
+	}
 	b := &Bench{tb: tb, handler: h}
 	if len(settings) > 0 {
 		b.settings = settings[0]
@@ -171,15 +174,23 @@ func (w *worker) wrap(h consumer.Handler) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) (err error) {
 		id, returned := m.ID, false
 		defer func() {
+			var panicked any
+			if !returned {
+				panicked = recover()
+				err = fmt.Errorf("the handler of message %s ended its goroutine", id)
+			}
+			if panicked != nil {
+				err = fmt.Errorf("the handler of message %s panicked: %v", id, panicked)
+			}
 			w.mu.Lock()
 			w.runs[id]++
 			w.errs[id] = err
-			if !returned {
-				w.errs[id] = fmt.Errorf("the handler of message %s did not return", id)
-			}
 			w.mu.Unlock()
 			if w.after != nil {
 				w.after()
+			}
+			if panicked != nil {
+				panic(panicked) // the engine is to see it too
 			}
 		}()
 		err = h.Handle(ctx, m)
@@ -191,6 +202,9 @@ func (w *worker) wrap(h consumer.Handler) consumer.Handler {
 // deliver offers one delivery and waits for its verdict.
 func (w *worker) deliver(tb testing.TB, m consumer.Message, delivery string) Result {
 	tb.Helper()
+	if m.ID == "" {
+		tb.Fatalf("consumertest: Message.ID: must not be empty: it is the message's identity")
+	}
 	original := bytes.Clone(m.Body)
 	headers := append([]consumer.Header(nil), m.Headers...)
 	if m.Source == "" {

@@ -28,6 +28,9 @@ func main() {
 	refunds := flag.String("refunds-url", "", "another queue of yours")
 	brokers := flag.String("brokers", "", "host:port,... of a Kafka cluster of yours, with a topic shipments")
 	flag.Parse()
+	if given := flag.NFlag(); given != 0 && given != 3 {
+		log.Fatalf("give all of -orders-url, -refunds-url and -brokers, or none: %d given", given)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the first signal drains; a second one ends the process at once
 	if err := run(ctx, stop, *orders, *refunds, *brokers); err != nil {

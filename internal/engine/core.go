@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"time"
 
@@ -69,7 +70,7 @@ var _ API = (*Engine)(nil)
 
 // New builds an engine. It refuses a configuration without ledger, handler or sink.
 func New(cfg Config) (*Engine, error) {
-	if cfg.Ledger == nil || cfg.Handler == nil || cfg.Sink == nil {
+	if IsNil(cfg.Ledger) || IsNil(cfg.Handler) || IsNil(cfg.Sink) {
 		return nil, errors.New("engine: ledger, handler and sink must not be nil")
 	}
 	o := cfg.Options
@@ -315,4 +316,14 @@ func (p *pace) update(now time.Time, floor, ceiling int) int {
 		p.since, p.done = now, 0
 	}
 	return max(p.limit, min(floor, ceiling))
+}
+
+// IsNil also finds a nil pointer or function in an interface: what a constructor returns beside an error that nobody
+// looked at.
+func IsNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }

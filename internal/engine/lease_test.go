@@ -343,7 +343,7 @@ func TestStartReturnsWhatCannotHeal(t *testing.T) {
 		net := &link{Ledger: memory.New()}
 		o, _ := options().WithDefaults()
 		build := func() *engine.Engine {
-			e, err := engine.New(engine.Config{Options: o, Ledger: net, Handler: consumer.HandlerFunc(nil), Sink: &broker{}})
+			e, err := engine.New(engine.Config{Options: o, Ledger: net, Handler: consumer.HandlerFunc(nothing), Sink: &broker{}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -377,18 +377,24 @@ func TestStartReturnsWhatCannotHeal(t *testing.T) {
 	})
 }
 
+func nothing(context.Context, *consumer.Message) error { return nil }
+
 func TestNewRefusesNil(t *testing.T) {
 	o, _ := options().WithDefaults()
-	full := engine.Config{Options: o, Ledger: memory.New(), Handler: consumer.HandlerFunc(nil), Sink: &broker{}}
+	full := engine.Config{Options: o, Ledger: memory.New(), Handler: consumer.HandlerFunc(nothing), Sink: &broker{}}
 	for name, change := range map[string]func(*engine.Config){
-		"ledger":  func(c *engine.Config) { c.Ledger = nil },
-		"handler": func(c *engine.Config) { c.Handler = nil },
-		"sink":    func(c *engine.Config) { c.Sink = nil },
+		"ledger":                func(c *engine.Config) { c.Ledger = nil },
+		"handler":               func(c *engine.Config) { c.Handler = nil },
+		"function in a handler": func(c *engine.Config) { c.Handler = consumer.HandlerFunc(nil) },
+		"sink":                  func(c *engine.Config) { c.Sink = nil },
 	} {
 		c := full
 		change(&c)
 		if _, err := engine.New(c); err == nil {
 			t.Errorf("an engine without %s", name)
 		}
+	}
+	if _, err := engine.New(full); err != nil {
+		t.Errorf("an engine with all of them: %v", err)
 	}
 }

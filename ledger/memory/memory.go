@@ -51,16 +51,28 @@ type row struct {
 type Option func(*Ledger)
 
 // WithClock sets the ledger's clock, which is the database's in other stores. For tests that make leases, backoffs and
-// windows pass without waiting. It is called with the ledger's lock held, by any goroutine. Default: time.Now.
-func WithClock(now func() time.Time) Option { return func(l *Ledger) { l.now = now } }
+// windows pass without waiting. It is called with the ledger's lock held, by any goroutine. Default, and nil: time.Now.
+func WithClock(now func() time.Time) Option {
+	return func(l *Ledger) {
+		if now != nil {
+			l.now = now
+		}
+	}
+}
 
 // WithLimits sets what is stored of one message. For tests of results, archives and error lists at their bounds.
-// Default: [ledger.DefaultLimits].
-func WithLimits(limits ledger.Limits) Option { return func(l *Ledger) { l.limits = limits } }
+// Default: [ledger.DefaultLimits]; a negative limit counts as 0.
+func WithLimits(limits ledger.Limits) Option {
+	return func(l *Ledger) {
+		l.limits = ledger.Limits{
+			Result: max(limits.Result, 0), Archive: max(limits.Archive, 0), Errors: max(limits.Errors, 0),
+		}
+	}
+}
 
 // WithKeep sets how long a pending row stays past its expiry, like the archive's retention in other stores. For
-// long-lived fakes with many abandoned messages. Default: 30 days.
-func WithKeep(keep time.Duration) Option { return func(l *Ledger) { l.keep = keep } }
+// long-lived fakes with many abandoned messages. Default: 30 days; less than 0 counts as 0.
+func WithKeep(keep time.Duration) Option { return func(l *Ledger) { l.keep = max(keep, 0) } }
 
 // New makes an empty ledger.
 func New(options ...Option) *Ledger {

@@ -11,7 +11,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-const runMigrate = "run postgres.Migrate or `ackledger migrate`"
+const runMigrate = "run postgres.Migrate"
 
 // SQLSTATEs that decide what happens next (PostgreSQL documentation, appendix A).
 const (

@@ -102,8 +102,13 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	}
 	defer conn.Release()
 	var version, oldest int
-	if err := conn.QueryRow(ctx, l.sql.meta).Scan(&version, &oldest); err != nil {
+	var missing string
+	if err := conn.QueryRow(ctx, l.sql.meta).Scan(&version, &oldest, &missing); err != nil {
 		return nil, fmt.Errorf("postgres: read the schema's version: %w", noRowIsUnusable(err))
+	}
+	if missing != "" {
+		return nil, ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d but lacks the tables %s: restore them",
+			l.cfg.Schema, version, missing))
 	}
 	if err := checkVersions(l.cfg.Schema, version, oldest); err != nil {
 		return nil, err

@@ -187,3 +187,14 @@ func TestTxLimits(t *testing.T) {
 		}
 	}
 }
+
+// A schema whose version is there and whose tables are not served an idle worker for hours, until the first message.
+func TestJoinRefusesASchemaWithoutItsTables(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	b.exec(t, `DROP TABLE ackledger.archive`)
+	_, err := b.Join(t.Context(), time.Minute)
+	if !ledger.Unusable(err) || !strings.Contains(err.Error(), "archive") || strings.Contains(err.Error(), "message") {
+		t.Errorf("join without an archive: %v", err)
+	}
+}

@@ -19,7 +19,8 @@ type statements struct {
 }
 
 func newStatements(schema string) statements {
-	r := strings.NewReplacer("{s}", pgx.Identifier{schema}.Sanitize(),
+	quoted := pgx.Identifier{schema}.Sanitize()
+	r := strings.NewReplacer("{s}", quoted, "{text}", "'"+strings.ReplaceAll(quoted, "'", "''")+"'",
 		"{durable}", "set_config('synchronous_commit', 'on', true)")
 	waiting := func(sql string) string { return r.Replace(strings.Replace(sql, " SKIP LOCKED", "", 1)) }
 	return statements{
@@ -35,7 +36,11 @@ func newStatements(schema string) statements {
 }
 
 const (
-	sqlMeta = `SELECT schema_version, oldest_worker FROM {s}.meta`
+	// The version, and the names of tables that are missing all the same.
+	sqlMeta = `
+SELECT schema_version, oldest_worker, (SELECT coalesce(string_agg(n, ', '), '')
+	FROM unnest(ARRAY['archive', 'message', 'owner', 'scope']) n WHERE to_regclass({text} || '.' || n) IS NULL)
+FROM {s}.meta`
 
 	sqlJoin = `
 INSERT INTO {s}.owner (id, lease_end, joined, host)
