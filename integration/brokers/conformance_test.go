@@ -218,10 +218,10 @@ func exhaustedIsArchived(b *bench) {
 func panicsAndGoexits(b *bench) {
 	b.send(40)
 	_, stop := b.start(func(_ context.Context, m *consumer.Message) error {
-		switch n := b.note(m); {
-		case n == 1:
+		switch b.note(m) {
+		case 1:
 			panic("ouch")
-		case n == 2:
+		case 2:
 			runtime.Goexit()
 		}
 		return nil
