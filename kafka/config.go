@@ -37,7 +37,9 @@ type Start uint8
 const (
 	// StartEarliest begins at the start of the log. Default.
 	StartEarliest Start = iota
-	// StartLatest begins at its end, for people who only want what comes from now on.
+	// StartLatest begins at its end, for people who only want what comes from now on. "Now" is when the group's first
+	// members start: each writes down the ends it sees for the whole topic, so that of records sent in those first
+	// moments some may count as past if a member crashes right then. A group that must miss none begins at the start.
 	StartLatest
 )
 
