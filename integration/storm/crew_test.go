@@ -32,10 +32,11 @@ type crew struct {
 
 // member is one process.
 type member struct {
-	name string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended, of err
-	err  error
+	name  string
+	cmd   *exec.Cmd
+	ready chan struct{} // closed when it takes a SIGTERM for what it is
+	done  chan struct{} // closed when it has ended, of err
+	err   error
 }
 
 func newCrew(t *testing.T, o orders) *crew {
@@ -89,12 +90,12 @@ func (c *crew) start() *member {
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	m := &member{name: o.Name, cmd: cmd, done: make(chan struct{})}
+	m := &member{name: o.Name, cmd: cmd, ready: make(chan struct{}), done: make(chan struct{})}
 	c.mu.Lock()
 	c.members = append(c.members, m)
 	c.mu.Unlock()
 	go func() {
-		c.read(bufio.NewScanner(out))
+		c.read(m, bufio.NewScanner(out))
 		m.err = cmd.Wait()
 		close(m.done)
 	}()
@@ -102,8 +103,12 @@ func (c *crew) start() *member {
 }
 
 // read notes when handlers began.
-func (c *crew) read(lines *bufio.Scanner) {
+func (c *crew) read(m *member, lines *bufio.Scanner) {
 	for lines.Scan() {
+		if lines.Text() == "ready" {
+			close(m.ready)
+			continue
+		}
 		at, ok := strings.CutPrefix(lines.Text(), "begin ")
 		n, err := strconv.ParseInt(at, 10, 64)
 		if !ok || err != nil {
@@ -155,6 +160,11 @@ func (c *crew) kill(m *member) {
 // dismiss ends a member with SIGTERM and expects a clean drain.
 func (c *crew) dismiss(m *member) {
 	const patience = time.Minute
+	select {
+	case <-m.ready:
+	case <-m.done:
+	case <-time.After(patience):
+	}
 	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		c.t.Errorf("terminate %s: %v", m.name, err)
 	}

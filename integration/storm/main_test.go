@@ -69,6 +69,7 @@ func TestMain(m *testing.M) {
 func work(o orders) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	fmt.Println("ready") // before this, SIGTERM just ends the process
 	config := zap.NewProductionConfig()
 	config.InitialFields = map[string]any{"process": o.Name}
 	log, err := config.Build()
