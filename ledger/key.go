@@ -20,6 +20,9 @@ type Key struct {
 	// Pos is set for a Kafka record that is keyed by its position. The stored bytes then derive from it, so that
 	// neighbours in the log are neighbours in the ledger, and a recreated topic or a truncated log is another key.
 	Pos *Position
+
+	sum   [KeySize]byte // see Known
+	known bool
 }
 
 // Position is the place of a record in a log.
@@ -33,21 +36,56 @@ type Position struct {
 // Sum returns the stored bytes: with a position, 8 bytes of SHA-256 over (scope, log, epoch) and the offset in big-endian
 // order; else 16 bytes of SHA-256 over (scope, id). Parts are length-prefixed, so that no two splits of one text meet.
 func (k Key) Sum() [KeySize]byte {
-	var out [KeySize]byte
-	buf := make([]byte, 0, 256)
-	if k.Pos == nil {
-		buf = appendPart(append(buf, 'i'), []byte(k.Scope))
-		buf = appendPart(buf, k.ID)
-		sum := sha256.Sum256(buf)
-		copy(out[:], sum[:])
-		return out
+	if k.known {
+		return k.sum
 	}
-	buf = appendPart(append(buf, 'p'), []byte(k.Scope))
-	buf = appendPart(buf, []byte(k.Pos.Log))
-	buf = binary.BigEndian.AppendUint32(buf, uint32(k.Pos.Epoch))
+	if k.Pos != nil {
+		return placeIn(logSum(k.Scope, k.Pos.Log, k.Pos.Epoch), k.Pos.Offset)
+	}
+	buf := make([]byte, 0, 256)
+	buf = appendPart(append(buf, 'i'), []byte(k.Scope))
+	buf = appendPart(buf, k.ID)
 	sum := sha256.Sum256(buf)
-	copy(out[:8], sum[:8])
-	binary.BigEndian.PutUint64(out[8:], uint64(k.Pos.Offset))
+	return [KeySize]byte(sum[:KeySize])
+}
+
+// Known returns the key with its stored bytes kept inside, for callers that ask for them more than once. Scope, ID and Pos
+// of the returned key must not be changed any more.
+func (k Key) Known() Key {
+	k.sum, k.known = k.Sum(), true
+	return k
+}
+
+// LogKeys makes the keys of one log's records, and hashes what they share once for each leader epoch. It is not safe for
+// concurrent use.
+type LogKeys struct {
+	Scope, Log string
+
+	epoch int32
+	sum   [8]byte
+	known bool
+}
+
+// Key returns the key of a record, Known. pos.Log must be l.Log.
+func (l *LogKeys) Key(id []byte, pos *Position) Key {
+	if !l.known || l.epoch != pos.Epoch {
+		l.epoch, l.sum, l.known = pos.Epoch, logSum(l.Scope, l.Log, pos.Epoch), true
+	}
+	return Key{Scope: l.Scope, ID: id, Pos: pos, sum: placeIn(l.sum, pos.Offset), known: true}
+}
+
+func logSum(scope, log string, epoch int32) [8]byte {
+	buf := make([]byte, 0, 256)
+	buf = appendPart(append(buf, 'p'), []byte(scope))
+	buf = appendPart(buf, []byte(log))
+	buf = binary.BigEndian.AppendUint32(buf, uint32(epoch))
+	sum := sha256.Sum256(buf)
+	return [8]byte(sum[:8])
+}
+
+func placeIn(log [8]byte, offset int64) (out [KeySize]byte) {
+	copy(out[:8], log[:])
+	binary.BigEndian.PutUint64(out[8:], uint64(offset))
 	return out
 }
 
@@ -65,24 +103,25 @@ type Fingerprint [16]byte
 
 // NewFingerprint makes a fingerprint. A nil body is not an empty one.
 func NewFingerprint(body, canonical []byte) Fingerprint {
-	var f Fingerprint
-	half(f[:8], 'r', body)
-	half(f[8:], 'c', canonical)
-	return f
+	raw, canon := digest(body), digest(canonical)
+	return Fingerprint(append(raw[:8:8], canon[8:16]...))
 }
 
-// BodyFingerprint is the fingerprint without a FingerprintFunc.
-func BodyFingerprint(body []byte) Fingerprint { return NewFingerprint(body, body) }
+// BodyFingerprint is the fingerprint without a FingerprintFunc: NewFingerprint(body, body), for one hash of it.
+func BodyFingerprint(body []byte) Fingerprint {
+	sum := digest(body)
+	return Fingerprint(sum[:16])
+}
 
-func half(out []byte, domain byte, b []byte) {
-	present := byte(1)
+// digest is the body's SHA-256. For nil it is the complement of the empty body's, which no body is known to have.
+func digest(b []byte) [sha256.Size]byte {
+	sum := sha256.Sum256(b)
 	if b == nil {
-		present = 0
+		for i := range sum {
+			sum[i] = ^sum[i]
+		}
 	}
-	h := sha256.New()
-	h.Write([]byte{domain, present})
-	h.Write(b)
-	copy(out, h.Sum(nil))
+	return sum
 }
 
 // Agrees says whether two fingerprints are of the same message: either half is enough, so that a deploy that changes
