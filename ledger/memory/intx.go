@@ -48,7 +48,7 @@ func (o *owner) commit(ctx context.Context, a *ledger.Attempt) (ledger.AttemptSt
 			return ledger.ErrLost
 		}
 		fenced = true
-		l.rows[s.Ticket.Sum()].finish(now, &s, l.limits)
+		l.finish(l.rows[s.Ticket.Sum()], now, &s)
 		return nil
 	})
 	switch {

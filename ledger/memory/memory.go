@@ -16,35 +16,59 @@ const defaultKeep = 30 * 24 * time.Hour
 // Ledger implements [ledger.Ledger]. The zero value is not usable: call [New]. Safe for concurrent use.
 type Ledger struct {
 	now    func() time.Time
+	begin  time.Time // what times of rows count from
 	limits ledger.Limits
 	keep   time.Duration
 
 	mu       sync.Mutex
 	joined   uint64
-	calls    uint64            // numbers the claim calls, to tell a key repeated within one
+	calls    uint32            // numbers the claim calls, to tell a key repeated within one
 	live     map[string]*owner // an owner that left or died is known only to its rows
 	rows     map[[ledger.KeySize]byte]*row
-	first    time.Time // no row ends before; zero: there was no row
+	first    time.Duration // no row ends before
+	some     bool          // first is known: there was a row
 	archives map[[ledger.KeySize]byte][]ledger.ArchiveRecord
 	before   Fault
 	after    Fault
 }
 
+// row is one message. Fields that few messages need lie in more; times count from the ledger's first moment. So a row is
+// small, and most rows give the garbage collector little to follow.
 type row struct {
 	scope       string
 	id          string
 	fingerprint ledger.Fingerprint
-	token       uint64
 	owner       *owner // nil: nobody's
-	call        uint64
-	attempts    int
-	crashes     int
+	more        *extra // nil: nothing of it
+	token       uint64
+	at          time.Duration
+	expiry      time.Duration
+	call        uint32
+	attempts    int32
+	crashes     int32
 	state       ledger.State
-	due         time.Time
-	at          time.Time
-	expiry      time.Time
-	result      []byte
-	errors      []ledger.AttemptError
+}
+
+type extra struct {
+	due    time.Duration // zero: now
+	result []byte
+	errors []ledger.AttemptError
+}
+
+// extra returns the fields that few rows have, to change them.
+func (r *row) extra() *extra {
+	if r.more == nil {
+		r.more = &extra{}
+	}
+	return r.more
+}
+
+// rest returns the fields that few rows have, to read them.
+func (r *row) rest() extra {
+	if r.more == nil {
+		return extra{}
+	}
+	return *r.more
 }
 
 // Option changes a new ledger.
@@ -85,6 +109,7 @@ func New(options ...Option) *Ledger {
 	for _, option := range options {
 		option(l)
 	}
+	l.begin = l.now()
 	return l
 }
 
@@ -133,9 +158,13 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)
 	}
 	rec.Scope, rec.ID, rec.Fingerprint = r.scope, []byte(r.id), r.fingerprint
-	rec.State, rec.Token, rec.Attempts, rec.Crashes = r.state, r.token, r.attempts, r.crashes
-	rec.Result, rec.Errors = clone(r.result), copyErrors(r.errors)
-	rec.Due, rec.At, rec.Expiry = r.due, r.at, r.expiry
+	rec.State, rec.Token, rec.Attempts, rec.Crashes = r.state, r.token, int(r.attempts), int(r.crashes)
+	rest := r.rest()
+	rec.Result, rec.Errors = clone(rest.result), copyErrors(rest.errors)
+	rec.At, rec.Expiry = l.begin.Add(r.at), l.begin.Add(r.expiry)
+	if rest.due != 0 {
+		rec.Due = l.begin.Add(rest.due)
+	}
 	if r.owner != nil {
 		rec.Owner = r.owner.id
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -46,9 +47,10 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 		}
 		now := l.now()
 		l.calls++
+		fresh := maker{left: len(entries)}
 		for i := range entries {
 			if claims[i].Err == nil {
-				o.claim(now, sums[i], &entries[i], &claims[i])
+				o.claim(now, sums[i], &entries[i], &claims[i], &fresh)
 			}
 		}
 		l.sweepSome(now, 2*len(entries))
@@ -61,7 +63,7 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 }
 
 // claim answers one entry. The ledger is locked.
-func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, c *ledger.Claim) {
+func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, c *ledger.Claim, fresh *maker) {
 	l := o.ledger
 	r := l.rows[sum]
 	if r != nil && r.call == l.calls {
@@ -70,7 +72,7 @@ func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, 
 	var d ledger.Decision
 	if r == nil {
 		d = ledger.Decide(nil, *e)
-		r = &row{scope: e.Key.Scope, id: string(e.Key.ID), fingerprint: e.Fingerprint}
+		r = fresh.row(e)
 		l.rows[sum] = r
 	} else {
 		seen := r.seenBy(o, now)
@@ -81,39 +83,73 @@ func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, 
 	c.Answer, c.Wait, c.Suspect, c.Uncertain, c.TookOver = d.Answer, d.Wait, d.Suspect, d.Uncertain, d.TookOver
 	switch d.Answer {
 	case ledger.Done:
-		c.Outcome = ledger.Outcome{State: r.state, Result: clone(r.result)}
+		c.Outcome = ledger.Outcome{State: r.state, Result: clone(r.rest().result)}
 	case ledger.Mismatch:
 		c.Ticket = ledger.MismatchTicket(sum)
 	}
 	if d.Write {
 		r.take(o, now, d, e.Window)
-		c.Ticket, c.Token, c.Crashes = ledger.NewTicket(sum, r.token), r.token, r.crashes
-		c.Errors = copyErrors(r.errors)
+		c.Ticket, c.Token, c.Crashes = ledger.NewTicket(sum, r.token), r.token, int(r.crashes)
+		c.Errors = copyErrors(r.rest().errors)
 		if d.Answer == ledger.Run {
-			c.Attempt = r.attempts + 1
+			c.Attempt = int(r.attempts) + 1
 		}
 	}
 }
 
+// slab is how many new rows, and their ids, share an allocation: it is free when the last of them is.
+const slab = 64
+
+// maker makes the new rows of one call.
+type maker struct {
+	left int // entries of the call
+	rows []row
+	ids  strings.Builder
+}
+
+func (m *maker) row(e *ledger.Entry) *row {
+	if len(m.rows) == 0 {
+		n := max(min(m.left, slab), 1)
+		m.rows = make([]row, n)
+		m.ids = strings.Builder{}
+		m.ids.Grow(n * (len(e.Key.ID) + 2))
+	}
+	m.left--
+	r := &m.rows[0]
+	m.rows = m.rows[1:]
+	from := m.ids.Len()
+	m.ids.Write(e.Key.ID)
+	r.scope, r.id, r.fingerprint = e.Key.Scope, m.ids.String()[from:], e.Fingerprint
+	return r
+}
+
 // take writes what the claim table decided.
 func (r *row) take(o *owner, now time.Time, d ledger.Decision, window time.Duration) {
+	since := now.Sub(o.ledger.begin)
+	var errors []ledger.AttemptError
 	if d.Renew {
-		r.at, r.expiry, r.errors = now, now.Add(window), nil
-		if l := o.ledger; l.first.IsZero() || r.expiry.Before(l.first) {
-			l.first = r.expiry
+		r.at, r.expiry = since, since+window
+		if l := o.ledger; !l.some || r.expiry < l.first {
+			l.first, l.some = r.expiry, true
 		}
+	} else {
+		errors = r.rest().errors
 	}
-	r.state, r.owner, r.due, r.result = ledger.Pending, o, time.Time{}, nil
-	r.token, r.attempts, r.crashes = d.Token, d.Attempts, d.Crashes
+	if r.more = nil; len(errors) > 0 {
+		r.more = &extra{errors: errors}
+	}
+	r.state, r.owner = ledger.Pending, o
+	r.token, r.attempts, r.crashes = d.Token, int32(d.Attempts), int32(d.Crashes)
 }
 
 // seenBy is what the tables need to know of a row.
 func (r *row) seenBy(o *owner, now time.Time) ledger.Row {
 	seen := ledger.Row{
-		Fingerprint: r.fingerprint, State: r.state, Token: r.token, Attempts: r.attempts, Crashes: r.crashes,
+		Fingerprint: r.fingerprint, State: r.state, Token: r.token,
+		Attempts: int(r.attempts), Crashes: int(r.crashes),
 	}
-	if !r.due.IsZero() {
-		seen.DueIn = r.due.Sub(now)
+	if r.more != nil && r.more.due != 0 {
+		seen.DueIn = r.more.due - now.Sub(o.ledger.begin)
 	}
 	switch {
 	case r.owner == nil:
@@ -170,7 +206,7 @@ func (o *owner) settle(now time.Time, s *ledger.Settlement) error {
 		l.file(now, s)
 		return nil
 	case ledger.EffectWrite:
-		l.rows[s.Ticket.Sum()].finish(now, s, l.limits)
+		l.finish(l.rows[s.Ticket.Sum()], now, s)
 		if s.Kind == ledger.Fail {
 			l.file(now, s)
 		}
@@ -180,20 +216,24 @@ func (o *owner) settle(now time.Time, s *ledger.Settlement) error {
 }
 
 // finish writes a settlement that passed the guard.
-func (r *row) finish(now time.Time, s *ledger.Settlement, limits ledger.Limits) {
+func (l *Ledger) finish(r *row, now time.Time, s *ledger.Settlement) {
 	r.owner = nil
 	switch s.Kind {
 	case ledger.Succeed:
-		r.state, r.result = ledger.Succeeded, clone(ledger.CutResult(s.Result, limits.Result))
+		r.state = ledger.Succeeded
+		if s.Result != nil {
+			r.extra().result = clone(ledger.CutResult(s.Result, l.limits.Result))
+		}
 	case ledger.Fail:
 		r.state = ledger.Failed
 	case ledger.Release:
 		if s.After > 0 {
-			r.due = now.Add(s.After)
+			r.extra().due = now.Add(s.After).Sub(l.begin)
 		}
 		if s.Count {
 			r.attempts++
-			r.errors = ledger.AppendError(r.errors, s.Failure, limits.Errors)
+			more := r.extra()
+			more.errors = ledger.AppendError(more.errors, s.Failure, l.limits.Errors)
 		}
 	}
 }

@@ -19,7 +19,8 @@ func (l *Ledger) Sweep() {
 // sweepSome looks at n rows, beginning anywhere (Go's maps do that), and drops the expired ones. With two looks for each
 // claimed row about half of the rows are alive at least, whatever the windows are.
 func (l *Ledger) sweepSome(now time.Time, n int) {
-	if now.Before(l.first) {
+	since := now.Sub(l.begin)
+	if !l.some || since < l.first {
 		return // nothing has ended yet
 	}
 	for sum, r := range l.rows {
@@ -28,9 +29,9 @@ func (l *Ledger) sweepSome(now time.Time, n int) {
 		}
 		gone := r.expiry
 		if r.state == ledger.Pending {
-			gone = gone.Add(l.keep)
+			gone += l.keep
 		}
-		if gone.Before(now) {
+		if gone < since {
 			delete(l.rows, sum)
 		}
 	}
