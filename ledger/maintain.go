@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -120,4 +121,41 @@ type Abandoned struct {
 	ID     []byte    `json:"id"`
 	At     time.Time `json:"at"`     // its first claim
 	Expiry time.Time `json:"expiry"` // when its window ended
+}
+
+// Pause is how long Maintain waits after a pass: not at all if it removed at least a twentieth of what it looked at,
+// since then there may be more; else the interval.
+func (c MaintainConfig) Pause(r *SweepReport) time.Duration {
+	if n := r.Removed(); n > 0 && n*20 >= r.Rows {
+		return 0
+	}
+	return c.Interval
+}
+
+// RunMaintain is the loop of a store's Maintain: it calls try until ctx ends, each time after the wait that the call
+// before returned. After an error it tries again after a second, doubling up to the interval; one for which [Unusable]
+// is true ends it. Stores call it.
+func RunMaintain(ctx context.Context, cfg MaintainConfig, try func(context.Context) (time.Duration, error)) error {
+	backoff := time.Duration(0)
+	for ctx.Err() == nil {
+		wait, err := try(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case Unusable(err):
+			return err
+		case err != nil:
+			backoff = min(max(2*backoff, time.Second), max(cfg.Interval, time.Second))
+			wait = backoff
+		default:
+			backoff = 0
+		}
+		timer := time.NewTimer(wait + rand.N(wait/8+1)) // so that many processes do not ask in step
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+	return nil
 }

@@ -88,7 +88,7 @@ func TestClockMovesLeasesBackoffsAndWindows(t *testing.T) {
 	run = claim(t, b, e, ledger.Run)
 	settle(t, b, ledger.Settlement{Ticket: run.Ticket, Kind: ledger.Succeed})
 	c.pass(time.Hour)
-	l.Sweep()
+	sweep(t, l)
 	if l.Len() != 0 {
 		t.Fatalf("%d rows past their window", l.Len())
 	}
@@ -102,12 +102,12 @@ func TestPitfall28_AbandonedIsKept(t *testing.T) {
 	r := claim(t, o, e, ledger.Run)
 	settle(t, o, ledger.Settlement{Ticket: r.Ticket, Kind: ledger.Release})
 	c.pass(25 * time.Hour)
-	l.Sweep()
+	sweep(t, l)
 	if l.Len() != 1 {
 		t.Fatal("a pending row went with its expiry")
 	}
 	c.pass(time.Hour + time.Second)
-	l.Sweep()
+	sweep(t, l)
 	if l.Len() != 0 {
 		t.Fatal("an abandoned row stays for ever")
 	}
@@ -120,13 +120,13 @@ func TestArchiveOutlivesItsRow(t *testing.T) {
 	dead := &ledger.Archive{Key: e.Key, Delivery: e.Delivery, Body: []byte("body"), Keep: 3 * time.Hour}
 	settle(t, o, ledger.Settlement{Ticket: claim(t, o, e, ledger.Run).Ticket, Kind: ledger.Fail, Dead: dead})
 	c.pass(2 * time.Hour)
-	l.Sweep()
+	sweep(t, l)
 	r, err := l.Get(t.Context(), e.Key)
 	if !errors.Is(err, ledger.ErrNotFound) || len(r.Archived) != 1 || string(r.Archived[0].Body) != "body" {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	c.pass(2 * time.Hour)
-	l.Sweep()
+	sweep(t, l)
 	if r, _ := l.Get(t.Context(), e.Key); len(r.Archived) != 0 {
 		t.Fatalf("archived past its retention: %+v", r)
 	}
@@ -275,4 +275,13 @@ func BenchmarkClaimSettle(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/message")
+}
+
+func sweep(t *testing.T, l *memory.Ledger) ledger.SweepReport {
+	t.Helper()
+	report, err := l.Sweep(t.Context(), ledger.MaintainConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
 }

@@ -30,6 +30,9 @@ type Ledger struct {
 	archives map[[ledger.KeySize]byte][]ledger.ArchiveRecord
 	before   Fault
 	after    Fault
+
+	sweeper chan struct{} // the turn of Maintain and Sweep
+	last    *passed       // nil: there was no pass
 }
 
 // row is one message. Fields that few messages need lie in more; times count from the ledger's first moment. So a row is
@@ -105,6 +108,7 @@ func New(options ...Option) *Ledger {
 		live:     make(map[string]*owner),
 		rows:     make(map[[ledger.KeySize]byte]*row),
 		archives: make(map[[ledger.KeySize]byte][]ledger.ArchiveRecord),
+		sweeper:  make(chan struct{}, 1),
 	}
 	for _, option := range options {
 		option(l)

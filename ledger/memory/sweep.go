@@ -6,16 +6,6 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Sweep drops every row and archived delivery that is past its time. The ledger sweeps a few rows at each claim by
-// itself; tests with a clock of their own call Sweep to see a window end.
-func (l *Ledger) Sweep() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.now()
-	l.sweepSome(now, len(l.rows))
-	l.sweepArchives(now, len(l.archives))
-}
-
 // sweepSome looks at n rows, beginning anywhere (Go's maps do that), and drops the expired ones. With two looks for each
 // claimed row about half of the rows are alive at least, whatever the windows are.
 func (l *Ledger) sweepSome(now time.Time, n int) {
@@ -27,20 +17,25 @@ func (l *Ledger) sweepSome(now time.Time, n int) {
 		if n--; n < 0 {
 			return
 		}
-		gone := r.expiry
-		if r.state == ledger.Pending {
-			gone += l.keep
-		}
-		if gone < since {
+		if r.gone(l.keep) < since {
 			delete(l.rows, sum)
 		}
 	}
 }
 
-func (l *Ledger) sweepArchives(now time.Time, n int) {
+// gone is when the row goes: at its expiry, and if it is pending only after keep and its own window again.
+func (r *row) gone(keep time.Duration) time.Duration {
+	if r.state == ledger.Pending {
+		return r.expiry + max(keep, r.expiry-r.at)
+	}
+	return r.expiry
+}
+
+// sweepArchives looks at the archives of n messages, and returns how many deliveries it dropped.
+func (l *Ledger) sweepArchives(now time.Time, n int) (dropped int64) {
 	for sum, list := range l.archives {
 		if n--; n < 0 {
-			return
+			break
 		}
 		kept := list[:0]
 		for _, a := range list {
@@ -48,9 +43,11 @@ func (l *Ledger) sweepArchives(now time.Time, n int) {
 				kept = append(kept, a)
 			}
 		}
+		dropped += int64(len(list) - len(kept))
 		clear(list[len(kept):])
 		if l.archives[sum] = kept; len(kept) == 0 {
 			delete(l.archives, sum)
 		}
 	}
+	return dropped
 }
