@@ -10,9 +10,9 @@ import (
 // Attempt is one run of a handler, carried in the handler's context: of one message, or of a whole batch. InTx of any
 // store fences it; the processor reads its outcome. All methods but Init and InitBatch may be called concurrently.
 type Attempt struct {
-	owner  Owner
-	ticket Ticket
-	batch  []Ticket // nil: of one message
+	owner Owner
+	one   [1]Ticket // of a batch: the first
+	batch []Ticket  // nil: of one message
 
 	mu      sync.Mutex
 	result  []byte
@@ -29,12 +29,12 @@ const (
 	AttemptOpen      AttemptState = iota // no transaction ran, or it rolled back: the processor settles
 	AttemptRunning                       // inside InTx
 	AttemptSucceeded                     // effects and success are committed: nothing is left to settle
-	AttemptLost                          // the fence matched no row: rolled back, not ours any more
+	AttemptLost                          // rolled back: a message is not ours any more (of a batch: one at least)
 	AttemptUnknown                       // COMMIT was sent, its answer is lost and could not be read: never acknowledge
 )
 
 // NewAttempt is called by processors before they run a handler.
-func NewAttempt(owner Owner, ticket Ticket) *Attempt { return &Attempt{owner: owner, ticket: ticket} }
+func NewAttempt(owner Owner, ticket Ticket) *Attempt { return &Attempt{owner: owner, one: [1]Ticket{ticket}} }
 
 // NewBatchAttempt is NewAttempt for one run of a batch handler: its transaction settles all of the tickets, or none.
 func NewBatchAttempt(owner Owner, tickets []Ticket) *Attempt {
@@ -44,11 +44,15 @@ func NewBatchAttempt(owner Owner, tickets []Ticket) *Attempt {
 }
 
 // Init is NewAttempt for an attempt that lies inside of something else. It is called once, before all other methods.
-func (a *Attempt) Init(owner Owner, ticket Ticket) { a.owner, a.ticket = owner, ticket }
+func (a *Attempt) Init(owner Owner, ticket Ticket) { a.owner, a.one[0] = owner, ticket }
 
-// InitBatch is Init for one run of a batch handler. tickets has one at least, and is not changed afterwards.
+// InitBatch is Init for one run of a batch handler. tickets are of distinct messages, one at least (Begin refuses others),
+// and are not changed afterwards.
 func (a *Attempt) InitBatch(owner Owner, tickets []Ticket) {
-	a.owner, a.ticket, a.batch = owner, tickets[0], tickets
+	a.owner, a.batch = owner, tickets
+	if copy(a.one[:], tickets) == 0 {
+		a.batch = []Ticket{}
+	}
 }
 
 type attemptKey struct{}
@@ -76,24 +80,30 @@ func AttemptFrom(ctx context.Context) (*Attempt, bool) {
 func (a *Attempt) Owner() Owner { return a.owner }
 
 // Ticket returns the claim that is being handled; of a batch, the first.
-func (a *Attempt) Ticket() Ticket { return a.ticket }
+func (a *Attempt) Ticket() Ticket { return a.one[0] }
 
-// Tickets returns the claims that are being handled, one at least. The slice is not to be changed.
+// Tickets returns the claims that are being handled, of a batch in its order. The slice is not to be changed.
 func (a *Attempt) Tickets() []Ticket {
 	if a.batch != nil {
 		return a.batch
 	}
-	return []Ticket{a.ticket}
+	return a.one[:]
 }
 
 // SetResult sets what is stored with the success; the last call wins. It returns ErrSettled once the success is
-// committed. The bytes are copied; a nil result is not an empty one. Of a batch it is the first message's.
-func (a *Attempt) SetResult(result []byte) error { return a.SetResultAt(0, result) }
+// committed. The bytes are copied; a nil result is not an empty one. A batch, however small, has a result for each
+// message and gets an [*InvalidError]: see [Attempt.SetResultAt].
+func (a *Attempt) SetResult(result []byte) error {
+	if a.batch != nil {
+		return &InvalidError{Field: "SetResult", Bound: "for one message of a batch", Value: "for all of them"}
+	}
+	return a.SetResultAt(0, result)
+}
 
-// SetResultAt is SetResult for the message of Tickets()[i].
+// SetResultAt is SetResult for the message of Tickets()[i]. An index out of range gets an [*InvalidError].
 func (a *Attempt) SetResultAt(i int, result []byte) error {
-	if i < 0 || i >= max(len(a.batch), 1) {
-		return &InvalidError{Field: "i", Bound: fmt.Sprintf("0 to %d", max(len(a.batch), 1)-1), Value: strconv.Itoa(i)}
+	if n := len(a.Tickets()); i < 0 || i >= n {
+		return &InvalidError{Field: "SetResultAt: the index", Bound: fmt.Sprintf("0 to %d", n-1), Value: strconv.Itoa(i)}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,24 +124,34 @@ func (a *Attempt) SetResultAt(i int, result []byte) error {
 	return nil
 }
 
-// Result returns what SetResult set.
-func (a *Attempt) Result() []byte { return a.ResultAt(0) }
+// Result returns what SetResult set; nil for a batch.
+func (a *Attempt) Result() []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.result
+}
 
-// ResultAt returns what SetResultAt set for the message of Tickets()[i].
+// ResultAt returns what was set for the message of Tickets()[i]; nil if nothing was, or the index is out of range.
 func (a *Attempt) ResultAt(i int) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.batch == nil:
+	case i == 0 && a.batch == nil:
 		return a.result
-	case a.results == nil:
+	case i < 0 || i >= len(a.results):
 		return nil
 	}
 	return a.results[i]
 }
 
-// Begin is called by InTx when it starts. One attempt has one transaction: a second call answers ErrSettled.
+// Begin is called by InTx when it starts. One attempt has one transaction: a second call answers ErrSettled. A batch that
+// no fence can stand for, of no message or with one twice, gets an [*InvalidError].
 func (a *Attempt) Begin() error {
+	if a.batch != nil {
+		if err := checkBatch(a.batch); err != nil {
+			return err
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state != AttemptOpen || a.err != nil {
@@ -157,4 +177,16 @@ func (a *Attempt) State() (AttemptState, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state, a.err
+}
+
+func checkBatch(tickets []Ticket) error {
+	seen := make(map[[KeySize]byte]struct{}, len(tickets))
+	for _, t := range tickets {
+		seen[t.Sum()] = struct{}{}
+	}
+	if len(tickets) == 0 || len(seen) != len(tickets) {
+		return &InvalidError{Field: "Attempt.Tickets", Bound: "at least one, of distinct messages",
+			Value: fmt.Sprintf("%d tickets of %d messages", len(tickets), len(seen))}
+	}
+	return nil
 }
