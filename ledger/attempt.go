@@ -34,7 +34,9 @@ const (
 )
 
 // NewAttempt is called by processors before they run a handler.
-func NewAttempt(owner Owner, ticket Ticket) *Attempt { return &Attempt{owner: owner, one: [1]Ticket{ticket}} }
+func NewAttempt(owner Owner, ticket Ticket) *Attempt {
+	return &Attempt{owner: owner, one: [1]Ticket{ticket}}
+}
 
 // NewBatchAttempt is NewAttempt for one run of a batch handler: its transaction settles all of the tickets, or none.
 func NewBatchAttempt(owner Owner, tickets []Ticket) *Attempt {

@@ -11,7 +11,7 @@ import (
 var errAborted = errors.New("memory: the transaction's function did not return")
 
 // InTx plays the InTx of a database for tests of handlers: it runs fn once, and then settles the message of the attempt
-// in ctx as succeeded, fenced by its token. Memory cannot roll back: what fn did outside stays done when fn fails or
+// in ctx as succeeded, fenced by its token; of a batch all of them, or none. Memory cannot roll back: what fn did outside stays done when fn fails or
 // the fence does, so effects that a test wants undone must look at the returned error.
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler, [ledger.ErrSettled] on a second call in one attempt,
@@ -37,18 +37,23 @@ func InTx(ctx context.Context, fn func(ctx context.Context) error) error {
 	return err
 }
 
-// commit settles, if the row is this attempt's still, and reads what became of a commit whose answer was lost.
+// commit settles all messages of the attempt, if every row is this attempt's still.
 func (o *owner) commit(ctx context.Context, a *ledger.Attempt) (ledger.AttemptState, error) {
-	s := ledger.Settlement{Ticket: a.Ticket(), Kind: ledger.Succeed, Result: a.Result()}
+	tickets := a.Tickets()
 	l := o.ledger
 	fenced := false
 	err := l.do(ctx, Settle, func() error {
 		now := l.now()
-		if o.decide(now, &s) != ledger.EffectWrite { // also if it succeeded already: not with these effects
-			return ledger.ErrLost
+		for _, t := range tickets {
+			// Also if it succeeded already: not with these effects.
+			if o.decide(now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed}) != ledger.EffectWrite {
+				return ledger.ErrLost
+			}
 		}
 		fenced = true
-		l.finish(l.rows[s.Ticket.Sum()], now, &s)
+		for i, t := range tickets {
+			l.finish(l.rows[t.Sum()], now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed, Result: a.ResultAt(i)})
+		}
 		return nil
 	})
 	switch {

@@ -18,8 +18,9 @@ const savepoint = "ackledger_intx"
 var errAborted = errors.New("ledger/sqlite: the transaction's function did not return")
 
 // InTx runs fn in a transaction on the ledger's file, and commits what fn did together with the message's success: both
-// or neither. It is called once, by a handler, with the handler's context; the handler returns its error. The
-// application's tables live in the ledger's file.
+// or neither. It is called once, by a handler, with the handler's context; the handler returns its error. In a batch
+// handler it is the effects and the success of all messages of the batch: if one of them is not ours any more, nothing
+// is committed. The application's tables live in the ledger's file.
 //
 // The transaction is BEGIN IMMEDIATE: from then until InTx returns nobody else writes to the file, in this process or
 // another (beats go on, they have a file of their own). It waits for its turn until ctx ends, at most Config.TxLimit,
@@ -51,7 +52,7 @@ func InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) (
 	defer func() { a.End(state, err) }() // also after a panic or a Goexit in fn
 	state, err = o.transact(ctx, a, fn)
 	if state == ledger.AttemptUnknown {
-		state, err = o.resolve(ctx, a.Ticket(), err)
+		state, err = o.resolve(ctx, a.Tickets(), err)
 	}
 	return err
 }
@@ -95,14 +96,8 @@ func (o *owner) commit(ctx context.Context, a *ledger.Attempt, tx *fencedsql.Tx)
 	if _, err := tx.SQL().ExecContext(ctx, "RELEASE "+savepoint); err != nil {
 		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w: %w", ErrEnded, err)
 	}
-	sum := a.Ticket().Sum()
-	res, err := tx.SQL().ExecContext(ctx, fence, sum[:], int64(a.Ticket().Token()), o.id,
-		ledger.CutResult(a.Result(), o.l.cfg.Limits.Result))
-	if err != nil {
-		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: the fence: %w", err)
-	}
-	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return ledger.AttemptLost, errors.Join(fmt.Errorf("ledger/sqlite: InTx: %w", ledger.ErrLost), err)
+	if state, err := o.fence(ctx, a, tx.SQL()); err != nil {
+		return state, err
 	}
 	sent, err := tx.Commit()
 	switch {
@@ -114,6 +109,23 @@ func (o *owner) commit(ctx context.Context, a *ledger.Attempt, tx *fencedsql.Tx)
 	return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: COMMIT: %w", err)
 }
 
+// fence writes the success of each message, if it is still ours. Only all of them allow the commit.
+func (o *owner) fence(ctx context.Context, a *ledger.Attempt, tx *sql.Tx) (ledger.AttemptState, error) {
+	for i, t := range a.Tickets() {
+		sum := t.Sum()
+		res, err := tx.ExecContext(ctx, fence, sum[:], int64(t.Token()), o.id,
+			ledger.CutResult(a.ResultAt(i), o.l.cfg.Limits.Result))
+		if err != nil {
+			return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: the fence: %w", err)
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			lost := fmt.Errorf("ledger/sqlite: InTx: %w: message %x, token %d", ledger.ErrLost, sum, t.Token())
+			return ledger.AttemptLost, errors.Join(lost, err)
+		}
+	}
+	return ledger.AttemptRunning, nil
+}
+
 func (o *owner) rollback(tx *fencedsql.Tx) {
 	if err := ended(tx.Rollback()); err != nil {
 		o.l.cfg.Logger.Warn("the rollback of an InTx failed", zap.String("owner", o.ID()), zap.Error(err))
@@ -122,32 +134,44 @@ func (o *owner) rollback(tx *fencedsql.Tx) {
 
 // resolve reads what became of a COMMIT whose answer, cause, was not that it is done. It is never repeated: that would
 // mark as succeeded what was rolled back.
-func (o *owner) resolve(ctx context.Context, t ledger.Ticket, cause error) (ledger.AttemptState, error) {
+func (o *owner) resolve(ctx context.Context, tickets []ledger.Ticket, cause error) (ledger.AttemptState, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.l.cfg.hooks.settle)
 	defer cancel()
-	r, err := o.readLocked(ctx, t)
-	switch {
-	case err != nil:
+	rows, err := o.readLocked(ctx, tickets)
+	if err != nil {
 		return ledger.AttemptUnknown, ledger.MarkUnknown(fmt.Errorf("ledger/sqlite: InTx: COMMIT: %w; reading its result: %w", cause, err))
-	case r != nil && r.Token == t.Token() && r.State == ledger.Succeeded:
-		return ledger.AttemptSucceeded, nil
-	case r != nil && r.Token == t.Token() && r.State == ledger.Pending && r.Holder == ledger.Mine:
-		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: COMMIT: rolled back: %w", cause)
 	}
-	return ledger.AttemptLost, fmt.Errorf("ledger/sqlite: InTx: %w (COMMIT: %w)", ledger.ErrLost, cause)
+	switch state := ledger.DecideCommit(tickets, func(i int) *ledger.Row { return &rows[i] }); state {
+	case ledger.AttemptSucceeded:
+		return state, nil
+	case ledger.AttemptOpen:
+		return state, fmt.Errorf("ledger/sqlite: InTx: COMMIT: rolled back: %w", cause)
+	case ledger.AttemptLost:
+		return state, fmt.Errorf("ledger/sqlite: InTx: %w (COMMIT: %w)", ledger.ErrLost, cause)
+	}
+	return ledger.AttemptUnknown, ledger.MarkUnknown(fmt.Errorf("ledger/sqlite: InTx: COMMIT: %w; its rows contradict each other", cause))
 }
 
-// readLocked reads a message under the write lock, so that no transaction on it is still under way.
-func (o *owner) readLocked(ctx context.Context, t ledger.Ticket) (*row, error) {
+// readLocked reads messages under the write lock, so that no transaction on them is still under way. A row that is gone
+// is nobody's.
+func (o *owner) readLocked(ctx context.Context, tickets []ledger.Ticket) ([]ledger.Row, error) {
 	for {
-		var r *row
-		err := o.run(ctx, func(b *batch) (err error) {
-			sum := t.Sum()
-			r, err = b.row(sum[:], nil)
-			return err
+		rows := make([]ledger.Row, len(tickets))
+		err := o.run(ctx, func(b *batch) error {
+			for i, t := range tickets {
+				sum := t.Sum()
+				r, err := b.row(sum[:], nil)
+				if err != nil {
+					return err
+				}
+				if r != nil {
+					rows[i] = r.Row
+				}
+			}
+			return nil
 		})
 		if err == nil {
-			return r, nil
+			return rows, nil
 		}
 		if pause(ctx) != nil {
 			return nil, err
