@@ -25,6 +25,14 @@ func WithDelivery(ctx context.Context, d *Delivery) context.Context {
 	return context.WithValue(ctx, deliveryKey{}, d)
 }
 
+// Value answers for a context that has the delivery's values.
+func (d *Delivery) Value(key any) (any, bool) {
+	if key == (deliveryKey{}) {
+		return d, true
+	}
+	return nil, false
+}
+
 func deliveryFrom(ctx context.Context) *Delivery {
 	d, _ := ctx.Value(deliveryKey{}).(*Delivery)
 	return d
@@ -75,6 +83,9 @@ func DeriveChildKey(scope, id, step string, generation int) string {
 // longer result is cut, with a marker). The last call wins. It returns ledger.ErrNoAttempt outside of a handler, and
 // ledger.ErrSettled after InTx has committed.
 func SetResult(ctx context.Context, result []byte) error {
+	if one, ok := ctx.Value(oneKey{}).(*oneOf); ok {
+		return one.setResult(result)
+	}
 	a, ok := ledger.AttemptFrom(ctx)
 	if !ok {
 		return ledger.ErrNoAttempt

@@ -46,7 +46,7 @@ func (d *delivery) prepare(s *settings) *engine.Item {
 	}
 	d.Item = engine.Item{
 		Msg: m, Delivery: deliveryID(a.log, r.LeaderEpoch, r.Offset), Lane: laneOf(s.Order, a.place, r.Key),
-		Window: a.source.window, Deadline: a.source.deadline(r.Timestamp), Original: d.original, Ref: d,
+		Window: a.source.window, Deadline: a.source.deadline(r.Timestamp), Original: original, Ref: d,
 	}
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
 		Scope: a.source.scope, Source: a.source.name, Group: s.group,
@@ -55,7 +55,10 @@ func (d *delivery) prepare(s *settings) *engine.Item {
 	return &d.Item
 }
 
-func (d *delivery) original() ([]byte, []ledger.Header) { return d.body, d.headers }
+func original(it *engine.Item) engine.Content {
+	d := it.Ref.(*delivery)
+	return engine.Content{Key: it.Msg.Key, Body: d.body, Headers: d.headers}
+}
 
 // recordID is a record's readable identity.
 func recordID(topic string, partition int32, offset int64) string {

@@ -45,7 +45,8 @@ func TestRecordsAreCopied(t *testing.T) {
 			it.Msg.Body[i] = 'X'
 		}
 		it.Msg.Headers[3].Value[0] = 'X'
-		body, headers := it.Original()
+		c := it.Original(it)
+		body, headers := c.Body, c.Headers
 		if (body == nil) != (value == nil) || (it.Msg.Body == nil) != (value == nil) || !bytes.Equal(body, value) {
 			t.Errorf("value %#v: body %#v, original %#v", value, it.Msg.Body, body)
 		}

@@ -88,8 +88,10 @@ func (w *Worker) prepare(h *hold) *engine.Item {
 	m := newMessage(&raw, w.queue.arn)
 	h.item = engine.Item{
 		Msg: m, Delivery: []byte(h.id), Lane: h.group, Window: w.queue.window, Deadline: w.queue.deadline(m.SentAt),
-		Original: func() ([]byte, []ledger.Header) { return bodyOf(&raw), headersOf(&raw) },
-		Alive:    func() bool { return w.alive(h) },
+		Original: func(*engine.Item) engine.Content {
+			return engine.Content{Body: bodyOf(&raw), Headers: headersOf(&raw)}
+		},
+		Alive: func(*engine.Item) bool { return w.alive(h) },
 		Ref:      h,
 	}
 	h.item.Identity = engine.Identify(&w.set.Options, engine.Origin{Scope: w.queue.scope, Source: w.queue.arn}, m)

@@ -205,14 +205,14 @@ func (w *worker) deliver(tb testing.TB, m consumer.Message, delivery string) Res
 	if m.ID == "" {
 		tb.Fatalf("consumertest: Message.ID: must not be empty: it is the message's identity")
 	}
-	original := bytes.Clone(m.Body)
+	original, key := bytes.Clone(m.Body), bytes.Clone(m.Key)
 	headers := append([]consumer.Header(nil), m.Headers...)
 	if m.Source == "" {
 		m.Source = "consumertest"
 	}
 	it := &engine.Item{
 		Msg: &m, Delivery: []byte(delivery), Lane: m.Group,
-		Original: func() ([]byte, []ledger.Header) { return original, headers },
+		Original: func(*engine.Item) engine.Content { return engine.Content{Key: key, Body: original, Headers: headers} },
 	}
 	it.Identity = engine.Identify(&w.opt, engine.Origin{Scope: w.opt.Name + "/" + m.Source, Source: m.Source}, &m)
 	id := m.ID

@@ -245,7 +245,7 @@ func TestNilIsNotEmpty(t *testing.T) {
 				e, b := begin(t, l, o, func(_ context.Context, m *consumer.Message) error { check(m.Body, m.Headers); return errBoom })
 				it := item("one", "")
 				it.Msg.Body, it.Msg.Headers = body, headers
-				it.Original = func() ([]byte, []ledger.Header) { return body, headers }
+				it.Original = func(*engine.Item) engine.Content { return engine.Content{Body: body, Headers: headers} }
 				e.Offer([]*engine.Item{it})
 				pass(time.Minute)
 				end(t, e)

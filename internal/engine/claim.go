@@ -113,20 +113,20 @@ func (e *Engine) runSuspect() bool {
 	}
 	ok := e.ask(sess, []*Item{it}, true)
 	e.mu.Lock()
-	mine := ok && it.phase == claimed && it.isHead()
-	if mine {
-		e.s.setPhase(it, starting)
+	var c *chunk
+	if ok && it.phase == claimed && it.isHead() {
+		c = e.newChunk([]*Item{it}, e.batch != nil)
 	}
 	e.unlock()
-	if !mine {
+	if c == nil {
 		e.cfg.Suspects.Release()
 		return ok
 	}
 	// A goroutine of its own, which a Goexit may end; the slot comes back however it ends.
 	done := make(chan struct{})
 	e.pool.Go(func() {
-		defer func() { e.cfg.Suspects.Release(); close(done) }()
-		e.start(it)
+		defer func() { e.close(c); e.cfg.Suspects.Release(); close(done) }()
+		e.runChunk(c)
 	})
 	select {
 	case <-done:
@@ -296,18 +296,18 @@ func (e *Engine) fail(it *Item, kind ledger.FailureKind, err error) {
 
 // archive makes the whole of a failed delivery.
 func (e *Engine) archive(it *Item, kind ledger.FailureKind, failure ledger.AttemptError) *ledger.Archive {
-	body, headers := it.Msg.Body, it.Msg.Headers
+	c := Content{Key: it.Msg.Key, Body: it.Msg.Body, Headers: it.Msg.Headers}
 	if it.Original != nil {
-		body, headers = it.Original()
+		c = it.Original(it)
 	}
 	group := it.Msg.Group
-	if group == "" && it.Msg.Key != nil {
-		group = string(it.Msg.Key)
+	if group == "" && c.Key != nil {
+		group = string(c.Key)
 	}
 	return &ledger.Archive{
 		Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, Kind: kind,
 		Errors: ledger.AppendError(it.errors, failure, e.cfg.Ledger.Limits().Errors),
-		Body:   body, Headers: headers, Source: it.Msg.Source, Group: group, Attempts: it.attempt,
+		Body:   c.Body, Headers: c.Headers, Source: it.Msg.Source, Group: group, Attempts: it.attempt,
 		SentAt: it.Msg.SentAt, Keep: e.opt.Keep,
 	}
 }

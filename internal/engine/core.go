@@ -30,8 +30,12 @@ type Engine struct {
 	policy policy
 	rate   *rate.Limiter
 	turn   *consumer.Limiter // to wait for the rate
-	tel    *telemetry
-	log    *zap.Logger
+	// limited says that handlers start one at a time, as Limiter, Rate or Park allow.
+	limited bool
+	batch   consumer.BatchHandler // nil: the handler takes single messages
+	born    time.Time             // what chunks count from
+	tel     *telemetry
+	log     *zap.Logger
 
 	base      context.Context // values of Start's context, never cancelled by it
 	starts    context.Context // ends when no handler may start any more
@@ -43,27 +47,34 @@ type Engine struct {
 	kick      chan struct{} // the earliest due time changed
 	probe     chan struct{} // a call to the ledger failed: beat soon, to learn whether it is back
 
-	mu       sync.Mutex
-	s        *sched
-	all      *Item // list of all items in hand
-	settleQ  fifo[settlement]
-	out      []Finished
-	telling  map[*telling]struct{} // calls of the sink under way
-	running  map[*Item]struct{}
-	sess     *session // nil: not joined
-	unleft   *session // joined, and not known to be left; only keep's goroutine, and Close after it
-	up       bool     // the ledger answered last time
-	lastErr  error
-	paused   bool
-	draining bool
-	closed   bool
-	armed    time.Time // what the timer waits for
-	changed  chan struct{}
-	pace     pace
-	toClaim  *sync.Cond
-	toRun    *sync.Cond
-	toSettle *sync.Cond
-	toSolo   *sync.Cond
+	mu        sync.Mutex
+	s         *sched
+	all       *Item // list of all items in hand
+	settleQ   fifo[settlement]
+	out       []Finished
+	telling   map[*telling]struct{} // calls of the sink under way
+	outs      [][]Finished          // arrays for out, to use again
+	chunks    map[*chunk]struct{}   // what goroutines of the pool have taken
+	scratch   []*Item               // of takeReady
+	divisible int                   // chunks of which others may take a part
+	idle      int                   // goroutines of the pool that wait for work
+	woken     int                   // of these, those that were told of some
+	cost      time.Duration         // of one handler of late
+	sess      *session              // nil: not joined
+	unleft    *session              // joined, and not known to be left; only keep's goroutine, and Close after it
+	up        bool                  // the ledger answered last time
+	lastErr   error
+	paused    bool
+	draining  bool
+	closed    bool
+	armed     time.Time // what the timer waits for
+	changed   chan struct{}
+	pace      pace
+	toClaim   *sync.Cond
+	toRun     *sync.Cond
+	toSettle  *sync.Cond
+	toSolo    *sync.Cond
+	toRescue  *sync.Cond
 }
 
 var _ API = (*Engine)(nil)
@@ -75,10 +86,12 @@ func New(cfg Config) (*Engine, error) {
 	}
 	o := cfg.Options
 	e := &Engine{
-		cfg: cfg, opt: o, s: newSched(), running: map[*Item]struct{}{}, telling: map[*telling]struct{}{}, kick: make(chan struct{}, 1), probe: make(chan struct{}, 1),
+		cfg: cfg, opt: o, s: newSched(), chunks: map[*chunk]struct{}{}, telling: map[*telling]struct{}{}, born: time.Now(),
+		kick: make(chan struct{}, 1), probe: make(chan struct{}, 1), limited: o.Limiter != nil || o.Rate > 0 || o.Park,
 		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
 		log:    o.Logger.With(zap.String("system", cfg.System), zap.String("source", cfg.Source), zap.String("consumer", o.Name)),
 	}
+	e.batch, _ = cfg.Handler.(consumer.BatchHandler)
 	if e.cfg.Suspects == nil {
 		e.cfg.Suspects = oneSuspect
 	}
@@ -95,6 +108,7 @@ func New(cfg Config) (*Engine, error) {
 	e.starts, e.endStarts = context.WithCancel(e.gone)
 	e.toClaim, e.toRun = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
 	e.toSettle, e.toSolo = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
+	e.toRescue = sync.NewCond(&e.mu)
 	return e, nil
 }
 
@@ -108,6 +122,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.loops.Go(func() { e.keep(sess) })
 	e.loops.Go(e.timer)
 	e.loops.Go(e.soloLoop)
+	e.loops.Go(e.rescuer)
 	for range callers {
 		e.loops.Go(e.claimLoop)
 		e.loops.Go(e.settleLoop)
@@ -153,6 +168,9 @@ func (e *Engine) unlock() {
 	e.wakeLoops()
 	out := e.out
 	e.out = nil
+	if n := len(e.outs); n > 0 && len(out) > 0 {
+		e.out, e.outs = e.outs[n-1], e.outs[:n-1]
+	}
 	if len(out) > 0 || e.s.eased {
 		e.improved()
 		e.s.eased = false
@@ -168,13 +186,14 @@ func (e *Engine) unlock() {
 	e.mu.Lock()
 	delete(e.telling, t)
 	t.done()
+	if clear(out); cap(out) <= claimBatch && len(e.outs) < callers {
+		e.outs = append(e.outs, out[:0])
+	}
 	e.mu.Unlock()
 }
 
 func (e *Engine) wakeLoops() {
-	for range min(e.s.readyQ.len(), e.opt.Concurrency) {
-		e.toRun.Signal()
-	}
+	e.wakePool()
 	if e.s.claimQ.len()+e.s.doubtQ.len() > 0 {
 		e.toClaim.Signal()
 	}
@@ -190,6 +209,22 @@ func (e *Engine) wakeLoops() {
 		default:
 		}
 	}
+}
+
+// wakePool wakes goroutines of the pool for what is ready: one, which wakes the next, if handlers are fast.
+func (e *Engine) wakePool() {
+	asleep := e.idle - e.woken
+	if asleep <= 0 || e.s.readyQ.len() == 0 || !e.mayStart() {
+		return
+	}
+	n := 1
+	if e.cost > spread || e.cost == 0 {
+		n = min(e.s.readyQ.len(), asleep)
+	}
+	for range n {
+		e.toRun.Signal()
+	}
+	e.woken += n
 }
 
 // improved tells whoever waits for room.
@@ -267,6 +302,9 @@ func (e *Engine) note(err error) {
 	}
 	if e.up && !was {
 		e.improved()
+	}
+	if !e.up {
+		e.takeBackAll()
 	}
 	if err != nil {
 		select {

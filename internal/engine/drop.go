@@ -63,6 +63,7 @@ func (e *Engine) Drop(match func(*Item) bool, grace time.Duration) <-chan struct
 
 // dropAll takes back what matches, and finishes at once what is not ours.
 func (e *Engine) dropAll(match func(*Item) bool) *drop {
+	e.takeBackAll()
 	d := &drop{left: 1, done: make(chan struct{})}
 	now := time.Now()
 	for it := e.all; it != nil; {
@@ -71,7 +72,7 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 			it.dropped = true
 			it.drops = append(it.drops, d)
 			d.left++
-			e.takeBack(it, now)
+			e.letGo(it, now)
 		}
 		it = next
 	}
@@ -85,9 +86,9 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 	return d
 }
 
-// takeBack lets go of an item as far as that can be done at once. One that is being claimed or settled is let go of when
+// letGo lets go of an item as far as that can be done at once. One that is being claimed or settled is let go of when
 // that is over, one in its handler when that has ended or the grace is over.
-func (e *Engine) takeBack(it *Item, now time.Time) {
+func (e *Engine) letGo(it *Item, now time.Time) {
 	if it.maybe && !e.draining && it.phase != claiming { // it may be ours, and is asked for until that is known
 		e.tell(it, Verdict{Held: true})
 		if it.phase == suspect { // it will not run, so it needs no place for that
@@ -100,7 +101,7 @@ func (e *Engine) takeBack(it *Item, now time.Time) {
 		e.finish(it, Verdict{})
 	case waiting:
 		e.finish(it, Verdict{Again: max(it.due.Sub(now), 0)})
-	case claimed, starting:
+	case claimed:
 		e.release(it)
 	}
 }
@@ -189,9 +190,9 @@ func (e *Engine) Close(ctx context.Context) error {
 		return errors.New("engine: closed already")
 	}
 	e.closed, e.draining = true, true
-	idle := len(e.running) == 0
+	idle := len(e.chunks) == 0
 	e.tellRest(e.dropAll(func(*Item) bool { return true }), consumer.ErrShutdown) // nothing, after Drain
-	for _, c := range []interface{ Broadcast() }{e.toClaim, e.toRun, e.toSettle, e.toSolo} {
+	for _, c := range []interface{ Broadcast() }{e.toClaim, e.toRun, e.toSettle, e.toSolo, e.toRescue} {
 		c.Broadcast()
 	}
 	e.improved()
@@ -213,7 +214,6 @@ func (e *Engine) leaveLast(ctx context.Context) error {
 	if sess == nil {
 		return nil
 	}
-	sess.cancel(consumer.ErrShutdown)
 	ctx, cancel := context.WithTimeout(ctx, e.callTimeout())
 	defer cancel()
 	for n := 1; ; n++ {

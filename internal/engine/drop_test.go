@@ -269,7 +269,7 @@ func TestNotAliveIsDropped(t *testing.T) {
 		ran := false
 		e, b := begin(t, l, options(), func(context.Context, *consumer.Message) error { ran = true; return nil })
 		it := item("one", "")
-		it.Alive = func() bool { return false }
+		it.Alive = func(*engine.Item) bool { return false }
 		e.Offer([]*engine.Item{it})
 		pass(time.Second)
 		b.wantKept(t, it)

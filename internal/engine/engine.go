@@ -23,15 +23,22 @@ type Item struct {
 	Window time.Duration
 	// Deadline is when the broker forgets the message, less a margin; zero: never, or not known.
 	Deadline time.Time
-	// Original returns body and headers as the broker delivered them, for the archive: whatever a handler did to Msg.
-	Original func() (body []byte, headers []ledger.Header)
+	// Original returns what the broker delivered, for the archive and for a next attempt: whatever a handler did to Msg.
+	// Nil: Msg is taken for it.
+	Original func(*Item) Content
 	// Alive is asked right before the handler starts, without a lock: false means that the broker has taken the message
 	// back (an expired handle, after a pause of the process), and the item is dropped. Nil: always alive.
-	Alive func() bool
+	Alive func(*Item) bool
 	// Ref is the worker's own.
 	Ref any
 
 	task
+}
+
+// Content is what a broker delivered of a message. It is not changed.
+type Content struct {
+	Key, Body []byte
+	Headers   []ledger.Header
 }
 
 // Verdict says what becomes of a message at its broker when the engine lets go of it. The zero value keeps it: it is
@@ -55,7 +62,7 @@ type Finished struct {
 // Sink is the worker's side of an engine.
 type Sink interface {
 	// Finish is called exactly once for every offered item, in batches, from any goroutine and never under a lock of the
-	// engine's. It must not block for long. After Drain's time is up it is called for what still runs too, with a zero
+	// engine's. It must not block for long, and must not keep the slice. After Drain's time is up it is called for what still runs too, with a zero
 	// verdict, and a handler that ends later changes only the ledger.
 	Finish(done []Finished)
 }

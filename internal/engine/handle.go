@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -15,71 +12,48 @@ import (
 	"go.uber.org/zap"
 )
 
-// run is one run of a handler.
-type run struct {
-	item      *Item
-	msg       consumer.Message // the handler's copy
-	delivery  consumer.Delivery
-	attempt   *ledger.Attempt
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	began     time.Time
-	cancelled time.Time // when we cancelled it; the engine's lock guards it
-}
-
-// end cancels the handler for a reason of ours. The engine's lock is held.
-func (r *run) end(cause error) {
-	if r.cancelled.IsZero() {
-		r.cancelled = time.Now()
-	}
-	r.cancel(cause)
-}
-
 // poolLoop runs handlers, one after the other. A handler that ends its goroutine (runtime.Goexit) is replaced.
 func (e *Engine) poolLoop() {
-	done := false
+	var c *chunk
 	defer func() {
-		if !done {
+		if c != nil {
+			e.close(c)
 			e.pool.Go(e.poolLoop)
 		}
 	}()
-	for {
-		it := e.take()
-		if it == nil {
-			done = true
-			return
-		}
-		e.start(it)
+	for c = e.take(nil); c != nil; c = e.take(c) {
+		e.runChunk(c)
 	}
 }
 
-// take waits for an item that may start; nil when the engine closes.
-func (e *Engine) take() *Item {
+// close carries out what is left of a chunk that is not followed by another.
+func (e *Engine) close(c *chunk) {
 	e.mu.Lock()
-	defer e.unlock()
-	for !e.closed {
-		for e.mayStart() && e.s.readyQ.len() > 0 {
-			it := e.s.readyQ.pop()
-			if it.phase == claimed && it.isHead() {
-				e.s.setPhase(it, starting)
-				return it
+	c.done = time.Since(e.born)
+	e.ended(c)
+	e.unlock()
+}
+
+// runChunk runs handlers, within the limits that are shared.
+func (e *Engine) runChunk(c *chunk) {
+	if e.limited {
+		if e.acquire() != nil {
+			return // the drain began
+		}
+		defer e.opt.Limiter.Release()
+	}
+	if c.together {
+		if c.beginAll() {
+			e.runBatch(c)
+		}
+	} else {
+		for r := c.begin(); r != nil; r = c.begin() {
+			if e.mayBegin(c, r) {
+				e.execute(r)
 			}
 		}
-		e.toRun.Wait()
 	}
-	return nil
-}
-
-// start runs an item that is ours, within the limits that are shared.
-func (e *Engine) start(it *Item) {
-	if e.acquire() != nil {
-		e.notStarted(it)
-		return
-	}
-	defer e.opt.Limiter.Release()
-	if r := e.begin(it); r != nil {
-		e.execute(r)
-	}
+	c.done = time.Since(e.born)
 }
 
 // acquire waits for the rate and for the shared limiter, in that order: who waits for the rate keeps no other worker's
@@ -99,98 +73,54 @@ func (e *Engine) acquire() error {
 	return e.opt.Limiter.Acquire(e.starts)
 }
 
-// notStarted gives back an item that waited for a limiter when the drain began.
-func (e *Engine) notStarted(it *Item) {
-	e.mu.Lock()
-	if it.phase == starting {
-		e.s.setPhase(it, claimed)
-		e.release(it)
-	}
-	e.unlock()
-}
-
-// begin makes the run of an item, or does with it what has become due instead: nil. What was true when the item was
-// claimed may not be any more: the process may have been frozen since.
-func (e *Engine) begin(it *Item) *run {
-	alive, msg := it.Alive == nil || it.Alive(), it.message()
+// mayBegin says whether a run starts its handler. What was true when it was taken may not be any more: the process may
+// have been frozen since.
+func (e *Engine) mayBegin(c *chunk, r *run) bool {
+	alive := r.item.Alive == nil || r.item.Alive(r.item)
 	now := time.Now()
-	e.mu.Lock()
-	defer e.unlock()
+	since := now.Sub(e.born)
+	c.at.Store(int64(since))
 	switch {
-	case it.phase != starting:
-		return nil
-	case it.sess.lost:
-		e.giveBack(it)
-		return nil
-	case !alive || it.dropped || e.draining || e.closed:
-		it.dropped = true
-		e.release(it)
-		return nil
-	case now.After(it.sess.until): // perhaps not ours any more: the ledger is asked again
-		e.uncertain(it, now)
-		return nil
-	case !e.mayStart(): // paused, or the ledger does not answer
-		e.s.setPhase(it, claimed)
-		if it.solo {
-			e.release(it)
-		} else {
-			e.s.readyQ.push(it)
-		}
-		return nil
+	case !alive:
+		r.skip = notAlive
+	case r.lead.why() != nil:
+		r.skip = calledOff
+	case since > r.item.sess.lasts():
+		r.skip = leaseOver
+	default:
+		r.prepare(e, now)
+		return true
 	}
-	r := e.newRun(it, msg, now)
-	it.run = r
-	e.running[it] = struct{}{}
-	e.s.setPhase(it, running)
-	return r
-}
-
-func (e *Engine) newRun(it *Item, msg consumer.Message, now time.Time) *run {
-	r := &run{item: it, msg: msg, attempt: ledger.NewAttempt(it.sess.owner, it.ticket), began: now}
-	r.msg.Attempt = it.attempt
-	r.delivery = consumer.Delivery{
-		Message: &r.msg, Scope: it.Key.Scope, ID: string(it.Key.ID), Token: it.ticket.Token(), Generation: it.generation,
-	}
-	ctx, cancel := context.WithCancelCause(it.sess.ctx)
-	ctx, stop := context.WithTimeoutCause(ctx, e.opt.HandlerTimeout, consumer.ErrTimeout)
-	r.cancel = func(cause error) { cancel(cause); stop() }
-	r.ctx = consumer.WithDelivery(ledger.WithAttempt(ctx, r.attempt), &r.delivery)
-	return r
-}
-
-// message is what the next attempt gets. An attempt before it in this process may have changed the bytes in place.
-func (it *Item) message() consumer.Message {
-	m := *it.Msg
-	m.Key = bytes.Clone(m.Key)
-	if it.ran && it.Original != nil {
-		body, headers := it.Original()
-		m.Body, m.Headers = bytes.Clone(body), slices.Clone(headers)
-		for i := range m.Headers {
-			m.Headers[i].Value = bytes.Clone(m.Headers[i].Value)
-		}
-	}
-	it.ran = true
-	return m
+	return false
 }
 
 // execute calls the handler and notes how it ended, whichever way: return, panic or Goexit.
 func (e *Engine) execute(r *run) {
+	r.attempt.Init(r.item.sess.owner, r.item.ticket)
 	ctx, span := e.tel.span(r)
 	var o outcome
 	returned := false
 	defer func() {
 		if !returned {
-			o.err, o.kind = errGoexit, ledger.KindGoexit
-			if p := recover(); p != nil {
-				o.err, o.kind = fmt.Errorf("panic: %v\n%s", p, debug.Stack()), ledger.KindPanic
-			}
+			o = broken(recover())
 		}
 		e.tel.endSpan(span, o.err)
-		e.ended(r, o)
+		e.conclude(r, o)
 	}()
-	err := e.cfg.Handler.Handle(ctx, &r.msg)
-	o.err, o.kind = readable(err), ledger.KindError
+	o = ended(e.cfg.Handler.Handle(ctx, &r.msg))
 	returned = true
+}
+
+func ended(err error) outcome {
+	return outcome{err: readable(err), kind: ledger.KindError}
+}
+
+// broken is the outcome of a handler that did not return; p is what it panicked with.
+func broken(p any) outcome {
+	if p == nil {
+		return outcome{err: errGoexit, kind: ledger.KindGoexit}
+	}
+	return outcome{err: fmt.Errorf("panic: %v\n%s", p, debug.Stack()), kind: ledger.KindPanic}
 }
 
 // readable asks a handler's error all that it will be asked, here where a panic is the handler's: an error that is a nil
@@ -217,12 +147,17 @@ var errLeft = errors.New("consumer: the handler returned while its transaction (
 
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
-// ended decides what becomes of a message that its handler has left.
-func (e *Engine) ended(r *run, o outcome) {
-	it := r.item
-	o.cause = context.Cause(r.ctx)
-	r.cancel(nil)
+// conclude decides what becomes of a message that its handler has left.
+func (e *Engine) conclude(r *run, o outcome) {
+	now := time.Now()
+	o.cause = r.finish(now)
 	o.state, o.txErr = r.attempt.State()
+	e.decide(r, o, now)
+}
+
+// decide turns an outcome into the step that follows from it.
+func (e *Engine) decide(r *run, o outcome, now time.Time) {
+	it := r.item
 	switch {
 	case o.err != nil:
 	case o.state == ledger.AttemptRunning:
@@ -240,34 +175,27 @@ func (e *Engine) ended(r *run, o outcome) {
 	if o.kind == ledger.KindError && errors.Is(o.cause, consumer.ErrTimeout) {
 		o.kind = ledger.KindTimeout
 	}
-	now := time.Now()
 	e.tel.handled(now.Sub(r.began), o)
 	var left time.Duration
 	if !it.Deadline.IsZero() && !it.overdue {
 		left = max(it.Deadline.Sub(now), 1)
 	}
-	st := e.policy.decide(o, it.attempt, rand.Float64(), left)
-	e.report(it, o, st)
-	e.mu.Lock()
-	delete(e.running, it)
-	it.run = nil
-	e.pace.done++
-	if it.phase == running {
-		e.apply(it, r, o, st, now)
-	}
-	e.improved()
-	e.unlock()
+	r.outcome, r.step = o, e.policy.decide(o, it.attempt, rand.Float64(), left)
+	e.report(it, o, r.step)
 }
 
-// apply carries out a step.
-func (e *Engine) apply(it *Item, r *run, o outcome, st step, now time.Time) {
+// apply carries out a step. The engine's lock is held.
+func (e *Engine) apply(r *run, now time.Time) {
+	it, o, st := r.item, &r.outcome, &r.step
 	switch {
+	case st.again:
+		e.alone(it)
 	case st.ack:
 		e.finish(it, Verdict{Ack: true})
 	case st.ask:
 		e.uncertain(it, now)
 	case st.settle == ledger.Succeed:
-		e.settle(it, ledger.Settlement{Kind: ledger.Succeed, Result: r.attempt.Result()})
+		e.settle(it, ledger.Settlement{Kind: ledger.Succeed, Result: r.result()})
 	case st.settle == ledger.Fail:
 		failure := o.failure(it.attempt, now)
 		e.settle(it, ledger.Settlement{Kind: ledger.Fail, Dead: e.archive(it, st.kind, failure)})

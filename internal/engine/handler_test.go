@@ -98,8 +98,10 @@ func TestPitfall16_ChangedInPlace(t *testing.T) {
 		})
 		it := item("one", "")
 		it.Msg.Headers, it.Msg.Key = []consumer.Header{{Name: "h", Value: []byte("v")}}, []byte("k")
-		it.Original = func() ([]byte, []ledger.Header) {
-			return []byte("body of one"), []ledger.Header{{Name: "h", Value: []byte("v")}}
+		it.Original = func(*engine.Item) engine.Content {
+			return engine.Content{
+				Key: []byte("k"), Body: []byte("body of one"), Headers: []ledger.Header{{Name: "h", Value: []byte("v")}},
+			}
 		}
 		e.Offer([]*engine.Item{it})
 		pass(time.Hour)

@@ -82,7 +82,7 @@ func item(id, lane string) *engine.Item {
 	return &engine.Item{
 		Msg: m, Lane: lane, Delivery: []byte("delivery " + id),
 		Identity: engine.Identity{Key: ledger.Key{Scope: scope, ID: []byte(id)}, Fingerprint: ledger.BodyFingerprint(body)},
-		Original: func() ([]byte, []ledger.Header) { return []byte("body of " + id), nil },
+		Original: func(*engine.Item) engine.Content { return engine.Content{Body: []byte("body of " + id)} },
 	}
 }
 

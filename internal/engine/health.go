@@ -49,7 +49,10 @@ func (e *Engine) Load() Load {
 }
 
 func (e *Engine) load() Load {
-	l := Load{Held: e.s.held, Running: e.s.runs, Waiting: e.s.waitCount}
+	l := Load{Held: e.s.held, Waiting: e.s.waitCount}
+	for c := range e.chunks {
+		l.Running += c.begun() - c.applied
+	}
 	l.Queued = l.Held - l.Running - l.Waiting
 	return l
 }
@@ -58,7 +61,8 @@ func (e *Engine) load() Load {
 func (e *Engine) Pause() {
 	e.mu.Lock()
 	e.paused = true
-	e.mu.Unlock()
+	e.takeBackAll()
+	e.unlock()
 }
 
 // Resume implements API.
@@ -78,24 +82,24 @@ func (e *Engine) Health() consumer.Health {
 	if !h.Ready && e.lastErr != nil {
 		h.LastError = e.lastErr.Error()
 	}
-	for it := range e.running {
-		r := it.run
+	e.eachRun(func(c *chunk, r *run) {
+		began := e.born.Add(time.Duration(c.at.Load()))
 		since := r.cancelled
 		if since.IsZero() {
-			since = r.began.Add(e.opt.HandlerTimeout)
+			since = began.Add(e.opt.HandlerTimeout)
 		}
-		stall := consumer.Stall{What: string(it.Key.ID), Since: r.began, Lane: it.Lane}
+		stall := consumer.Stall{What: string(r.item.Key.ID), Since: began, Lane: r.item.Lane}
 		switch {
 		case now.After(since):
 			stall.Why = "handler ignores its cancelled context"
 			h.Alive = h.Alive && now.Sub(since) <= e.opt.Drain
-		case now.Sub(r.began) > e.opt.SlowAfter:
+		case now.Sub(began) > e.opt.SlowAfter:
 			stall.Why = "handler runs"
 		default:
-			continue
+			return
 		}
 		h.Stalled = append(h.Stalled, stall)
-	}
+	})
 	slices.SortFunc(h.Stalled, func(a, b consumer.Stall) int { return a.Since.Compare(b.Since) })
 	h.Stalled = h.Stalled[:min(len(h.Stalled), maxStalls)]
 	return h

@@ -22,9 +22,10 @@ type Identity struct {
 
 // Origin is what the broker says of a message, for Identify.
 type Origin struct {
-	Scope  string // consumer's name and source
-	Source string // as consumer.Message.Source: what a stamp must name
-	Group  string // Kafka: the consumer group; SQS: empty
+	Key    ledger.Key // the broker's identity; zero: Scope, the message's ID and Pos make it
+	Scope  string     // consumer's name and source
+	Source string     // as consumer.Message.Source: what a stamp must name
+	Group  string     // Kafka: the consumer group; SQS: empty
 	Pos    *ledger.Position
 }
 
@@ -32,17 +33,21 @@ type Origin struct {
 // sets m.ID to the readable identity. It is deterministic, and calls nothing but the user's two functions, whose panics
 // it catches.
 func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
-	id := Identity{Key: ledger.Key{Scope: from.Scope, ID: []byte(m.ID), Pos: from.Pos}}
-	canonical := m.Body
+	id := Identity{Key: from.Key, Fingerprint: ledger.BodyFingerprint(m.Body)}
+	if id.Key.Scope == "" {
+		id.Key = ledger.Key{Scope: from.Scope, ID: []byte(m.ID), Pos: from.Pos}
+	}
 	if o.FingerprintFunc != nil {
+		canonical := m.Body
 		err := guard("FingerprintFunc", func() (err error) { canonical, err = o.FingerprintFunc(m); return err })
 		if err != nil {
 			id.Invalid, canonical = err, m.Body
 		}
+		id.Fingerprint = ledger.NewFingerprint(m.Body, canonical)
 	}
-	id.Fingerprint = ledger.NewFingerprint(m.Body, canonical)
 	if stamp := stampOf(m); stamp != nil && stamp.Counts(from.Source, id.Fingerprint) {
-		id.Key.ID, id.Key.Pos, id.StampToken = []byte(stamp.ID), stamp.Pos, stamp.Token
+		id.Key = ledger.Key{Scope: id.Key.Scope, ID: []byte(stamp.ID), Pos: stamp.Pos}
+		id.StampToken = stamp.Token
 		id.Skip = from.Group != "" && stamp.Group != "" && stamp.Group != from.Group
 		m.ID = stamp.ID
 		return id
@@ -63,7 +68,7 @@ func (id *Identity) useKeyFunc(o *consumer.Options, m *consumer.Message) {
 		id.Invalid = err
 		return
 	}
-	id.Key.ID, id.Key.Pos, m.ID = []byte(key), nil, key
+	id.Key, m.ID = ledger.Key{Scope: id.Key.Scope, ID: []byte(key)}, key
 }
 
 func stampOf(m *consumer.Message) *consumer.Stamp {

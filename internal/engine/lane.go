@@ -14,8 +14,7 @@ const (
 	queued   phase = iota // in hand, not ours: to be claimed
 	claiming              // a claim is on its way, or its answer is not known
 	claimed               // ours, not started
-	starting              // taken by a goroutine of the pool, which waits for a limiter
-	running               // in its handler
+	running               // taken by a goroutine of the pool
 	settling              // a settlement is on its way
 	waiting               // not ours: busy elsewhere or in backoff, until due; or behind another copy of its key
 	suspect               // not ours: to be claimed alone
@@ -35,6 +34,7 @@ type task struct {
 	broken     int // runs in a row whose transaction broke off with the database
 	asks       int // Busy answers in a row without a known wait
 	solo       bool
+	single     bool // it was part of a batch that came to nothing: it runs alone
 	overdue    bool // its broker deadline had passed when it came
 	dropped    bool // the broker has it back, or will: nothing new begins with it
 	told       bool // the sink knows
@@ -86,8 +86,7 @@ type sched struct {
 
 	held      int
 	heldBytes int64
-	ahead     int // claiming, claimed or starting
-	runs      int // running
+	ahead     int // claiming or claimed
 	taken     int // handlers of the pool that run or are spoken for: heads from claiming to running
 	waitCount int
 	eased     bool // something that wanted a slot waits now: the load is less
@@ -106,10 +105,8 @@ func (s *sched) setPhase(it *Item, p phase) {
 
 func (s *sched) count(it *Item, n int) {
 	switch it.phase {
-	case claiming, claimed, starting:
+	case claiming, claimed:
 		s.ahead += n
-	case running:
-		s.runs += n
 	case waiting, suspect:
 		s.waitCount += n
 		s.eased = s.eased || n > 0
@@ -128,6 +125,7 @@ func (it *Item) takesSlot() bool {
 func (s *sched) add(it *Item) {
 	s.held++
 	s.heldBytes += int64(len(it.Msg.Body))
+	it.Key = it.Key.Known()
 	it.sum = it.Key.Sum()
 	if it.Lane != "" {
 		l := s.lanes[it.Lane]

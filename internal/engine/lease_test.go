@@ -232,7 +232,7 @@ func TestFrozenProcessStartsNothingOnAnOldLease(t *testing.T) {
 		}, func(c *engine.Config) { c.HoldMax = time.Hour })
 		behind := []*engine.Item{item("behind 1", ""), item("behind 2", "")}
 		for _, it := range behind { // what a SIGSTOP between the check and the start would do
-			it.Alive = func() bool {
+			it.Alive = func(*engine.Item) bool {
 				if asleep.Load() {
 					<-frozen
 				}

@@ -298,7 +298,7 @@ func TestPitfall92_ArchiveOverTheLimit(t *testing.T) {
 			return nil
 		})
 		big := item("big", "")
-		big.Original = func() ([]byte, []ledger.Header) { return make([]byte, 101), nil }
+		big.Original = func(*engine.Item) engine.Content { return engine.Content{Body: make([]byte, 101)} }
 		in := items(50, noLane)
 		e.Offer(append([]*engine.Item{big}, in...))
 		pass(10 * time.Minute)

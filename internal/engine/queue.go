@@ -17,6 +17,18 @@ func (q *fifo[T]) push(v T) {
 	q.buf = append(q.buf, v)
 }
 
+// pushFront puts v before the oldest.
+func (q *fifo[T]) pushFront(v T) {
+	if q.head == 0 {
+		q.buf = append(q.buf, v)
+		copy(q.buf[1:], q.buf)
+		q.buf[0] = v
+		return
+	}
+	q.head--
+	q.buf[q.head] = v
+}
+
 // pop takes the oldest; the queue must not be empty.
 func (q *fifo[T]) pop() T {
 	var zero T

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -10,12 +11,20 @@ import (
 
 // session is one life of the worker in the ledger. The engine's lock guards until and lost.
 type session struct {
-	owner  ledger.Owner
-	ctx    context.Context // of all its handlers; cancelled with ErrLost when the session is lost
-	cancel context.CancelCauseFunc
-	until  time.Time // end of the lease, counted from before the request that extended it was sent
-	lost   bool
-	ended  chan struct{} // closed when lost
+	owner ledger.Owner
+	until time.Time    // end of the lease, counted from before the request that extended it was sent
+	end   atomic.Int64 // until, since Engine.born, for those without the lock
+	lost  bool
+	ended chan struct{} // closed when lost
+}
+
+// lasts says until when the lease lasts, since Engine.born. It needs no lock.
+func (s *session) lasts() time.Duration { return time.Duration(s.end.Load()) }
+
+// extend notes the lease's new end. The engine's lock is held, if others know the session.
+func (s *session) extend(e *Engine, until time.Time) {
+	s.until = until
+	s.end.Store(int64(until.Sub(e.born)))
 }
 
 // firstJoin joins before anything else begins. What cannot heal is returned; all else is tried again until ctx is done.
@@ -48,8 +57,8 @@ func (e *Engine) join(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	sess := &session{owner: owner, until: sent.Add(e.opt.Lease), ended: make(chan struct{})}
-	sess.ctx, sess.cancel = context.WithCancelCause(e.base)
+	sess := &session{owner: owner, ended: make(chan struct{})}
+	sess.extend(e, sent.Add(e.opt.Lease))
 	e.mu.Lock()
 	e.sess, e.unleft, e.up, e.lastErr = sess, sess, true, nil
 	e.improved()
@@ -120,7 +129,7 @@ func (e *Engine) beatOnce(sess *session, left time.Duration) error {
 		return err
 	}
 	e.mu.Lock()
-	sess.until = sent.Add(lasts)
+	sess.extend(e, sent.Add(lasts))
 	e.mu.Unlock()
 	return nil
 }
@@ -138,12 +147,12 @@ func (e *Engine) lose(sess *session) {
 	if e.sess == sess {
 		e.sess, e.up = nil, false
 	}
-	for it := range e.running {
-		if it.sess == sess {
-			it.run.end(ledger.ErrLost)
+	e.takeBackAll()
+	e.eachRun(func(_ *chunk, r *run) {
+		if r.item.sess == sess {
+			r.end(ledger.ErrLost)
 		}
-	}
-	sess.cancel(ledger.ErrLost)
+	})
 	for it := e.all; it != nil; {
 		next := it.allNext
 		if it.sess == sess {
@@ -188,9 +197,7 @@ func (e *Engine) settleDown(sess *session) {
 	for time.Now().Before(deadline) && e.gone.Err() == nil {
 		e.mu.Lock()
 		busy := false
-		for it := range e.running {
-			busy = busy || it.sess == sess
-		}
+		e.eachRun(func(_ *chunk, r *run) { busy = busy || r.item.sess == sess })
 		e.mu.Unlock()
 		if !busy {
 			return

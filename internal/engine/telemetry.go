@@ -2,6 +2,10 @@ package engine
 
 import (
 	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -19,10 +23,14 @@ const instrumentation = "github.com/ackledger/ackledger"
 
 // telemetry holds the instruments; docs/telemetry.md lists them for users.
 type telemetry struct {
-	attrs   metric.MeasurementOption
-	tracer  trace.Tracer
-	name    string
-	answers map[ledger.Answer]metric.MeasurementOption
+	attrs    metric.MeasurementOption
+	base     []attribute.KeyValue
+	record   []metric.RecordOption        // attrs
+	outcomes sync.Map                     // outcome: []metric.RecordOption
+	tracer   trace.Tracer                 // nil: the global provider's
+	global   atomic.Pointer[trace.Tracer] // of the global provider, once there is one
+	name     string
+	answers  map[ledger.Answer]metric.MeasurementOption
 
 	claims, takeovers, lost, retries, dead, unknowns, skips metric.Int64Counter
 	handler, claim, settle, endToEnd                        metric.Float64Histogram
@@ -34,17 +42,18 @@ func newTelemetry(e *Engine) (*telemetry, error) {
 	if mp == nil {
 		mp = otel.GetMeterProvider()
 	}
-	if tp == nil {
-		tp = otel.GetTracerProvider()
-	}
 	base := []attribute.KeyValue{
 		attribute.String("messaging.system", e.cfg.System),
 		attribute.String("messaging.destination.name", e.cfg.Source),
 		attribute.String("messaging.consumer.group.name", e.opt.Name),
 	}
 	t := &telemetry{
-		attrs: metric.WithAttributeSet(attribute.NewSet(base...)), tracer: tp.Tracer(instrumentation),
+		attrs: metric.WithAttributeSet(attribute.NewSet(base...)), base: base,
 		name: "process " + e.cfg.Source, answers: map[ledger.Answer]metric.MeasurementOption{},
+	}
+	t.record = []metric.RecordOption{t.attrs}
+	if tp != nil {
+		t.tracer = tp.Tracer(instrumentation)
 	}
 	for a := ledger.Busy; a <= ledger.Mismatch; a++ {
 		t.answers[a] = metric.WithAttributeSet(attribute.NewSet(append(base, attribute.String("answer", a.String()))...))
@@ -141,17 +150,28 @@ func (t *telemetry) settleTook(d time.Duration) {
 
 // acked records the whole way of a message, as far as its timestamp makes sense: producers can set it.
 func (t *telemetry) acked(it *Item) {
+	if !t.endToEnd.Enabled(context.Background()) {
+		return
+	}
 	if d := time.Since(it.Msg.SentAt); d >= 0 && d < 365*24*time.Hour {
-		t.endToEnd.Record(context.Background(), d.Seconds(), t.attrs)
+		t.endToEnd.Record(context.Background(), d.Seconds(), t.record...)
 	}
 }
 
 func (t *telemetry) handled(d time.Duration, o outcome) {
-	result := "ok"
-	if o.err != nil {
-		result = string(o.kind)
+	if !t.handler.Enabled(context.Background()) {
+		return
 	}
-	t.handler.Record(context.Background(), d.Seconds(), t.attrs, metric.WithAttributes(attribute.String("outcome", result)))
+	result := ledger.FailureKind("ok")
+	if o.err != nil {
+		result = o.kind
+	}
+	options, ok := t.outcomes.Load(result)
+	if !ok {
+		set := attribute.NewSet(append(slices.Clone(t.base), attribute.String("outcome", string(result)))...)
+		options, _ = t.outcomes.LoadOrStore(result, []metric.RecordOption{metric.WithAttributeSet(set)})
+	}
+	t.handler.Record(context.Background(), d.Seconds(), options.([]metric.RecordOption)...)
 }
 
 // headerCarrier reads traceparent and tracestate from a message's headers.
@@ -170,20 +190,66 @@ func (c headerCarrier) Keys() []string {
 	return keys
 }
 
+// tracing returns who makes spans; nil: nobody does, as long as a program without OpenTelemetry's SDK sets no provider.
+func (t *telemetry) tracing() trace.Tracer {
+	if t.tracer != nil {
+		return t.tracer
+	}
+	if tracer := t.global.Load(); tracer != nil {
+		return *tracer
+	}
+	tp := otel.GetTracerProvider()
+	if typ := reflect.TypeOf(tp); typ.Kind() == reflect.Pointer && typ.Elem().PkgPath() == placeholder {
+		return nil
+	}
+	tracer := tp.Tracer(instrumentation)
+	t.global.Store(&tracer)
+	return tracer
+}
+
+// placeholder is the package of the global provider's type before a program sets one.
+const placeholder = "go.opentelemetry.io/otel/internal/global"
+
 // span begins the handler's span as a child of the one that the message names (W3C Trace Context).
 func (t *telemetry) span(r *run) (context.Context, trace.Span) {
-	ctx := r.ctx
+	ctx, tracer := context.Context(r), t.tracing()
 	if _, ok := r.msg.Header("traceparent"); ok {
 		ctx = propagation.TraceContext{}.Extract(ctx, headerCarrier{&r.msg})
 	}
-	ctx, span := t.tracer.Start(ctx, t.name, trace.WithSpanKind(trace.SpanKindConsumer))
+	if tracer == nil {
+		return ctx, nil
+	}
+	ctx, span := tracer.Start(ctx, t.name, trace.WithSpanKind(trace.SpanKindConsumer))
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("messaging.message.id", r.msg.ID), attribute.Int("ackledger.attempt", r.msg.Attempt))
 	}
 	return ctx, span
 }
 
+// batchSpan begins the span of a batch, with a link to the span that each message names.
+func (t *telemetry) batchSpan(lead *run, batch []*consumer.Message) (context.Context, trace.Span) {
+	tracer := t.tracing()
+	if tracer == nil {
+		return lead, nil
+	}
+	var links []trace.Link
+	for _, m := range batch {
+		from := propagation.TraceContext{}.Extract(context.Background(), headerCarrier{m})
+		if c := trace.SpanContextFromContext(from); c.IsValid() && len(links) < maxLinks {
+			links = append(links, trace.Link{SpanContext: c})
+		}
+	}
+	return tracer.Start(lead, t.name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...),
+		trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(batch))))
+}
+
+// maxLinks is how many links a span keeps by default (OpenTelemetry's span limits).
+const maxLinks = 128
+
 func (t *telemetry) endSpan(span trace.Span, err error) {
+	if span == nil {
+		return
+	}
 	if err != nil && span.IsRecording() {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, "handler failed")

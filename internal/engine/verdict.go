@@ -37,6 +37,8 @@ type step struct {
 	kind   ledger.FailureKind // with Fail
 	// ack: the message is settled already, by its transaction.
 	ack bool
+	// again: run it again at once, by itself; it is ours, and no attempt is counted.
+	again bool
 	// ask: whether the message is ours is not known, or it is not: claim it again.
 	ask bool
 }

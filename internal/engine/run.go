@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// run is one run of a handler, and the context that the handler gets. Most handlers never wait for their context, so what
+// a context costs (a channel, a timer, a place among its parent's children) is made when somebody asks for it.
+type run struct {
+	item     *Item
+	lead     *run             // whose context and attempt this run has: of a batch, its first run's; else its own
+	msg      consumer.Message // the handler's copy
+	delivery consumer.Delivery
+	attempt  ledger.Attempt
+	base     context.Context // has the values of Engine.Start's
+	limit    time.Time       // when the handler's time is up
+	batch    *consumer.BatchDelivery
+	place    int // in its batch
+
+	mu     sync.Mutex
+	inner  context.Context // nil: nobody has asked for it
+	stop   context.CancelFunc
+	cancel context.CancelCauseFunc
+	cause  error // of our cancelling it; nil: we did not
+	over   bool  // the handler has returned
+
+	// How it ended, written by its goroutine.
+	skip    skip
+	began   time.Time
+	outcome outcome
+	step    step
+
+	cancelled time.Time // when we cancelled it; the engine's lock guards it
+}
+
+// skip says why a handler was not started after all.
+type skip uint8
+
+const (
+	started   skip = iota
+	notAlive       // the broker has it back
+	leaseOver      // perhaps not ours any more: the process was frozen, or the ledger does not answer
+	calledOff      // cancelled before it began
+)
+
+var _ context.Context = (*run)(nil)
+
+// prepare fills in what the handler gets. Its goroutine calls it.
+func (r *run) prepare(e *Engine, now time.Time) {
+	it := r.item
+	r.msg = it.message()
+	r.msg.Attempt = it.attempt
+	id := it.Msg.ID
+	if string(it.Key.ID) != id {
+		id = string(it.Key.ID)
+	}
+	r.delivery = consumer.Delivery{
+		Message: &r.msg, Scope: it.Key.Scope, ID: id, Token: it.ticket.Token(), Generation: it.generation,
+	}
+	r.began, r.limit, r.base = now, now.Add(e.opt.HandlerTimeout), e.base
+}
+
+// message is what the next attempt gets. An attempt before it in this process may have changed the bytes in place.
+func (it *Item) message() consumer.Message {
+	m := *it.Msg
+	switch {
+	case it.Original == nil:
+		m.Key = bytes.Clone(m.Key)
+	case it.ran:
+		c := it.Original(it)
+		m.Key, m.Body, m.Headers = bytes.Clone(c.Key), bytes.Clone(c.Body), make([]ledger.Header, len(c.Headers))
+		for i, h := range c.Headers {
+			m.Headers[i] = ledger.Header{Name: h.Name, Value: bytes.Clone(h.Value)}
+		}
+	}
+	it.ran = true
+	return m
+}
+
+// result is what SetResult has set for the message.
+func (r *run) result() []byte { return r.lead.attempt.ResultAt(r.place) }
+
+// end cancels the handler for a reason of ours. The engine's lock is held.
+func (r *run) end(cause error) {
+	if r.cancelled.IsZero() {
+		r.cancelled = time.Now()
+	}
+	r.lead.stopFor(cause)
+}
+
+func (r *run) stopFor(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cause != nil || r.over {
+		return
+	}
+	if r.cause = cause; r.inner != nil {
+		r.cancel(cause)
+	}
+}
+
+// why says whether the run was cancelled by us, and why.
+func (r *run) why() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cause
+}
+
+// finish ends the context, as every handler's ends when the handler has returned, and says why it was cancelled before
+// that: a reason of ours, ErrTimeout, or nil.
+func (r *run) finish(now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	if r.inner != nil {
+		cause := context.Cause(r.inner)
+		r.cancel(nil)
+		r.stop()
+		return cause
+	}
+	if r.cause == nil && !now.Before(r.limit) {
+		return consumer.ErrTimeout
+	}
+	return r.cause
+}
+
+// full returns the real context behind the run. The run is locked.
+func (r *run) full() context.Context {
+	if r.inner != nil {
+		return r.inner
+	}
+	ctx, cancel := context.WithCancelCause(r.base)
+	r.inner, r.stop = context.WithDeadlineCause(ctx, r.limit, consumer.ErrTimeout)
+	r.cancel = cancel
+	switch {
+	case r.cause != nil:
+		cancel(r.cause)
+	case r.over:
+		cancel(nil)
+		r.stop()
+	}
+	return r.inner
+}
+
+// Deadline implements context.Context.
+func (r *run) Deadline() (time.Time, bool) { return r.limit, true }
+
+// Done implements context.Context.
+func (r *run) Done() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.full().Done()
+}
+
+// Err implements context.Context.
+func (r *run) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inner == nil && r.cause == nil && !r.over && time.Now().Before(r.limit) {
+		return nil
+	}
+	return r.full().Err()
+}
+
+// Value implements context.Context. What is not the run's own is asked of the real context once there is one, since
+// context.Cause, and the children of a context, look for it there.
+func (r *run) Value(key any) any {
+	if v, ok := ledger.AttemptValue(key, &r.attempt); ok {
+		return v
+	}
+	if r.batch != nil {
+		if v, ok := r.batch.Value(key); ok {
+			return v
+		}
+	} else if v, ok := r.delivery.Value(key); ok {
+		return v
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inner == nil && r.cause == nil && !r.over {
+		return r.base.Value(key)
+	}
+	return r.full().Value(key)
+}
