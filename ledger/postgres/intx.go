@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -29,7 +30,9 @@ const rollbackLimit = 5 * time.Second
 
 // InTx runs fn in a transaction of the pool that was given to [New], and settles the message of the attempt in ctx as
 // succeeded in that transaction's commit: the effects of fn and the success are durable together, or neither is. It
-// wraps the whole handler, once an attempt. [ledger.Attempt.SetResult] sets what is stored with the success.
+// wraps the whole handler, once an attempt. [ledger.Attempt.SetResult] sets what is stored with the success. In a batch
+// handler it is the effects and the success of all messages of the batch: if one of them is not ours any more, nothing
+// is committed.
 //
 // The transaction is InTx's: Commit and Rollback on tx are refused, and doom it. Begin on tx makes savepoints. Nothing
 // else may use tx once fn has returned. The last statement of the transaction is the fence, which writes the success
@@ -138,7 +141,7 @@ func (r *run) begin(ctx context.Context) error {
 	var idle string
 	var total *string // there is such a setting from PostgreSQL 17 on
 	args := []any{milliseconds(cfg.IdleLimit), milliseconds(cfg.TxLimit + cfg.CommitLimit)}
-	if err := r.session.scan(ctx, r.ledger.sql.txBegin, args, &r.began, &idle, &total); err != nil {
+	if err := r.session.scan(ctx, r.ledger.sql.tx.begin, args, &r.began, &idle, &total); err != nil {
 		return fmt.Errorf("postgres: begin: %w", err)
 	}
 	return nil
@@ -153,29 +156,81 @@ func (r *run) rollback(ctx context.Context) {
 }
 
 func (r *run) fields(err error) []zap.Field {
-	sum := r.attempt.Ticket().Sum()
+	sum := r.attempt.Ticket().Sum() // of a batch: the first, for people to find the others by
 	return []zap.Field{zap.Binary("key", sum[:]), zap.Uint64("token", r.attempt.Ticket().Token()),
-		zap.String("owner", r.owner.ID()), zap.Error(err)}
+		zap.Int("messages", len(r.attempt.Tickets())), zap.String("owner", r.owner.ID()), zap.Error(err)}
 }
 
-// fence writes the success if the message is still ours. Only its row allows the commit.
+// fence writes the success if the messages are still ours. Only all of them allow the commit.
 func (r *run) fence(ctx context.Context) (ledger.AttemptState, error) {
-	t := r.attempt.Ticket()
-	result := ledger.CutResult(r.attempt.Result(), r.ledger.cfg.Limits.Result)
-	var token int64
-	var durable string
-	err := r.session.scan(ctx, r.ledger.sql.txFence,
-		[]any{uuid(t.Sum()), int64(t.Token()), r.owner.id, r.began, result}, &token, &durable)
+	tickets := r.attempt.Tickets()
+	write := r.fenceOne
+	if len(tickets) > 1 {
+		write = r.fenceAll
+	}
+	n, err := write(ctx, tickets)
 	switch {
-	case err == nil && uint64(token) == t.Token():
+	case err == nil && n == len(tickets):
 		return ledger.AttemptRunning, nil
-	case isNoRows(err):
-		return r.unfenced(ctx)
+	case err == nil:
+		return r.unfenced(ctx, len(tickets)-n)
 	case code(err) == codeSerialization:
-		// Under REPEATABLE READ: somebody wrote the row since the transaction's snapshot. Who owns it now tells why.
-		return r.outcome(ctx, fmt.Errorf("postgres: the fence: %w", err))
+		// Under REPEATABLE READ: somebody wrote a row since the transaction's snapshot. Who owns it now tells why. A
+		// success is somebody else's, without these effects.
+		state, err := r.outcome(ctx, fmt.Errorf("postgres: the fence: %w", err))
+		if state == ledger.AttemptSucceeded {
+			return ledger.AttemptLost, r.lost(1)
+		}
+		return state, err
 	}
 	return ledger.AttemptOpen, r.broken(ctx, fmt.Errorf("postgres: the fence failed, rolled back: %w", err))
+}
+
+// fenceOne returns how many rows it wrote, as fenceAll does.
+func (r *run) fenceOne(ctx context.Context, tickets []ledger.Ticket) (int, error) {
+	t := tickets[0]
+	result := ledger.CutResult(r.attempt.ResultAt(0), r.ledger.cfg.Limits.Result)
+	var token int64
+	var durable string
+	err := r.session.scan(ctx, r.ledger.sql.tx.fence,
+		[]any{uuid(t.Sum()), int64(t.Token()), r.owner.id, r.began, result}, &token, &durable)
+	switch {
+	case isNoRows(err):
+		return 0, nil
+	case err == nil && uint64(token) != t.Token():
+		return 0, nil
+	}
+	return 1, err
+}
+
+func (r *run) fenceAll(ctx context.Context, tickets []ledger.Ticket) (int, error) {
+	n := len(tickets)
+	keys, tokens := txKeys(tickets), make([]int64, n)
+	var results [][]byte
+	for i, t := range tickets {
+		tokens[i] = int64(t.Token())
+		if result := r.attempt.ResultAt(i); result != nil {
+			results = sized(results, n)
+			results[i] = ledger.CutResult(result, r.ledger.cfg.Limits.Result)
+		}
+	}
+	var seqscan, jit, plans string
+	if err := r.session.scan(ctx, r.ledger.sql.tune, nil, &seqscan, &jit, &plans); err != nil {
+		return 0, err
+	}
+	var written int
+	var durable string
+	err := r.session.scan(ctx, r.ledger.sql.tx.fenceAll,
+		[]any{keys, tokens, r.owner.id, r.began, orEmpty(results)}, &written, &durable)
+	return written, err
+}
+
+func txKeys(tickets []ledger.Ticket) []pgtype.UUID {
+	keys := make([]pgtype.UUID, len(tickets))
+	for i, t := range tickets {
+		keys[i] = uuid(t.Sum())
+	}
+	return keys
 }
 
 // broken marks an error of the transaction's own statements after which its connection is gone, or was never there: an
@@ -188,21 +243,27 @@ func (r *run) broken(ctx context.Context, err error) error {
 	return ledger.MarkUnavailable(err)
 }
 
-// unfenced says why the fence met no row.
-func (r *run) unfenced(ctx context.Context) (ledger.AttemptState, error) {
+// unfenced says why the fence did not meet all rows.
+func (r *run) unfenced(ctx context.Context, missing int) (ledger.AttemptState, error) {
 	var here bool
-	if err := r.session.scan(ctx, r.ledger.sql.txHere, []any{r.began}, &here); err != nil {
-		return ledger.AttemptOpen, fmt.Errorf("postgres: the fence met no row, rolled back: %w", err)
+	if err := r.session.scan(ctx, r.ledger.sql.tx.here, []any{r.began}, &here); err != nil {
+		return ledger.AttemptOpen, fmt.Errorf("postgres: the fence missed %d rows, rolled back: %w", missing, err)
 	}
 	if !here {
 		r.ledger.log.Error("a handler ended its transaction", r.fields(ErrEscaped)...)
 		return ledger.AttemptOpen, ErrEscaped
 	}
-	return ledger.AttemptLost, r.lost()
+	return ledger.AttemptLost, r.lost(missing)
 }
 
-func (r *run) lost() error {
-	return fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, r.attempt.Ticket().Sum(), r.attempt.Ticket().Token())
+// lost is the error of an attempt that has lost some of its messages.
+func (r *run) lost(messages int) error {
+	t := r.attempt.Ticket()
+	if n := len(r.attempt.Tickets()); n > 1 {
+		return fmt.Errorf("%w: at least %d of a batch of %d messages; its first is %x, token %d", ledger.ErrLost, messages, n,
+			t.Sum(), t.Token())
+	}
+	return fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, t.Sum(), t.Token())
 }
 
 // commit commits. If the answer is lost it only reads what became of the transaction: to repeat it, or to settle
@@ -230,14 +291,11 @@ func commitUnknown(err error) bool {
 	return !errors.As(err, &pg) || severity(pg) != "ERROR"
 }
 
-// outcomeWait is how long one reading waits for the row's lock, and outcomePause the pause after one that failed.
-const (
-	outcomeWait  = time.Second
-	outcomePause = 100 * time.Millisecond
-)
+// outcomePause is how long a reading waits for its turn after one that came to nothing.
+const outcomePause = 100 * time.Millisecond
 
-// outcome reads, under the row's lock, what became of a transaction that fenced the row: as long as it is not over,
-// nobody else gets that lock. It tries until ctx ends.
+// outcome reads, under the rows' locks, what became of a transaction that fenced them: as long as it is not over,
+// nobody else gets those locks. It tries until ctx ends.
 func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, error) {
 	for {
 		state, err := r.readOutcome(ctx, why)
@@ -249,34 +307,35 @@ func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, erro
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			r.ledger.log.Error("what became of a transaction of InTx is not known: its message is not acknowledged",
+			r.ledger.log.Error("what became of a transaction of InTx is not known: nothing of it is acknowledged",
 				r.fields(err)...)
 			return ledger.AttemptUnknown, ledger.MarkUnknown(errors.Join(why, err))
 		}
 	}
 }
 
+var errUnseen = errors.New("postgres: the rows of the transaction tell nothing: locked, gone, or at odds with each other")
+
 func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, error) {
-	conn, err := r.ledger.own.Acquire(ctx)
-	if err != nil {
-		return ledger.AttemptUnknown, notSent(err)
-	}
-	defer conn.Release()
+	tickets := r.attempt.Tickets()
+	rows := make([]*ledger.Row, len(tickets))
+	var place, token, holder int64
 	var state int16
-	var token, holder int64
-	t := r.attempt.Ticket()
-	err = conn.QueryRow(ctx, r.ledger.sql.txOutcome, uuid(t.Sum()), milliseconds(outcomeWait)).Scan(&state, &token, &holder)
-	switch {
-	case err != nil: // no row as well: it was there when the fence met it
-		return ledger.AttemptUnknown, fmt.Errorf("postgres: read the row: %w", err)
-	case uint64(token) != t.Token():
-		return ledger.AttemptLost, r.lost()
-	case ledger.State(state) == ledger.Succeeded:
-		return ledger.AttemptSucceeded, nil
-	case ledger.State(state) == ledger.Pending && holder == r.owner.id:
-		return ledger.AttemptOpen, fmt.Errorf("rolled back: %w", why)
+	err := r.ledger.read(ctx, r.ledger.sql.tx.outcome, []any{txKeys(tickets)}, []any{&place, &state, &token, &holder}, func() {
+		rows[place-1] = &ledger.Row{State: ledger.State(state), Token: uint64(token), Holder: holderOf(holder, r.owner.id)}
+	})
+	if err != nil {
+		return ledger.AttemptUnknown, err
 	}
-	return ledger.AttemptLost, r.lost()
+	switch state := ledger.DecideCommit(tickets, func(i int) *ledger.Row { return rows[i] }); state {
+	case ledger.AttemptSucceeded:
+		return state, nil
+	case ledger.AttemptOpen:
+		return state, fmt.Errorf("rolled back: %w", why)
+	case ledger.AttemptLost:
+		return state, r.lost(1)
+	}
+	return ledger.AttemptUnknown, errUnseen
 }
 
 func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }

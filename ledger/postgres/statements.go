@@ -9,13 +9,13 @@ import (
 // statements are the ledger's SQL, with the schema's name in place. All times cross the wire as microseconds since 1970,
 // so that neither DateStyle nor TimeZone of a session can touch them.
 type statements struct {
-	meta, join, beat, seal, leave       string
-	scopeFind, scopeMake                string
-	tune, claim                         string
-	settle, settleWait, fail, failWait  string
-	pastErrors, find                    string
-	getMessage, getArchive              string
-	txBegin, txFence, txHere, txOutcome string
+	meta, join, beat, seal, leave      string
+	scopeFind, scopeMake               string
+	tune, claim                        string
+	settle, settleWait, fail, failWait string
+	pastErrors, find                   string
+	getMessage, getArchive             string
+	tx                                 txStatements
 }
 
 func newStatements(schema string) statements {
@@ -31,7 +31,7 @@ func newStatements(schema string) statements {
 		fail: r.Replace(sqlFail), failWait: waiting(sqlFail),
 		pastErrors: r.Replace(sqlPastErrors), find: r.Replace(sqlFind),
 		getMessage: r.Replace(sqlGetMessage), getArchive: r.Replace(sqlGetArchive),
-		txBegin: sqlTxBegin, txFence: r.Replace(sqlTxFence), txHere: sqlTxHere, txOutcome: r.Replace(sqlTxOutcome),
+		tx: newTxStatements(r),
 	}
 }
 

@@ -105,25 +105,3 @@ SELECT a.token, (extract(epoch FROM a.sent_at) * 1000000)::bigint, (extract(epoc
 	a.kind, a.source, a.grp, a.position, a.errors, a.headers, a.body
 FROM {s}.archive a JOIN {s}.scope s ON s.id = a.scope WHERE a.key = $1::uuid ORDER BY a.at, a.delivery`
 )
-
-// The statements of InTx. The fence writes only inside the very transaction that InTx began, which its now() tells:
-// after a COMMIT or ROLLBACK sent as text it would else write on its own.
-const (
-	sqlTxBegin = `
-SELECT (extract(epoch FROM now()) * 1000000)::bigint, set_config('idle_in_transaction_session_timeout', $1::text, true),
-	CASE WHEN current_setting('server_version_num')::integer >= 170000
-		THEN set_config('transaction_timeout', $2::text, true) END`
-
-	sqlTxHere = `SELECT (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $1::bigint`
-
-	sqlTxFence = `
-UPDATE {s}.message SET state = 2, owner = NULL, due = NULL, result = $5::bytea
-WHERE key = $1::uuid AND token = $2::bigint AND state = 1 AND owner = $3::bigint
-	AND (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
-RETURNING token, pg_catalog.set_config('synchronous_commit', 'on', true)`
-
-	// sqlTxOutcome waits for the row's lock, so for the end of the transaction that it asks about.
-	sqlTxOutcome = `
-SELECT state, token, coalesce(owner, 0) FROM {s}.message
-WHERE key = $1::uuid AND set_config('lock_timeout', $2::text, true) IS NOT NULL FOR NO KEY UPDATE`
-)

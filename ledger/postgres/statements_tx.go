@@ -1,0 +1,59 @@
+package postgres
+
+import "strings"
+
+// txStatements are the SQL of InTx.
+type txStatements struct{ begin, here, fence, fenceAll, outcome string }
+
+func newTxStatements(r *strings.Replacer) txStatements {
+	return txStatements{
+		begin: sqlTxBegin, here: sqlTxHere, fence: r.Replace(sqlTxFence), fenceAll: r.Replace(sqlTxFenceAll),
+		outcome: r.Replace(sqlTxOutcome),
+	}
+}
+
+// The fence writes only inside the very transaction that InTx began, which its now() tells: after a COMMIT or ROLLBACK
+// sent as text it would else write on its own.
+const (
+	sqlTxBegin = `
+SELECT (extract(epoch FROM now()) * 1000000)::bigint, set_config('idle_in_transaction_session_timeout', $1::text, true),
+	CASE WHEN current_setting('server_version_num')::integer >= 170000
+		THEN set_config('transaction_timeout', $2::text, true) END`
+
+	sqlTxHere = `SELECT (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $1::bigint`
+
+	sqlTxFence = `
+UPDATE {s}.message SET state = 2, owner = NULL, due = NULL, result = $5::bytea
+WHERE key = $1::uuid AND token = $2::bigint AND state = 1 AND owner = $3::bigint
+	AND (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
+RETURNING token, pg_catalog.set_config('synchronous_commit', 'on', true)`
+
+	// sqlTxFenceAll is the fence of a batch, under the settings of sqlTune: nothing comes after it that could notice. It
+	// answers how many rows it wrote. Rows are locked in key order, as by every statement of the ledger that holds more
+	// than one: two batches that share messages (one of them has lost them) wait for each other, and never in a circle.
+	// Why it looks rows up and writes them as it does stands at sqlClaim.
+	sqlTxFenceAll = `
+WITH ask AS MATERIALIZED (
+	SELECT a.key, a.token, a.result FROM unnest($1::uuid[], $2::bigint[], $5::bytea[]) AS a(key, token, result)
+	WHERE (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
+), locked AS MATERIALIZED (
+	SELECT m.*, a.result AS new_result
+	FROM (SELECT * FROM ask ORDER BY key) a
+	CROSS JOIN LATERAL (SELECT * FROM {s}.message m
+		WHERE m.key = a.key AND m.token = a.token AND m.state = 1 AND m.owner = $3::bigint FOR NO KEY UPDATE) m
+), done AS (
+	INSERT INTO {s}.message (key, fingerprint, id, scope, at, expiry, crashes, attempts, token, state, result)
+	SELECT l.key, l.fingerprint, l.id, l.scope, l.at, l.expiry, l.crashes, l.attempts, l.token, 2, l.new_result
+	FROM locked l
+	ON CONFLICT (key) DO UPDATE SET state = 2, owner = NULL, due = NULL, result = excluded.result
+	RETURNING 1
+)
+SELECT count(*), pg_catalog.set_config('synchronous_commit', 'on', true) FROM done`
+
+	// sqlTxOutcome reads the rows whose locks are free, as they are now: a transaction that fenced them holds all of them
+	// until it is over.
+	sqlTxOutcome = `
+SELECT a.place, m.state, m.token, coalesce(m.owner, 0)
+FROM unnest($1::uuid[]) WITH ORDINALITY AS a(key, place)
+CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = a.key FOR NO KEY UPDATE SKIP LOCKED) m`
+)
