@@ -13,7 +13,7 @@ import (
 
 // RunInTx is the suite of InTx. The store has the fields InTx, Effect and Effects.
 func RunInTx(t *testing.T, open Open) {
-	for _, c := range []testCase{
+	for _, c := range append([]testCase{
 		{"InTx_CommitsEffectAndSuccess", txCommit},
 		{"InTx_ErrorRollsBack", txError},
 		{"InTx_PanicRollsBack", txPanic},
@@ -28,7 +28,7 @@ func RunInTx(t *testing.T, open Open) {
 		{"InTx_GroupedOwner", txGrouped},
 		{"InTx_LateReleaseAfterCommit", txLateRelease},
 		{"InTx_TwoOwnersOneEffect", txTwoOwners},
-	} {
+	}, batchCases...) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e := begin(t, open)
