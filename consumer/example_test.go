@@ -59,5 +59,5 @@ func ExampleNewStamp() {
 	body := []byte(`{"order":"a"}`)
 	stamp := consumer.NewStamp("arn:aws:sqs:eu-west-1:123456789012:orders", "order-a", body)
 	fmt.Println(consumer.StampName+":", stamp)
-	// Output: ackledger-id: fp=fa47d02c78a7096e6d92d35785e18163&id=order-a&source=arn%3Aaws%3Asqs%3Aeu-west-1%3A123456789012%3Aorders&v=1
+	// Output: ackledger-id: fp=4271d8889b3334aa0b1050d84cc6009c&id=order-a&source=arn%3Aaws%3Asqs%3Aeu-west-1%3A123456789012%3Aorders&v=1
 }

@@ -235,7 +235,7 @@ func TestNamesAreUnambiguous(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := deliveryID(logName(strings.Repeat("c", 180), strings.Repeat("t", 249), topicID{}, 1<<30), 1<<30, 1<<62)
+	d := new(arena).deliveryID(logName(strings.Repeat("c", 180), strings.Repeat("t", 249), topicID{}, 1<<30), 1<<30, 1<<62)
 	if len(longest.scope) > ledger.MaxScope || len(d) > ledger.MaxDelivery {
 		t.Errorf("scope %d bytes, delivery %d bytes", len(longest.scope), len(d))
 	}

@@ -90,17 +90,18 @@ func (w *Worker) take(fetches kgo.Fetches, size *meanSize) []*engine.Item {
 	for _, f := range fetches.Errors() {
 		w.fetchError(f.Topic, f.Partition, f.Err)
 	}
-	var items []*engine.Item
+	items := make([]*engine.Item, 0, fetches.NumRecords())
 	bytes := int64(0)
 	for i := range fetches {
 		for j := range fetches[i].Topics {
 			t := &fetches[i].Topics[j]
 			for k := range t.Partitions {
 				p := &t.Partitions[k]
-				for _, d := range w.takePartition(t.Topic, t.TopicID, p) {
+				fresh := w.takePartition(t.Topic, t.TopicID, p)
+				for _, d := range fresh {
 					bytes += int64(len(d.record.Value))
-					items = append(items, d.prepare(&w.set))
 				}
+				items = prepare(&w.set, fresh, items)
 			}
 		}
 	}

@@ -1,14 +1,18 @@
 package kafka
 
 import (
-	"hash/fnv"
 	"strconv"
+	"strings"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
+
+// slab is how many records share what is allocated for them. One record that waits for a retry keeps its slab in memory,
+// so a slab is small.
+const slab = 8
 
 // delivery is one record in the worker's hands.
 type delivery struct {
@@ -17,76 +21,121 @@ type delivery struct {
 	seq     uint64
 	prev    int64
 	record  *kgo.Record // until the item is made
+	msg     consumer.Message
+	pos     ledger.Position
+	key     []byte
 	body    []byte
 	headers []ledger.Header
 }
 
-// prepare makes the item. The record is let go of: its bytes are a piece of a whole batch, and one record that waits for
-// a retry must not keep the batch in memory. So there are two copies, the handler's and the one to be archived.
-func (d *delivery) prepare(s *settings) *engine.Item {
+// prepare makes the items of records. The records are let go of: their bytes are pieces of whole batches, and one that
+// waits for a retry must not keep the batch in memory. So there are two copies, the handler's and the one to be archived.
+func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item {
+	for len(fresh) > 0 {
+		some := fresh[:min(slab, len(fresh))]
+		fresh = fresh[len(some):]
+		texts, bytes := 0, 0
+		for _, d := range some {
+			t, b := d.sizes(s)
+			texts, bytes = texts+t, bytes+b
+		}
+		var names strings.Builder
+		names.Grow(texts)
+		copies := make(arena, 0, bytes)
+		for _, d := range some {
+			out = append(out, d.prepare(s, &names, &copies))
+		}
+	}
+	return out
+}
+
+// digits is enough for a separator and any number in an id.
+const digits = 21
+
+// sizes returns bounds of the bytes that a record needs as text and as bytes.
+func (d *delivery) sizes(s *settings) (texts, bytes int) {
+	r, a := d.record, d.of
+	id := len(r.Topic) + 2*digits
+	texts, bytes = id, id+len(a.log)+2*digits+2*len(r.Value)+2*len(r.Key)
+	for i := range r.Headers {
+		bytes += 2 * len(r.Headers[i].Value)
+	}
+	if s.Order == OrderKey {
+		texts += len(r.Topic) + 2*digits
+	}
+	return texts, bytes
+}
+
+func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *engine.Item {
 	r, a := d.record, d.of
 	d.record = nil
-	size := 2*len(r.Value) + len(r.Key)
-	for i := range r.Headers {
-		size += 2 * len(r.Headers[i].Value)
-	}
-	copies := make(arena, 0, size)
-	d.body = copies.clone(r.Value)
-	m := &consumer.Message{
-		ID:     recordID(r.Topic, r.Partition, r.Offset),
+	d.key, d.body = copies.clone(r.Key), copies.clone(r.Value)
+	id := copies.recordID(r.Topic, r.Partition, r.Offset)
+	d.msg = consumer.Message{
+		ID:     text(names, id),
 		Source: a.source.name, Key: copies.clone(r.Key), Body: copies.clone(r.Value),
 		SentAt: r.Timestamp, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
 	}
 	if len(r.Headers) > 0 {
-		m.Headers, d.headers = make([]ledger.Header, len(r.Headers)), make([]ledger.Header, len(r.Headers))
+		both := make([]ledger.Header, 2*len(r.Headers))
+		d.msg.Headers, d.headers = both[:len(r.Headers):len(r.Headers)], both[len(r.Headers):]
 		for i := range r.Headers {
-			m.Headers[i] = ledger.Header{Name: r.Headers[i].Key, Value: copies.clone(r.Headers[i].Value)}
+			d.msg.Headers[i] = ledger.Header{Name: r.Headers[i].Key, Value: copies.clone(r.Headers[i].Value)}
 			d.headers[i] = ledger.Header{Name: r.Headers[i].Key, Value: copies.clone(r.Headers[i].Value)}
 		}
 	}
+	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: d.prev}
 	d.Item = engine.Item{
-		Msg: m, Delivery: deliveryID(a.log, r.LeaderEpoch, r.Offset), Lane: laneOf(s.Order, a.place, r.Key),
+		Msg: &d.msg, Delivery: copies.deliveryID(a.log, r.LeaderEpoch, r.Offset), Lane: d.lane(s.Order, names),
 		Window: a.source.window, Deadline: a.source.deadline(r.Timestamp), Original: original, Ref: d,
 	}
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
-		Scope: a.source.scope, Source: a.source.name, Group: s.group,
-		Pos: &ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: d.prev},
-	}, m)
+		Key: a.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group,
+	}, &d.msg)
 	return &d.Item
 }
 
+// original is engine.Item.Original.
 func original(it *engine.Item) engine.Content {
 	d := it.Ref.(*delivery)
-	return engine.Content{Key: it.Msg.Key, Body: d.body, Headers: d.headers}
+	return engine.Content{Key: d.key, Body: d.body, Headers: d.headers}
 }
 
-// recordID is a record's readable identity.
-func recordID(topic string, partition int32, offset int64) string {
-	b := make([]byte, 0, len(topic)+24)
-	b = append(append(b, topic...), '-')
-	b = append(strconv.AppendInt(b, int64(partition), 10), '-')
-	return string(strconv.AppendInt(b, offset, 10))
-}
-
-// laneOf names what a record waits behind: its partition, or its key within its partition. Topics never share a lane. A
+// lane names what a record waits behind: its partition, or its key within its partition. Topics never share a lane. A
 // record without a key has no order by key. Keys are named by a hash, because lanes are shown in Health and keys may be
 // long or private; two keys that meet merely wait for each other.
-func laneOf(o Order, p place, key []byte) string {
-	if o == OrderNone || o == OrderKey && key == nil {
+func (d *delivery) lane(o Order, names *strings.Builder) string {
+	switch {
+	case o == OrderNone || o == OrderKey && d.msg.Key == nil:
 		return ""
+	case o == OrderPartition:
+		return d.of.name
 	}
-	b := make([]byte, 0, len(p.topic)+32)
-	b = append(append(b, p.topic...), '-')
-	b = strconv.AppendInt(b, int64(p.partition), 10)
-	if o == OrderKey {
-		h := fnv.New64a()
-		h.Write(key)
-		b = strconv.AppendUint(append(b, '/'), h.Sum64(), 16)
-	}
-	return string(b)
+	var b [digits]byte
+	from := names.Len()
+	names.WriteString(d.of.name)
+	names.WriteByte('/')
+	names.Write(strconv.AppendUint(b[:0], keyHash(d.msg.Key), 16))
+	return names.String()[from:]
 }
 
-// arena hands out copies from one allocation.
+// keyHash is FNV-1a.
+func keyHash(key []byte) uint64 {
+	h := uint64(14695981039346656037)
+	for _, c := range key {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h
+}
+
+// text copies p among the names.
+func text(names *strings.Builder, p []byte) string {
+	from := names.Len()
+	names.Write(p)
+	return names.String()[from:]
+}
+
+// arena hands out pieces of one allocation.
 type arena []byte
 
 // clone copies p. Nil stays nil, and empty stays empty.
@@ -96,5 +145,23 @@ func (a *arena) clone(p []byte) []byte {
 	}
 	n := len(*a)
 	*a = append(*a, p...)
+	return (*a)[n:len(*a):len(*a)]
+}
+
+// recordID appends a record's readable identity.
+func (a *arena) recordID(topic string, partition int32, offset int64) []byte {
+	n := len(*a)
+	b := append(append(*a, topic...), '-')
+	b = append(strconv.AppendInt(b, int64(partition), 10), '-')
+	*a = strconv.AppendInt(b, offset, 10)
+	return (*a)[n:len(*a):len(*a)]
+}
+
+// deliveryID appends the id of one record as one copy of a message: the log, the leader epoch and the offset.
+func (a *arena) deliveryID(log string, epoch int32, offset int64) []byte {
+	n := len(*a)
+	b := append(append(*a, log...), '/')
+	b = append(strconv.AppendInt(b, int64(epoch), 10), '/')
+	*a = strconv.AppendInt(b, offset, 10)
 	return (*a)[n:len(*a):len(*a)]
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/ackledger/ackledger/ledger/memory"
@@ -10,7 +11,12 @@ import (
 
 func TestLanes(t *testing.T) {
 	t.Parallel()
-	a, b := place{"a", 1}, place{"a", 11}
+	a, b := "a-1", "a-11"
+	laneOf := func(o Order, partition string, key []byte) string {
+		d := &delivery{of: &assignment{name: partition}}
+		d.msg.Key = key
+		return d.lane(o, &strings.Builder{})
+	}
 	if laneOf(OrderKey, a, []byte("k")) == laneOf(OrderKey, a, []byte("l")) || laneOf(OrderKey, a, []byte("k")) == laneOf(OrderKey, b, []byte("k")) {
 		t.Error("two keys, or two partitions, share a lane")
 	}
@@ -25,6 +31,10 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+func recordID(topic string, partition int32, offset int64) string {
+	return string(new(arena).recordID(topic, partition, offset))
+}
+
 // Nil stays nil, empty stays empty, and what a handler writes changes neither the archive nor the client's batch.
 func TestRecordsAreCopied(t *testing.T) {
 	t.Parallel()
@@ -33,11 +43,11 @@ func TestRecordsAreCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, value := range [][]byte{nil, {}, []byte("body")} {
-		r := &kgo.Record{Topic: "a", Partition: 3, Offset: 9, LeaderEpoch: 2, Value: value, Headers: []kgo.RecordHeader{
+		r := &kgo.Record{Topic: "a", Partition: 3, Offset: 9, LeaderEpoch: 2, Key: []byte("key"), Value: value, Headers: []kgo.RecordHeader{
 			{Key: "x\x00\xff", Value: nil}, {Key: "", Value: []byte{}}, {Key: "x", Value: []byte("v")}, {Key: "x", Value: []byte("w")},
 		}}
 		d := &delivery{of: &assignment{place: place{"a", 3}, log: "log"}, record: r, prev: 8}
-		it := d.prepare(&w.set)
+		it := prepare(&w.set, []*delivery{d}, nil)[0]
 		if it.Msg.ID != "a-3-9" || it.Key.Pos.Offset != 9 || it.Key.Pos.Epoch != 2 || it.Key.Pos.Prev != 8 || string(it.Delivery) != "log/2/9" {
 			t.Errorf("identity: %q %+v %q", it.Msg.ID, it.Key.Pos, it.Delivery)
 		}
@@ -45,10 +55,14 @@ func TestRecordsAreCopied(t *testing.T) {
 			it.Msg.Body[i] = 'X'
 		}
 		it.Msg.Headers[3].Value[0] = 'X'
+		it.Msg.Key[0] = 'X'
 		c := it.Original(it)
 		body, headers := c.Body, c.Headers
 		if (body == nil) != (value == nil) || (it.Msg.Body == nil) != (value == nil) || !bytes.Equal(body, value) {
 			t.Errorf("value %#v: body %#v, original %#v", value, it.Msg.Body, body)
+		}
+		if string(c.Key) != "key" {
+			t.Errorf("key: %q", c.Key)
 		}
 		if len(headers) != 4 || headers[0].Name != "x\x00\xff" || headers[0].Value != nil || headers[1].Value == nil || string(headers[3].Value) != "w" {
 			t.Errorf("headers: %q", headers)

@@ -95,7 +95,7 @@ func newTopicSource(group, cluster, topic string) (topicSource, error) {
 		scope: "kafka:" + url.PathEscape(cluster) + "/" + topic + "/" + group,
 		name:  cluster + "/" + topic,
 	}
-	longest := deliveryID(logName(cluster, topic, topicID{}, math.MaxInt32), math.MaxInt32, math.MaxInt64)
+	longest := new(arena).deliveryID(logName(cluster, topic, topicID{}, math.MaxInt32), math.MaxInt32, math.MaxInt64)
 	if n := max(len(s.scope), len(longest)); n > min(ledger.MaxScope, ledger.MaxDelivery) {
 		return s, fmt.Errorf("kafka: cluster id, topic and group: must be at most %d bytes together, are %d", ledger.MaxScope, n)
 	}
@@ -109,14 +109,6 @@ func logName(cluster, topic string, id topicID, partition int32) string {
 		who = "name:" + topic
 	}
 	return url.PathEscape(cluster) + "/" + who + "/" + strconv.Itoa(int(partition))
-}
-
-// deliveryID is the id of one record as one copy of a message: the log, the leader epoch and the offset.
-func deliveryID(log string, epoch int32, offset int64) []byte {
-	b := make([]byte, 0, len(log)+32)
-	b = append(append(b, log...), '/')
-	b = append(strconv.AppendInt(b, int64(epoch), 10), '/')
-	return strconv.AppendInt(b, offset, 10)
 }
 
 // limits is what a topic's configuration says of how long and how large its records may be.

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/kafka/internal/offsets"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -24,7 +26,9 @@ type place struct {
 type assignment struct {
 	place
 	id     topicID
-	log    string // ledger.Position.Log
+	log    string         // ledger.Position.Log
+	name   string         // topic and partition, for people
+	keys   ledger.LogKeys // of poll's goroutine
 	source topicSource
 	start  int64
 	epoch  int32
@@ -62,6 +66,7 @@ func newTable(span, maxHeld int, maxBytes int64) *table {
 // install begins an assignment. One that was there is let go of: it is returned, for its items to be dropped.
 func (t *table) install(a *assignment) (old *assignment) {
 	a.tracker, a.high, a.empty = offsets.New(a.start, a.epoch), -1, make(chan struct{})
+	a.name, a.keys = a.topic+"-"+strconv.Itoa(int(a.partition)), ledger.LogKeys{Scope: a.source.scope, Log: a.log}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old = t.now[a.place]; old != nil {
@@ -92,6 +97,7 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 		return nil, false, nil
 	}
 	fresh = make([]*delivery, 0, len(records))
+	var some []delivery
 	for i, r := range records {
 		prev, epoch := a.tracker.Last()
 		seq, ok := a.tracker.Add(r.Offset, r.LeaderEpoch)
@@ -109,7 +115,13 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 		if seq == 0 {
 			prev = -1
 		}
-		fresh = append(fresh, &delivery{of: a, seq: seq, record: r, prev: prev})
+		if len(some) == 0 {
+			some = make([]delivery, min(slab, len(records)-i))
+		}
+		d := &some[0]
+		some = some[1:]
+		d.of, d.seq, d.record, d.prev = a, seq, r, prev
+		fresh = append(fresh, d)
 	}
 	t.hold(a, fresh)
 	full = a.tracker.Span() >= t.span && a.pausedAt.IsZero()

@@ -17,6 +17,7 @@ var oneSuspect = consumer.NewLimiter(1)
 // claimLoop claims what is claimable, in batches, ahead of the handlers.
 func (e *Engine) claimLoop() {
 	failed := 0
+	var buf claimBuf
 	for {
 		e.mu.Lock()
 		n, headsOnly := e.claimable()
@@ -28,21 +29,29 @@ func (e *Engine) claimLoop() {
 			e.mu.Unlock()
 			return
 		}
-		items, sess := e.s.takeDoubts(claimBatch), e.sess
+		items, sess := e.s.takeDoubts(claimBatch, buf.items[:0]), e.sess
 		if len(items) == 0 {
-			items = e.s.takeClaims(n, headsOnly)
+			items = e.s.takeClaims(n, headsOnly, items)
 		}
+		buf.items = items
 		e.unlock()
 		if len(items) == 0 {
 			continue
 		}
-		if e.ask(sess, items, false) {
+		if e.ask(sess, &buf, false) {
 			failed = 0
 			continue
 		}
 		failed++
 		e.nap(outage(failed))
 	}
+}
+
+// claimBuf is what a loop's claims use again and again.
+type claimBuf struct {
+	items   []*Item
+	entries []ledger.Entry
+	dropped []bool
 }
 
 // doubts says whether there are items to be asked for that may be ours. That waits neither for a handler nor for the end
@@ -111,7 +120,7 @@ func (e *Engine) runSuspect() bool {
 		e.cfg.Suspects.Release()
 		return true
 	}
-	ok := e.ask(sess, []*Item{it}, true)
+	ok := e.ask(sess, &claimBuf{items: []*Item{it}}, true)
 	e.mu.Lock()
 	var c *chunk
 	if ok && it.phase == claimed && it.isHead() {
@@ -137,19 +146,10 @@ func (e *Engine) runSuspect() bool {
 
 // ask claims items until the ledger has answered for them, or they cannot be ours. It returns false if the ledger did
 // not take the call.
-func (e *Engine) ask(sess *session, items []*Item, solo bool) bool {
-	entries := make([]ledger.Entry, len(items))
-	dropped := e.whichDropped(items)
-	for i, it := range items {
-		window := it.Window
-		if window == 0 {
-			window = e.opt.Window
-		}
-		entries[i] = ledger.Entry{
-			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken,
-			Window: window, Solo: solo || dropped[i], Park: e.opt.Park,
-		}
-	}
+func (e *Engine) ask(sess *session, buf *claimBuf, solo bool) bool {
+	items := buf.items
+	entries := e.entries(buf, solo)
+	defer func() { clear(items); clear(entries) }()
 	for n := 1; ; n++ {
 		sent := time.Now()
 		deadline := sent.Add(e.callTimeout())
@@ -187,15 +187,27 @@ func (e *Engine) ask(sess *session, items []*Item, solo bool) bool {
 	}
 }
 
-// whichDropped says which items the broker has back: of those a suspect needs no place to run in, it is released at once.
-func (e *Engine) whichDropped(items []*Item) []bool {
-	dropped := make([]bool, len(items))
+// entries makes what the ledger is asked. Of those that the broker has back a suspect needs no place to run in: it is
+// released at once.
+func (e *Engine) entries(buf *claimBuf, solo bool) []ledger.Entry {
+	buf.dropped = buf.dropped[:0]
 	e.mu.Lock()
-	for i, it := range items {
-		dropped[i] = it.dropped
+	for _, it := range buf.items {
+		buf.dropped = append(buf.dropped, it.dropped)
 	}
 	e.mu.Unlock()
-	return dropped
+	buf.entries = buf.entries[:0]
+	for i, it := range buf.items {
+		window := it.Window
+		if window == 0 {
+			window = e.opt.Window
+		}
+		buf.entries = append(buf.entries, ledger.Entry{
+			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken,
+			Window: window, Solo: solo || buf.dropped[i], Park: e.opt.Park,
+		})
+	}
+	return buf.entries
 }
 
 // doubt notes that items may be ours: the answer of their claim was lost.

@@ -34,7 +34,7 @@ type Origin struct {
 // it catches.
 func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 	id := Identity{Key: from.Key, Fingerprint: ledger.BodyFingerprint(m.Body)}
-	if id.Key.Scope == "" {
+	if id.Key.ID == nil {
 		id.Key = ledger.Key{Scope: from.Scope, ID: []byte(m.ID), Pos: from.Pos}
 	}
 	if o.FingerprintFunc != nil {

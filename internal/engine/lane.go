@@ -166,10 +166,9 @@ func (s *sched) list(it *Item, due bool) {
 	}
 }
 
-// takeClaims moves up to n queued items to claiming, lanes in turn so that no deep lane keeps the others waiting, and
+// takeClaims moves up to n queued items to claiming and appends them to out, which is empty, lanes in turn so that no deep lane keeps the others waiting, and
 // each key once. headsOnly takes only what could start at once.
-func (s *sched) takeClaims(n int, headsOnly bool) []*Item {
-	var out []*Item
+func (s *sched) takeClaims(n int, headsOnly bool, out []*Item) []*Item {
 	share := max(n/max(s.claimQ.len(), 1), 1)
 	for len(out) < n && s.claimQ.len() > 0 {
 		e := s.claimQ.pop()
@@ -205,10 +204,9 @@ func (s *sched) takeFromLane(l *lane, n int, headsOnly bool, out []*Item) []*Ite
 	return out
 }
 
-// takeDoubts moves up to n items that may be ours to claiming, whatever their lanes say: until that is known, others find
+// takeDoubts moves up to n items that may be ours to claiming and appends them to out, which is empty, whatever their lanes say: until that is known, others find
 // them busy.
-func (s *sched) takeDoubts(n int) []*Item {
-	var out []*Item
+func (s *sched) takeDoubts(n int, out []*Item) []*Item {
 	for len(out) < n && s.doubtQ.len() > 0 {
 		if it := s.doubtQ.pop(); it.maybe {
 			out = s.takeOne(it, out)

@@ -49,7 +49,7 @@ func (w *twin) release() {
 	w.s.toRelease = w.s.toRelease[:0]
 }
 
-func (w *twin) claim(n int, headsOnly bool) { w.s.takeClaims(n, headsOnly) }
+func (w *twin) claim(n int, headsOnly bool) { w.s.takeClaims(n, headsOnly, nil) }
 
 // answer plays the claim table: 0 run, 1 busy, 2 done, 3 suspect, 4 the call failed, 5 spent.
 func (w *twin) answer(it *Item, what int, wait time.Duration) {

@@ -39,6 +39,8 @@ func (e *Engine) release(it *Item) { e.settle(it, ledger.Settlement{Kind: ledger
 
 // settleLoop settles in batches: whatever comes while a call is under way goes with the next one.
 func (e *Engine) settleLoop() {
+	var batch []settlement
+	var sets []ledger.Settlement
 	for {
 		e.mu.Lock()
 		for e.settleQ.len() == 0 && !e.closed {
@@ -48,15 +50,20 @@ func (e *Engine) settleLoop() {
 			e.mu.Unlock()
 			return
 		}
-		batch := e.takeSettlements()
+		batch = e.takeSettlements(batch[:0])
 		e.unlock()
-		e.flush(batch)
+		sets = sets[:0]
+		for i := range batch {
+			sets = append(sets, batch[i].set)
+		}
+		e.flush(batch, sets)
+		clear(batch)
+		clear(sets)
 	}
 }
 
-// takeSettlements takes settlements of one session, bounded in count and bytes.
-func (e *Engine) takeSettlements() []settlement {
-	var batch []settlement
+// takeSettlements takes settlements of one session, bounded in count and bytes, into batch, which is empty.
+func (e *Engine) takeSettlements(batch []settlement) []settlement {
 	bytes := 0
 	for e.settleQ.len() > 0 && len(batch) < settleBatch {
 		next := &e.settleQ.buf[e.settleQ.head]
@@ -71,11 +78,7 @@ func (e *Engine) takeSettlements() []settlement {
 
 // flush settles a batch until the ledger has answered for it; settlements may be repeated. It gives up only when the
 // engine closes.
-func (e *Engine) flush(batch []settlement) {
-	sets := make([]ledger.Settlement, len(batch))
-	for i := range batch {
-		sets[i] = batch[i].set
-	}
+func (e *Engine) flush(batch []settlement, sets []ledger.Settlement) {
 	for n := 1; ; n++ {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), e.callTimeout())
