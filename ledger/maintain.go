@@ -14,7 +14,8 @@ import (
 //   - a succeeded or failed message, once its own expiry has passed. The expiry was fixed at its first claim (a redrive
 //     renews it), so workers with different windows cannot sweep each other's messages.
 //   - a pending message past its expiry is abandoned: its broker has forgotten it, or nobody consumes it any more. It is
-//     reported, and runs if it does come. It goes only after [MaintainConfig.Keep] and its own window have passed again.
+//     reported, and runs if it does come. It goes only after [MaintainConfig.Keep] and its own window have passed again,
+//     and never while its owner is live.
 //   - an archived delivery, at its own expiry.
 //   - an owner that left or died, once that was at least [OwnerRest] ago and a whole pass that began after it met no
 //     pending message that names it.
@@ -103,7 +104,7 @@ type SweepReport struct {
 	Dropped  int64 // pending messages removed, long past their expiry
 	Archives int64 // archived deliveries removed
 	Owners   int64 // owners removed
-	Locked   int64 // expired rows that others held locked; the next pass looks again. -1: the store does not count them
+	Locked   int64 // expired rows that others held locked: the next pass looks again
 
 	Abandoned int64       // pending messages past their expiry that are still there
 	Oldest    []Abandoned // some of them, the first expired first, at most [MaxAbandoned]

@@ -24,6 +24,8 @@ const (
 	doFreeze = "freeze"
 	// doWork claims, has one effect for each message, and settles, until every message is done.
 	doWork = "work"
+	// doMaintain maintains in small transactions, and says what each pass did, until it is killed.
+	doMaintain = "maintain"
 )
 
 // script is what a second process is told.
@@ -37,10 +39,11 @@ type script struct {
 
 // event is one line that a second process writes.
 type event struct {
-	Do    string // joined, claimed, inside, handled, done, failed
-	Owner string `json:",omitempty"`
-	Runs  int    `json:",omitempty"`
-	Error string `json:",omitempty"`
+	Do     string              // joined, claimed, inside, handled, done, maintaining, pass, failed
+	Owner  string              `json:",omitempty"`
+	Runs   int                 `json:",omitempty"`
+	Error  string              `json:",omitempty"`
+	Report *ledger.SweepReport `json:",omitempty"`
 }
 
 // Main is called from the TestMain of a store that has second processes. In a process that a test of this package
@@ -87,6 +90,8 @@ func play(text string, open func(context.Context, string) (Store, io.Closer, err
 		return c.freeze()
 	case doWork:
 		return c.work()
+	case doMaintain:
+		return c.maintain()
 	}
 	return fmt.Errorf("unknown script %q", s.Do)
 }
@@ -239,4 +244,15 @@ func (c *child) handle(m ledger.Entry, claim ledger.Claim) error {
 	}
 	errs, err := c.owner.Settle(c.ctx, []ledger.Settlement{succeed(claim)})
 	return firstError(errs, err)
+}
+
+func (c *child) maintain() error {
+	m, ok := c.Ledger.(ledger.Maintainer)
+	if !ok {
+		return fmt.Errorf("%T is no ledger.Maintainer", c.Ledger)
+	}
+	say(event{Do: "maintaining"})
+	return m.Maintain(c.ctx, ledger.MaintainConfig{Interval: time.Millisecond, Batch: 100, Report: func(r ledger.SweepReport) {
+		say(event{Do: "pass", Report: &r})
+	}})
 }

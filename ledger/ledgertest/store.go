@@ -20,6 +20,9 @@ type Store struct {
 	Drop func(ctx context.Context, key ledger.Key) error
 	// DropOwner deletes a left or dead owner's row physically, as the sweep does long after its fate was sealed.
 	DropOwner func(ctx context.Context, ownerID string) error
+	// Rest makes look older, by more than [ledger.OwnerRest], what the sweep waits for: the fates of owners that left or
+	// died, and the lease of a process that sweeps. Needed by [RunMaintain].
+	Rest func(ctx context.Context) error
 	// DSN is what a second process is given to open the same ledger (see [Main]). Empty: there are no second processes
 	// (memory), and the cases that need one are not part of this store's suite.
 	DSN string

@@ -124,10 +124,10 @@ func (p *pass) look(sum [ledger.KeySize]byte, r *row, now time.Time) {
 	since := now.Sub(l.begin)
 	p.report.Rows++
 	switch {
-	case r.gone(p.cfg.Keep) < since && r.state == ledger.Pending:
+	case r.state == ledger.Pending && r.gone(p.cfg.Keep) < since && !r.held():
 		p.report.Dropped++
 		delete(l.rows, sum)
-	case r.gone(p.cfg.Keep) < since:
+	case r.state != ledger.Pending && r.gone(p.cfg.Keep) < since:
 		p.report.Messages++
 		delete(l.rows, sum)
 	case r.state == ledger.Pending:

@@ -67,6 +67,7 @@ func openLedger(l *memory.Ledger, wrap func(ledger.Ledger) ledger.Ledger) ledger
 		},
 		// An owner is forgotten the moment that its fate is sealed: only its rows know it.
 		DropOwner: func(context.Context, string) error { return nil },
+		Rest:      rest,
 		InTx:      table.inTx, Effect: table.insert, Effects: table.all,
 	}
 }

@@ -17,7 +17,7 @@ func (l *Ledger) sweepSome(now time.Time, n int) {
 		if n--; n < 0 {
 			return
 		}
-		if r.gone(l.keep) < since {
+		if r.gone(l.keep) < since && !r.held() {
 			delete(l.rows, sum)
 		}
 	}
@@ -29,6 +29,11 @@ func (r *row) gone(keep time.Duration) time.Duration {
 		return r.expiry + max(keep, r.expiry-r.at)
 	}
 	return r.expiry
+}
+
+// held says that a live owner has the message in hand.
+func (r *row) held() bool {
+	return r.state == ledger.Pending && r.owner != nil && r.owner.fate == live
 }
 
 // sweepArchives looks at the archives of n messages, and returns how many deliveries it dropped.

@@ -23,9 +23,9 @@ var migrationFiles embed.FS
 // Versions that a worker and a schema compare when the worker joins.
 const (
 	// workerVersion is what this program is, to a schema that may be newer.
-	workerVersion = 1
+	workerVersion = 2
 	// neededSchema is the oldest schema that this program can work with.
-	neededSchema = 1
+	neededSchema = 2
 )
 
 // The version table of goose, inside the ledger's own schema.

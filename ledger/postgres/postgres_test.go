@@ -167,6 +167,13 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 			_, err = pool.Exec(ctx, "DELETE FROM ackledger.owner WHERE id = $1 AND fate <> 1", n)
 			return err
 		},
+		Rest: func(ctx context.Context) error {
+			_, err := pool.Exec(ctx, `UPDATE ackledger.owner SET sealed = now() - interval '2 hours' WHERE fate <> 1`)
+			if err == nil {
+				_, err = pool.Exec(ctx, `UPDATE ackledger.maintenance SET lease_end = '-infinity'`)
+			}
+			return err
+		},
 		Lock: func(ctx context.Context, key ledger.Key) (func(), error) {
 			tx, err := pool.Begin(ctx)
 			if err != nil {

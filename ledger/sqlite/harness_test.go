@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"testing"
+	"time"
 
 	_ "modernc.org/sqlite" // the application's own driver
 
@@ -50,6 +51,14 @@ func storeOf(l *sqlite.Ledger, a *app, path string) ledgertest.Store {
 		},
 		DropOwner: func(ctx context.Context, id string) error {
 			_, err := a.owners.ExecContext(ctx, "DELETE FROM ackledger_owner WHERE id = ? AND fate <> 1", id)
+			return err
+		},
+		Rest: func(ctx context.Context) error {
+			_, err := a.owners.ExecContext(ctx, "UPDATE ackledger_owner SET fated_at = ? WHERE fate <> 1",
+				time.Now().Add(-2*ledger.OwnerRest).UnixMicro())
+			if err == nil {
+				_, err = a.main.ExecContext(ctx, "UPDATE ackledger_maintenance SET lease_end = 0")
+			}
 			return err
 		},
 		InTx: func(ctx context.Context, fn func(context.Context) error) error {

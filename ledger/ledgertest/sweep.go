@@ -1,0 +1,408 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// RunMaintain is the suite of [ledger.Maintainer] and [ledger.Inspector]. Sweeps see every row of a store, so each case
+// needs one of its own. Stores with second processes are also swept by several at once, and killed meanwhile.
+func RunMaintain(t *testing.T, open Open) {
+	for _, c := range []testCase{
+		{"Sweep_ExpiredGo", sweepExpired},
+		{"Sweep_ArchiveHasItsOwnExpiry", sweepArchive},
+		{"Sweep_HeldIsNotDropped", sweepHeld},
+		{"Sweep_OwnersGoWhenNobodyNamesThem", sweepOwners},
+		{"Sweep_OneAtATime", sweepTurns},
+		{"Sweep_BadSettings", sweepSettings},
+		{"Sweep_Cancelled", sweepCancelled},
+		{"Maintain_UntilCancelled", maintainUntilCancelled},
+		{"Stats_CountsAndAges", statsCounts},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(begin(t, open))
+		})
+	}
+	s := open(t)
+	if s.DSN == "" {
+		return
+	}
+	t.Run("Process_EightMaintain", func(t *testing.T) { maintainEight(begin(t, open)) })
+	t.Run("Process_KilledWhileSweeping", func(t *testing.T) { maintainKilled(begin(t, open)) })
+}
+
+func (e *env) maintainer() ledger.Maintainer {
+	e.Helper()
+	m, ok := e.Ledger.(ledger.Maintainer)
+	if !ok || e.Rest == nil {
+		e.Fatalf("%T is no ledger.Maintainer, or ledgertest.Store has no Rest", e.Ledger)
+	}
+	return m
+}
+
+// sweep makes one pass that keeps abandoned messages for so long.
+func (e *env) sweep(keep time.Duration) ledger.SweepReport {
+	e.Helper()
+	r, err := e.maintainer().Sweep(e.ctx, ledger.MaintainConfig{Keep: keep})
+	if err != nil {
+		e.Fatalf("sweep: %v", err)
+	}
+	return r
+}
+
+func (e *env) stats() ledger.Stats {
+	e.Helper()
+	s, err := e.Ledger.(ledger.Inspector).Stats(e.ctx)
+	if err != nil {
+		e.Fatalf("stats: %v", err)
+	}
+	return s
+}
+
+// scopeStats is what the last pass counted of this case's scope.
+func (e *env) scopeStats() ledger.ScopeStats {
+	e.Helper()
+	for _, s := range e.stats().Scopes {
+		if s.Scope == e.scope {
+			return s
+		}
+	}
+	return ledger.ScopeStats{Scope: e.scope}
+}
+
+const shortWindow = 200 * time.Millisecond
+
+// short asks for a message whose window is over soon.
+func (e *env) short(id string) ledger.Entry {
+	m := e.entry(id)
+	m.Window = shortWindow
+	return m
+}
+
+// pass waits until so much time is over, and a little more.
+func (e *env) pass(d time.Duration) {
+	e.Helper()
+	until := time.Now().Add(d + 50*time.Millisecond)
+	e.eventually("time passes", func() bool { return time.Now().After(until) })
+}
+
+func (e *env) gone(m ledger.Entry) bool {
+	e.Helper()
+	_, err := e.Get(e.ctx, m.Key)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		e.Fatalf("get: %v", err)
+	}
+	return err != nil
+}
+
+// sweepExpired: what is finished goes at its own expiry, and nothing else does.
+func sweepExpired(e *env) {
+	o := e.owner()
+	succeeded, failed, kept, pending := e.short("succeeded"), e.short("failed"), e.entry("kept"), e.entry("pending")
+	e.holds(o, succeed(e.want(o, succeeded, ledger.Run)))
+	e.holds(o, fail(e.want(o, failed, ledger.Run), failed))
+	e.holds(o, succeed(e.want(o, kept, ledger.Run)))
+	e.want(o, pending, ledger.Run)
+	if r := e.sweep(keep); r.Removed() != 0 || r.Rows != 4 {
+		e.Fatalf("before the expiry: %+v", r)
+	}
+	e.pass(shortWindow)
+	r := e.sweep(keep)
+	if r.Messages != 2 || r.Removed() != 2 || r.Rows != 4 || r.Transactions == 0 || r.Longest <= 0 || r.Began.IsZero() {
+		e.Fatalf("after the expiry: %+v", r)
+	}
+	for m, want := range map[string]bool{"succeeded": true, "failed": true, "kept": false, "pending": false} {
+		if got := e.gone(e.entry(m)); got != want {
+			e.Errorf("%s: gone %t, want %t", m, got, want)
+		}
+	}
+	if c := e.want(o, succeeded, ledger.Run); c.Token != 1 {
+		e.Errorf("a message that was forgotten: %+v", c)
+	}
+	e.want(o, kept, ledger.Done)
+}
+
+// sweepArchive: an archived delivery outlives its message, and goes at its own expiry.
+func sweepArchive(e *env) {
+	o, m := e.owner(), e.short("a")
+	s := fail(e.want(o, m, ledger.Run), m)
+	s.Dead.Keep = 4 * shortWindow
+	e.holds(o, s)
+	e.pass(shortWindow)
+	if r := e.sweep(keep); r.Messages != 1 || r.Archives != 0 {
+		e.Fatalf("the message's window is over: %+v", r)
+	}
+	if r, _ := e.Get(e.ctx, m.Key); len(r.Archived) != 1 {
+		e.Fatalf("the archive: %+v", r)
+	}
+	e.pass(3 * shortWindow)
+	if r := e.sweep(keep); r.Archives != 1 || r.Removed() != 1 {
+		e.Fatalf("the archive's time is over: %+v", r)
+	}
+	if r, _ := e.Get(e.ctx, m.Key); len(r.Archived) != 0 {
+		e.Fatalf("the archive: %+v", r)
+	}
+}
+
+// sweepHeld: a message stays as long as a live worker has it in hand, whatever the time.
+func sweepHeld(e *env) {
+	o, m := e.owner(), e.short("a")
+	c := e.want(o, m, ledger.Run)
+	e.pass(2 * shortWindow)
+	if r := e.sweep(time.Millisecond); r.Dropped != 0 || r.Abandoned != 1 {
+		e.Fatalf("%+v", r)
+	}
+	e.holds(o, succeed(c))
+	if r := e.sweep(time.Millisecond); r.Messages != 1 {
+		e.Fatalf("%+v", r)
+	}
+}
+
+// sweepOwners: the row of an owner that left or died goes, but not while a pending message names it: nobody could tell
+// whether to wait for it.
+func sweepOwners(e *env) {
+	m := e.entry("a")
+	e.crash(m)
+	left := e.owner()
+	e.leave(left)
+	if r := e.sweep(keep); r.Owners != 0 {
+		e.Fatalf("before their time: %+v", r)
+	}
+	e.rest()
+	before := e.stats().Owners
+	e.sweep(keep)
+	after := e.stats().Owners
+	if after.Left != 0 || after.Dead != before.Dead {
+		e.Fatalf("owners: %+v, were %+v; a pending message names the dead one", after, before)
+	}
+	o := e.owner()
+	c := e.want(o, m, ledger.Run)
+	if c.Crashes != 1 || !c.TookOver {
+		e.Fatalf("run: %+v", c)
+	}
+	e.rest()
+	e.sweep(keep)
+	if s := e.stats().Owners; s.Live != 1 || s.Left != 0 || s.Dead != 0 {
+		e.Fatalf("owners: %+v", s)
+	}
+	e.holds(o, succeed(c))
+}
+
+func (e *env) rest() {
+	e.Helper()
+	if err := e.Rest(e.ctx); err != nil {
+		e.Fatalf("rest: %v", err)
+	}
+}
+
+// passes notes when each pass was, and finds those that overlap.
+type passes struct {
+	mu  sync.Mutex
+	all []ledger.SweepReport
+}
+
+func (p *passes) note(r ledger.SweepReport) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, r)
+}
+
+func (p *passes) check(e *env, atLeast int) {
+	e.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.all) < atLeast {
+		e.Errorf("%d passes, want %d at least", len(p.all), atLeast)
+	}
+	for i, a := range p.all {
+		for _, b := range p.all[:i] {
+			if a.Began.Before(b.Began.Add(b.Took)) && b.Began.Before(a.Began.Add(a.Took)) {
+				e.Errorf("two passes at once: from %s for %s, and from %s for %s", a.Began, a.Took, b.Began, b.Took)
+			}
+		}
+	}
+}
+
+// sweepTurns: of many that sweep in one process, one does so at a time.
+func sweepTurns(e *env) {
+	m := e.maintainer()
+	var seen passes
+	ctx, cancel := context.WithTimeout(e.ctx, patience)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := m.Maintain(ctx, ledger.MaintainConfig{Interval: time.Millisecond, Report: seen.note}); err != nil {
+				e.Errorf("maintain: %v", err)
+			}
+		})
+	}
+	for range 5 {
+		if _, err := m.Sweep(e.ctx, ledger.MaintainConfig{Report: seen.note}); err != nil {
+			e.Errorf("sweep: %v", err)
+		}
+	}
+	cancel()
+	wg.Wait()
+	seen.check(e, 5)
+}
+
+func sweepSettings(e *env) {
+	m := e.maintainer()
+	for field, cfg := range map[string]ledger.MaintainConfig{
+		"MaintainConfig.Keep": {Keep: -time.Hour}, "MaintainConfig.Interval": {Interval: -1}, "MaintainConfig.Batch": {Batch: 1 << 30},
+	} {
+		_, err := m.Sweep(e.ctx, cfg)
+		e.invalid(err, field)
+		e.invalid(m.Maintain(e.ctx, cfg), field)
+	}
+}
+
+func sweepCancelled(e *env) {
+	ctx, cancel := context.WithCancel(e.ctx)
+	cancel()
+	if _, err := e.maintainer().Sweep(ctx, ledger.MaintainConfig{}); !errors.Is(err, context.Canceled) {
+		e.Fatalf("sweep: %v", err)
+	}
+	if err := e.maintainer().Maintain(ctx, ledger.MaintainConfig{}); err != nil {
+		e.Fatalf("maintain: %v", err)
+	}
+	e.sweep(keep) // the turn was given back
+}
+
+func maintainUntilCancelled(e *env) {
+	o, m := e.owner(), e.short("a")
+	e.holds(o, succeed(e.want(o, m, ledger.Run)))
+	ctx, cancel := context.WithCancel(e.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- e.maintainer().Maintain(ctx, ledger.MaintainConfig{Interval: 10 * time.Millisecond}) }()
+	e.eventually("the message goes", func() bool { return e.gone(m) })
+	cancel()
+	if err := <-ended; err != nil {
+		e.Fatalf("maintain: %v", err)
+	}
+}
+
+// statsCounts: the statistics are those of the last pass, and say how old they are.
+func statsCounts(e *env) {
+	if s := e.stats(); !s.At.IsZero() || len(s.Scopes) != 0 {
+		e.Fatalf("before the first pass: %+v", s)
+	}
+	o := e.owner()
+	var settlements []ledger.Settlement
+	entries := e.entries(100)
+	for i, c := range e.claimAll(o, entries) {
+		switch {
+		case i < 60:
+			settlements = append(settlements, succeed(c))
+		case i < 70:
+			settlements = append(settlements, fail(c, entries[i]))
+		}
+	}
+	e.settleAll(o, settlements)
+	late := e.short("late")
+	e.want(o, late, ledger.Run)
+	e.pass(shortWindow)
+	report := e.sweep(keep)
+	s := e.scopeStats()
+	if s.Succeeded != 60 || s.Failed != 10 || s.Pending != 31 || s.Abandoned != 1 {
+		e.Errorf("counts: %+v", s)
+	}
+	if s.OldestPending < shortWindow || s.OldestPending > patience || s.PendingAgeP95 < shortWindow ||
+		s.PendingAgeP99 < s.PendingAgeP95 || s.OldestPending < s.PendingAgeP99 {
+		e.Errorf("ages: %+v", s)
+	}
+	all := e.stats()
+	if all.At.Before(report.Began) || all.Age < 0 || all.Age > patience || all.Pass.Rows != 101 || all.Owners.Live != 1 {
+		e.Errorf("stats: %+v", all)
+	}
+	if len(all.Tables) == 0 || all.LockWaits != 0 {
+		e.Errorf("tables: %+v, %d wait", all.Tables, all.LockWaits)
+	}
+	if r := report.Oldest; len(r) != 1 || r[0].Scope != e.scope || string(r[0].ID) != "late" || !r[0].Expiry.After(r[0].At) ||
+		!r[0].Expiry.Before(report.Began) {
+		e.Errorf("abandoned: %+v", r)
+	}
+}
+
+// maintainEight: eight processes maintain at once: one at a time sweeps, and all messages go.
+func maintainEight(e *env) {
+	o := e.owner()
+	var entries []ledger.Entry
+	for i := range 1000 {
+		entries = append(entries, e.short(number(i)))
+	}
+	var settlements []ledger.Settlement
+	for _, c := range e.claimAll(o, entries) {
+		settlements = append(settlements, succeed(c))
+	}
+	e.settleAll(o, settlements)
+	var all []*process
+	for range 8 {
+		all = append(all, e.start(doMaintain, time.Second))
+	}
+	var seen passes
+	removed := int64(0)
+	for at := 0; removed < 1000 || at < 40; at++ {
+		r := all[at%len(all)].waitFor("pass").Report
+		removed += r.Messages
+		seen.note(*r)
+	}
+	for _, p := range all {
+		p.kill()
+	}
+	seen.check(e, 40)
+	if removed != 1000 {
+		e.Errorf("%d messages went, want 1000", removed)
+	}
+}
+
+// maintainKilled: processes that are killed in the middle of a sweep lose nothing, and the next ones go on.
+func maintainKilled(e *env) {
+	const n = 3000
+	o := e.owner()
+	var expired, kept []ledger.Entry
+	for i := range n {
+		m := e.short(fmt.Sprint("expired ", i))
+		if expired = append(expired, m); i%10 == 0 {
+			kept = append(kept, e.entry(fmt.Sprint("kept ", i)))
+		}
+	}
+	for _, list := range [][]ledger.Entry{expired, kept} {
+		for from := 0; from < len(list); from += 1000 {
+			var settlements []ledger.Settlement
+			for _, c := range e.claimAll(o, list[from:min(from+1000, len(list))]) {
+				settlements = append(settlements, succeed(c))
+			}
+			e.settleAll(o, settlements)
+		}
+	}
+	e.pass(shortWindow)
+	for range 4 {
+		p := e.start(doMaintain, time.Second)
+		p.waitFor("maintaining")
+		e.pass(time.Duration(rand.IntN(60)) * time.Millisecond)
+		p.kill()
+		e.rest()
+	}
+	e.eventually("the killed one's last statement is over", func() bool { e.sweep(keep); return e.gone(expired[0]) })
+	if r := e.sweep(keep); r.Messages != 0 || r.Rows != int64(len(kept)) {
+		e.Errorf("the pass after: %+v", r)
+	}
+	for _, m := range kept {
+		e.want(o, m, ledger.Done)
+	}
+	for i := 0; i < n; i += 100 {
+		if !e.gone(expired[i]) {
+			e.Errorf("%s is there", expired[i].Key.ID)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+var (
+	_ ledger.Maintainer = (*Ledger)(nil)
+	_ ledger.Inspector  = (*Ledger)(nil)
+)
+
+const (
+	// maintainLease is how long the others wait for a process that died while it swept. Each transaction extends it.
+	maintainLease = 30 * time.Second
+	// turnPoll is how often Sweep asks whether the process that sweeps has ended its pass.
+	turnPoll = 200 * time.Millisecond
+)
+
+const (
+	// sqlTurn takes the turn, if nobody has it and (for Maintain) a pass is due.
+	sqlTurn = `
+UPDATE {s}.maintenance SET holder = $1::bigint, host = $2::bytea, began = clock_timestamp(),
+	lease_end = clock_timestamp() + $3::bigint * interval '1 microsecond'
+WHERE lease_end < clock_timestamp() AND (due < clock_timestamp() OR $4::boolean)
+RETURNING (extract(epoch FROM began) * 1000000)::bigint, message_page, coalesce(archive_page, -1)`
+
+	sqlTurnWait = `
+SELECT greatest((extract(epoch FROM greatest(CASE WHEN lease_end > clock_timestamp() THEN lease_end END, due)
+	- clock_timestamp()) * 1000000)::bigint, 0) FROM {s}.maintenance`
+
+	// sqlTurnEnd gives the turn back; a whole pass leaves what it counted.
+	sqlTurnEnd = `
+UPDATE {s}.maintenance SET holder = NULL, lease_end = '-infinity',
+	due = clock_timestamp() + $2::bigint * interval '1 microsecond',
+	archive_page = CASE WHEN $3::bytea IS NULL THEN archive_page END,
+	seen = coalesce($3::bytea, seen), seen_at = CASE WHEN $3::bytea IS NULL THEN seen_at ELSE clock_timestamp() END
+WHERE holder = $1::bigint`
+)
+
+// Maintain implements [ledger.Maintainer]. It sweeps on a connection of its own, which it has only while it sweeps.
+func (l *Ledger) Maintain(ctx context.Context, cfg ledger.MaintainConfig) error {
+	cfg, err := cfg.WithDefaults()
+	if err != nil {
+		return err
+	}
+	failing := false
+	return ledger.RunMaintain(ctx, cfg, func(ctx context.Context) (time.Duration, error) {
+		wait, err := l.maintainOnce(ctx, cfg)
+		if err != nil && ctx.Err() == nil && !failing {
+			l.log.Warn("the sweep failed; it is tried again", zap.Error(err))
+		}
+		failing = err != nil
+		return wait, err
+	})
+}
+
+// maintainOnce makes a pass if it is this process' turn, and returns when to look again.
+func (l *Ledger) maintainOnce(ctx context.Context, cfg ledger.MaintainConfig) (time.Duration, error) {
+	report, swept, err := l.takeTurn(ctx, cfg, false)
+	if err != nil || swept {
+		return cfg.Pause(&report), err
+	}
+	wait, err := l.turnWait(ctx)
+	return min(max(wait, turnPoll), max(cfg.Interval, turnPoll)), err
+}
+
+// Sweep implements [ledger.Maintainer].
+func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.SweepReport, error) {
+	cfg, err := cfg.WithDefaults()
+	if err != nil {
+		return ledger.SweepReport{}, err
+	}
+	for {
+		report, swept, err := l.takeTurn(ctx, cfg, true)
+		if err != nil || swept {
+			return report, err
+		}
+		timer := time.NewTimer(turnPoll)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return report, fmt.Errorf("postgres: sweep: another process sweeps: %w", ctx.Err())
+		}
+	}
+}
+
+// takeTurn makes a whole pass, if nobody else is at it and (unless now is set) one is due.
+func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, now bool) (report ledger.SweepReport, swept bool, err error) {
+	me, err := newOwnerID()
+	if err != nil {
+		return report, false, err
+	}
+	p := &pass{ledger: l, cfg: cfg, me: me, gentle: !now, named: make(map[int64]bool), names: make(map[int32]string)}
+	var began int64
+	err = l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, l.maintainSQL(sqlTurn), me, []byte(l.cfg.Host), maintainLease.Microseconds(), now).
+			Scan(&began, &p.from, &p.archived)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return report, false, nil
+	}
+	if err != nil {
+		return report, false, fmt.Errorf("postgres: sweep: %w", err)
+	}
+	p.report.Began = time.UnixMicro(began).UTC()
+	if p.pool, err = ownPool(ctx, l.user, 1); err == nil {
+		err = p.run(ctx)
+		p.pool.Close()
+	}
+	if end := p.end(ctx, err == nil); err == nil {
+		err = end
+	}
+	if err != nil {
+		return p.report, true, fmt.Errorf("postgres: sweep: %w", err)
+	}
+	if cfg.Report != nil {
+		cfg.Report(p.report)
+	}
+	return p.report, true, nil
+}
+
+// end gives the turn back, whatever became of the pass; a process that cannot leaves its lease to end by itself.
+func (p *pass) end(ctx context.Context, whole bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	var seen []byte
+	pause := time.Duration(0)
+	if whole {
+		var err error
+		pause = p.cfg.Pause(&p.report)
+		stored := ledger.Pass{At: p.report.Began.Add(p.report.Took), Report: p.report, Scopes: p.tally.Scopes()}
+		if seen, err = stored.Encode(); err != nil {
+			return err
+		}
+	}
+	return p.ledger.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		tag, err := conn.Exec(ctx, p.ledger.maintainSQL(sqlTurnEnd), p.me, pause.Microseconds(), seen)
+		if err == nil && whole && tag.RowsAffected() == 0 {
+			return errTurnLost
+		}
+		return err
+	})
+}
+
+func (l *Ledger) turnWait(ctx context.Context) (time.Duration, error) {
+	var wait int64
+	err := l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, l.maintainSQL(sqlTurnWait)).Scan(&wait)
+	})
+	return time.Duration(wait) * time.Microsecond, err
+}
+
+// ask runs one short statement on the ledger's own connections.
+func (l *Ledger) ask(ctx context.Context, fn func(context.Context, *pgxpool.Conn) error) error {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	conn, err := l.own.Acquire(ctx)
+	if err != nil {
+		return notSent(err)
+	}
+	defer conn.Release()
+	return usable(fn(ctx, conn))
+}
+
+// errTurnLost says that another process took the turn: this one did not get on for a whole lease.
+var errTurnLost = errors.New("the turn to sweep was lost to another process")

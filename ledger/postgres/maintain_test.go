@@ -1,0 +1,14 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/ackledger/ackledger/ledger/ledgertest"
+)
+
+func TestMaintain(t *testing.T) { ledgertest.RunMaintain(t, open) }
+
+func TestPitfall28_Abandoned(t *testing.T)       { ledgertest.Pitfall28(t, open) }
+func TestPitfall30_SweptRetentions(t *testing.T) { ledgertest.SweptRetentions(t, open) }
+func TestPitfall72_BeatsForAWeek(t *testing.T)   { ledgertest.Pitfall72(t, open) }
+func TestPitfall79_SweptMeanwhile(t *testing.T)  { ledgertest.SweptMeanwhile(t, open) }

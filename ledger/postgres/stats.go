@@ -1,0 +1,72 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+const (
+	sqlSeen = `SELECT coalesce(seen, ''), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+coalesce((extract(epoch FROM seen_at) * 1000000)::bigint, 0) FROM {s}.maintenance`
+
+	sqlOwners = `SELECT count(*) FILTER (WHERE fate = 1), count(*) FILTER (WHERE fate = 1 AND lease_end < clock_timestamp()),
+count(*) FILTER (WHERE fate = 2), count(*) FILTER (WHERE fate = 3) FROM {s}.owner`
+
+	sqlTables = `SELECT c.relname::text, c.reltuples::bigint, pg_table_size(c.oid), pg_indexes_size(c.oid)
+FROM pg_catalog.pg_class c WHERE c.relnamespace = {text}::regnamespace AND c.relkind = 'r' ORDER BY 1`
+
+	// sqlLockWaits counts the sessions that wait for a lock and hold one on a table of ours: who waits for a row waits for
+	// the transaction that holds it.
+	sqlLockWaits = `
+SELECT count(DISTINCT w.pid) FROM pg_catalog.pg_locks w WHERE NOT w.granted AND EXISTS (
+	SELECT FROM pg_catalog.pg_locks h JOIN pg_catalog.pg_class c ON c.oid = h.relation
+	WHERE h.pid = w.pid AND c.relnamespace = {text}::regnamespace
+		AND h.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()))`
+)
+
+// Stats implements [ledger.Inspector]. It reads one row of counts, the small table of owners, and what the catalogs
+// say: no table that grows with the messages.
+func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
+	var s ledger.Stats
+	err := l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		var seen []byte
+		var now, at int64
+		if err := conn.QueryRow(ctx, l.maintainSQL(sqlSeen)).Scan(&seen, &now, &at); err != nil {
+			return err
+		}
+		if at != 0 {
+			p, err := ledger.DecodePass(seen)
+			if err != nil {
+				return err
+			}
+			p.At = time.UnixMicro(at).UTC()
+			s = p.Stats(time.UnixMicro(now))
+		}
+		o := &s.Owners
+		if err := conn.QueryRow(ctx, l.maintainSQL(sqlOwners)).Scan(&o.Live, &o.Overdue, &o.Left, &o.Dead); err != nil {
+			return err
+		}
+		if err := conn.QueryRow(ctx, l.maintainSQL(sqlLockWaits)).Scan(&s.LockWaits); err != nil {
+			return err
+		}
+		rows, err := conn.Query(ctx, l.maintainSQL(sqlTables))
+		if err != nil {
+			return err
+		}
+		s.Tables, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t ledger.TableStats, err error) {
+			err = row.Scan(&t.Name, &t.Rows, &t.Bytes, &t.IndexBytes)
+			return t, err
+		})
+		return err
+	})
+	if err != nil {
+		return ledger.Stats{}, fmt.Errorf("postgres: stats: %w", err)
+	}
+	return s, nil
+}

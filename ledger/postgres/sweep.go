@@ -1,0 +1,331 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Bounds of one transaction of the sweep.
+const (
+	sweepAim     = 250 * time.Millisecond // a transaction that takes longer makes the next ones smaller
+	sweepTimeout = 5 * time.Second        // the database ends one that takes this long, and a smaller one is tried
+	maxPages     = 4096                   // 32 MiB, of which nearly all is empty
+	rowsPerPage  = 50                     // what is assumed before any page was seen
+)
+
+// codeCanceled is the SQLSTATE of a statement that statement_timeout ended.
+const codeCanceled = "57014"
+
+const (
+	// sqlSweepBegin makes a transaction of the sweep cheap and short. What a crash of the server forgets of it is only
+	// removed once more.
+	sqlSweepBegin = `SELECT set_config('synchronous_commit', 'off', true), set_config('statement_timeout', $1::text, true),
+set_config('lock_timeout', $1::text, true)`
+
+	sqlPages = `SELECT pg_relation_size(c.oid) / current_setting('block_size')::bigint, pg_relation_filenode(c.oid)::bigint
+FROM pg_class c WHERE c.oid = ({text} || '.' || $1::text)::regclass`
+
+	sqlSweepMessage = `SELECT kind, coalesce(scope, 0), coalesce(state, 0), coalesce(bucket, 0), n, late, coalesce(at, 0),
+coalesce(expiry, 0), id, coalesce(owner, 0)
+FROM {s}.sweep_message($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint)`
+	sqlArchiveBegin = `UPDATE {s}.maintenance SET archive_page = 0, archive_before = began WHERE holder = $1::bigint`
+	sqlSweepArchive = `SELECT {s}.sweep_archive($1::bigint, $2::bigint, $3::bigint, $4::bigint)`
+
+	// sqlSealed notes when owners were first seen to have left or died.
+	sqlSealed = `UPDATE {s}.owner SET sealed = clock_timestamp() WHERE fate <> 1 AND sealed IS NULL`
+	// sqlRested lists those that may go, if no pending message names them.
+	sqlRested = `SELECT id FROM {s}.owner WHERE fate <> 1
+AND sealed < (SELECT began FROM {s}.maintenance) - $1::bigint * interval '1 microsecond'`
+	sqlSweepOwner = `SELECT {s}.sweep_owner($1::bigint, $2::bigint[])`
+	sqlScopeNames = `SELECT id, name FROM {s}.scope`
+)
+
+// maintainSQL puts the schema's name into a statement of the sweep or of Stats.
+func (l *Ledger) maintainSQL(sql string) string {
+	quoted := pgx.Identifier{l.cfg.Schema}.Sanitize()
+	return strings.NewReplacer("{s}", quoted, "{text}", "'"+strings.ReplaceAll(quoted, "'", "''")+"'").Replace(sql)
+}
+
+// pass is one round over every page. It begins where the pass before stopped, and comes around, so that passes that are
+// cut short reach every page all the same, and one that comes around has seen every page.
+type pass struct {
+	ledger   *Ledger
+	cfg      ledger.MaintainConfig
+	pool     *pgxpool.Pool // of one connection
+	me       int64
+	from     int64 // the page where the round begins
+	archived int64 // where the archive's part of the pass before stopped; -1: it did not
+	gentle   bool  // rest between transactions that removed little
+
+	report ledger.SweepReport
+	tally  ledger.Tally
+	named  map[int64]bool   // owners that pending messages name
+	names  map[int32]string // of the scopes
+	pace   *ledger.SweepPace
+}
+
+func (p *pass) run(ctx context.Context) error {
+	start := time.Now()
+	p.pace = ledger.NewSweepPace(p.cfg.Batch, sweepAim)
+	if err := p.scopeNames(ctx); err != nil {
+		return err
+	}
+	if p.archived >= 0 { // the pass before had looked at all messages
+		if err := p.archives(ctx, p.archived); err != nil {
+			return err
+		}
+	}
+	if err := p.exec(ctx, sqlSealed); err != nil {
+		return err
+	}
+	whole, err := p.messages(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.exec(ctx, sqlArchiveBegin, p.me); err != nil {
+		return err
+	}
+	if err := p.archives(ctx, 0); err != nil {
+		return err
+	}
+	if whole {
+		if err := p.owners(ctx); err != nil {
+			return err
+		}
+	}
+	p.report.Abandoned, p.report.Oldest = p.tally.Abandoned(), p.tally.Oldest()
+	p.report.Took = time.Since(start)
+	return nil
+}
+
+// messages looks at every page. It says whether it saw them all: not if the table was written anew meanwhile (VACUUM
+// FULL, CLUSTER), which moves rows.
+func (p *pass) messages(ctx context.Context) (whole bool, err error) {
+	pages, file, err := p.pages(ctx, "message")
+	if err != nil {
+		return false, err
+	}
+	if p.from >= pages {
+		p.from = 0
+	}
+	density := float64(rowsPerPage)
+	sweep := func(first, past int64) (int64, error) {
+		before, removed := p.report.Rows, p.report.Removed()
+		if err := p.sweepMessages(ctx, first, past); err != nil {
+			return 0, err
+		}
+		density = max(float64(p.report.Rows-before)/float64(past-first), 1)
+		return p.report.Removed() - removed, nil
+	}
+	for _, part := range [][2]int64{{p.from, pages}, {0, p.from}} {
+		if err := p.ranges(ctx, part[0], part[1], &density, sweep); err != nil {
+			return false, err
+		}
+	}
+	_, now, err := p.pages(ctx, "message")
+	return now == file, err
+}
+
+func (p *pass) archives(ctx context.Context, from int64) error {
+	pages, _, err := p.pages(ctx, "archive")
+	if err != nil {
+		return err
+	}
+	density := float64(rowsPerPage)
+	return p.ranges(ctx, from, pages, &density, func(first, past int64) (removed int64, err error) {
+		err = p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			var n *int64
+			err := tx.QueryRow(ctx, p.ledger.maintainSQL(sqlSweepArchive), p.me, maintainLease.Microseconds(), first, past).Scan(&n)
+			if err == nil && n == nil {
+				return errTurnLost
+			}
+			if err == nil {
+				removed = *n
+			}
+			return err
+		})
+		p.report.Archives += removed
+		return removed, err
+	})
+}
+
+// ranges cuts [first, past) into transactions of about as many rows as they may look at.
+func (p *pass) ranges(ctx context.Context, first, past int64, density *float64, sweep func(first, past int64) (int64, error)) error {
+	for first < past {
+		n := min(max(int64(float64(p.pace.Rows()) / *density), 1), maxPages, past-first)
+		began := time.Now()
+		removed, err := sweep(first, first+n)
+		took := time.Since(began)
+		if code(err) == codeCanceled && ctx.Err() == nil && p.pace.Broken() && n > 1 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		first += n
+		p.report.Transactions++
+		p.report.Longest = max(p.report.Longest, took)
+		p.pace.Took(took)
+		if p.gentle && first < past {
+			if err := p.pace.Rest(ctx, took, removed, int64(float64(n)**density)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *pass) pages(ctx context.Context, table string) (pages, file int64, err error) {
+	err = p.query(ctx, sqlPages, []any{table}, func(rows pgx.Rows) error { return rows.Scan(&pages, &file) })
+	return pages, file, err
+}
+
+// owners removes those that rested and are named by no pending message.
+func (p *pass) owners(ctx context.Context) error {
+	var gone []int64
+	err := p.query(ctx, sqlRested, []any{ledger.OwnerRest.Microseconds()}, func(rows pgx.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		if err == nil && !p.named[id] {
+			gone = append(gone, id)
+		}
+		return err
+	})
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	return p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var n *int64
+		err := tx.QueryRow(ctx, p.ledger.maintainSQL(sqlSweepOwner), p.me, gone).Scan(&n)
+		if err == nil && n == nil {
+			return errTurnLost
+		}
+		if err == nil {
+			p.report.Owners = *n
+		}
+		return err
+	})
+}
+
+// transact runs fn in a short transaction that is gone after a crash of the server, if it must.
+func (p *pass) transact(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*sweepTimeout)
+	defer cancel()
+	err := pgx.BeginTxFunc(ctx, p.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sqlSweepBegin, milliseconds(sweepTimeout)); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
+	return usable(err)
+}
+
+func (p *pass) exec(ctx context.Context, sql string, args ...any) error {
+	return p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, p.ledger.maintainSQL(sql), args...)
+		return err
+	})
+}
+
+func (p *pass) query(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
+	return p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, p.ledger.maintainSQL(sql), args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := each(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}
+
+// sweptRow is one row of sweep_message's answer.
+type sweptRow struct {
+	kind, scope, state, bucket  int32
+	n, late, at, expiry, holder int64
+	id                          []byte
+}
+
+// The kinds of a sweptRow.
+const (
+	sweptHead = iota
+	sweptCount
+	sweptAbandoned
+	sweptOwner
+)
+
+// sweepMessages sweeps one range. What it counted is noted only when the transaction went well.
+func (p *pass) sweepMessages(ctx context.Context, first, past int64) error {
+	var answer []sweptRow
+	err := p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, p.ledger.maintainSQL(sqlSweepMessage), p.me, maintainLease.Microseconds(), first, past,
+			p.cfg.Keep.Microseconds())
+		if err != nil {
+			return err
+		}
+		answer, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r sweptRow, err error) {
+			err = row.Scan(&r.kind, &r.scope, &r.state, &r.bucket, &r.n, &r.late, &r.at, &r.expiry, &r.id, &r.holder)
+			return r, err
+		})
+		if err == nil && len(answer) == 0 {
+			return errTurnLost
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	unknown := func(r sweptRow) bool { _, ok := p.names[r.scope]; return r.scope != 0 && !ok }
+	if slices.ContainsFunc(answer, unknown) { // numbered since the names were read
+		if err := p.scopeNames(ctx); err != nil {
+			return err
+		}
+	}
+	for i := range answer {
+		p.note(&answer[i])
+	}
+	return nil
+}
+
+func (p *pass) scopeNames(ctx context.Context) error {
+	return p.query(ctx, sqlScopeNames, nil, func(rows pgx.Rows) error {
+		var id int32
+		var name []byte
+		err := rows.Scan(&id, &name)
+		p.names[id] = string(name)
+		return err
+	})
+}
+
+func (p *pass) note(r *sweptRow) {
+	switch r.kind {
+	case sweptHead:
+		p.report.Messages += r.n
+		p.report.Dropped += r.late
+		p.report.Rows += r.n + r.late
+	case sweptCount:
+		p.report.Rows += r.n
+		if ledger.State(r.state) != ledger.Pending {
+			p.report.Locked += r.late
+			p.tally.Add(p.names[r.scope], ledger.State(r.state), r.n)
+			return
+		}
+		p.tally.AddPending(p.names[r.scope], int(r.bucket), r.n, r.late, time.Duration(r.at)*time.Microsecond)
+	case sweptAbandoned:
+		p.tally.Abandon(ledger.Abandoned{Scope: p.names[r.scope], ID: r.id,
+			At: time.UnixMicro(r.at).UTC(), Expiry: time.UnixMicro(r.expiry).UTC()})
+	case sweptOwner:
+		p.named[r.holder] = true
+	}
+}
