@@ -7,7 +7,7 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 TEST_FLAGS = -race -p 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long unit lint
+.PHONY: help demo test test-long unit lint bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,9 +17,11 @@ demo: ## run the order-payment pipeline: needs Go alone, takes under a minute
 
 test: bin/withservices ## all tests that must pass, on real servers (Java and Maven fetch and run them)
 	bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
+	cd bench && $(GO) vet ./... && $(GO) test -short ./...
 
 test-long: bin/withservices ## the same with the long runs: crashes, outages and load for hours
 	ACKLEDGER_LONG=1 bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 180m ./...
+	cd bench && ../bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
 
 unit: ## the tests that need no server; the others are left out or skip and say so
 	ACKLEDGER_UNIT=1 $(GO) test -race $$($(GO) list ./... | grep -v /integration)
@@ -28,6 +30,10 @@ lint: ## gofmt, go vet, golangci-lint
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GOLANGCI_LINT) run ./...
+	cd bench && $(GO) vet ./... && $(GOLANGCI_LINT) run ./...
+
+bench: ## measure everything beside its peers and write bench/results.md: up to an hour, with QUICK=1 under 5 minutes
+	cd bench && $(GO) build -o ../bin/bench . && ../bin/bench -out . $(if $(QUICK),-quick)
 
 # Built, not `go run`: its exit code and its signals pass through. The command is always asked to be built; Go knows
 # whether there is anything to do.

@@ -1,0 +1,59 @@
+package cases
+
+import (
+	"fmt"
+
+	"github.com/ackledger/ackledger/bench/internal/suite"
+)
+
+// Values are the names of all values that cases report, for the check of the goals.
+func Values() []string {
+	return []string{suite.Rate, suite.BytesEach, suite.HotShare, suite.P50, suite.P99, suite.Resident, riverWorked, growth, swept, rowsLeft}
+}
+
+// Goals are the numbers that the benchmark is compared with, in the order of the report.
+func Goals() []suite.Goal {
+	const stub, mq = "sqs, sqstest 0 ms/", "sqs, ElasticMQ/"
+	return []suite.Goal{
+		ratio("ledger, batches of 500, of bare SQL", "ledger/ours, batches of 500", "ledger/bare SQL, batches of 500", 0.8),
+		ratio("ledger, batches of 2,000, of bare SQL", "ledger/ours, batches of 2000", "ledger/bare SQL, batches of 2000", 0.8),
+		ratio("ledger, 2,000 callers, of bare SQL by 2,000", "ledger/ours, 2000 callers", "ledger/bare SQL, batches of 2000", 0.8),
+		ratio("ledger, 2,000 callers, of one statement per message", "ledger/ours, 2000 callers", "ledger/per message", 15),
+		ratio("Kafka with rows, of the bare loop", "kafka/ours, rows", "kafka/bare loop, batched SQL", 0.85),
+		ratio("Kafka with rows, of one statement per message", "kafka/ours, rows", "kafka/per message", 10),
+		ratio("Kafka with rows, of River", "kafka/ours, rows", "kafka/River", 8),
+		ratio("Kafka with rows, of parallel-consumer unordered without a ledger", "kafka/ours, rows", "kafka/parallel-consumer, unordered", 1),
+		{Text: "Kafka with the memory ledger", Unit: "records/s", Bound: 600_000,
+			Value: func(r suite.Round) float64 { return r.Rate("kafka/ours, memory, order none") }},
+		ratio("Kafka with the memory ledger, of parallel-consumer unordered", "kafka/ours, memory, order none", "kafka/parallel-consumer, unordered", 12),
+		ratio("SQS on ElasticMQ with rows, of the bare loop", mq+"ours, rows", mq+"bare loop", 0.95),
+		ratio("SQS on the 0 ms stub with the memory ledger, of the bare loop", stub+"ours, memory", stub+"bare loop", 0.7),
+		{Text: "SQS on the 0 ms stub with rows, of what bare loop and ledger add up to", Unit: "×", Bound: 0.9, Value: func(r suite.Round) float64 {
+			return r.Rate(stub+"ours, rows") * (1/r.Rate(stub+"bare loop") + 1/r.Rate(stub+"ledger alone"))
+		}},
+		latency("p50", suite.P50, 1.2),
+		latency("p99", suite.P99, 1.5),
+		{Text: "larger table: how much slower than the smaller", Unit: "×", Bound: 1.15, AtMost: true, Value: func(r suite.Round) float64 {
+			return r.Rate(tableGroup+"/smaller table") / r.Rate(tableGroup+"/larger table")
+		}},
+		{Text: "a succeeded message, indexes included", Unit: "B", Bound: 220, AtMost: true,
+			Value: func(r suite.Round) float64 { return r.Of(tableGroup+"/larger table", suite.BytesEach) }},
+		{Text: "resident memory with a backlog", Unit: "MiB", Bound: 256, AtMost: true,
+			Value: func(r suite.Round) float64 { return r.Of("memory/ours, backlog, 50 ms handlers", suite.Resident) }},
+		{Text: "resident memory: last third over the middle one", Unit: "%", Bound: 10, AtMost: true,
+			Value: func(r suite.Round) float64 { return r.Of("memory/ours, backlog, 50 ms handlers", growth) }},
+	}
+}
+
+// ratio compares the rates of two cases: the first is to be at least so many times the second.
+func ratio(text, ours, theirs string, bound float64) suite.Goal {
+	return suite.Goal{Text: text, Unit: "×", Bound: bound, Value: func(r suite.Round) float64 { return r.Rate(ours) / r.Rate(theirs) }}
+}
+
+func latency(name, value string, bound float64) suite.Goal {
+	const group = "latency at 1,000 messages/s/"
+	return suite.Goal{Text: fmt.Sprintf("latency at 1,000/s, %s, of two bare commits", name), Unit: "×", Bound: bound, AtMost: true,
+		Value: func(r suite.Round) float64 {
+			return r.Of(group+"ours, claim and settle", value) / r.Of(group+"two bare commits", value)
+		}}
+}

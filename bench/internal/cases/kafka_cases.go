@@ -1,0 +1,143 @@
+package cases
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ackledger/ackledger/bench/internal/suite"
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/kafka"
+	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/ackledger/ackledger/ledger/postgres"
+)
+
+// Sizes of topics. Rows that are compared read topics of one size where their rates allow it.
+var (
+	manyRecords = suite.Size{Full: 2_000_000, Quick: 400_000}
+	someRecords = suite.Size{Full: 400_000, Quick: 80_000}
+	fewRecords  = suite.Size{Full: 32_000, Quick: 4800}
+	slowRecords = suite.Size{Full: 200_000, Quick: 24_000}
+)
+
+func kafkaCases() []suite.Case {
+	return []suite.Case{
+		{Group: "kafka", Name: "raw poll + commit", Note: "every poll committed; nothing else is done: the ceiling", N: manyRecords, Run: rawPoll},
+		{Group: "kafka", Name: "bare loop, batched SQL", Note: "polls of at most 2,000, 4 at once, committed in order once a second; " + bareNote,
+			N: someRecords, Run: bareBatched},
+		{Group: "kafka", Name: "ours, rows", Note: "PostgreSQL ledger, no-op handler, all settings default", N: someRecords, Run: rowsNoop},
+		{Group: "kafka", Name: "ours, InTx, one insert", Note: "the handler's INSERT commits with the message's success; concurrency 32",
+			N: fewRecords, Run: inTx},
+		{Group: "kafka", Name: "ours, InTx, batches", Note: "a batch handler of up to 500 messages: one multi-row INSERT, one commit with all successes; concurrency 4",
+			N: someRecords, Run: inTxBatches},
+		{Group: "kafka", Name: "ours, memory, order none", Note: "no-op handler, concurrency 16 (default)", N: manyRecords, Run: inMemory(kafka.OrderNone, 0, noop)},
+		{Group: "kafka", Name: "ours, memory, order by key", Note: "the same, the default order", N: manyRecords, Run: inMemory(kafka.OrderKey, 0, noop)},
+		{Group: "kafka", Name: "ours, memory, order by partition", Note: "the same", N: someRecords, Run: inMemory(kafka.OrderPartition, 0, noop)},
+		{Group: "kafka", Name: "per message", Note: "polls of at most 2,000; INSERT and UPDATE of each message by itself on 32 connections", N: fewRecords, Run: barePerMessage},
+		{Group: "kafka", Name: "Watermill", Note: watermillNote, N: fewRecords, Run: watermillRun},
+		{Group: "kafka", Name: "parallel-consumer, unordered", Note: parallelNote(16), N: slowRecords, Run: parallelConsumer("UNORDERED", 16, 0)},
+		{Group: "kafka", Name: "parallel-consumer, by key", Note: parallelNote(16), N: slowRecords, Run: parallelConsumer("KEY", 16, 0)},
+		{Group: "kafka", Name: "River", Note: riverNote, N: suite.Size{Full: 60_000, Quick: 10_000}, Run: riverRun},
+	}
+}
+
+// slowHandlers is how many handlers of 5 ms run at once, here and there: the number in parallel-consumer's README.
+const slowHandlers = 1000
+
+func slowCases() []suite.Case {
+	return []suite.Case{
+		{Group: "kafka, 5 ms handlers", Name: "parallel-consumer, unordered", Note: parallelNote(slowHandlers), N: slowRecords,
+			Run: parallelConsumer("UNORDERED", slowHandlers, 5*time.Millisecond)},
+		{Group: "kafka, 5 ms handlers", Name: "ours, memory, order none", Note: fmt.Sprintf("concurrency %d", slowHandlers), N: slowRecords,
+			Run: inMemory(kafka.OrderNone, slowHandlers, sleeping(5*time.Millisecond))},
+		{Group: "kafka, 5 ms handlers", Name: "parallel-consumer, by key", Note: parallelNote(slowHandlers), N: slowRecords,
+			Run: parallelConsumer("KEY", slowHandlers, 5*time.Millisecond)},
+		{Group: "kafka, 5 ms handlers", Name: "ours, memory, order by key", Note: fmt.Sprintf("concurrency %d", slowHandlers), N: slowRecords,
+			Run: inMemory(kafka.OrderKey, slowHandlers, sleeping(5*time.Millisecond))},
+	}
+}
+
+func sleeping(d time.Duration) consumer.HandlerFunc {
+	return func(ctx context.Context, _ *consumer.Message) error {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// inMemory is a worker with a ledger that forgets: what the framework itself costs. Concurrency 0 is the default.
+func inMemory(order kafka.Order, concurrency int, h consumer.HandlerFunc) func(context.Context, *suite.Run) (suite.Result, error) {
+	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+		return consume(ctx, r, memory.New(), h, kafka.Config{Order: order, Options: consumer.Options{Concurrency: concurrency}})
+	}
+}
+
+func rowsNoop(ctx context.Context, r *suite.Run) (suite.Result, error) {
+	l, err := freshRows(ctx, r, 1)
+	if err != nil {
+		return nil, err
+	}
+	return consume(ctx, r, l, noop, kafka.Config{})
+}
+
+func inTx(ctx context.Context, r *suite.Run) (suite.Result, error) {
+	const handlers = 32
+	l, err := freshRows(ctx, r, handlers)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.createEffects(ctx); err != nil {
+		return nil, err
+	}
+	insert := "INSERT INTO " + l.schema + ".effects (id, body) VALUES ($1, $2)"
+	return consume(ctx, r, l, func(ctx context.Context, m *consumer.Message) error {
+		return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, insert, m.ID, m.Body)
+			return err
+		})
+	}, kafka.Config{Options: consumer.Options{Concurrency: handlers}})
+}
+
+// inTxBatches is the same with a batch handler.
+func inTxBatches(ctx context.Context, r *suite.Run) (suite.Result, error) {
+	const handlers, size = 4, 500
+	l, err := freshRows(ctx, r, handlers)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.createEffects(ctx); err != nil {
+		return nil, err
+	}
+	insert := "INSERT INTO " + l.schema + ".effects (id, body) SELECT * FROM unnest($1::text[], $2::bytea[])"
+	return consumeCounted(ctx, r, l, kafka.Config{Options: consumer.Options{Concurrency: handlers}}, func(count func(int)) consumer.Handler {
+		return consumer.Batch(size, func(ctx context.Context, batch []*consumer.Message) []error {
+			ids, bodies := make([]string, len(batch)), make([][]byte, len(batch))
+			for i, m := range batch {
+				ids[i], bodies[i] = m.ID, m.Body
+			}
+			err := postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, insert, ids, bodies)
+				return err
+			})
+			if err != nil {
+				return slices.Repeat([]error{err}, len(batch))
+			}
+			count(len(batch))
+			return nil
+		})
+	})
+}
+
+// createEffects makes the application's table that the handlers of InTx write to.
+func (l *rows) createEffects(ctx context.Context) error {
+	_, err := l.pool.Exec(ctx, "CREATE TABLE "+l.schema+".effects (id text NOT NULL, body bytea NOT NULL)")
+	return err
+}

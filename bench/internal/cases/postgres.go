@@ -1,0 +1,196 @@
+package cases
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackledger/ackledger/bench/internal/suite"
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger/postgres"
+)
+
+// postgresConf are the settings of the server that the benchmark starts: no checkpoint within a run, whose full-page
+// images would hit one case and spare the next. fsync and synchronous_commit stay on.
+var postgresConf = map[string]string{"shared_buffers": "1GB", "max_wal_size": "32GB", "checkpoint_timeout": "1h", "max_connections": "200"}
+
+// database is a database of the benchmark's own.
+type database struct {
+	url   string
+	admin *pgxpool.Pool
+	owned bool // the server is ours, so we may ask it for a checkpoint
+}
+
+// postgresServer starts PostgreSQL, or takes the one that the environment names, once.
+func postgresServer(ctx context.Context, r *suite.Run) (*database, error) {
+	return suite.Once(r.All, "PostgreSQL", func() (*database, func() error, error) {
+		root, stop, owned := os.Getenv(services.EnvPostgres), func() error { return nil }, false
+		if root == "" {
+			server, err := services.StartPostgres(ctx, services.PostgresOptions{Conf: postgresConf})
+			if err != nil {
+				return nil, nil, err
+			}
+			root, stop, owned = server.URL(), server.Close, true
+		}
+		d, drop, err := newDatabase(ctx, root)
+		if err != nil {
+			return nil, nil, errors.Join(err, stop())
+		}
+		d.owned = owned
+		if err := d.note(ctx, r.All); err != nil {
+			return nil, nil, errors.Join(err, drop(), stop())
+		}
+		return d, func() error { return errors.Join(drop(), stop()) }, nil
+	})
+}
+
+// note writes down what the server is.
+func (d *database) note(ctx context.Context, all *suite.Scope) error {
+	var text string
+	err := d.admin.QueryRow(ctx, `SELECT current_setting('server_version') || ', ' ||
+		string_agg(name || ' ' || current_setting(name), ', ' ORDER BY name) FROM pg_settings
+		WHERE name IN ('shared_buffers', 'max_wal_size', 'checkpoint_timeout', 'fsync', 'synchronous_commit', 'full_page_writes', 'autovacuum')`).Scan(&text)
+	all.Note("PostgreSQL", text)
+	return err
+}
+
+// newDatabase makes a database of a new name on the server at root.
+func newDatabase(ctx context.Context, root string) (*database, func() error, error) {
+	u, err := url.Parse(root)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s must be a URL", services.EnvPostgres) // not the value: it may hold a password
+	}
+	name := "bench_" + newName()
+	if err := execute(ctx, root, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		return nil, nil, err
+	}
+	u.Path = "/" + name
+	drop := func() error {
+		return execute(context.Background(), root, "DROP DATABASE "+name+" WITH (FORCE)")
+	}
+	admin, err := newPool(ctx, u.String(), 2, nil)
+	if err != nil {
+		return nil, nil, errors.Join(err, drop())
+	}
+	return &database{url: u.String(), admin: admin}, func() error {
+		admin.Close()
+		return drop()
+	}, nil
+}
+
+func execute(ctx context.Context, url, statement string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, statement)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// newPool opens all its connections: their making is not part of what is measured.
+func newPool(ctx context.Context, url string, conns int32, params map[string]string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns, cfg.MinConns = conns, conns
+	for k, v := range params {
+		cfg.ConnConfig.RuntimeParams[k] = v
+	}
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// newName is a name that nothing has yet, of small letters and digits.
+func newName() string { return "b" + strings.ToLower(rand.Text()[:12]) }
+
+// newSchema makes an empty schema in the benchmark's database, dropped when undo is called. What earlier runs left in
+// the server's memory is on the disk before the run begins.
+func newSchema(ctx context.Context, r *suite.Run) (d *database, schema string, undo func() error, err error) {
+	if d, err = postgresServer(ctx, r); err != nil {
+		return nil, "", nil, err
+	}
+	schema = newName()
+	if _, err := d.admin.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
+		return nil, "", nil, err
+	}
+	if d.owned && r.Mode != suite.Smoke {
+		if _, err := d.admin.Exec(ctx, "CHECKPOINT"); err != nil {
+			return nil, "", nil, err
+		}
+	}
+	return d, schema, func() error {
+		_, err := d.admin.Exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
+		return err
+	}, nil
+}
+
+// rows is a ledger of ours in a schema of its own.
+type rows struct {
+	*postgres.Ledger
+	pool   *pgxpool.Pool // serves InTx
+	db     *database
+	schema string
+}
+
+// newRows makes a ledger in PostgreSQL whose pool for InTx has so many connections, and what undoes it.
+func newRows(ctx context.Context, r *suite.Run, conns int32) (*rows, func() error, error) {
+	d, schema, drop, err := newSchema(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, err := newPool(ctx, d.url, conns, nil)
+	if err != nil {
+		return nil, nil, errors.Join(err, drop())
+	}
+	fail := func(err error) (*rows, func() error, error) {
+		pool.Close()
+		return nil, nil, errors.Join(err, drop())
+	}
+	if err := postgres.Migrate(ctx, pool.Config().ConnConfig, schema); err != nil {
+		return fail(err)
+	}
+	l, err := postgres.New(ctx, pool, &postgres.Config{Schema: schema})
+	if err != nil {
+		return fail(err)
+	}
+	return &rows{l, pool, d, schema}, func() error {
+		l.Close()
+		pool.Close()
+		return drop()
+	}, nil
+}
+
+// freshRows is newRows for one run.
+func freshRows(ctx context.Context, r *suite.Run, conns int32) (*rows, error) {
+	l, undo, err := newRows(ctx, r, conns)
+	if err != nil {
+		return nil, err
+	}
+	r.Cleanup(undo)
+	return l, nil
+}
+
+// size is what all tables of a schema take, indexes included, in bytes.
+func (d *database) size(ctx context.Context, schema string) (bytes int64, err error) {
+	err = d.admin.QueryRow(ctx, `SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r'`, schema).Scan(&bytes)
+	return bytes, err
+}
+
+// hot is the share of HOT updates among all updates of a schema's tables since it was made, in percent. A session
+// reports what it did once a second, and when it ends: call it after the ledger's connections are closed, or settled.
+func (d *database) hot(ctx context.Context, schema string) (percent float64, err error) {
+	err = d.admin.QueryRow(ctx, `SELECT coalesce(100.0 * sum(n_tup_hot_upd) / nullif(sum(n_tup_upd), 0), 0)::float8
+		FROM pg_stat_user_tables WHERE schemaname = $1`, schema).Scan(&percent)
+	return percent, err
+}

@@ -1,0 +1,256 @@
+package cases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ackledger/ackledger/bench/internal/suite"
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/ackledger/ackledger/sqs"
+	"github.com/ackledger/ackledger/sqs/sqstest"
+)
+
+// sqsBroker gives a client of some SQS server, whose calls take their time only after slow was called.
+type sqsBroker func(ctx context.Context, r *suite.Run) (client *awssqs.Client, slow func(), err error)
+
+const (
+	pollers   = 10  // sqs.DefaultMaxPollers
+	sqsInHand = 100 // what they hold at most: ten messages each
+)
+
+func sqsCases() []suite.Case {
+	var out []suite.Case
+	for _, s := range []struct {
+		group  string
+		note   string
+		broker sqsBroker
+		n      suite.Size
+	}{
+		{"sqs, ElasticMQ", "", elasticMQ, suite.Size{Full: 20_000, Quick: 3000}},
+		{"sqs, sqstest 0 ms", "server in the same process; ", stub(0), suite.Size{Full: 50_000, Quick: 8000}},
+		{"sqs, sqstest 20 ms", "server in the same process, each call delayed by 20 ms; ", stub(20 * time.Millisecond), suite.Size{Full: 20_000, Quick: 4000}},
+	} {
+		out = append(out,
+			suite.Case{Group: s.group, Name: "bare loop", N: s.n, Note: s.note + "10 loops of ReceiveMessage (10) and DeleteMessageBatch", Run: sqsBare(s.broker)},
+			suite.Case{Group: s.group, Name: "ours, memory", N: s.n, Note: s.note + "default settings, no-op handler",
+				Run: sqsOurs(s.broker, func(context.Context, *suite.Run) (ledger.Ledger, error) { return memory.New(), nil })},
+			suite.Case{Group: s.group, Name: "ours, rows", N: s.n, Note: s.note + "PostgreSQL ledger, default settings, no-op handler",
+				Run: sqsOurs(s.broker, func(ctx context.Context, r *suite.Run) (ledger.Ledger, error) { return freshRows(ctx, r, 1) })},
+			suite.Case{Group: s.group, Name: "ledger alone", N: s.n, Note: fmt.Sprintf("PostgreSQL, %d callers: what 10 pollers hold", sqsInHand),
+				Run: func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+					l, err := freshRows(ctx, r, 1)
+					if err != nil {
+						return nil, err
+					}
+					return joined(ctx, l, func(o ledger.Owner) (suite.Result, error) { return callers(ctx, o, sqsInHand, r.N) })
+				}},
+		)
+	}
+	return out
+}
+
+// elasticMQ starts ElasticMQ, or takes the server that the environment names, once.
+func elasticMQ(ctx context.Context, r *suite.Run) (*awssqs.Client, func(), error) {
+	endpoint, err := suite.Once(r.All, "ElasticMQ", func() (string, func() error, error) {
+		if named := os.Getenv(services.EnvSQS); named != "" {
+			r.All.Note("SQS", "the server named in "+services.EnvSQS)
+			return named, nil, nil
+		}
+		server, err := services.StartElasticMQ(ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		r.All.Note("SQS", "ElasticMQ, of the version in integration/services/elasticmq/pom.xml")
+		return server.Endpoint(), server.Close, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if endpoint == "aws" {
+		return nil, nil, fmt.Errorf("%s=aws: the benchmark does not run on AWS", services.EnvSQS)
+	}
+	return awssqs.New(awssqs.Options{BaseEndpoint: &endpoint, Region: "us-east-1",
+		Credentials: credentials.NewStaticCredentialsProvider("bench", "bench", "")}), func() {}, nil
+}
+
+// stub is sqstest with a delay in each call.
+func stub(delay time.Duration) sqsBroker {
+	return func(_ context.Context, r *suite.Run) (*awssqs.Client, func(), error) {
+		server, err := sqstest.New(nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		r.Cleanup(func() error { server.Close(); return nil })
+		return server.Client(), func() {
+			if delay > 0 {
+				server.Inject(sqstest.Fault{Times: -1, Delay: delay})
+			}
+		}, nil
+	}
+}
+
+// newQueue makes a queue with n messages of 200 B, deleted after the run.
+func newQueue(ctx context.Context, r *suite.Run, client *awssqs.Client) (string, error) {
+	made, err := client.CreateQueue(ctx, &awssqs.CreateQueueInput{QueueName: aws.String("bench-" + newName()),
+		Attributes: map[string]string{"VisibilityTimeout": "300"}})
+	if err != nil {
+		return "", err
+	}
+	r.Cleanup(func() error {
+		_, err := client.DeleteQueue(context.Background(), &awssqs.DeleteQueueInput{QueueUrl: made.QueueUrl})
+		return err
+	})
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(8)
+	for from := 0; from < r.N; from += 10 {
+		g.Go(func() error {
+			in := &awssqs.SendMessageBatchInput{QueueUrl: made.QueueUrl}
+			for i := from; i < min(from+10, r.N); i++ {
+				body := fmt.Sprintf(`{"order":%d,"x":"`, i)
+				body += strings.Repeat("x", bodySize-2-len(body)) + `"}`
+				in.Entries = append(in.Entries, types.SendMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), MessageBody: &body})
+			}
+			out, err := client.SendMessageBatch(ctx, in)
+			if err == nil && len(out.Failed) > 0 {
+				err = fmt.Errorf("send: %s", aws.ToString(out.Failed[0].Message))
+			}
+			return err
+		})
+	}
+	return *made.QueueUrl, g.Wait()
+}
+
+// meter is the client of all rows: the clock runs from the first receive until n messages are deleted.
+type meter struct {
+	sqs.API
+	left  atomic.Int64
+	first atomic.Int64
+	took  time.Duration
+	done  chan struct{}
+}
+
+func newMeter(client sqs.API, n int) *meter {
+	m := &meter{API: client, done: make(chan struct{})}
+	m.left.Store(int64(n))
+	return m
+}
+
+// ReceiveMessage implements sqs.API.
+func (m *meter) ReceiveMessage(ctx context.Context, in *awssqs.ReceiveMessageInput, o ...func(*awssqs.Options)) (*awssqs.ReceiveMessageOutput, error) {
+	m.first.CompareAndSwap(0, time.Now().UnixNano())
+	return m.API.ReceiveMessage(ctx, in, o...)
+}
+
+// DeleteMessageBatch implements sqs.API.
+func (m *meter) DeleteMessageBatch(ctx context.Context, in *awssqs.DeleteMessageBatchInput, o ...func(*awssqs.Options)) (*awssqs.DeleteMessageBatchOutput, error) {
+	out, err := m.API.DeleteMessageBatch(ctx, in, o...)
+	if err == nil && len(out.Successful) > 0 {
+		n := int64(len(out.Successful))
+		if left := m.left.Add(-n); left <= 0 && left > -n {
+			m.took = time.Duration(time.Now().UnixNano() - m.first.Load())
+			close(m.done)
+		}
+	}
+	return out, err
+}
+
+func sqsBare(broker sqsBroker) func(context.Context, *suite.Run) (suite.Result, error) {
+	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+		client, slow, err := broker(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		url, err := newQueue(ctx, r, client)
+		if err != nil {
+			return nil, err
+		}
+		slow()
+		m := newMeter(client, r.N)
+		g, ctx := errgroup.WithContext(ctx)
+		for range pollers {
+			g.Go(func() error {
+				for m.left.Load() > 0 {
+					if err := receiveAndDelete(ctx, m, url); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return nil, err
+		}
+		return suite.Throughput(r.N, m.took), nil
+	}
+}
+
+func receiveAndDelete(ctx context.Context, m *meter, url string) error {
+	got, err := m.ReceiveMessage(ctx, &awssqs.ReceiveMessageInput{QueueUrl: &url, MaxNumberOfMessages: 10, WaitTimeSeconds: 1,
+		MessageAttributeNames: []string{"All"}, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"All"}})
+	if err != nil || len(got.Messages) == 0 {
+		return err
+	}
+	in := &awssqs.DeleteMessageBatchInput{QueueUrl: &url}
+	for i, msg := range got.Messages {
+		in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: msg.ReceiptHandle})
+	}
+	out, err := m.DeleteMessageBatch(ctx, in)
+	if err == nil && len(out.Failed) > 0 {
+		err = fmt.Errorf("delete: %s", aws.ToString(out.Failed[0].Message))
+	}
+	return err
+}
+
+func sqsOurs(broker sqsBroker, open func(context.Context, *suite.Run) (ledger.Ledger, error)) func(context.Context, *suite.Run) (suite.Result, error) {
+	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+		l, err := open(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		client, slow, err := broker(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		url, err := newQueue(ctx, r, client)
+		if err != nil {
+			return nil, err
+		}
+		slow()
+		m := newMeter(client, r.N)
+		w, err := sqs.NewWorker(m, url, l, consumer.HandlerFunc(noop), &sqs.Config{Options: consumer.Options{Name: "bench"}, WaitTime: time.Second})
+		if err != nil {
+			return nil, err
+		}
+		running, stop := context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			select {
+			case <-m.done:
+			case <-running.Done():
+			}
+			stop()
+		}()
+		if err := w.Run(running); err != nil {
+			return nil, err
+		}
+		if left := m.left.Load(); left > 0 {
+			return nil, errors.Join(fmt.Errorf("%d of %d messages were not deleted", left, r.N), ctx.Err())
+		}
+		return suite.Throughput(r.N, m.took), nil
+	}
+}

@@ -1,0 +1,135 @@
+package cases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ackledger/ackledger/bench/internal/suite"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Names of the table rows' own values.
+const (
+	swept    = "swept/s"
+	rowsLeft = "rows left"
+)
+
+const tableGroup = "table size"
+
+func tableCases() []suite.Case {
+	n := suite.Size{Full: 60_000, Quick: 20_000, Smoke: 1000}
+	return []suite.Case{
+		{Group: tableGroup, Name: "smaller table", N: n, Limit: 30 * time.Minute,
+			Note: "1 million succeeded messages (quick: 100,000), and then new ones in batches of 2,000; each round leaves its own there",
+			Run:  grown(suite.Size{Full: 1_000_000, Quick: 100_000, Smoke: 2000})},
+		{Group: tableGroup, Name: "larger table", N: n, Limit: 30 * time.Minute, Note: "20 million (quick: 1 million)",
+			Run: grown(suite.Size{Full: 20_000_000, Quick: 1_000_000, Smoke: 8000})},
+		{Group: tableGroup, Name: "with the sweep", N: suite.Size{Full: 1_500_000, Quick: 200_000, Smoke: 4000},
+			Note: "messages whose window is 2 s (smoke: 1 ms), in batches of 2,000, while Maintain removes what has expired", Run: sustained},
+	}
+}
+
+// filled is a ledger that holds messages from the rounds before.
+type filled struct {
+	*rows
+	owner ledger.Owner
+	held  int
+}
+
+// grown measures claims and settles of new messages beside so many finished ones, which are put there once.
+func grown(size suite.Size) func(context.Context, *suite.Run) (suite.Result, error) {
+	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+		held := r.Mode.Of(size)
+		f, err := suite.Once(r.Of, fmt.Sprintf("table of %d rows", held), func() (*filled, func() error, error) { return fill(ctx, r, held) })
+		if err != nil {
+			return nil, err
+		}
+		res, err := f.add(ctx, r.N)
+		if err != nil {
+			return nil, err
+		}
+		bytes, err := f.db.size(ctx, f.schema)
+		if err != nil {
+			return nil, err
+		}
+		res[suite.BytesEach] = float64(bytes) / float64(f.held)
+		res[suite.HotShare], err = f.db.hot(ctx, f.schema)
+		return res, err
+	}
+}
+
+func fill(ctx context.Context, r *suite.Run, n int) (*filled, func() error, error) {
+	l, undo, err := newRows(ctx, r, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := l.Join(ctx, 24*time.Hour)
+	if err != nil {
+		return nil, nil, errors.Join(err, undo())
+	}
+	f := &filled{rows: l, owner: ledger.Unwrap(o)}
+	const step = 400_000
+	for left := n; left > 0; left -= step {
+		if _, err := f.add(ctx, min(step, left)); err != nil {
+			return nil, nil, errors.Join(err, undo())
+		}
+	}
+	return f, undo, nil
+}
+
+// add claims and settles n more.
+func (f *filled) add(ctx context.Context, n int) (suite.Result, error) {
+	res, err := batches(ctx, f.owner, 2000, f.held, n)
+	f.held += n
+	return res, err
+}
+
+// sustained keeps a ledger busy while it is swept: what is removed must keep up with what comes.
+func sustained(ctx context.Context, r *suite.Run) (suite.Result, error) {
+	window := 2 * time.Second
+	if r.Mode == suite.Smoke {
+		window = time.Millisecond
+	}
+	l, err := freshRows(ctx, r, 1)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := any(l.Ledger).(ledger.Maintainer)
+	if !ok {
+		return nil, errors.New("this ledger cannot be swept")
+	}
+	var removed atomic.Int64
+	sweeping, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- m.Maintain(sweeping, ledger.MaintainConfig{Interval: 100 * time.Millisecond,
+			Report: func(s ledger.SweepReport) { removed.Add(s.Messages) }})
+	}()
+	begin := time.Now()
+	res, err := joined(ctx, l, func(o ledger.Owner) (suite.Result, error) { return brief(ctx, ledger.Unwrap(o), window, r.N) })
+	took := time.Since(begin)
+	stop()
+	if err := errors.Join(err, <-ended); err != nil {
+		return nil, err
+	}
+	var left int64
+	if err := l.pool.QueryRow(ctx, "SELECT count(*) FROM "+l.schema+".message").Scan(&left); err != nil {
+		return nil, err
+	}
+	res[rowsLeft], res[swept] = float64(left), float64(removed.Load())/took.Seconds()
+	return res, nil
+}
+
+// brief is batches of messages with a window of their own.
+func brief(ctx context.Context, o ledger.Owner, window time.Duration, n int) (suite.Result, error) {
+	return batchesOf(ctx, 2000, n, func(ctx context.Context, partition, from, n int) error {
+		entries := newEntries(partition, from, n)
+		for i := range entries {
+			entries[i].Window = window
+		}
+		return claimAndSettle(ctx, o, entries)
+	})
+}
