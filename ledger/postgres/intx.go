@@ -175,13 +175,7 @@ func (r *run) fence(ctx context.Context) (ledger.AttemptState, error) {
 	case err == nil:
 		return r.unfenced(ctx, len(tickets)-n)
 	case code(err) == codeSerialization:
-		// Under REPEATABLE READ: somebody wrote a row since the transaction's snapshot. Who owns it now tells why. A
-		// success is somebody else's, without these effects.
-		state, err := r.outcome(ctx, fmt.Errorf("postgres: the fence: %w", err))
-		if state == ledger.AttemptSucceeded {
-			return ledger.AttemptLost, r.lost(1)
-		}
-		return state, err
+		return r.serialization(ctx, err)
 	}
 	return ledger.AttemptOpen, r.broken(ctx, fmt.Errorf("postgres: the fence failed, rolled back: %w", err))
 }
@@ -223,6 +217,27 @@ func (r *run) fenceAll(ctx context.Context, tickets []ledger.Ticket) (int, error
 	err := r.session.scan(ctx, r.ledger.sql.tx.fenceAll,
 		[]any{keys, tokens, r.owner.id, r.began, orEmpty(results)}, &written, &durable)
 	return written, err
+}
+
+// serialization is the end under REPEATABLE READ if somebody wrote a row since the transaction's snapshot. It is rolled
+// back; who owns the rows now tells why. A success that they show is somebody else's, without these effects.
+func (r *run) serialization(ctx context.Context, err error) (ledger.AttemptState, error) {
+	err = fmt.Errorf("postgres: the fence, rolled back: %w", err)
+	rows, unread := r.readRows(ctx)
+	if unread != nil {
+		return ledger.AttemptOpen, errors.Join(err, unread)
+	}
+	lost := 0
+	for i, t := range r.attempt.Tickets() {
+		fence := ledger.Settlement{Ticket: t, Kind: ledger.Succeed}
+		if rows[i] != nil && ledger.DecideSettle(rows[i], fence) != ledger.EffectWrite {
+			lost++
+		}
+	}
+	if lost > 0 {
+		return ledger.AttemptLost, r.lost(lost)
+	}
+	return ledger.AttemptOpen, err
 }
 
 func txKeys(tickets []ledger.Ticket) []pgtype.UUID {
@@ -317,17 +332,11 @@ func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, erro
 var errUnseen = errors.New("postgres: the rows of the transaction tell nothing: locked, gone, or at odds with each other")
 
 func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, error) {
-	tickets := r.attempt.Tickets()
-	rows := make([]*ledger.Row, len(tickets))
-	var place, token, holder int64
-	var state int16
-	err := r.ledger.read(ctx, r.ledger.sql.tx.outcome, []any{txKeys(tickets)}, []any{&place, &state, &token, &holder}, func() {
-		rows[place-1] = &ledger.Row{State: ledger.State(state), Token: uint64(token), Holder: holderOf(holder, r.owner.id)}
-	})
+	rows, err := r.readRows(ctx)
 	if err != nil {
 		return ledger.AttemptUnknown, err
 	}
-	switch state := ledger.DecideCommit(tickets, func(i int) *ledger.Row { return rows[i] }); state {
+	switch state := ledger.DecideCommit(r.attempt.Tickets(), func(i int) *ledger.Row { return rows[i] }); state {
 	case ledger.AttemptSucceeded:
 		return state, nil
 	case ledger.AttemptOpen:
@@ -336,6 +345,18 @@ func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, 
 		return state, r.lost(1)
 	}
 	return ledger.AttemptUnknown, errUnseen
+}
+
+// readRows reads the attempt's rows as they are now; nil for one that is locked or gone.
+func (r *run) readRows(ctx context.Context) ([]*ledger.Row, error) {
+	tickets := r.attempt.Tickets()
+	rows := make([]*ledger.Row, len(tickets))
+	var place, token, holder int64
+	var state int16
+	err := r.ledger.read(ctx, r.ledger.sql.tx.outcome, []any{txKeys(tickets)}, []any{&place, &state, &token, &holder}, func() {
+		rows[place-1] = &ledger.Row{State: ledger.State(state), Token: uint64(token), Holder: holderOf(holder, r.owner.id)}
+	})
+	return rows, err
 }
 
 func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }
