@@ -77,6 +77,11 @@ func (m meter) Int64ObservableGauge(name string, o ...metric.Int64ObservableGaug
 	return m.Meter.Int64ObservableGauge(name, o...)
 }
 
+func (m meter) Float64ObservableGauge(name string, o ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+	m.of.note(name)
+	return m.Meter.Float64ObservableGauge(name, o...)
+}
+
 func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,6 +111,9 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 		kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumerGroup("payments"), kgo.ConsumeTopics("orders"),
 	}, memory.New(), handler, &kafka.Config{Options: options})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := consumer.ObserveLedger(memory.New(), made); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
