@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
@@ -21,7 +20,7 @@ func (e *Engine) runBatch(c *chunk) {
 	if len(runs) == 0 {
 		return
 	}
-	lead.base, lead.limit = e.base, runs[len(runs)-1].limit
+	lead.began = runs[len(runs)-1].began
 	batch := make([]*consumer.Message, len(runs))
 	tickets := make([]ledger.Ticket, len(runs))
 	lead.batch = &consumer.BatchDelivery{Deliveries: make([]consumer.Delivery, len(runs))}
@@ -60,13 +59,12 @@ func (e *Engine) executeBatch(lead *run, runs []*run, batch []*consumer.Message)
 
 // concludeBatch decides what becomes of the messages of a batch.
 func (e *Engine) concludeBatch(lead *run, runs []*run, errs []error, whole outcome) {
-	now := time.Now()
-	whole.cause = lead.finish(now)
+	whole.cause = lead.finish()
 	whole.state, whole.txErr = lead.attempt.State()
 	again := len(runs) > 1 && whole.spoilt()
 	for i, r := range runs {
 		if again {
-			r.outcome, r.step = whole, step{again: true}
+			r.end = &end{step: step{again: true}}
 			continue
 		}
 		o := whole
@@ -77,10 +75,10 @@ func (e *Engine) concludeBatch(lead *run, runs []*run, errs []error, whole outco
 			o.kind = ledger.KindError
 		}
 		if o.err != nil && len(runs) > 1 && o.state == ledger.AttemptOpen && errors.Is(o.cause, consumer.ErrTimeout) {
-			r.outcome, r.step = o, step{again: true} // one may have kept the others from their time
+			r.end = &end{step: step{again: true}} // one may have kept the others from their time
 			continue
 		}
-		e.decide(r, o, now)
+		e.decide(r, o)
 	}
 	if again {
 		e.log.Warn("a batch came to nothing: its messages run one by one", zap.Int("messages", len(runs)),

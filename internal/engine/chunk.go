@@ -42,7 +42,7 @@ func (e *Engine) newChunk(items []*Item, together bool) *chunk {
 	c := &chunk{runs: make([]run, len(items)), limit: len(items), together: together, born: time.Since(e.born)}
 	for i, it := range items {
 		r := &c.runs[i]
-		r.item, r.lead, it.run = it, r, r
+		r.e, r.item, r.lead, it.run = e, it, r, r
 		if together {
 			r.lead = &c.runs[0]
 		}

@@ -113,7 +113,7 @@ func (e *Engine) tellRest(d *drop, cause error) {
 			continue
 		}
 		if it.run != nil {
-			it.run.end(cause)
+			it.run.callOff(cause)
 		}
 		e.tell(it, Verdict{Held: true})
 	}
@@ -168,7 +168,7 @@ func (e *Engine) cancelRunning() error {
 	stuck := &DrainError{Limit: e.opt.Drain}
 	for it := e.all; it != nil; it = it.allNext {
 		if it.run != nil {
-			it.run.end(consumer.ErrShutdown)
+			it.run.callOff(consumer.ErrShutdown)
 		}
 		if it.told {
 			continue

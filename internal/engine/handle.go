@@ -77,8 +77,7 @@ func (e *Engine) acquire() error {
 // have been frozen since.
 func (e *Engine) mayBegin(c *chunk, r *run) bool {
 	alive := r.item.Alive == nil || r.item.Alive(r.item)
-	now := time.Now()
-	since := now.Sub(e.born)
+	since := time.Since(e.born)
 	c.at.Store(int64(since))
 	switch {
 	case !alive:
@@ -88,7 +87,7 @@ func (e *Engine) mayBegin(c *chunk, r *run) bool {
 	case since > r.item.sess.lasts():
 		r.skip = leaseOver
 	default:
-		r.prepare(e, now)
+		r.prepare(since)
 		return true
 	}
 	return false
@@ -149,14 +148,13 @@ var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // conclude decides what becomes of a message that its handler has left.
 func (e *Engine) conclude(r *run, o outcome) {
-	now := time.Now()
-	o.cause = r.finish(now)
+	o.cause = r.finish()
 	o.state, o.txErr = r.attempt.State()
-	e.decide(r, o, now)
+	e.decide(r, o)
 }
 
 // decide turns an outcome into the step that follows from it.
-func (e *Engine) decide(r *run, o outcome, now time.Time) {
+func (e *Engine) decide(r *run, o outcome) {
 	it := r.item
 	switch {
 	case o.err != nil:
@@ -175,18 +173,26 @@ func (e *Engine) decide(r *run, o outcome, now time.Time) {
 	if o.kind == ledger.KindError && errors.Is(o.cause, consumer.ErrTimeout) {
 		o.kind = ledger.KindTimeout
 	}
-	e.tel.handled(now.Sub(r.began), o)
+	e.tel.handled(r, o)
 	var left time.Duration
-	if !it.Deadline.IsZero() && !it.overdue {
-		left = max(it.Deadline.Sub(now), 1)
+	if !it.Deadline.IsZero() && !it.overdue && o.err != nil {
+		left = max(time.Until(it.Deadline), 1)
 	}
-	r.outcome, r.step = o, e.policy.decide(o, it.attempt, rand.Float64(), left)
-	e.report(it, o, r.step)
+	st := e.policy.decide(o, it.attempt, rand.Float64(), left)
+	if st != (step{settle: ledger.Succeed}) {
+		r.end = &end{outcome: o, step: st}
+		e.report(it, o, st)
+	}
 }
 
 // apply carries out a step. The engine's lock is held.
 func (e *Engine) apply(r *run, now time.Time) {
-	it, o, st := r.item, &r.outcome, &r.step
+	it := r.item
+	if r.end == nil {
+		e.settle(it, ledger.Settlement{Kind: ledger.Succeed, Result: r.result()})
+		return
+	}
+	o, st := &r.end.outcome, &r.end.step
 	switch {
 	case st.again:
 		e.alone(it)
@@ -194,8 +200,6 @@ func (e *Engine) apply(r *run, now time.Time) {
 		e.finish(it, Verdict{Ack: true})
 	case st.ask:
 		e.uncertain(it, now)
-	case st.settle == ledger.Succeed:
-		e.settle(it, ledger.Settlement{Kind: ledger.Succeed, Result: r.result()})
 	case st.settle == ledger.Fail:
 		failure := o.failure(it.attempt, now)
 		e.settle(it, ledger.Settlement{Kind: ledger.Fail, Dead: e.archive(it, st.kind, failure)})

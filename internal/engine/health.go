@@ -84,8 +84,8 @@ func (e *Engine) Health() consumer.Health {
 	}
 	e.eachRun(func(c *chunk, r *run) {
 		began := e.born.Add(time.Duration(c.at.Load()))
-		since := r.cancelled
-		if since.IsZero() {
+		since := e.born.Add(r.cancelled)
+		if r.cancelled == 0 {
 			since = began.Add(e.opt.HandlerTimeout)
 		}
 		stall := consumer.Stall{What: string(r.item.Key.ID), Since: began, Lane: r.item.Lane}

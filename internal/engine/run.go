@@ -13,30 +13,37 @@ import (
 // run is one run of a handler, and the context that the handler gets. Most handlers never wait for their context, so what
 // a context costs (a channel, a timer, a place among its parent's children) is made when somebody asks for it.
 type run struct {
+	e        *Engine
 	item     *Item
 	lead     *run             // whose context and attempt this run has: of a batch, its first run's; else its own
 	msg      consumer.Message // the handler's copy
 	delivery consumer.Delivery
 	attempt  ledger.Attempt
-	base     context.Context // has the values of Engine.Start's
-	limit    time.Time       // when the handler's time is up
 	batch    *consumer.BatchDelivery
-	place    int // in its batch
+	place    int           // in its batch
+	began    time.Duration // since Engine.born
 
-	mu     sync.Mutex
-	inner  context.Context // nil: nobody has asked for it
+	mu    sync.Mutex
+	inner *inner // nil: nobody has asked for it
+	cause error  // of our cancelling it; nil: we did not
+	over  bool   // the handler has returned
+	skip  skip   // why it was not started; its goroutine writes it
+
+	end       *end          // how it ended, written by its goroutine; nil: all went well, it is to be settled
+	cancelled time.Duration // when we cancelled it, since Engine.born; 0: we did not. The engine's lock guards it
+}
+
+// inner is the real context of a run whose handler has asked for one.
+type inner struct {
+	context.Context
 	stop   context.CancelFunc
 	cancel context.CancelCauseFunc
-	cause  error // of our cancelling it; nil: we did not
-	over   bool  // the handler has returned
+}
 
-	// How it ended, written by its goroutine.
-	skip    skip
-	began   time.Time
+// end is how a run ended, and what follows from it.
+type end struct {
 	outcome outcome
 	step    step
-
-	cancelled time.Time // when we cancelled it; the engine's lock guards it
 }
 
 // skip says why a handler was not started after all.
@@ -52,7 +59,7 @@ const (
 var _ context.Context = (*run)(nil)
 
 // prepare fills in what the handler gets. Its goroutine calls it.
-func (r *run) prepare(e *Engine, now time.Time) {
+func (r *run) prepare(since time.Duration) {
 	it := r.item
 	r.msg = it.message()
 	r.msg.Attempt = it.attempt
@@ -63,8 +70,13 @@ func (r *run) prepare(e *Engine, now time.Time) {
 	r.delivery = consumer.Delivery{
 		Message: &r.msg, Scope: it.Key.Scope, ID: id, Token: it.ticket.Token(), Generation: it.generation,
 	}
-	r.began, r.limit, r.base = now, now.Add(e.opt.HandlerTimeout), e.base
+	r.began = since
 }
+
+// limit is when the handler's time is up.
+func (r *run) limit() time.Time { return r.e.born.Add(r.began + r.e.opt.HandlerTimeout) }
+
+func (r *run) timeUp() bool { return time.Since(r.e.born) >= r.began+r.e.opt.HandlerTimeout }
 
 // message is what the next attempt gets. An attempt before it in this process may have changed the bytes in place.
 func (it *Item) message() consumer.Message {
@@ -86,10 +98,10 @@ func (it *Item) message() consumer.Message {
 // result is what SetResult has set for the message.
 func (r *run) result() []byte { return r.lead.attempt.ResultAt(r.place) }
 
-// end cancels the handler for a reason of ours. The engine's lock is held.
-func (r *run) end(cause error) {
-	if r.cancelled.IsZero() {
-		r.cancelled = time.Now()
+// callOff cancels the handler for a reason of ours. The engine's lock is held.
+func (r *run) callOff(cause error) {
+	if r.cancelled == 0 {
+		r.cancelled = max(time.Since(r.e.born), 1)
 	}
 	r.lead.stopFor(cause)
 }
@@ -101,7 +113,7 @@ func (r *run) stopFor(cause error) {
 		return
 	}
 	if r.cause = cause; r.inner != nil {
-		r.cancel(cause)
+		r.inner.cancel(cause)
 	}
 }
 
@@ -114,17 +126,17 @@ func (r *run) why() error {
 
 // finish ends the context, as every handler's ends when the handler has returned, and says why it was cancelled before
 // that: a reason of ours, ErrTimeout, or nil.
-func (r *run) finish(now time.Time) error {
+func (r *run) finish() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
 	if r.inner != nil {
-		cause := context.Cause(r.inner)
-		r.cancel(nil)
-		r.stop()
+		cause := context.Cause(r.inner.Context)
+		r.inner.cancel(nil)
+		r.inner.stop()
 		return cause
 	}
-	if r.cause == nil && !now.Before(r.limit) {
+	if r.cause == nil && r.timeUp() {
 		return consumer.ErrTimeout
 	}
 	return r.cause
@@ -133,23 +145,23 @@ func (r *run) finish(now time.Time) error {
 // full returns the real context behind the run. The run is locked.
 func (r *run) full() context.Context {
 	if r.inner != nil {
-		return r.inner
+		return r.inner.Context
 	}
-	ctx, cancel := context.WithCancelCause(r.base)
-	r.inner, r.stop = context.WithDeadlineCause(ctx, r.limit, consumer.ErrTimeout)
-	r.cancel = cancel
+	ctx, cancel := context.WithCancelCause(r.e.base)
+	ctx, stop := context.WithDeadlineCause(ctx, r.limit(), consumer.ErrTimeout)
+	r.inner = &inner{Context: ctx, stop: stop, cancel: cancel}
 	switch {
 	case r.cause != nil:
 		cancel(r.cause)
 	case r.over:
 		cancel(nil)
-		r.stop()
+		stop()
 	}
-	return r.inner
+	return ctx
 }
 
 // Deadline implements context.Context.
-func (r *run) Deadline() (time.Time, bool) { return r.limit, true }
+func (r *run) Deadline() (time.Time, bool) { return r.limit(), true }
 
 // Done implements context.Context.
 func (r *run) Done() <-chan struct{} {
@@ -162,7 +174,7 @@ func (r *run) Done() <-chan struct{} {
 func (r *run) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inner == nil && r.cause == nil && !r.over && time.Now().Before(r.limit) {
+	if r.inner == nil && r.cause == nil && !r.over && !r.timeUp() {
 		return nil
 	}
 	return r.full().Err()
@@ -184,7 +196,7 @@ func (r *run) Value(key any) any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.inner == nil && r.cause == nil && !r.over {
-		return r.base.Value(key)
+		return r.e.base.Value(key)
 	}
 	return r.full().Value(key)
 }

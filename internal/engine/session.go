@@ -150,7 +150,7 @@ func (e *Engine) lose(sess *session) {
 	e.takeBackAll()
 	e.eachRun(func(_ *chunk, r *run) {
 		if r.item.sess == sess {
-			r.end(ledger.ErrLost)
+			r.callOff(ledger.ErrLost)
 		}
 	})
 	for it := e.all; it != nil; {

@@ -158,7 +158,7 @@ func (t *telemetry) acked(it *Item) {
 	}
 }
 
-func (t *telemetry) handled(d time.Duration, o outcome) {
+func (t *telemetry) handled(r *run, o outcome) {
 	if !t.handler.Enabled(context.Background()) {
 		return
 	}
@@ -171,7 +171,7 @@ func (t *telemetry) handled(d time.Duration, o outcome) {
 		set := attribute.NewSet(append(slices.Clone(t.base), attribute.String("outcome", string(result)))...)
 		options, _ = t.outcomes.LoadOrStore(result, []metric.RecordOption{metric.WithAttributeSet(set)})
 	}
-	t.handler.Record(context.Background(), d.Seconds(), options.([]metric.RecordOption)...)
+	t.handler.Record(context.Background(), (time.Since(r.e.born) - r.began).Seconds(), options.([]metric.RecordOption)...)
 }
 
 // headerCarrier reads traceparent and tracestate from a message's headers.
