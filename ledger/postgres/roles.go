@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Right is what a role may do with a ledger.
+type Right uint8
+
+// The rights. The zero value is none.
+const (
+	// Worker is what [New]'s ledger needs for all it does: claims, settles, InTx, Get, Stats, and Maintain. It owns
+	// nothing and deletes from no table: what has expired goes through functions of the schema that remove nothing else.
+	// The application's own tables are its own matter.
+	Worker Right = iota + 1
+	// Operator is Worker, and may also delete messages and archived deliveries, and read and write the audit.
+	Operator
+)
+
+// grants are the statements that give a right, and take away what it should not have. {s} is the schema, {r} the role.
+var grants = map[Right]string{
+	Worker: `
+REVOKE ALL ON ALL TABLES IN SCHEMA {s} FROM {r};
+GRANT USAGE ON SCHEMA {s} TO {r};
+GRANT SELECT ON {s}.meta, {s}.scope, {s}.owner, {s}.message, {s}.archive, {s}.maintenance TO {r};
+GRANT INSERT ON {s}.scope, {s}.owner, {s}.message, {s}.archive TO {r};
+GRANT UPDATE ON {s}.owner, {s}.message, {s}.maintenance TO {r};
+GRANT EXECUTE ON FUNCTION {s}.sweep_message(bigint, bigint, bigint, bigint, bigint),
+	{s}.sweep_archive(bigint, bigint, bigint, bigint), {s}.sweep_owner(bigint, bigint[]) TO {r}`,
+	Operator: `
+GRANT SELECT, INSERT ON {s}.audit TO {r};
+GRANT UPDATE ON {s}.archive TO {r};
+GRANT DELETE ON {s}.message, {s}.archive TO {r}`,
+}
+
+// Grant gives a role that exists the right to work with a ledger (an empty schema means "ackledger"), and takes what it
+// has beyond that on the schema's tables. It connects as conn says: as the owner of the schema, the role that migrated
+// it. It may be repeated, and must be after a Migrate that brought a new version of the schema. PostgreSQL's
+// documentation of GRANT says what each privilege means.
+func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right Right) error {
+	if conn == nil {
+		return &ledger.InvalidError{Field: "conn", Bound: "a connection config", Value: "nil"}
+	}
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	if err := checkSchema(schema); err != nil {
+		return err
+	}
+	if role == "" || len(role) > 63 || strings.ContainsRune(role, 0) {
+		return &ledger.InvalidError{Field: "role", Bound: "1 to 63 bytes, without NUL", Value: fmt.Sprintf("%q", role)}
+	}
+	sql := grants[Worker]
+	switch right {
+	case Worker:
+	case Operator:
+		sql += ";" + grants[Operator]
+	default:
+		return &ledger.InvalidError{Field: "right", Bound: "Worker or Operator", Value: fmt.Sprint(uint8(right))}
+	}
+	c, err := pgx.ConnectConfig(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("postgres: grant: %w", usable(err))
+	}
+	names := strings.NewReplacer("{s}", pgx.Identifier{schema}.Sanitize(), "{r}", pgx.Identifier{role}.Sanitize())
+	_, err = c.Exec(ctx, names.Replace(sql), pgx.QueryExecModeSimpleProtocol) // all in one transaction
+	if err = errors.Join(err, c.Close(ctx)); err != nil {
+		return fmt.Errorf("postgres: grant role %q its rights on schema %q: %w", role, schema, usable(err))
+	}
+	return nil
+}
