@@ -1,10 +1,14 @@
 package postgres
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -56,4 +60,22 @@ func SettleStatement(o ledger.Owner, settlements []ledger.Settlement, until time
 func (l *Ledger) ResetConns() {
 	l.own.Reset()
 	l.beats.Reset()
+}
+
+// PlayVersion makes the ledger a program of that version: one that knew no later schema.
+func (l *Ledger) PlayVersion(n int) { l.is = versions{worker: n, needs: n} }
+
+// MigrateTo makes the default schema, of that version.
+func MigrateTo(ctx context.Context, conn *pgx.ConnConfig, version int64) (err error) {
+	db := openSchema(conn, DefaultSchema)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := createSchema(ctx, db, DefaultSchema); err != nil {
+		return err
+	}
+	provider, err := newProvider(db, DefaultSchema)
+	if err != nil {
+		return err
+	}
+	_, err = provider.UpTo(ctx, version)
+	return err
 }

@@ -25,6 +25,7 @@ type Ledger struct {
 	own   *pgxpool.Pool // claims, settles, reads
 	beats *pgxpool.Pool // one connection, so that no flood of claims can delay a beat
 	log   *zap.Logger
+	is    versions
 
 	openDB sync.Once
 	db     *sql.DB // InSQLTx; opened on first use
@@ -45,7 +46,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Ledger, error) 
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	l := &Ledger{cfg: c, sql: newStatements(c.Schema), user: pool, log: c.Logger}
+	l := &Ledger{cfg: c, sql: newStatements(c.Schema), user: pool, log: c.Logger, is: program}
 	var err error
 	if l.own, err = ownPool(ctx, pool, c.MaxConns); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 		return nil, ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d but lacks the tables %s: restore them",
 			l.cfg.Schema, version, missing))
 	}
-	if err := checkVersions(l.cfg.Schema, version, oldest); err != nil {
+	if err := l.is.check(l.cfg.Schema, version, oldest); err != nil {
 		return nil, err
 	}
 	l.scopes.forget() // this may be another database than the one that numbered them

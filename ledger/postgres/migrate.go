@@ -20,13 +20,13 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Versions that a worker and a schema compare when the worker joins.
-const (
-	// workerVersion is what this program is, to a schema that may be newer.
-	workerVersion = 2
-	// neededSchema is the oldest schema that this program can work with.
-	neededSchema = 2
-)
+// versions are what a worker and a schema compare when the worker joins.
+type versions struct {
+	worker int // what this program is, to a schema that may be newer
+	needs  int // the oldest schema that this program can work with
+}
+
+var program = versions{worker: 2, needs: 2}
 
 // The version table of goose, inside the ledger's own schema.
 const versionTable = "migration"
@@ -54,11 +54,7 @@ func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
 	if err := checkSchema(schema); err != nil {
 		return err
 	}
-	quoted := pgx.Identifier{schema}.Sanitize()
-	db := stdlib.OpenDB(*conn.Copy(), stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, "SET search_path = "+quoted, pgx.QueryExecModeSimpleProtocol)
-		return err
-	}))
+	db := openSchema(conn, schema)
 	err := migrate(ctx, db, schema)
 	if err = errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("postgres: migrate schema %q: %w", schema, usable(err))
@@ -66,27 +62,41 @@ func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
 	return nil
 }
 
+// openSchema opens connections whose tables are those of the schema.
+func openSchema(conn *pgx.ConnConfig, schema string) *sql.DB {
+	quoted := pgx.Identifier{schema}.Sanitize()
+	return stdlib.OpenDB(*conn.Copy(), stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "SET search_path = "+quoted, pgx.QueryExecModeSimpleProtocol)
+		return err
+	}))
+}
+
 func migrate(ctx context.Context, db *sql.DB, schema string) error {
 	if err := createSchema(ctx, db, schema); err != nil {
 		return err
 	}
-	files, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		return err
-	}
-	locker, err := lock.NewPostgresSessionLocker(
-		lock.WithLockID(lockID(schema)), lock.WithLockTimeout(migrateEvery, migrateTries))
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true),
-		goose.WithLogger(goose.NopLogger()))
+	provider, err := newProvider(db, schema)
 	if err != nil {
 		return err
 	}
 	_, err = provider.Up(ctx)
 	return err
+}
+
+// newProvider makes what applies the migrations, one process at a time.
+func newProvider(db *sql.DB, schema string) (*goose.Provider, error) {
+	files, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	locker, err := lock.NewPostgresSessionLocker(
+		lock.WithLockID(lockID(schema)), lock.WithLockTimeout(migrateEvery, migrateTries))
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true),
+		goose.WithLogger(goose.NopLogger()))
 }
 
 // createSchema makes the schema if it is not there. Two at once would both try, so they take turns.
@@ -123,16 +133,16 @@ func lockID(schema string) int64 {
 	return int64(h.Sum64() >> 2)
 }
 
-// checkVersions compares what the schema's meta table says with this program.
-func checkVersions(schema string, version, oldestWorker int) error {
-	if version < neededSchema {
+// check compares what the schema's meta table says with a program.
+func (v versions) check(schema string, version, oldestWorker int) error {
+	if version < v.needs {
 		return ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d, this worker needs %d or later: %s",
-			schema, version, neededSchema, runMigrate))
+			schema, version, v.needs, runMigrate))
 	}
-	if oldestWorker > workerVersion {
+	if oldestWorker > v.worker {
 		return ledger.MarkUnusable(fmt.Errorf(
 			"postgres: schema %q (version %d) serves workers of version %d or later, this one is %d: deploy a newer one",
-			schema, version, oldestWorker, workerVersion))
+			schema, version, oldestWorker, v.worker))
 	}
 	return nil
 }

@@ -1,5 +1,8 @@
 -- +goose Up
 
+-- Workers go on meanwhile: what waits for their locks must not hold them up for long.
+SET LOCAL lock_timeout = '10s';
+
 -- Functions run with the rights of their owner, so they must find these tables and nobody else's, whatever the caller's
 -- search_path is. Each takes this one with it (SET search_path FROM CURRENT).
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
