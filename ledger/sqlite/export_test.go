@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql/driver"
+	"errors"
 	"time"
 )
 
@@ -14,3 +16,28 @@ func (c *Config) Break(pragma []string, wrapTx func(driver.Connector) driver.Con
 
 // SchemaVersion is the schema that this program knows.
 const SchemaVersion = schemaVersion
+
+// Downgrade takes the files at path back to an earlier schema, in which the data is as a program of that time left it.
+func Downgrade(ctx context.Context, path string, version int64) error {
+	for file, dir := range map[string]string{path: "ledger", ownersPath(path): "owners"} {
+		if err := downgrade(ctx, file, dir, version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func downgrade(ctx context.Context, file, dir string, version int64) (err error) {
+	c, err := newConnector(file)
+	if err != nil {
+		return err
+	}
+	db := openPool(c, 1)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	provider, err := newProvider(db, dir)
+	if err != nil {
+		return err
+	}
+	_, err = provider.DownTo(ctx, version)
+	return err
+}

@@ -59,12 +59,7 @@ func setWAL(ctx context.Context, db *sql.DB) error {
 // migrate brings the tables up to date. goose has no lock for SQLite; each migration is one transaction, so that of two
 // processes that migrate at once one succeeds, and the other finds on its next look that nothing is left to do.
 func migrate(ctx context.Context, db *sql.DB, path, dir string) error {
-	tables, err := fs.Sub(migrations, "migrations/"+dir)
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, tables,
-		goose.WithTableName("ackledger_migration"), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	provider, err := newProvider(db, dir)
 	if err != nil {
 		return err
 	}
@@ -86,6 +81,16 @@ func migrate(ctx context.Context, db *sql.DB, path, dir string) error {
 			return err
 		}
 	}
+}
+
+// newProvider makes what applies the migrations in dir.
+func newProvider(db *sql.DB, dir string) (*goose.Provider, error) {
+	tables, err := fs.Sub(migrations, "migrations/"+dir)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, db, tables,
+		goose.WithTableName("ackledger_migration"), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
 }
 
 // checkSchema returns the schema of the file, 0 if there is none, and refuses one that does not serve this program.
