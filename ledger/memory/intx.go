@@ -46,13 +46,13 @@ func (o *owner) commit(ctx context.Context, a *ledger.Attempt) (ledger.AttemptSt
 		now := l.now()
 		for _, t := range tickets {
 			// Also if it succeeded already: not with these effects.
-			if o.decide(now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed}) != ledger.EffectWrite {
+			if o.decide(l.rows.get(t.Sum()), now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed}) != ledger.EffectWrite {
 				return ledger.ErrLost
 			}
 		}
 		fenced = true
 		for i, t := range tickets {
-			l.finish(l.rows[t.Sum()], now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed, Result: a.ResultAt(i)})
+			l.finish(l.rows.get(t.Sum()), now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed, Result: a.ResultAt(i)})
 		}
 		return nil
 	})

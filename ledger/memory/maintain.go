@@ -47,6 +47,9 @@ func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.S
 }
 
 func (l *Ledger) sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.SweepReport, error) {
+	if err := ctx.Err(); err != nil {
+		return ledger.SweepReport{}, err
+	}
 	select {
 	case l.sweeper <- struct{}{}:
 		defer func() { <-l.sweeper }()
@@ -80,7 +83,7 @@ func (p *pass) run() error {
 	began := l.now()
 	p.report.Began = began
 	looked := 0
-	for sum, r := range l.rows {
+	for sum, at := range l.rows.at {
 		if looked++; looked%p.cfg.Batch == 0 { // an iteration survives what others change meanwhile
 			p.unlock()
 			runtime.Gosched()
@@ -88,11 +91,11 @@ func (p *pass) run() error {
 			if err := p.ctx.Err(); err != nil {
 				return err
 			}
-			if l.rows[sum] != r {
+			if l.rows.at[sum] != at {
 				continue
 			}
 		}
-		p.look(sum, r, l.now())
+		p.look(sum, l.rows.row(at), l.now())
 	}
 	p.report.Archives = l.sweepArchives(l.now(), len(l.archives))
 	p.report.Abandoned, p.report.Oldest = p.tally.Abandoned(), p.tally.Oldest()
@@ -124,23 +127,23 @@ func (p *pass) look(sum [ledger.KeySize]byte, r *row, now time.Time) {
 	since := now.Sub(l.begin)
 	p.report.Rows++
 	switch {
-	case r.state == ledger.Pending && r.gone(p.cfg.Keep) < since && !r.held():
+	case r.state == ledger.Pending && r.gone(p.cfg.Keep) < since && !l.rows.held(r):
 		p.report.Dropped++
-		delete(l.rows, sum)
+		l.rows.remove(sum)
 	case r.state != ledger.Pending && r.gone(p.cfg.Keep) < since:
 		p.report.Messages++
-		delete(l.rows, sum)
+		l.rows.remove(sum)
 	case r.state == ledger.Pending:
 		abandoned := int64(0)
 		if r.expiry < since {
 			abandoned = 1
 			p.tally.Abandon(ledger.Abandoned{
-				Scope: r.scope, ID: []byte(r.id), At: l.begin.Add(r.at), Expiry: l.begin.Add(r.expiry),
+				Scope: l.rows.scopeOf(r), ID: clone(l.rows.id(r)), At: l.begin.Add(r.at), Expiry: l.begin.Add(r.expiry),
 			})
 		}
 		age := max(since-r.at, 0)
-		p.tally.AddPending(r.scope, ledger.AgeBucket(age), 1, abandoned, age)
+		p.tally.AddPending(l.rows.scopeOf(r), ledger.AgeBucket(age), 1, abandoned, age)
 	default:
-		p.tally.Add(r.scope, r.state, 1)
+		p.tally.Add(l.rows.scopeOf(r), r.state, 1)
 	}
 }

@@ -24,7 +24,7 @@ type Ledger struct {
 	joined   uint64
 	calls    uint32            // numbers the claim calls, to tell a key repeated within one
 	live     map[string]*owner // an owner that left or died is known only to its rows
-	rows     map[[ledger.KeySize]byte]*row
+	rows     rows
 	first    time.Duration // no row ends before
 	some     bool          // first is known: there was a row
 	archives map[[ledger.KeySize]byte][]ledger.ArchiveRecord
@@ -33,45 +33,6 @@ type Ledger struct {
 
 	sweeper chan struct{} // the turn of Maintain and Sweep
 	last    *passed       // nil: there was no pass
-}
-
-// row is one message. Fields that few messages need lie in more; times count from the ledger's first moment. So a row is
-// small, and most rows give the garbage collector little to follow.
-type row struct {
-	scope       string
-	id          string
-	fingerprint ledger.Fingerprint
-	owner       *owner // nil: nobody's
-	more        *extra // nil: nothing of it
-	token       uint64
-	at          time.Duration
-	expiry      time.Duration
-	call        uint32
-	attempts    int32
-	crashes     int32
-	state       ledger.State
-}
-
-type extra struct {
-	due    time.Duration // zero: now
-	result []byte
-	errors []ledger.AttemptError
-}
-
-// extra returns the fields that few rows have, to change them.
-func (r *row) extra() *extra {
-	if r.more == nil {
-		r.more = &extra{}
-	}
-	return r.more
-}
-
-// rest returns the fields that few rows have, to read them.
-func (r *row) rest() extra {
-	if r.more == nil {
-		return extra{}
-	}
-	return *r.more
 }
 
 // Option changes a new ledger.
@@ -106,7 +67,7 @@ func New(options ...Option) *Ledger {
 	l := &Ledger{
 		now: time.Now, limits: ledger.DefaultLimits, keep: defaultKeep,
 		live:     make(map[string]*owner),
-		rows:     make(map[[ledger.KeySize]byte]*row),
+		rows:     newRows(),
 		archives: make(map[[ledger.KeySize]byte][]ledger.ArchiveRecord),
 		sweeper:  make(chan struct{}, 1),
 	}
@@ -134,6 +95,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 			lease: lease, end: now.Add(lease), fate: live, pulse: ledger.NewPulse(lease, now),
 		}
 		l.live[joined.id] = joined
+		l.rows.join(joined)
 		return nil
 	})
 	if err != nil {
@@ -157,20 +119,20 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 		a.Archive = a.Clone()
 		rec.Archived = append(rec.Archived, a)
 	}
-	r := l.rows[sum]
+	r := l.rows.get(sum)
 	if r == nil {
 		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)
 	}
-	rec.Scope, rec.ID, rec.Fingerprint = r.scope, []byte(r.id), r.fingerprint
+	rec.Scope, rec.ID, rec.Fingerprint = l.rows.scopeOf(r), clone(l.rows.id(r)), r.fingerprint
 	rec.State, rec.Token, rec.Attempts, rec.Crashes = r.state, r.token, int(r.attempts), int(r.crashes)
-	rest := r.rest()
+	rest := l.rows.rest(r)
 	rec.Result, rec.Errors = clone(rest.result), copyErrors(rest.errors)
 	rec.At, rec.Expiry = l.begin.Add(r.at), l.begin.Add(r.expiry)
 	if rest.due != 0 {
 		rec.Due = l.begin.Add(rest.due)
 	}
-	if r.owner != nil {
-		rec.Owner = r.owner.id
+	if o := l.rows.ownerOf(r); o != nil {
+		rec.Owner = o.id
 	}
 	return rec, nil
 }
@@ -191,17 +153,18 @@ func (l *Ledger) Declare(ownerID string) bool {
 func (l *Ledger) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.rows)
+	return l.rows.len()
 }
 
 // Drop deletes a message's row, as the sweep does when its window is over; the archive stays.
 func (l *Ledger) Drop(key ledger.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.rows, key.Sum())
+	l.rows.remove(key.Sum())
 }
 
 func (l *Ledger) seal(o *owner, f fate) {
 	o.fate = f
 	delete(l.live, o.id)
+	l.rows.forget(o)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -24,6 +23,8 @@ type owner struct {
 	id     string
 	lease  time.Duration
 
+	slot  uint32 // its number in rows
+	rows  int    // that name it
 	end   time.Time
 	fate  fate
 	pulse ledger.Pulse
@@ -47,10 +48,9 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 		}
 		now := l.now()
 		l.calls++
-		fresh := maker{left: len(entries)}
 		for i := range entries {
 			if claims[i].Err == nil {
-				o.claim(now, sums[i], &entries[i], &claims[i], &fresh)
+				o.claim(now, sums[i], &entries[i], &claims[i])
 			}
 		}
 		l.sweepSome(now, 2*len(entries))
@@ -63,19 +63,18 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 }
 
 // claim answers one entry. The ledger is locked.
-func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, c *ledger.Claim, fresh *maker) {
+func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, c *ledger.Claim) {
 	l := o.ledger
-	r := l.rows[sum]
+	r := l.rows.get(sum)
 	if r != nil && r.call == l.calls {
 		return // the key is in this call already: Busy
 	}
 	var d ledger.Decision
 	if r == nil {
 		d = ledger.Decide(nil, *e)
-		r = fresh.row(e)
-		l.rows[sum] = r
+		r = l.rows.add(sum, e)
 	} else {
-		seen := r.seenBy(o, now)
+		seen := o.sees(r, now)
 		seen.Archived = l.archived(sum, e.Delivery)
 		d = ledger.Decide(&seen, *e)
 	}
@@ -83,85 +82,62 @@ func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, 
 	c.Answer, c.Wait, c.Suspect, c.Uncertain, c.TookOver = d.Answer, d.Wait, d.Suspect, d.Uncertain, d.TookOver
 	switch d.Answer {
 	case ledger.Done:
-		c.Outcome = ledger.Outcome{State: r.state, Result: clone(r.rest().result)}
+		c.Outcome = ledger.Outcome{State: r.state, Result: clone(l.rows.rest(r).result)}
 	case ledger.Mismatch:
 		c.Ticket = ledger.MismatchTicket(sum)
 	}
 	if d.Write {
-		r.take(o, now, d, e.Window)
+		o.take(r, now, d, e.Window)
 		c.Ticket, c.Token, c.Crashes = ledger.NewTicket(sum, r.token), r.token, int(r.crashes)
-		c.Errors = copyErrors(r.rest().errors)
+		c.Errors = copyErrors(l.rows.rest(r).errors)
 		if d.Answer == ledger.Run {
 			c.Attempt = int(r.attempts) + 1
 		}
 	}
 }
 
-// slab is how many new rows, and their ids, share an allocation: it is free when the last of them is.
-const slab = 64
-
-// maker makes the new rows of one call.
-type maker struct {
-	left int // entries of the call
-	rows []row
-	ids  strings.Builder
-}
-
-func (m *maker) row(e *ledger.Entry) *row {
-	if len(m.rows) == 0 {
-		n := max(min(m.left, slab), 1)
-		m.rows = make([]row, n)
-		m.ids = strings.Builder{}
-		m.ids.Grow(n * (len(e.Key.ID) + 2))
-	}
-	m.left--
-	r := &m.rows[0]
-	m.rows = m.rows[1:]
-	from := m.ids.Len()
-	m.ids.Write(e.Key.ID)
-	r.scope, r.id, r.fingerprint = e.Key.Scope, m.ids.String()[from:], e.Fingerprint
-	return r
-}
-
 // take writes what the claim table decided.
-func (r *row) take(o *owner, now time.Time, d ledger.Decision, window time.Duration) {
-	since := now.Sub(o.ledger.begin)
+func (o *owner) take(r *row, now time.Time, d ledger.Decision, window time.Duration) {
+	l := o.ledger
+	since := now.Sub(l.begin)
 	var errors []ledger.AttemptError
 	if d.Renew {
 		r.at, r.expiry = since, since+window
-		if l := o.ledger; !l.some || r.expiry < l.first {
+		if !l.some || r.expiry < l.first {
 			l.first, l.some = r.expiry, true
 		}
 	} else {
-		errors = r.rest().errors
+		errors = l.rows.rest(r).errors
 	}
-	if r.more = nil; len(errors) > 0 {
-		r.more = &extra{errors: errors}
+	if l.rows.plain(r); len(errors) > 0 {
+		l.rows.extra(r).errors = errors
 	}
-	r.state, r.owner = ledger.Pending, o
+	l.rows.own(r, o)
+	r.state = ledger.Pending
 	r.token, r.attempts, r.crashes = d.Token, int32(d.Attempts), int32(d.Crashes)
 }
 
-// seenBy is what the tables need to know of a row.
-func (r *row) seenBy(o *owner, now time.Time) ledger.Row {
+// sees is what the tables need to know of a row.
+func (o *owner) sees(r *row, now time.Time) ledger.Row {
+	l := o.ledger
 	seen := ledger.Row{
 		Fingerprint: r.fingerprint, State: r.state, Token: r.token,
 		Attempts: int(r.attempts), Crashes: int(r.crashes),
 	}
-	if r.more != nil && r.more.due != 0 {
-		seen.DueIn = r.more.due - now.Sub(o.ledger.begin)
+	if due := l.rows.rest(r).due; due != 0 {
+		seen.DueIn = due - now.Sub(l.begin)
 	}
-	switch {
-	case r.owner == nil:
+	switch holder := l.rows.ownerOf(r); {
+	case holder == nil:
 		seen.Holder = ledger.Nobody
-	case r.owner == o:
+	case holder == o:
 		seen.Holder = ledger.Mine
-	case r.owner.fate == left:
+	case holder.fate == left:
 		seen.Holder = ledger.Left
-	case r.owner.fate == dead:
+	case holder.fate == dead:
 		seen.Holder = ledger.Dead
 	default:
-		seen.Holder, seen.HeldFor = ledger.Live, r.owner.end.Sub(now)
+		seen.Holder, seen.HeldFor = ledger.Live, holder.end.Sub(now)
 	}
 	return seen
 }
@@ -186,12 +162,11 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 }
 
 // decide says what a settlement does to its row. The ledger is locked.
-func (o *owner) decide(now time.Time, s *ledger.Settlement) ledger.Effect {
-	r := o.ledger.rows[s.Ticket.Sum()]
+func (o *owner) decide(r *row, now time.Time, s *ledger.Settlement) ledger.Effect {
 	if r == nil {
 		return ledger.DecideSettle(nil, *s)
 	}
-	seen := r.seenBy(o, now)
+	seen := o.sees(r, now)
 	seen.Archived = s.Dead != nil && o.ledger.archived(s.Ticket.Sum(), s.Dead.Delivery)
 	return ledger.DecideSettle(&seen, *s)
 }
@@ -199,14 +174,15 @@ func (o *owner) decide(now time.Time, s *ledger.Settlement) ledger.Effect {
 // settle carries out one settlement. The ledger is locked.
 func (o *owner) settle(now time.Time, s *ledger.Settlement) error {
 	l := o.ledger
-	switch o.decide(now, s) {
+	r := l.rows.get(s.Ticket.Sum())
+	switch o.decide(r, now, s) {
 	case ledger.EffectHolds:
 		return nil
 	case ledger.EffectFile:
 		l.file(now, s)
 		return nil
 	case ledger.EffectWrite:
-		l.finish(l.rows[s.Ticket.Sum()], now, s)
+		l.finish(r, now, s)
 		if s.Kind == ledger.Fail {
 			l.file(now, s)
 		}
@@ -217,22 +193,22 @@ func (o *owner) settle(now time.Time, s *ledger.Settlement) error {
 
 // finish writes a settlement that passed the guard.
 func (l *Ledger) finish(r *row, now time.Time, s *ledger.Settlement) {
-	r.owner = nil
+	l.rows.own(r, nil)
 	switch s.Kind {
 	case ledger.Succeed:
 		r.state = ledger.Succeeded
 		if s.Result != nil {
-			r.extra().result = clone(ledger.CutResult(s.Result, l.limits.Result))
+			l.rows.extra(r).result = clone(ledger.CutResult(s.Result, l.limits.Result))
 		}
 	case ledger.Fail:
 		r.state = ledger.Failed
 	case ledger.Release:
 		if s.After > 0 {
-			r.extra().due = now.Add(s.After).Sub(l.begin)
+			l.rows.extra(r).due = now.Add(s.After).Sub(l.begin)
 		}
 		if s.Count {
 			r.attempts++
-			more := r.extra()
+			more := l.rows.extra(r)
 			more.errors = ledger.AppendError(more.errors, s.Failure, l.limits.Errors)
 		}
 	}

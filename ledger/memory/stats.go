@@ -16,7 +16,7 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 	defer l.mu.Unlock()
 	now := l.now()
 	s := ledger.Stats{Tables: []ledger.TableStats{
-		{Name: "message", Rows: int64(len(l.rows))}, {Name: "archive", Rows: int64(len(l.archives))},
+		{Name: "message", Rows: int64(l.rows.len())}, {Name: "archive", Rows: int64(len(l.archives))},
 		{Name: "owner", Rows: int64(len(l.live))},
 	}}
 	for _, o := range l.live {

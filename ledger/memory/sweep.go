@@ -13,12 +13,12 @@ func (l *Ledger) sweepSome(now time.Time, n int) {
 	if !l.some || since < l.first {
 		return // nothing has ended yet
 	}
-	for sum, r := range l.rows {
+	for sum, at := range l.rows.at {
 		if n--; n < 0 {
 			return
 		}
-		if r.gone(l.keep) < since && !r.held() {
-			delete(l.rows, sum)
+		if r := l.rows.row(at); r.gone(l.keep) < since && !l.rows.held(r) {
+			l.rows.remove(sum)
 		}
 	}
 }
@@ -32,8 +32,9 @@ func (r *row) gone(keep time.Duration) time.Duration {
 }
 
 // held says that a live owner has the message in hand.
-func (r *row) held() bool {
-	return r.state == ledger.Pending && r.owner != nil && r.owner.fate == live
+func (t *rows) held(r *row) bool {
+	o := t.ownerOf(r)
+	return r.state == ledger.Pending && o != nil && o.fate == live
 }
 
 // sweepArchives looks at the archives of n messages, and returns how many deliveries it dropped.
