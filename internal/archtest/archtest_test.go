@@ -76,6 +76,7 @@ var layers = map[string][]string{
 	"internal/engine":       {"ledger", "consumer", "internal/backoff"},
 	"sqs":                   {"ledger", "consumer", "internal/engine", "internal/backoff"},
 	"kafka":                 {"ledger", "consumer", "internal/engine", "internal/backoff", "kafka/internal/offsets"},
+	"cmd/ackledger":         {"ledger", "ledger/postgres", "ledger/sqlite", "internal/fencedsql", "internal/backoff"},
 	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/backoff"},
 }
 
@@ -101,6 +102,7 @@ var foreign = map[string][]string{
 	"github.com/twmb/franz-go":     {"kafka"},
 	"github.com/aws/aws-sdk-go-v2": {"sqs", "sqs/sqstest"},
 	"github.com/Shopify/toxiproxy": {},
+	"github.com/spf13/cobra":       {},
 	"pgregory.net/rapid":           {"ledger/ledgertest"},
 	"go.uber.org/goleak":           {},
 	"testing":                      {"ledger/ledgertest", "sqs/sqstest", "consumer/consumertest"},

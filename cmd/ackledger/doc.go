@@ -1,0 +1,14 @@
+// Command ackledger is for the operators of a ledger:
+//
+//	ackledger migrate    make the tables, or bring them to this program's version
+//	ackledger maintain   remove what has expired, all the time or once
+//	ackledger stats      how the ledger is doing
+//	ackledger version    which program this is
+//	ackledger completion a script for your shell
+//
+// --ledger, or ACKLEDGER_LEDGER in the environment, names the ledger: a Postgres URL or a SQLite file. `ackledger help
+// COMMAND` says more.
+//
+// An error is one line on the standard error. Exit codes: 0 done, 1 failed, 2 wrong usage, nothing was done, 3 partly
+// done. Passwords are never printed.
+package main

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/postgres"
+	"github.com/ackledger/ackledger/ledger/sqlite"
+)
+
+// program builds the command once.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ackledger-command-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "ackledger")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := program(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// result is how a run of the built command ended.
+type result struct {
+	code        int
+	out, errors string
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), ledgerVariable+"=")
+	return cmd
+}
+
+func ackledger(t *testing.T, args ...string) result {
+	t.Helper()
+	cmd := command(t, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}
+
+// done checks that a run said nothing but its answer.
+func done(t *testing.T, args ...string) string {
+	t.Helper()
+	r := ackledger(t, args...)
+	if r.code != exitDone || r.errors != "" {
+		t.Fatalf("ackledger %v: code %d, %s", args, r.code, r.errors)
+	}
+	return r.out
+}
+
+func TestWrongUsageIsOneLineAndDoesNothing(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	for args, want := range map[string]string{
+		"frobnicate":                            `unknown command "frobnicate"`,
+		"stats":                                 "--ledger is missing",
+		"stats extra --ledger " + file:          "extra",
+		"stats --colour":                        "unknown flag: --colour",
+		"migrate --ledger mysql://u:hush@h/db":  `is "mysql://u:xxxxx@h/db"`,
+		"stats --schema s --ledger " + file:     "--schema is for a ledger in Postgres",
+		"maintain --batch 3 --ledger " + file:   "--batch must be 100 to 100000 rows, is 3",
+		"maintain --keep 5y --ledger " + file:   `invalid argument "5y" for "--keep"`,
+		"maintain --keep 0d --ledger " + file:   "must be above 0",
+		"maintain --keep 99999999d":             "must be at most 36500d",
+		"stats --ledger postgres://u:hu@sh@h/d": "write @ as %40",
+		"stats --ledger postgres://u:hu/sh@h/d": "/ as %2F",
+		"stats --ledger postgres://u:hu%zz@h/d": "cannot parse",
+		"stats --ledger postgres://u@h/d --schema " + strings.Repeat("s", 64): "--schema must be",
+	} {
+		r := ackledger(t, strings.Fields(args)...)
+		if r.code != exitUsage || r.out != "" || !strings.Contains(r.errors, want) || strings.Count(r.errors, "\n") != 1 {
+			t.Errorf("ackledger %s: code %d, output %q, error %q; want code 2 and one line with %q", args, r.code, r.out, r.errors, want)
+		}
+		if strings.Contains(r.errors, "hush") || strings.Contains(r.errors, "hu%zz") {
+			t.Errorf("ackledger %s prints the password: %s", args, r.errors)
+		}
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("wrong usage made a ledger")
+	}
+}
+
+func TestFailuresAreOneLineWithoutPasswords(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ledger.db")
+	text := filepath.Join(dir, "notes.txt")
+	if err := os.WriteFile(text, []byte(strings.Repeat("these are notes\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"stats --ledger " + file:                                    "there is no ledger in " + file,
+		"maintain --once --ledger " + file:                          "`ackledger migrate` makes one",
+		"stats --ledger " + dir:                                     "is a folder",
+		"migrate --ledger " + filepath.Join(dir, "no", "l.db"):      filepath.Join(dir, "no", "l.db"),
+		"stats --ledger " + text:                                    text,
+		"stats --ledger postgres://u:hush@127.0.0.1:1/d":            "127.0.0.1",
+		"migrate --ledger postgres://u@127.0.0.1:1/d?password=hush": "127.0.0.1",
+		"maintain --ledger postgres://u:hush@127.0.0.1:1/d":         "127.0.0.1",
+	} {
+		r := ackledger(t, strings.Fields(args)...)
+		if r.code != exitFailed || r.out != "" || !strings.Contains(r.errors, want) || strings.Count(r.errors, "\n") != 1 {
+			t.Errorf("ackledger %s: code %d, output %q, error %q; want code 1 and one line with %q", args, r.code, r.out, r.errors, want)
+		}
+		if strings.Contains(r.errors, "hush") {
+			t.Errorf("ackledger %s prints the password: %s", args, r.errors)
+		}
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("asking for a ledger made one")
+	}
+}
+
+// TestSQLite goes through the life of a ledger in a file.
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	for range 2 {
+		if out := done(t, "migrate", "--ledger", file); !strings.Contains(out, "up to date: "+file) {
+			t.Errorf("migrate says %q", out)
+		}
+	}
+	l, err := sqlite.Open(t.Context(), file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use(t, l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sweepAndCount(t, file)
+}
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	url := services.Postgres(t).URL
+	if r := ackledger(t, "stats", "--ledger", url); r.code != exitFailed || !strings.Contains(r.errors, "run `ackledger migrate`") {
+		t.Errorf("stats without tables: code %d, %s", r.code, r.errors)
+	}
+	if r := ackledger(t, "maintain", "--ledger", url); r.code != exitFailed || !strings.Contains(r.errors, "run `ackledger migrate`") {
+		t.Errorf("maintain without tables: code %d, %s", r.code, r.errors)
+	}
+	for range 2 {
+		if out := done(t, "migrate", "--ledger", url); !strings.Contains(out, `schema "ackledger"`) {
+			t.Errorf("migrate says %q", out)
+		}
+	}
+	done(t, "migrate", "--ledger", url, "--schema", `odd "name"`)
+	done(t, "stats", "--ledger", url, "--schema", `odd "name"`)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	l, err := postgres.New(t.Context(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	use(t, l)
+	sweepAndCount(t, url)
+}
+
+// use leaves three expired messages that succeeded, one that is pending for a long time, and one that is abandoned.
+func use(t *testing.T, l ledger.Ledger) {
+	t.Helper()
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(id string, window time.Duration) ledger.Entry {
+		return ledger.Entry{Key: ledger.Key{Scope: "shop\x1b[2J", ID: []byte(id)}, Delivery: []byte(id), Window: window,
+			Fingerprint: ledger.BodyFingerprint([]byte(id))}
+	}
+	claims, err := o.Claim(t.Context(), []ledger.Entry{
+		entry("a", time.Millisecond), entry("b", time.Millisecond), entry("c", time.Millisecond),
+		entry("long", time.Hour), entry("abandoned", time.Millisecond),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settlements []ledger.Settlement
+	for _, c := range claims[:3] {
+		settlements = append(settlements, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed})
+	}
+	errs, err := o.Settle(t.Context(), settlements)
+	if err := errors.Join(append(errs, err, o.Leave(t.Context()))...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sweepAndCount(t *testing.T, name string) {
+	t.Helper()
+	if out := done(t, "stats", "--ledger", name); !strings.Contains(out, "no pass of the sweep has ended yet") {
+		t.Errorf("stats before a pass: %s", out)
+	}
+	var pass sweep
+	decode(t, done(t, "maintain", "--once", "--json", "--ledger", name), &pass)
+	if pass.Messages != 3 || pass.Dropped != 0 || pass.Abandoned != 1 || len(pass.Oldest) != 1 || pass.Oldest[0].ID != "abandoned" {
+		t.Errorf("the pass: %+v, want 3 messages removed and 1 abandoned", pass)
+	}
+	var s statistics
+	decode(t, done(t, "stats", "--json", "--ledger", name), &s)
+	if len(s.Scopes) != 1 || s.Scopes[0].Pending != 2 || s.Scopes[0].Abandoned != 1 || s.Scopes[0].Succeeded != 0 ||
+		s.Scopes[0].Scope != `"shop\x1b[2J"` || s.At == nil || s.Pass == nil || s.Pass.Messages != 3 || len(s.Tables) == 0 {
+		t.Errorf("statistics: %+v", s)
+	}
+	for _, args := range [][]string{{"stats"}, {"maintain", "--once"}} {
+		out := done(t, append(args, "--ledger", name)...)
+		if !strings.Contains(out, `shop\x1b[2J`) || strings.Contains(out, "\x1b") {
+			t.Errorf("%v: %q", args, out)
+		}
+	}
+	if out := done(t, "maintain", "--once", "--keep", "1ms", "--ledger", name); !strings.Contains(out, "1 pending ones long past") {
+		t.Errorf("maintain --keep 1ms: %s", out)
+	}
+	maintainUntilSignal(t, name)
+}
+
+// maintainUntilSignal: a signal ends it cleanly, after whole lines.
+func maintainUntilSignal(t *testing.T, name string) {
+	t.Helper()
+	cmd := command(t, "maintain", "--interval", "1ms")
+	cmd.Env = append(cmd.Env, ledgerVariable+"="+name)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 4096)
+	n, err := out.Read(first)
+	if err != nil || !strings.Contains(string(first[:n]), "looked at") {
+		t.Errorf("the first pass: %q, %v", first[:n], err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, out); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil || errs.Len() > 0 {
+		t.Errorf("maintain after SIGTERM: %v, %s", err, errs.String())
+	}
+}
+
+func decode(t *testing.T, text string, into any) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// TestRefusedLogin: a server that asks for a password and gets a wrong one.
+func TestRefusedLogin(t *testing.T) {
+	t.Parallel()
+	c, err := pgx.ParseConfig(services.Postgres(t).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := fmt.Sprintf("postgres://no_such_role:hush@%s:%d/%s?sslmode=disable", c.Host, c.Port, c.Database)
+	for _, args := range [][]string{{"stats"}, {"migrate"}, {"maintain"}, {"maintain", "--once"}} {
+		r := ackledger(t, append(args, "--ledger", url)...)
+		if r.code != exitFailed || !strings.Contains(r.errors, "refuses the login") || strings.Contains(r.errors, "hush") {
+			t.Errorf("%v: code %d, %s", args, r.code, r.errors)
+		}
+	}
+}
+
+func TestVersionAndCompletion(t *testing.T) {
+	t.Parallel()
+	if out := done(t, "version"); !strings.HasPrefix(out, "ackledger ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("version says %q", out)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out := done(t, "completion", shell); !strings.Contains(out, "ackledger") {
+			t.Errorf("no completion for %s", shell)
+		}
+	}
+	if r := ackledger(t, "__completeNoDesc", "ma"); r.code != exitDone || !strings.HasPrefix(r.out, "maintain\n") {
+		t.Errorf("ma completes to %q", r.out)
+	}
+}
+
+// interrupted is a ledger whose sweep ends in the middle.
+type interrupted struct {
+	opened
+	removed int64
+}
+
+func (i interrupted) Sweep(context.Context, ledger.MaintainConfig) (ledger.SweepReport, error) {
+	return ledger.SweepReport{Messages: i.removed}, context.Canceled
+}
+
+func TestAnInterruptedPassIsPartlyDone(t *testing.T) {
+	t.Parallel()
+	for removed, code := range map[int64]int{0: exitFailed, 7: exitPartly} {
+		err := begun(func(*cobra.Command) error {
+			return (&maintain{once: true}).run(t.Context(), interrupted{removed: removed}, new(bytes.Buffer))
+		})(nil, nil)
+		if o, ok := errors.AsType[*outcome](err); !ok || o.code != code || !errors.Is(err, context.Canceled) {
+			t.Errorf("%d rows removed: %v, want code %d", removed, err, code)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ackledger/ackledger/ledger/postgres"
+)
+
+// ledgerVariable names the ledger where --ledger does not.
+const ledgerVariable = "ACKLEDGER_LEDGER"
+
+func newRoot() *cobra.Command {
+	t := new(target)
+	root := &cobra.Command{
+		Use:           "ackledger",
+		Short:         "Operate the ledger of ackledger's workers",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: `Operate the ledger of ackledger's workers.
+
+The ledger is a Postgres URL or a SQLite file:
+
+  ackledger stats --ledger postgres://operator@db.example.com/shop
+  ackledger stats --ledger /var/lib/shop/ledger.db
+
+What libpq reads from the environment (PGPASSWORD, PGPASSFILE, PGSSLMODE and others) counts too. A password in --ledger
+can be seen by other users of this machine: put the URL into ` + ledgerVariable + ` instead.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage (nothing was done), 3 partly done.`,
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&t.name, "ledger", "", "a Postgres URL or a SQLite file (default: "+ledgerVariable+" in the environment)")
+	flags.StringVar(&t.schema, "schema", postgres.DefaultSchema, "the ledger's schema in Postgres")
+	t.schemaSet = func() bool { return flags.Changed("schema") }
+	t.env = os.Getenv(ledgerVariable)
+	root.AddCommand(newMigrate(t), newMaintain(t), newStats(t), newVersion())
+	return root
+}
+
+// printJSON writes v as one line, for programs.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

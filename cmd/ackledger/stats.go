@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+func newStats(t *target) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Say how the ledger is doing",
+		Long: `Say how the ledger is doing: messages by state and scope, ages of what is pending, owners, the size of the tables,
+sessions that wait for locks.
+
+It is cheap at any size of the tables: counts and ages are those of the last whole pass of the sweep, and the answer says
+how old they are; the rest is of now. (` + "`ackledger maintain --once`" + ` makes a pass.)`,
+		Args: cobra.NoArgs,
+		RunE: begun(func(cmd *cobra.Command) error {
+			l, closeLedger, err := t.open(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			s, err := l.Stats(cmd.Context())
+			if err = errors.Join(err, closeLedger()); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), newStatistics(&s))
+			}
+			return printStats(cmd.OutOrStdout(), &s)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON, with ages in seconds")
+	return cmd
+}
+
+// statistics are Stats for programs.
+type statistics struct {
+	At        *time.Time `json:"at"` // null: there was no pass yet
+	Age       float64    `json:"age_seconds"`
+	Pass      *sweep     `json:"pass"`
+	Scopes    []scope    `json:"scopes"`
+	Owners    owners     `json:"owners"`
+	Tables    []table    `json:"tables"`
+	LockWaits int64      `json:"lock_waits"`
+}
+
+type scope struct {
+	Scope         string  `json:"scope"`
+	Pending       int64   `json:"pending"`
+	Succeeded     int64   `json:"succeeded"`
+	Failed        int64   `json:"failed"`
+	Abandoned     int64   `json:"abandoned"`
+	OldestPending float64 `json:"oldest_pending_seconds"`
+	PendingAgeP95 float64 `json:"pending_age_p95_seconds"`
+	PendingAgeP99 float64 `json:"pending_age_p99_seconds"`
+}
+
+type owners struct {
+	Live    int64 `json:"live"`
+	Overdue int64 `json:"overdue"`
+	Left    int64 `json:"left"`
+	Dead    int64 `json:"dead"`
+}
+
+type table struct {
+	Name       string `json:"name"`
+	Rows       *int64 `json:"rows"` // an estimate; null: not known
+	Bytes      int64  `json:"bytes"`
+	IndexBytes int64  `json:"index_bytes"`
+}
+
+func newStatistics(s *ledger.Stats) statistics {
+	out := statistics{Owners: owners(s.Owners), LockWaits: s.LockWaits, Scopes: []scope{}, Tables: []table{}}
+	if !s.At.IsZero() {
+		at, pass := s.At.UTC(), newSweep(&s.Pass)
+		out.At, out.Age, out.Pass = &at, s.Age.Seconds(), &pass
+	}
+	for _, c := range s.Scopes {
+		out.Scopes = append(out.Scopes, scope{
+			Scope: text(c.Scope), Pending: c.Pending, Succeeded: c.Succeeded, Failed: c.Failed, Abandoned: c.Abandoned,
+			OldestPending: c.OldestPending.Seconds(), PendingAgeP95: c.PendingAgeP95.Seconds(),
+			PendingAgeP99: c.PendingAgeP99.Seconds(),
+		})
+	}
+	for _, t := range s.Tables {
+		row := table{Name: t.Name, Bytes: t.Bytes, IndexBytes: t.IndexBytes}
+		if t.Rows >= 0 {
+			row.Rows = &t.Rows
+		}
+		out.Tables = append(out.Tables, row)
+	}
+	return out
+}
+
+func printStats(out io.Writer, s *ledger.Stats) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if s.At.IsZero() {
+		fmt.Fprintln(w, "no pass of the sweep has ended yet, so nothing is counted: see `ackledger maintain`")
+	} else {
+		fmt.Fprintf(w, "counted %s ago, at %s\n", short(s.Age), s.At.UTC().Format(time.RFC3339))
+		fmt.Fprintln(w, "\npending\toldest\tp95\tp99\tsucceeded\tfailed\tabandoned\t  scope")
+		for _, c := range s.Scopes {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", count(c.Pending), age(c.OldestPending), age(c.PendingAgeP95),
+				age(c.PendingAgeP99), count(c.Succeeded), count(c.Failed), count(c.Abandoned), text(c.Scope))
+		}
+		if len(s.Scopes) == ledger.MaxStatScopes {
+			fmt.Fprintln(w, "(there are more scopes)")
+		}
+	}
+	fmt.Fprintln(w, "\nrows\ttable\tindexes\t  name")
+	for _, t := range s.Tables {
+		rows := "?"
+		if t.Rows >= 0 {
+			rows = count(t.Rows)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t  %s\n", rows, size(t.Bytes), size(t.IndexBytes), t.Name)
+	}
+	o := s.Owners
+	fmt.Fprintf(w, "\nowners: %s live (%s overdue), %s left, %s dead; %s sessions wait for locks\n", count(o.Live),
+		count(o.Overdue), count(o.Left), count(o.Dead), count(s.LockWaits))
+	return w.Flush()
+}
+
+// age is empty where nothing is pending.
+func age(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return short(d)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/postgres"
+	"github.com/ackledger/ackledger/ledger/sqlite"
+)
+
+// connectTimeout bounds one attempt to reach a Postgres server, where the URL does not say connect_timeout.
+const connectTimeout = 10 * time.Second
+
+// target is the ledger that a command is to work on.
+type target struct {
+	name, env string // --ledger, and what the environment says
+	schema    string
+	schemaSet func() bool
+}
+
+// opened is a ledger that the commands can work with.
+type opened interface {
+	ledger.Maintainer
+	ledger.Inspector
+}
+
+// where returns the ledger's name and whether it is in Postgres.
+func (t *target) where() (name string, pg bool, err error) {
+	name = t.name
+	if name == "" {
+		name = t.env
+	}
+	scheme, _, isURL := strings.Cut(name, "://")
+	pg = isURL && (scheme == "postgres" || scheme == "postgresql")
+	switch {
+	case name == "":
+		return "", false, usage("--ledger is missing: a Postgres URL or a SQLite file (or %s in the environment)", ledgerVariable)
+	case isURL && !pg:
+		return "", false, usage("--ledger must be a postgres:// URL or a SQLite file, is %q", masked(name))
+	case !pg && t.schemaSet():
+		return "", false, usage("--schema is for a ledger in Postgres, --ledger is the file %q", name)
+	}
+	return name, pg, nil
+}
+
+// String is the ledger's name for people.
+func (t *target) String() string {
+	name, pg, err := t.where()
+	switch {
+	case err != nil:
+		return "no ledger"
+	case pg:
+		return fmt.Sprintf("schema %q in %s", t.schema, masked(name))
+	}
+	return name
+}
+
+// poolConfig reads a URL. What stands behind an @, / or ? in a password would be taken for a host, and named in errors.
+func poolConfig(url string) (*pgxpool.Config, error) {
+	_, rest, _ := strings.Cut(url, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	if at := strings.LastIndexByte(rest, '@'); at > end || strings.Count(rest, "@") > 1 {
+		return nil, usage("--ledger: in a user, a password or a parameter write @ as %%40, / as %%2F, ? as %%3F and # as %%23")
+	}
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, usage("--ledger: %w", err)
+	}
+	if c.ConnConfig.ConnectTimeout == 0 {
+		c.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	return c, nil
+}
+
+// open opens a ledger that is there. A SQLite file is not made by asking for it.
+func (t *target) open(ctx context.Context, warnings io.Writer) (opened, func() error, error) {
+	name, pg, err := t.where()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !pg {
+		if info, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("there is no ledger in %s (`ackledger migrate` makes one)", name)
+		} else if err == nil && info.IsDir() {
+			return nil, nil, fmt.Errorf("%s is a folder, not a SQLite file", name)
+		}
+		l, err := sqlite.Open(ctx, name, &sqlite.Config{Logger: logger(warnings)})
+		if err != nil {
+			return nil, nil, err
+		}
+		return l, l.Close, nil
+	}
+	c, err := poolConfig(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := postgres.New(ctx, pool, &postgres.Config{Schema: t.schema, Logger: logger(warnings)})
+	if err != nil {
+		pool.Close()
+		return nil, nil, invalid(err)
+	}
+	return l, func() error { l.Close(); pool.Close(); return nil }, nil
+}
+
+// logger writes what a ledger cannot tell its caller as lines for people.
+func logger(w io.Writer) *zap.Logger {
+	c := zap.NewProductionEncoderConfig()
+	c.EncodeTime, c.EncodeLevel = zapcore.ISO8601TimeEncoder, zapcore.CapitalLevelEncoder
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(c), zapcore.Lock(zapcore.AddSync(&maskedLines{w})), zap.WarnLevel))
+}
+
+// maskedLines hides passwords in whole lines, which is what a logger writes.
+type maskedLines struct{ w io.Writer }
+
+func (m *maskedLines) Write(line []byte) (int, error) {
+	if _, err := io.WriteString(m.w, masked(string(line))); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// invalid turns a setting that the ledger refuses into wrong usage, in the words of the command line.
+func invalid(err error) error {
+	bad, ok := errors.AsType[*ledger.InvalidError](err)
+	if !ok {
+		return err
+	}
+	field := strings.ToLower(bad.Field[strings.LastIndexByte(bad.Field, '.')+1:])
+	return usage("--%s must be %s, is %s", field, bad.Bound, bad.Value)
+}
