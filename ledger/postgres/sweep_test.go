@@ -1,29 +1,205 @@
 package postgres_test
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/ledger"
 )
 
-func fillExpired(t testing.TB, b *bench, n int) {
+// fillMessages writes n succeeded messages whose window ended, or ends, in so long.
+func fillMessages(t testing.TB, b *bench, n int, expiry time.Duration) {
 	t.Helper()
 	b.exec(t, `INSERT INTO ackledger.scope (name) VALUES ('s') ON CONFLICT DO NOTHING`)
 	b.exec(t, `INSERT INTO ackledger.message (token, at, expiry, scope, state, attempts, crashes, key, fingerprint, id)
-		SELECT 1, now() - interval '2 days', now() - interval '1 day', 1, 2, 0, 0, gen_random_uuid(), gen_random_uuid(), convert_to('topic-1-' || i, 'UTF8')
-		FROM generate_series(1, $1::integer) i`, n)
+		SELECT 1, now() - interval '10 days', now() + $2::bigint * interval '1 microsecond', 1, 2, 0, 0, gen_random_uuid(),
+			gen_random_uuid(), convert_to('topic-1-' || i, 'UTF8')
+		FROM generate_series(1, $1::integer) i`, n, expiry.Microseconds())
 }
 
-func TestSweepX(t *testing.T) {
+// TestPitfall29_BoundedDelete: one DELETE of all that had expired held its locks and its transaction for minutes. However
+// much expires, each transaction of the sweep is short, and claims, settles and beats go on.
+func TestPitfall29_BoundedDelete(t *testing.T) {
+	n := 50_000
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		n = 1_000_000
+	}
 	b := newBench(t, variant{})
-	fillExpired(t, b, 500_000)
+	fillMessages(t, b, n, -time.Hour)
+	fillMessages(t, b, 1000, time.Hour)
+	o := join(t, b, time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	longest := time.Duration(0)
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			began := time.Now()
+			claims, err := o.Claim(t.Context(), []ledger.Entry{entry(fmt.Sprint(i))})
+			if err != nil || claims[0].Answer != ledger.Run {
+				t.Errorf("claim: %+v, %v", claims, err)
+				return
+			}
+			errs, err := o.Settle(t.Context(), []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Succeed}})
+			if err != nil || errs[0] != nil {
+				t.Errorf("settle: %v, %v", errs, err)
+				return
+			}
+			longest = max(longest, time.Since(began))
+		}
+	})
+	r, err := b.Sweep(t.Context(), ledger.MaintainConfig{Batch: 1000})
+	cancel()
+	wg.Wait()
+	if err != nil || r.Messages != int64(n) || r.Locked != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	t.Logf("%d rows in %s: %d transactions, the longest %s; a claim and settle meanwhile took %s at most",
+		n, r.Took, r.Transactions, r.Longest, longest)
+	if r.Transactions < int64(n)/2000 {
+		t.Errorf("%d transactions for %d rows: each removed too much", r.Transactions, n)
+	}
+	if r.Longest > 3*time.Second || longest > 3*time.Second {
+		t.Errorf("the longest transaction took %s, a claim and settle %s", r.Longest, longest)
+	}
+	if left := b.number(t, "SELECT count(*) FROM ackledger.message WHERE expiry < now()"); left != 0 {
+		t.Errorf("%d expired messages are there", left)
+	}
+}
+
+// TestSweepWaitsForNobody: an expired row that a frozen transaction holds is left for the next pass.
+func TestSweepWaitsForNobody(t *testing.T) {
+	b := newBench(t, variant{})
+	fillMessages(t, b, 100, -time.Hour)
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), "UPDATE ackledger.message SET attempts = 1 WHERE id = 'topic-1-7'"); err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
 	r, err := b.Sweep(t.Context(), ledger.MaintainConfig{})
-	t.Logf("%+v %v %v", r, err, time.Since(began))
-	began = time.Now()
-	r, err = b.Sweep(t.Context(), ledger.MaintainConfig{})
-	t.Logf("%+v %v %v", r, err, time.Since(began))
-	s, err := b.Stats(t.Context())
-	t.Logf("%+v %v", s, err)
+	if err != nil || r.Messages != 99 || r.Locked != 1 || time.Since(began) > 4*time.Second {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = b.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil || r.Messages != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+// TestSweepGoesRound: a pass begins where the one before stopped, and sees every page all the same.
+func TestSweepGoesRound(t *testing.T) {
+	b := newBench(t, variant{})
+	fillMessages(t, b, 5000, time.Hour)
+	pages := b.number(t, "SELECT pg_relation_size('ackledger.message') / 8192")
+	for _, from := range []int{0, 1, pages / 2, pages - 1, pages, pages + 100} {
+		b.exec(t, "UPDATE ackledger.maintenance SET message_page = $1, archive_page = $1", from)
+		r, err := b.Sweep(t.Context(), ledger.MaintainConfig{Batch: 300})
+		if err != nil || r.Rows != 5000 {
+			t.Errorf("from page %d of %d: %+v, %v", from, pages, r, err)
+		}
+	}
+}
+
+// TestSweepNeedsTheTurn: a process that was frozen beyond its lease removes nothing when it wakes up.
+func TestSweepNeedsTheTurn(t *testing.T) {
+	b := newBench(t, variant{})
+	fillMessages(t, b, 100, -time.Hour)
+	b.exec(t, "UPDATE ackledger.maintenance SET holder = 2, lease_end = now() + interval '1 minute'")
+	for call, want := range map[string]int{
+		"(SELECT count(*) FROM ackledger.sweep_message(1, 1, 0, 100, 0))": 0,
+		"coalesce(ackledger.sweep_archive(1, 1, 0, 100), -1)":             -1,
+		"coalesce(ackledger.sweep_owner(1, '{}'), -1)":                    -1,
+		"(SELECT count(*) FROM ackledger.message WHERE expiry < now())":   100,
+	} {
+		if got := b.number(t, "SELECT "+call); got != want {
+			t.Errorf("%s: %d, want %d", call, got, want)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := b.Sweep(ctx, ledger.MaintainConfig{}); err == nil {
+		t.Error("swept beside another")
+	}
+}
+
+// maxBuffers is less than the table has pages. A first call reads about 1,000 of the catalogs.
+const maxBuffers = 1500
+
+// TestPlansOfTheSweep: one transaction of the sweep reads its own pages and no others, whatever the planner believes of
+// the tables, at any size of them.
+func TestPlansOfTheSweep(t *testing.T) {
+	for name, old := range map[string]bool{"18": false, "14": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, variant{old: old})
+			b.exec(t, "ALTER TABLE ackledger.message SET (autovacuum_enabled = off)")
+			b.exec(t, "ALTER TABLE ackledger.archive SET (autovacuum_enabled = off)")
+			b.exec(t, "UPDATE ackledger.maintenance SET holder = 1")
+			for _, statistics := range []string{"none", "of an empty table", "right", "wrong"} {
+				switch statistics {
+				case "of an empty table":
+					b.exec(t, "VACUUM ANALYZE ackledger.message")
+					b.exec(t, "VACUUM ANALYZE ackledger.archive")
+					fill(t, b)
+					b.exec(t, "UPDATE ackledger.message SET expiry = now() - interval '1 hour' WHERE ctid < '(8,0)'")
+					b.exec(t, "CREATE INDEX ON ackledger.message USING brin (expiry)") // an operator's own does not mislead
+				case "right":
+					b.exec(t, "ANALYZE ackledger.message, ackledger.archive")
+				case "wrong":
+					b.exec(t, "UPDATE pg_class SET reltuples = 1, relpages = 1 WHERE relnamespace = 'ackledger'::regnamespace AND relkind = 'r'")
+				}
+				for range 7 { // the plans inside a function become generic after the fifth call
+					for _, call := range []string{
+						"SELECT * FROM ackledger.sweep_message(1, 1, 0, 10, 0)", "SELECT ackledger.sweep_archive(1, 1, 0, 10)",
+					} {
+						if n := buffers(t, b, call); n > maxBuffers {
+							t.Errorf("%s, statistics: %s: read %d buffers", call, statistics, n)
+						}
+					}
+				}
+			}
+			if n := b.number(t, "SELECT pg_relation_size('ackledger.message') / 8192"); n < maxBuffers {
+				t.Errorf("the table has %d pages: it says nothing", n)
+			}
+		})
+	}
+}
+
+// buffers is how many pages a statement touched; it is rolled back.
+func buffers(t *testing.T, b *bench, sql string) (n int) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+		var text []byte
+		if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql).Scan(&text); err != nil {
+			return err
+		}
+		var plans []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		if err := json.Unmarshal(text, &plans); err != nil {
+			return err
+		}
+		n = plans[0].Plan.Hit + plans[0].Plan.Read
+		return tx.Rollback(t.Context())
+	})
+	if err != nil && n == 0 {
+		t.Fatal(err)
+	}
+	return n
 }
