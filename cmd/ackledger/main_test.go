@@ -92,19 +92,20 @@ func TestWrongUsageIsOneLineAndDoesNothing(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ledger.db")
 	for args, want := range map[string]string{
-		"frobnicate":                            `unknown command "frobnicate"`,
-		"stats":                                 "--ledger is missing",
-		"stats extra --ledger " + file:          "extra",
-		"stats --colour":                        "unknown flag: --colour",
-		"migrate --ledger mysql://u:hush@h/db":  `is "mysql://u:xxxxx@h/db"`,
-		"stats --schema s --ledger " + file:     "--schema is for a ledger in Postgres",
-		"maintain --batch 3 --ledger " + file:   "--batch must be 100 to 100000 rows, is 3",
-		"maintain --keep 5y --ledger " + file:   `invalid argument "5y" for "--keep"`,
-		"maintain --keep 0d --ledger " + file:   "must be above 0",
-		"maintain --keep 99999999d":             "must be at most 36500d",
-		"stats --ledger postgres://u:hu@sh@h/d": "write @ as %40",
-		"stats --ledger postgres://u:hu/sh@h/d": "/ as %2F",
-		"stats --ledger postgres://u:hu%zz@h/d": "cannot parse",
+		"frobnicate":                                                          `unknown command "frobnicate"`,
+		"stats":                                                               "--ledger is missing",
+		"stats extra --ledger " + file:                                        "extra",
+		"stats --colour":                                                      "unknown flag: --colour",
+		"migrate --ledger mysql://u:hush@h/db":                                `is "mysql://u:xxxxx@h/db"`,
+		"migrate --worker-role w --ledger " + file:                            "are for a ledger in Postgres",
+		"stats --schema s --ledger " + file:                                   "--schema is for a ledger in Postgres",
+		"maintain --batch 3 --ledger " + file:                                 "--batch must be 100 to 100000 rows, is 3",
+		"maintain --keep 5y --ledger " + file:                                 `invalid argument "5y" for "--keep"`,
+		"maintain --keep 0d --ledger " + file:                                 "must be above 0",
+		"maintain --keep 99999999d":                                           "must be at most 36500d",
+		"stats --ledger postgres://u:hu@sh@h/d":                               "write @ as %40",
+		"stats --ledger postgres://u:hu/sh@h/d":                               "/ as %2F",
+		"stats --ledger postgres://u:hu%zz@h/d":                               "cannot parse",
 		"stats --ledger postgres://u@h/d --schema " + strings.Repeat("s", 64): "--schema must be",
 	} {
 		r := ackledger(t, strings.Fields(args)...)
@@ -192,6 +193,7 @@ func TestPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
+	grants(t, pool, url)
 	l, err := postgres.New(t.Context(), pool, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -199,6 +201,37 @@ func TestPostgres(t *testing.T) {
 	defer l.Close()
 	use(t, l)
 	sweepAndCount(t, url)
+}
+
+// grants: a worker's role may do what workers do, and delete nothing.
+func grants(t *testing.T, pool *pgxpool.Pool, url string) {
+	t.Helper()
+	role := pool.Config().ConnConfig.Database + "_worker"
+	if _, err := pool.Exec(t.Context(), "CREATE ROLE "+role+" LOGIN"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), url)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close(context.Background()) }()
+		if _, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	done(t, "migrate", "--ledger", url, "--worker-role", role)
+	r := ackledger(t, "migrate", "--ledger", url, "--worker-role", role, "--operator-role", "no_such_role_here")
+	if r.code != exitPartly || !strings.Contains(r.errors, "no_such_role_here") || strings.Count(r.errors, "\n") != 1 {
+		t.Errorf("a role that does not exist: code %d, %s", r.code, r.errors)
+	}
+	var selects, deletes bool
+	err := pool.QueryRow(t.Context(), `SELECT has_table_privilege($1, 'ackledger.message', 'SELECT'),
+		has_table_privilege($1, 'ackledger.message', 'DELETE')`, role).Scan(&selects, &deletes)
+	if err != nil || !selects || deletes {
+		t.Errorf("the worker's role: select %t, delete %t, %v", selects, deletes, err)
+	}
 }
 
 // use leaves three expired messages that succeeded, one that is pending for a long time, and one that is abandoned.
