@@ -23,9 +23,11 @@ var parallelPom []byte
 //go:embed parallelconsumer/Main.java
 var parallelMain []byte
 
-func parallelNote(concurrency int) string {
-	return fmt.Sprintf("Java, its default settings but maxConcurrency %d (its default is 16, its README uses 1,000); no ledger: a crash "+
-		"repeats handlers; the first fifth warms the JVM up and is not timed, nor is its commit, every 5 s", concurrency)
+// parallelCase is one row of parallel-consumer.
+func parallelCase(group, name, order string, concurrency int, handler time.Duration) suite.Case {
+	return suite.Case{Group: group, Name: name, N: slowRecords, Once: true, Run: parallelConsumer(order, concurrency, handler),
+		Note: fmt.Sprintf("Java, default settings but maxConcurrency %d (the default is 16, the README sets 1,000); no ledger: a crash "+
+			"repeats handlers. The first fifth warms the JVM up and is not timed, nor is its commit, every 5 s", concurrency)}
 }
 
 // parallelConsumer runs the Java program beside this file.

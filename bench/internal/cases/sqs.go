@@ -46,7 +46,8 @@ func sqsCases() []suite.Case {
 		{"sqs, sqstest 20 ms", "server in the same process, each call delayed by 20 ms; ", stub(20 * time.Millisecond), suite.Size{Full: 20_000, Quick: 4000}},
 	} {
 		out = append(out,
-			suite.Case{Group: s.group, Name: "bare loop", N: s.n, Note: s.note + "10 loops of ReceiveMessage (10) and DeleteMessageBatch", Run: sqsBare(s.broker)},
+			suite.Case{Group: s.group, Name: "bare loop", N: s.n, Note: s.note + "10 loops of ReceiveMessage (10), then DeleteMessageBatch", Run: sqsBare(s.broker, false)},
+			suite.Case{Group: s.group, Name: "bare loop, deletes apart", N: s.n, Note: s.note + "10 loops of ReceiveMessage (10), and 10 of DeleteMessageBatch", Run: sqsBare(s.broker, true)},
 			suite.Case{Group: s.group, Name: "ours, memory", N: s.n, Note: s.note + "default settings, no-op handler",
 				Run: sqsOurs(s.broker, func(context.Context, *suite.Run) (ledger.Ledger, error) { return memory.New(), nil })},
 			suite.Case{Group: s.group, Name: "ours, rows", N: s.n, Note: s.note + "PostgreSQL ledger, default settings, no-op handler",
@@ -84,8 +85,20 @@ func elasticMQ(ctx context.Context, r *suite.Run) (*awssqs.Client, func(), error
 	if endpoint == "aws" {
 		return nil, nil, fmt.Errorf("%s=aws: the benchmark does not run on AWS", services.EnvSQS)
 	}
+	client := newSQSClient(endpoint)
+	_, err = suite.Once(r.All, "warm ElasticMQ", func() (struct{}, func() error, error) { return struct{}{}, nil, warm(ctx, r, client) })
+	return client, func() {}, err
+}
+
+// warm lets a server in Java compile what it needs for every call.
+func warm(ctx context.Context, r *suite.Run, client *awssqs.Client) error {
+	_, err := sqsBare(func(context.Context, *suite.Run) (*awssqs.Client, func(), error) { return client, func() {}, nil }, false)(ctx, r)
+	return err
+}
+
+func newSQSClient(endpoint string) *awssqs.Client {
 	return awssqs.New(awssqs.Options{BaseEndpoint: &endpoint, Region: "us-east-1",
-		Credentials: credentials.NewStaticCredentialsProvider("bench", "bench", "")}), func() {}, nil
+		Credentials: credentials.NewStaticCredentialsProvider("bench", "bench", "")})
 }
 
 // stub is sqstest with a delay in each call.
@@ -169,7 +182,9 @@ func (m *meter) DeleteMessageBatch(ctx context.Context, in *awssqs.DeleteMessage
 	return out, err
 }
 
-func sqsBare(broker sqsBroker) func(context.Context, *suite.Run) (suite.Result, error) {
+// sqsBare receives and deletes until nothing is left, with as many receivers as ours. Each deletes what it has received
+// before it receives again, or, apart, hands it to one of as many deleters.
+func sqsBare(broker sqsBroker, apart bool) func(context.Context, *suite.Run) (suite.Result, error) {
 	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
 		client, slow, err := broker(ctx, r)
 		if err != nil {
@@ -181,35 +196,52 @@ func sqsBare(broker sqsBroker) func(context.Context, *suite.Run) (suite.Result, 
 		}
 		slow()
 		m := newMeter(client, r.N)
-		g, ctx := errgroup.WithContext(ctx)
+		receivers, ctx := errgroup.WithContext(ctx)
+		deleters, ctx := errgroup.WithContext(ctx)
+		deleters.SetLimit(pollers)
 		for range pollers {
-			g.Go(func() error {
+			receivers.Go(func() error {
 				for m.left.Load() > 0 {
-					if err := receiveAndDelete(ctx, m, url); err != nil {
+					got, err := receive(ctx, m, url)
+					if err != nil {
 						return err
 					}
+					if !apart {
+						if err := remove(ctx, m, url, got); err != nil {
+							return err
+						}
+						continue
+					}
+					deleters.Go(func() error { return remove(ctx, m, url, got) })
 				}
 				return nil
 			})
 		}
-		if err := g.Wait(); err != nil {
+		if err := errors.Join(receivers.Wait(), deleters.Wait()); err != nil {
 			return nil, err
 		}
 		return suite.Throughput(r.N, m.took), nil
 	}
 }
 
-func receiveAndDelete(ctx context.Context, m *meter, url string) error {
-	got, err := m.ReceiveMessage(ctx, &awssqs.ReceiveMessageInput{QueueUrl: &url, MaxNumberOfMessages: 10, WaitTimeSeconds: 1,
+func receive(ctx context.Context, client sqs.API, url string) ([]types.Message, error) {
+	got, err := client.ReceiveMessage(ctx, &awssqs.ReceiveMessageInput{QueueUrl: &url, MaxNumberOfMessages: 10, WaitTimeSeconds: 1,
 		MessageAttributeNames: []string{"All"}, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"All"}})
-	if err != nil || len(got.Messages) == 0 {
-		return err
+	if err != nil {
+		return nil, err
+	}
+	return got.Messages, nil
+}
+
+func remove(ctx context.Context, client sqs.API, url string, messages []types.Message) error {
+	if len(messages) == 0 {
+		return nil
 	}
 	in := &awssqs.DeleteMessageBatchInput{QueueUrl: &url}
-	for i, msg := range got.Messages {
+	for i, msg := range messages {
 		in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: msg.ReceiptHandle})
 	}
-	out, err := m.DeleteMessageBatch(ctx, in)
+	out, err := client.DeleteMessageBatch(ctx, in)
 	if err == nil && len(out.Failed) > 0 {
 		err = fmt.Errorf("delete: %s", aws.ToString(out.Failed[0].Message))
 	}

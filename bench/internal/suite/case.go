@@ -34,6 +34,8 @@ type Case struct {
 	Main string
 	// Limit ends a run that hangs. Default: 5 minutes.
 	Limit time.Duration
+	// Once says that Quick measures it in the first round only: a case whose start alone takes seconds.
+	Once bool
 	// Run measures once. What it starts or makes it gives to Run.Cleanup or to a Scope.
 	Run func(ctx context.Context, r *Run) (Result, error)
 }

@@ -85,6 +85,9 @@ func (r *Runner) group(ctx context.Context, all *Scope, rows []*Row) error {
 				break
 			}
 			row := rows[(i+round)%len(rows)]
+			if row.Case.Once && r.Mode == Quick && round > 0 {
+				continue
+			}
 			r.once(ctx, &Run{N: r.Mode.Of(row.Case.N), Mode: r.Mode, All: all, Of: of}, row, round)
 		}
 	}
