@@ -77,6 +77,10 @@ type Options struct {
 	AllowShortWindow bool
 	// Keep is how long the archive keeps a failed delivery. Default 90 days; not below Window.
 	Keep time.Duration
+	// NoMaintenance leaves the ledger's tables to others. By default the worker sweeps out what has expired (one process
+	// at a time does, whatever their number). For people who run [Maintenance] or `ackledger maintain` in a process of its
+	// own, or whose workers may not remove rows.
+	NoMaintenance bool
 
 	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 2,000. For
 	// people with few handlers and very fast ones.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/backoff"
+	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 )
@@ -64,6 +65,7 @@ type Engine struct {
 	unleft    *session              // joined, and not known to be left; only keep's goroutine, and Close after it
 	up        bool                  // the ledger answered last time
 	lastErr   error
+	unswept   error // why the ledger is not maintained by this worker
 	paused    bool
 	draining  bool
 	closed    bool
@@ -123,6 +125,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.loops.Go(e.timer)
 	e.loops.Go(e.soloLoop)
 	e.loops.Go(e.rescuer)
+	if m, ok := e.cfg.Ledger.(ledger.Maintainer); ok && !e.opt.NoMaintenance {
+		e.loops.Go(func() { e.maintain(m) })
+	}
 	for range callers {
 		e.loops.Go(e.claimLoop)
 		e.loops.Go(e.settleLoop)

@@ -82,6 +82,9 @@ func (e *Engine) Health() consumer.Health {
 	if !h.Ready && e.lastErr != nil {
 		h.LastError = e.lastErr.Error()
 	}
+	if e.unswept != nil {
+		h.Warnings = append(h.Warnings, e.unswept.Error())
+	}
 	e.eachRun(func(c *chunk, r *run) {
 		began := e.born.Add(time.Duration(c.at.Load()))
 		since := e.born.Add(r.cancelled)
