@@ -92,7 +92,7 @@ func (w *Worker) prepare(h *hold) *engine.Item {
 			return engine.Content{Body: bodyOf(&raw), Headers: headersOf(&raw)}
 		},
 		Alive: func(*engine.Item) bool { return w.alive(h) },
-		Ref:      h,
+		Ref:   h,
 	}
 	h.item.Identity = engine.Identify(&w.set.Options, engine.Origin{Scope: w.queue.scope, Source: w.queue.arn}, m)
 	return &h.item
