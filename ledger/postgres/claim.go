@@ -67,13 +67,20 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 		o.ledger.log.Error("the database refuses an entry", zap.Stringer("key", entries[item].Key), zap.Error(err))
 		c.out[item] = ledger.Claim{Err: refusedItem("Entry", err)}
 	}}
-	for _, part := range chunks(asked, func(i int32) int { return len(entries[i].Key.ID) + len(entries[i].Delivery) }) {
+	rest, wrote, err := c.fresh(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	s.wrote = wrote
+	for _, part := range chunks(rest, c.size) {
 		if err := s.run(ctx, part, o.ledger.cfg.LockWait); err != nil {
 			return nil, err
 		}
 	}
 	return c.out, nil
 }
+
+func (c *claimCall) size(i int32) int { return len(c.entries[i].Key.ID) + len(c.entries[i].Delivery) }
 
 // check refuses what cannot be stored, and returns the rest in the order of the keys, each key once.
 func (c *claimCall) check() []int32 {

@@ -30,6 +30,17 @@ type Statement struct {
 
 // ClaimStatement is the claim of entries by o.
 func ClaimStatement(o ledger.Owner, entries []ledger.Entry, until time.Time) Statement {
+	c, part := claimOf(o, entries, until)
+	return Statement{c.owner.ledger.sql.tune, c.owner.ledger.sql.claim, c.args(part, time.Second)}
+}
+
+// FreshStatement is the claim of new entries by o.
+func FreshStatement(o ledger.Owner, entries []ledger.Entry, until time.Time) Statement {
+	c, part := claimOf(o, entries, until)
+	return Statement{c.owner.ledger.sql.tune, c.owner.ledger.sql.fresh, c.freshArgs(part)}
+}
+
+func claimOf(o ledger.Owner, entries []ledger.Entry, until time.Time) (*claimCall, []int32) {
 	own := ledger.Unwrap(o).(*owner)
 	c := &claimCall{owner: own, entries: entries, out: make([]ledger.Claim, len(entries)), until: until.UnixMicro()}
 	part := c.check()
@@ -37,7 +48,7 @@ func ClaimStatement(o ledger.Owner, entries []ledger.Entry, until time.Time) Sta
 	for name := range c.scopes {
 		c.scopes[name] = 1
 	}
-	return Statement{own.ledger.sql.tune, own.ledger.sql.claim, c.args(part, time.Second)}
+	return c, part
 }
 
 // SettleStatement is the settling of settlements of one kind, Fail or others, by o.

@@ -33,7 +33,7 @@ func (b *bench) setting(t *testing.T, name, value string) {
 }
 
 // number reads one number.
-func (b *bench) number(t *testing.T, query string) (n int) {
+func (b *bench) number(t testing.TB, query string) (n int) {
 	t.Helper()
 	if err := b.pool.QueryRow(t.Context(), query).Scan(&n); err != nil {
 		t.Fatal(err)

@@ -124,7 +124,9 @@ func TestRowNewerThanSnapshot(t *testing.T) {
 			p.shut(t)
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				if claims, err := late.Claim(t.Context(), []ledger.Entry{e}); err != nil || claims[0].Answer != ledger.Busy {
+				asked := e
+				asked.Solo = true // goes to the claim table at once, and not ahead of it to sqlFresh with a snapshot of its own
+				if claims, err := late.Claim(t.Context(), []ledger.Entry{asked}); err != nil || claims[0].Answer != ledger.Busy {
 					t.Errorf("%+v, %v", claims, err)
 				}
 			})
@@ -134,6 +136,28 @@ func TestRowNewerThanSnapshot(t *testing.T) {
 			wg.Wait()
 		})
 	}
+}
+
+// TestFreshKeyTaken: another worker claims a new key between the snapshot of a statement for new keys and its insert. The
+// key is the other's, and the batch's other keys are claimed all the same.
+func TestFreshKeyTaken(t *testing.T) {
+	t.Parallel()
+	direct := newBench(t, variant{})
+	p := newPauser(t, direct)
+	first, late := join(t, direct, time.Minute), join(t, p.bench, time.Minute)
+	p.shut(t)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		claims, err := late.Claim(t.Context(), []ledger.Entry{entry("a"), entry("b"), entry("c")})
+		if err != nil || claims[0].Answer != ledger.Run || claims[1].Answer != ledger.Busy || claims[1].Wait == 0 ||
+			claims[2].Answer != ledger.Run || claims[2].Token != 1 {
+			t.Errorf("%+v, %v", claims, err)
+		}
+	})
+	p.await(t)
+	claimOne(t, first, entry("b"), ledger.Run)
+	p.open(t)
+	wg.Wait()
 }
 
 // TestLateStatements: what reaches the database after its deadline writes nothing, and says so.
@@ -146,6 +170,7 @@ func TestLateStatements(t *testing.T) {
 	past := time.Now().Add(-time.Second)
 	for _, s := range []postgres.Statement{
 		postgres.ClaimStatement(o, []ledger.Entry{fresh}, past),
+		postgres.FreshStatement(o, []ledger.Entry{fresh}, past),
 		postgres.SettleStatement(o, []ledger.Settlement{{Ticket: c.Ticket, Kind: ledger.Succeed}}, past),
 		postgres.SettleStatement(o, []ledger.Settlement{failed(held, c)}, past),
 	} {

@@ -1,8 +1,10 @@
 package postgres
 
 // sqlSettle is Succeed and Release for a batch of distinct keys; [ledger.DecideSettle] is its truth. It answers whether
-// it came in time, how many rows it wrote, and, if these are not all, which. Without SKIP LOCKED it waits. Why it looks
-// rows up and writes them as it does stands at sqlClaim.
+// it came in time, how many rows it wrote, and, if these are not all, which. Without SKIP LOCKED it waits.
+//
+// Rows are locked in key order and then written by their places, which no plan can do with a scan. A row that passed the
+// guard is the very version that the snapshot shows: whatever changes a row changes its token, owner or state as well.
 const sqlSettle = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
@@ -10,27 +12,24 @@ WITH clock AS MATERIALIZED (
 	SELECT (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok, {durable},
 		set_config('lock_timeout', $3::text, true)
 	FROM clock c
-), ask AS MATERIALIZED (
-	SELECT a.key, a.token, coalesce(a.kind, 1) AS kind, a.result, coalesce(a.after, 0) AS after,
-		coalesce(a.counted, 0) AS counted, a.errors
-	FROM unnest($4::uuid[], $5::bigint[], $6::smallint[], $7::bytea[], $8::bigint[], $9::smallint[], $10::bytea[])
-		AS a(key, token, kind, result, after, counted, errors)
-	WHERE (SELECT ok FROM me)
 ), locked AS MATERIALIZED (
-	SELECT m.*, a.kind, a.after, a.counted, a.result AS new_result, a.errors AS new_errors
-	FROM (SELECT * FROM ask ORDER BY key) a
-	CROSS JOIN LATERAL (SELECT * FROM {s}.message m
+	SELECT m.place, coalesce(a.kind, 1) AS kind, a.result, coalesce(a.after, 0) AS after,
+		coalesce(a.counted, 0) AS counted, a.errors
+	FROM (
+		SELECT * FROM unnest($4::uuid[], $5::bigint[], $6::smallint[], $7::bytea[], $8::bigint[], $9::smallint[], $10::bytea[])
+			AS a(key, token, kind, result, after, counted, errors)
+		WHERE (SELECT ok FROM me) ORDER BY key
+	) a
+	CROSS JOIN LATERAL (SELECT m.ctid AS place FROM {s}.message m
 		WHERE m.key = a.key AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
 		FOR NO KEY UPDATE SKIP LOCKED) m
 ), done AS (
-	INSERT INTO {s}.message (key, fingerprint, id, scope, at, expiry, crashes, token, state, due, attempts, result, errors)
-	SELECT l.key, l.fingerprint, l.id, l.scope, l.at, l.expiry, l.crashes, l.token, CASE l.kind WHEN 1 THEN 2 ELSE 1 END,
-		CASE WHEN l.after > 0 THEN (SELECT at FROM clock) + l.after * interval '1 microsecond' END,
-		least(l.attempts + l.counted, 32767), l.new_result, CASE l.counted WHEN 0 THEN l.errors ELSE l.new_errors END
-	FROM locked l
-	ON CONFLICT (key) DO UPDATE SET owner = NULL, state = excluded.state, due = excluded.due,
-		attempts = excluded.attempts, result = excluded.result, errors = excluded.errors
-	RETURNING key
+	UPDATE {s}.message m SET owner = NULL, state = CASE l.kind WHEN 1 THEN 2 ELSE 1 END,
+		due = CASE WHEN l.after > 0 THEN (SELECT at FROM clock) + l.after * interval '1 microsecond' END,
+		attempts = least(m.attempts + l.counted, 32767), result = l.result,
+		errors = CASE l.counted WHEN 0 THEN m.errors ELSE l.errors END
+	FROM locked l WHERE m.ctid = l.place
+	RETURNING m.key
 )
 SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[]) THEN array_agg(key) END FROM done`
 

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// codeUnique is the SQLSTATE of an insert that another transaction was ahead of.
+const codeUnique = "23505"
+
+// fresh claims those of asked that have no row, by sqlFresh, and returns the others, which the claim table decides.
+// Entries that are asked again, or carry a stamp, mostly have a row: they go there at once.
+func (c *claimCall) fresh(ctx context.Context, asked []int32) (rest []int32, wrote bool, err error) {
+	likely := make([]int32, 0, len(asked))
+	for _, i := range asked {
+		if e := &c.entries[i]; e.Solo || e.StampToken != 0 {
+			rest = append(rest, i)
+		} else {
+			likely = append(likely, i)
+		}
+	}
+	for _, part := range chunks(likely, c.size) {
+		left, err := c.execFresh(ctx, part)
+		if err != nil {
+			if wrote && !ledger.IsLost(err) {
+				err = ledger.MarkUnknown(err)
+			}
+			return nil, wrote, err
+		}
+		wrote = wrote || len(left) < len(part)
+		rest = append(rest, left...)
+	}
+	return rest, wrote, nil
+}
+
+// execFresh sends sqlFresh for one part. What the database refuses as a whole is left to the claim table.
+func (c *claimCall) execFresh(ctx context.Context, part []int32) (left []int32, err error) {
+	l := c.owner.ledger
+	conn, err := l.own.Acquire(ctx)
+	if err != nil {
+		return nil, notSent(err)
+	}
+	defer conn.Release()
+	var fate int32
+	var inTime bool
+	var written int
+	var keys [][ledger.KeySize]byte
+	batch := &pgx.Batch{}
+	batch.Queue(l.sql.tune)
+	batch.Queue(l.sql.fresh, c.freshArgs(part)...)
+	results := conn.SendBatch(ctx, batch)
+	if _, err = results.Exec(); err == nil {
+		err = results.QueryRow().Scan(&fate, &inTime, &written, &keys)
+	}
+	// The commit happens at the end of the batch, so what was read counts only when that went well.
+	if closing := results.Close(); err == nil || errors.Is(err, pgx.ErrNoRows) && closing != nil {
+		err = closing
+	}
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, claimState{}.check(c.owner)
+	case refusedFresh(err):
+		l.log.Debug("claiming new messages at once was refused: one by one", zap.Error(err))
+		return part, nil
+	case err != nil:
+		return nil, fmt.Errorf("postgres: claim: %w", sent(err))
+	}
+	if err := (claimState{answered: true, live: fate == 1, inTime: inTime}).check(c.owner); err != nil {
+		return nil, err
+	}
+	return c.noteFresh(part, written, keys)
+}
+
+// refusedFresh says whether nothing was written for a reason that the claim table can deal with.
+func refusedFresh(err error) bool {
+	if err == nil || ledger.Unknown(sent(err)) {
+		return false
+	}
+	switch code(err) {
+	case codeUnique, codeLockTimeout, codeSerialization, codeDeadlock:
+		return true
+	}
+	return isData(err)
+}
+
+// noteFresh fills in the answers: all of part, or those with these keys.
+func (c *claimCall) noteFresh(part []int32, written int, keys [][ledger.KeySize]byte) (left []int32, err error) {
+	if written != len(part) && written != len(keys) {
+		return nil, fmt.Errorf("postgres: the claim answered %d new messages, and named %d", written, len(keys))
+	}
+	var mine map[[ledger.KeySize]byte]struct{}
+	if written < len(part) {
+		mine = make(map[[ledger.KeySize]byte]struct{}, len(keys))
+		for _, k := range keys {
+			mine[k] = struct{}{}
+		}
+	}
+	for _, i := range part {
+		if mine != nil {
+			if _, ok := mine[c.sums[i]]; !ok {
+				left = append(left, i)
+				continue
+			}
+		}
+		c.out[i] = ledger.Claim{Answer: ledger.Run, Ticket: ledger.NewTicket(c.sums[i], 1), Token: 1, Attempt: 1}
+	}
+	return left, nil
+}
+
+// freshArgs lines up the parameters of sqlFresh.
+func (c *claimCall) freshArgs(part []int32) []any {
+	n := len(part)
+	keys, prints, ids := make([]pgtype.UUID, n), make([]pgtype.UUID, n), make([][]byte, n)
+	first := &c.entries[part[0]]
+	scope, window := c.scopes[first.Key.Scope], first.Window
+	var scopes []int32
+	var windows []int64
+	for at, i := range part {
+		e := &c.entries[i]
+		keys[at], prints[at], ids[at] = uuid(c.sums[i]), uuid(e.Fingerprint), e.Key.ID
+		if e.Key.Scope != first.Key.Scope {
+			scopes = make([]int32, n)
+		}
+		if e.Window != window {
+			windows = make([]int64, n)
+		}
+	}
+	for at := range scopes {
+		scopes[at] = c.scopes[c.entries[part[at]].Key.Scope]
+	}
+	for at := range windows {
+		windows[at] = c.entries[part[at]].Window.Microseconds()
+	}
+	return []any{
+		c.owner.id, c.until, milliseconds(freshWait), keys, prints, ids, scope, window.Microseconds(), orEmpty(scopes),
+		orEmpty(windows),
+	}
+}
+
+// freshWait is how long sqlFresh waits for a key that another transaction is about to insert. Its batch has lost nothing
+// by then, and the claim table waits longer.
+const freshWait = 10 * time.Millisecond
