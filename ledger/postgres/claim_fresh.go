@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/ledger"
 )
-
-// codeUnique is the SQLSTATE of an insert that another transaction was ahead of.
-const codeUnique = "23505"
 
 // fresh claims those of asked that have no row, by sqlFresh, and returns the others, which the claim table decides.
 // Entries that are asked again, or carry a stamp, mostly have a row: they go there at once.
@@ -64,31 +59,20 @@ func (c *claimCall) execFresh(ctx context.Context, part []int32) (left []int32, 
 	if closing := results.Close(); err == nil || errors.Is(err, pgx.ErrNoRows) && closing != nil {
 		err = closing
 	}
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, claimState{}.check(c.owner)
-	case refusedFresh(err):
-		l.log.Debug("claiming new messages at once was refused: one by one", zap.Error(err))
-		return part, nil
-	case err != nil:
-		return nil, fmt.Errorf("postgres: claim: %w", sent(err))
+	}
+	if err != nil {
+		err = fmt.Errorf("postgres: claim: %w", sent(err))
+		if refused(err) {
+			return part, nil
+		}
+		return nil, err
 	}
 	if err := (claimState{answered: true, live: fate == 1, inTime: inTime}).check(c.owner); err != nil {
 		return nil, err
 	}
 	return c.noteFresh(part, written, keys)
-}
-
-// refusedFresh says whether nothing was written for a reason that the claim table can deal with.
-func refusedFresh(err error) bool {
-	if err == nil || ledger.Unknown(sent(err)) {
-		return false
-	}
-	switch code(err) {
-	case codeUnique, codeLockTimeout, codeSerialization, codeDeadlock:
-		return true
-	}
-	return isData(err)
 }
 
 // noteFresh fills in the answers: all of part, or those with these keys.
@@ -140,11 +124,7 @@ func (c *claimCall) freshArgs(part []int32) []any {
 		windows[at] = c.entries[part[at]].Window.Microseconds()
 	}
 	return []any{
-		c.owner.id, c.until, milliseconds(freshWait), keys, prints, ids, scope, window.Microseconds(), orEmpty(scopes),
+		c.owner.id, c.until, milliseconds(leanWait), keys, prints, ids, scope, window.Microseconds(), orEmpty(scopes),
 		orEmpty(windows),
 	}
 }
-
-// freshWait is how long sqlFresh waits for a key that another transaction is about to insert. Its batch has lost nothing
-// by then, and the claim table waits longer.
-const freshWait = 10 * time.Millisecond

@@ -51,8 +51,25 @@ func claimOf(o ledger.Owner, entries []ledger.Entry, until time.Time) (*claimCal
 	return c, part
 }
 
+// SucceedStatement is the settling of successes by o.
+func SucceedStatement(o ledger.Owner, settlements []ledger.Settlement, until time.Time) Statement {
+	c, items := settleOf(o, settlements)
+	sql := &c.owner.ledger.sql
+	return Statement{sql.tune, sql.succeed, append([]any{c.owner.id, until.UnixMicro(), "1000"}, c.succeedArgs(items)...)}
+}
+
 // SettleStatement is the settling of settlements of one kind, Fail or others, by o.
 func SettleStatement(o ledger.Owner, settlements []ledger.Settlement, until time.Time) Statement {
+	c, items := settleOf(o, settlements)
+	sql := &c.owner.ledger.sql
+	head := []any{c.owner.id, until.UnixMicro(), "1000"}
+	if settlements[0].Kind == ledger.Fail {
+		return Statement{sql.tune, sql.fail, append(head, c.failArgs(items)...)}
+	}
+	return Statement{sql.tune, sql.settle, append(head, c.plainArgs(items)...)}
+}
+
+func settleOf(o ledger.Owner, settlements []ledger.Settlement) (*settleCall, []int32) {
 	own := ledger.Unwrap(o).(*owner)
 	c := &settleCall{owner: own, settlements: settlements, sums: make([][ledger.KeySize]byte, len(settlements))}
 	c.scopes = map[string]int32{}
@@ -60,11 +77,7 @@ func SettleStatement(o ledger.Owner, settlements []ledger.Settlement, until time
 	for i := range settlements {
 		c.sums[i], items[i] = settlements[i].Ticket.Sum(), int32(i)
 	}
-	head := []any{own.id, until.UnixMicro(), "1000"}
-	if settlements[0].Kind == ledger.Fail {
-		return Statement{own.ledger.sql.tune, own.ledger.sql.fail, append(head, c.failArgs(items)...)}
-	}
-	return Statement{own.ledger.sql.tune, own.ledger.sql.settle, append(head, c.plainArgs(items)...)}
+	return c, items
 }
 
 // ResetConns closes the ledger's connections, as after a restart of the server that was noticed.

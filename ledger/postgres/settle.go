@@ -95,42 +95,71 @@ func (c *settleCall) prepare(ctx context.Context, items []int32) error {
 	return c.owner.ledger.numbers(ctx, names)
 }
 
+// settling is how items of one kind are settled.
+type settling struct {
+	items            []int32
+	lean, skip, wait string // lean, if any, goes ahead and needs nobody to hold a row
+	args             func([]int32) []any
+}
+
 // round settles items with distinct keys.
 func (c *settleCall) round(ctx context.Context, items []int32) error {
-	var plain, fails []int32
+	var succeeds, releases, fails []int32
 	for _, i := range items {
-		if c.settlements[i].Kind == ledger.Fail {
+		switch c.settlements[i].Kind {
+		case ledger.Fail:
 			fails = append(fails, i)
-		} else {
-			plain = append(plain, i)
+		case ledger.Release:
+			releases = append(releases, i)
+		default:
+			succeeds = append(succeeds, i)
 		}
 	}
-	if err := c.readPast(ctx, plain); err != nil {
+	if err := c.readPast(ctx, releases); err != nil {
 		return err
 	}
 	sql := &c.owner.ledger.sql
 	wrote := false
-	for _, kind := range []struct {
-		items      []int32
-		skip, wait string
-		args       func([]int32) []any
-	}{{plain, sql.settle, sql.settleWait, c.plainArgs}, {fails, sql.fail, sql.failWait, c.failArgs}} {
-		s := c.splitter(kind.skip, kind.args)
-		s.wrote = wrote
-		for _, part := range chunks(kind.items, c.size) {
-			if err := s.run(ctx, part, c.owner.ledger.cfg.LockWait); err != nil {
-				return err
-			}
-		}
-		wrote = s.wrote
-		if err := c.rest(ctx, kind.items, c.splitter(kind.wait, kind.args)); err != nil {
-			if wrote && !ledger.IsLost(err) {
-				err = ledger.MarkUnknown(err)
-			}
+	for _, kind := range []settling{
+		{succeeds, sql.succeed, sql.settle, sql.settleWait, c.plainArgs},
+		{releases, "", sql.settle, sql.settleWait, c.plainArgs},
+		{fails, "", sql.fail, sql.failWait, c.failArgs},
+	} {
+		var err error
+		if wrote, err = c.settle(ctx, kind, wrote); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// settle settles items of one kind. It says whether anything was written, by now or before.
+func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (bool, error) {
+	s := c.splitter(kind.skip, kind.args)
+	s.wrote = wrote
+	for _, part := range chunks(kind.items, c.size) {
+		if kind.lean != "" {
+			err := c.exec(ctx, kind.lean, part, leanWait, c.succeedArgs)
+			if err == nil {
+				s.wrote = true
+				continue
+			}
+			if !refused(err) {
+				if s.wrote && !ledger.IsLost(err) {
+					err = ledger.MarkUnknown(err)
+				}
+				return s.wrote, err
+			}
+		}
+		if err := s.run(ctx, part, c.owner.ledger.cfg.LockWait); err != nil {
+			return s.wrote, err
+		}
+	}
+	err := c.rest(ctx, kind.items, c.splitter(kind.wait, kind.args))
+	if err != nil && s.wrote && !ledger.IsLost(err) {
+		err = ledger.MarkUnknown(err)
+	}
+	return s.wrote, err
 }
 
 func (c *settleCall) size(i int32) int {

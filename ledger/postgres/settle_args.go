@@ -14,6 +14,22 @@ const (
 	flagPublished = 2
 )
 
+// succeedArgs lines up the parameters of sqlSucceed.
+func (c *settleCall) succeedArgs(part []int32) []any {
+	n := len(part)
+	keys, tokens := make([]pgtype.UUID, n), make([]int64, n)
+	var results [][]byte
+	for at, i := range part {
+		s := &c.settlements[i]
+		keys[at], tokens[at] = uuid(c.sums[i]), int64(s.Ticket.Token())
+		if s.Result != nil {
+			results = sized(results, n)
+			results[at] = ledger.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
+		}
+	}
+	return []any{keys, tokens, orEmpty(results)}
+}
+
 // plainArgs lines up the parameters of sqlSettle. An array of default values is sent empty: unnest fills it with null.
 func (c *settleCall) plainArgs(part []int32) []any {
 	n := len(part)

@@ -172,6 +172,7 @@ func TestLateStatements(t *testing.T) {
 		postgres.ClaimStatement(o, []ledger.Entry{fresh}, past),
 		postgres.FreshStatement(o, []ledger.Entry{fresh}, past),
 		postgres.SettleStatement(o, []ledger.Settlement{{Ticket: c.Ticket, Kind: ledger.Succeed}}, past),
+		postgres.SucceedStatement(o, []ledger.Settlement{{Ticket: c.Ticket, Kind: ledger.Succeed}}, past),
 		postgres.SettleStatement(o, []ledger.Settlement{failed(held, c)}, past),
 	} {
 		direct.exec(t, s.SQL, s.Args...)

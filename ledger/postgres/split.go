@@ -25,6 +25,23 @@ const (
 // splitWait is how long a part of a batch waits for a lock when the whole has waited already.
 const splitWait = 10 * time.Millisecond
 
+// leanWait is how long the statements that go ahead wait for a lock (sqlFresh, sqlSucceed). Their batch has lost nothing by
+// then: the full statement takes their place.
+const leanWait = 10 * time.Millisecond
+
+// refused says whether a statement that went ahead wrote nothing, for a reason that the full one can deal with: another
+// transaction took a key (23505) or holds a row, or the values of one item.
+func refused(err error) bool {
+	if ledger.Unknown(err) {
+		return false
+	}
+	switch code(err) {
+	case codeLockTimeout, codeSerialization, codeDeadlock:
+		return true
+	}
+	return isData(err)
+}
+
 // splitter sends parts of a batch so that one bad item costs its neighbours nothing.
 type splitter struct {
 	// exec sends one part in one statement, which waits at most so long for a lock.

@@ -12,6 +12,7 @@ type statements struct {
 	meta, join, beat, seal, leave      string
 	scopeFind, scopeMake               string
 	tune, fresh, claim                 string
+	succeed                            string
 	settle, settleWait, fail, failWait string
 	pastErrors, find                   string
 	getMessage, getArchive             string
@@ -27,7 +28,7 @@ func newStatements(schema string) statements {
 		meta: r.Replace(sqlMeta), join: r.Replace(sqlJoin), beat: r.Replace(sqlBeat), seal: r.Replace(sqlSeal),
 		leave: r.Replace(sqlLeave), scopeFind: r.Replace(sqlScopeFind), scopeMake: r.Replace(sqlScopeMake),
 		tune: sqlTune, fresh: r.Replace(sqlFresh), claim: r.Replace(sqlClaim),
-		settle: r.Replace(sqlSettle), settleWait: waiting(sqlSettle),
+		succeed: r.Replace(sqlSucceed), settle: r.Replace(sqlSettle), settleWait: waiting(sqlSettle),
 		fail: r.Replace(sqlFail), failWait: waiting(sqlFail),
 		pastErrors: r.Replace(sqlPastErrors), find: r.Replace(sqlFind),
 		getMessage: r.Replace(sqlGetMessage), getArchive: r.Replace(sqlGetArchive),

@@ -1,5 +1,22 @@
 package postgres
 
+// sqlSucceed is Succeed alone, which is what nearly all settlements are: it writes at once, without locking the rows first.
+// The guard is that of sqlSettle. When another transaction holds one of the rows for longer than a moment the whole
+// statement is given up, and sqlSettle takes its place; so none can wait for another in a circle either. Rows are written
+// in the order of the arrays, by key. = ANY instead of = leaves the planner one way without a scan, whatever it believes of
+// the table's size: each key is looked up. (With =, the index may also be read from end to end, and compared.)
+const sqlSucceed = `
+WITH me AS MATERIALIZED (
+	SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint < $2::bigint AS ok, {durable},
+		set_config('lock_timeout', $3::text, true)
+), done AS (
+	UPDATE {s}.message m SET state = 2, owner = NULL, result = a.result
+	FROM unnest($4::uuid[], $5::bigint[], $6::bytea[]) AS a(key, token, result)
+	WHERE (SELECT ok FROM me) AND m.key = ANY(ARRAY[a.key]) AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
+	RETURNING m.key
+)
+SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[]) THEN array_agg(key) END FROM done`
+
 // sqlSettle is Succeed and Release for a batch of distinct keys; [ledger.DecideSettle] is its truth. It answers whether
 // it came in time, how many rows it wrote, and, if these are not all, which. Without SKIP LOCKED it waits.
 //
