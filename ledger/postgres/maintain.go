@@ -23,6 +23,8 @@ const (
 	maintainLease = 30 * time.Second
 	// turnPoll is how often Sweep asks whether the process that sweeps has ended its pass.
 	turnPoll = 200 * time.Millisecond
+	// endLimit bounds the giving back of the turn: a worker that ends while the database is away waits no longer.
+	endLimit = 2 * time.Second
 )
 
 const (
@@ -131,7 +133,7 @@ func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, now bo
 
 // end gives the turn back, whatever became of the pass; a process that cannot leaves its lease to end by itself.
 func (p *pass) end(ctx context.Context, whole bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
 	var seen []byte
 	pause := time.Duration(0)

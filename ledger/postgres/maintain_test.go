@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ackledger/ackledger/ledger/ledgertest"
 )
 
@@ -12,3 +14,23 @@ func TestPitfall28_Abandoned(t *testing.T)       { ledgertest.Pitfall28(t, open)
 func TestPitfall30_SweptRetentions(t *testing.T) { ledgertest.SweptRetentions(t, open) }
 func TestPitfall72_BeatsForAWeek(t *testing.T)   { ledgertest.Pitfall72(t, open) }
 func TestPitfall79_SweptMeanwhile(t *testing.T)  { ledgertest.SweptMeanwhile(t, open) }
+
+// TestMaintainModes: the sweep and the statistics work in the ways in which pgx can send a statement, and on the oldest
+// PostgreSQL.
+func TestMaintainModes(t *testing.T) {
+	variants := map[string]variant{"oldest": {old: true}}
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		variants[mode.String()] = variant{mode: mode}
+	}
+	for name, v := range variants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			open := func(t *testing.T) ledgertest.Store { return newBench(t, v).store() }
+			ledgertest.Pitfall28(t, open)
+			ledgertest.Pitfall72(t, open)
+			ledgertest.SweptRetentions(t, open)
+		})
+	}
+}

@@ -22,6 +22,8 @@ const (
 	maintainLease = 30 * time.Second
 	// turnPoll is how often Sweep asks whether the process that sweeps has ended its pass.
 	turnPoll = 200 * time.Millisecond
+	// endLimit bounds the giving back of the turn: a worker that ends while the file is locked waits no longer.
+	endLimit = 2 * time.Second
 	// sweepAim is what a transaction of the sweep should take at most: nobody else writes meanwhile.
 	sweepAim = 100 * time.Millisecond
 )
@@ -105,7 +107,8 @@ func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, now bo
 
 // end gives the turn back, whatever became of the pass; a process that cannot leaves its lease to end by itself.
 func (p *pass) end(ctx context.Context, whole bool) error {
-	ctx = context.WithoutCancel(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	defer cancel()
 	if !whole {
 		return p.l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "UPDATE ackledger_maintenance SET holder = NULL, lease_end = 0, due = 0 WHERE holder = ?", p.me)
