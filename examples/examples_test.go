@@ -43,6 +43,11 @@ var expected = map[string]struct {
 	"many-queues": {sorted: true, lines: []string{
 		"drained", "handled order 1", "handled order 2", "handled refund 1", "handled shipment 1", "handled shipment 2",
 	}},
+	"metrics": {lines: []string{
+		"listening on http://HOST/metrics", `ackledger_dead_letters_total kind="terminal" 1`,
+		`ackledger_ledger_messages state="failed" 1`, `ackledger_ledger_messages state="pending" 0`,
+		`ackledger_ledger_messages state="succeeded" 3`, "ackledger_retries_total 1", "drained",
+	}},
 	"health-metrics": {lines: []string{
 		"listening on http://HOST", "/livez 200 OK", "/readyz 200 OK",
 		"/metrics ackledger_claims_total 3", "/metrics ackledger_handler_duration_seconds_count 3", "drained",

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// askOneself prints some of what Prometheus would get, for the demonstration.
+func askOneself(url string) {
+	answer, err := http.Get(url)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer answer.Body.Close()
+	label := regexp.MustCompile(`[{,](kind|state)="[^"]*"`)
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		line := lines.Text()
+		name, _, _ := strings.Cut(line, "{")
+		switch name {
+		case "ackledger_retries_total", "ackledger_dead_letters_total", "ackledger_ledger_messages":
+			words := []string{name, strings.Trim(label.FindString(line), "{,"), line[strings.LastIndexByte(line, ' ')+1:]}
+			fmt.Println(strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " "))
+		}
+	}
+}
