@@ -1,5 +1,5 @@
 // Command bench measures ackledger beside the bare statements and its peers, on real servers that it starts, and writes
-// results.md and results.svg. `make bench` runs it; README.md says how to read it and how to add a row.
+// results.md and results.png. `make bench` runs it; README.md says how to read it and how to add a row.
 package main
 
 import (
@@ -46,7 +46,7 @@ func flags() *settings {
 	flag.BoolVar(&s.list, "list", false, "name the cases and end")
 	flag.StringVar(&s.only, "run", "", "run only the cases whose group/name matches this regular `expression`")
 	flag.IntVar(&s.rounds, "rounds", 0, "how many `rounds`, 1 to 100; default 5, with -quick 3")
-	flag.StringVar(&s.out, "out", "", "`folder` for results.md and results.svg; empty: print only")
+	flag.StringVar(&s.out, "out", "", "`folder` for results.md and results.png; empty: print only")
 	flag.StringVar(&s.profiles, "cpuprofile", "", "`folder` for a CPU profile of this process in each case and round")
 	flag.Parse()
 	return s
@@ -106,7 +106,7 @@ func progress(round int, c suite.Case, res suite.Result, took time.Duration, err
 
 // write writes the page and the chart.
 func write(r *report.Report, dir string) error {
-	const chart = "results.svg"
+	const chart = "results.png"
 	page, err := os.Create(filepath.Join(dir, "results.md"))
 	if err != nil {
 		return err

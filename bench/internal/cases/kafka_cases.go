@@ -20,7 +20,8 @@ var (
 	manyRecords = suite.Size{Full: 2_000_000, Quick: 400_000}
 	someRecords = suite.Size{Full: 400_000, Quick: 80_000}
 	fewRecords  = suite.Size{Full: 32_000, Quick: 4800}
-	slowRecords = suite.Size{Full: 200_000, Quick: 80_000}
+	slowRecords = suite.Size{Full: 200_000, Quick: 80_000} // parallel-consumer, no-op
+	waitRecords = suite.Size{Full: 200_000, Quick: 40_000} // handlers that wait
 )
 
 func kafkaCases() []suite.Case {
@@ -38,10 +39,10 @@ func kafkaCases() []suite.Case {
 		{Group: "kafka", Name: "ours, memory, order by partition", Note: "the same", N: someRecords, Run: inMemory(kafka.OrderPartition, 0, noop)},
 		{Group: "kafka", Name: "per message", Note: "polls of at most 2,000; INSERT and UPDATE of each message by itself on 32 connections", N: fewRecords, Run: barePerMessage},
 		{Group: "kafka", Name: "Watermill", Note: watermillNote, N: fewRecords, Run: watermillRun},
-		parallelCase("kafka", "parallel-consumer, unordered, 16", "UNORDERED", 16, 0),
-		parallelCase("kafka", "parallel-consumer, unordered, 1000", "UNORDERED", 1000, 0),
-		parallelCase("kafka", "parallel-consumer, by key, 16", "KEY", 16, 0),
-		parallelCase("kafka", "parallel-consumer, by key, 1000", "KEY", 1000, 0),
+		parallelCase("kafka", "parallel-consumer, unordered, 16", slowRecords, "UNORDERED", 16, 0),
+		parallelCase("kafka", "parallel-consumer, unordered, 1000", slowRecords, "UNORDERED", 1000, 0),
+		parallelCase("kafka", "parallel-consumer, by key, 16", slowRecords, "KEY", 16, 0),
+		parallelCase("kafka", "parallel-consumer, by key, 1000", slowRecords, "KEY", 1000, 0),
 		{Group: "kafka", Name: "River", Note: riverNote, N: suite.Size{Full: 60_000, Quick: 10_000}, Run: riverRun},
 	}
 }
@@ -49,13 +50,13 @@ func kafkaCases() []suite.Case {
 func slowCases() []suite.Case {
 	const group, atOnce, handler = "kafka, 5 ms handlers", 1000, 5 * time.Millisecond
 	ours := func(name string, order kafka.Order) suite.Case {
-		return suite.Case{Group: group, Name: name, Note: fmt.Sprintf("concurrency %d, as many as parallel-consumer is given", atOnce), N: slowRecords,
+		return suite.Case{Group: group, Name: name, Note: fmt.Sprintf("concurrency %d, as many as parallel-consumer is given", atOnce), N: waitRecords,
 			Run: inMemory(order, atOnce, sleeping(handler))}
 	}
 	return []suite.Case{
-		parallelCase(group, "parallel-consumer, unordered", "UNORDERED", atOnce, handler),
+		parallelCase(group, "parallel-consumer, unordered", waitRecords, "UNORDERED", atOnce, handler),
 		ours("ours, memory, order none", kafka.OrderNone),
-		parallelCase(group, "parallel-consumer, by key", "KEY", atOnce, handler),
+		parallelCase(group, "parallel-consumer, by key", waitRecords, "KEY", atOnce, handler),
 		ours("ours, memory, order by key", kafka.OrderKey),
 	}
 }

@@ -24,7 +24,7 @@ import (
 const growth = "growth %"
 
 func memoryCases() []suite.Case {
-	return []suite.Case{{Group: "memory", Name: "ours, backlog, 50 ms handlers", Main: suite.Resident, N: manyRecords,
+	return []suite.Case{{Group: "memory", Name: "ours, backlog, 50 ms handlers", Main: suite.Resident, N: manyRecords, Once: true,
 		Note: "a process of its own (VmRSS, its highest) with a backlog of 2 million records (quick: 400,000), the PostgreSQL ledger and default settings, for 30 s (quick: 8 s)",
 		Run:  resident}}
 }

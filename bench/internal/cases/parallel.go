@@ -24,8 +24,8 @@ var parallelPom []byte
 var parallelMain []byte
 
 // parallelCase is one row of parallel-consumer.
-func parallelCase(group, name, order string, concurrency int, handler time.Duration) suite.Case {
-	return suite.Case{Group: group, Name: name, N: slowRecords, Once: true, Run: parallelConsumer(order, concurrency, handler),
+func parallelCase(group, name string, n suite.Size, order string, concurrency int, handler time.Duration) suite.Case {
+	return suite.Case{Group: group, Name: name, N: n, Once: true, Run: parallelConsumer(order, concurrency, handler),
 		Note: fmt.Sprintf("Java, default settings but maxConcurrency %d (the default is 16, the README sets 1,000); no ledger: a crash "+
 			"repeats handlers. The first fifth warms the JVM up and is not timed, nor is its commit, every 5 s", concurrency)}
 }

@@ -5,12 +5,13 @@ import (
 	"image/color"
 	"io"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"gonum.org/v1/plot/vg/vgimg"
 
 	"github.com/ackledger/ackledger/bench/internal/suite"
 )
@@ -18,7 +19,8 @@ import (
 const (
 	chartWidth = 22 * vg.Centimeter
 	barHeight  = vg.Length(16) // points
-	titleSpace = vg.Length(62) // points; a group's title and axis
+	margin     = vg.Length(6)  // points
+	titleSpace = vg.Length(70) // points; a group's title and axis
 )
 
 var (
@@ -26,7 +28,7 @@ var (
 	otherColor = color.RGBA{R: 0xb5, G: 0xb5, B: 0xb5, A: 0xff}
 )
 
-// Chart draws the medians of all groups as an SVG: bars from zero, one picture under the other, ours in blue.
+// Chart draws the medians of all groups as a PNG: bars from zero, one picture under the other, ours in blue.
 func (r *Report) Chart(w io.Writer) error {
 	list := groups(r.Outcome)
 	heights := make([]vg.Length, len(list))
@@ -35,7 +37,7 @@ func (r *Report) Chart(w io.Writer) error {
 		heights[i] = titleSpace + vg.Length(len(rows))*barHeight
 		all += heights[i]
 	}
-	canvas := vgsvg.New(chartWidth, all)
+	canvas := vgimg.NewWith(vgimg.UseWH(chartWidth, all), vgimg.UseDPI(144))
 	page := draw.New(canvas)
 	top := page.Max.Y
 	for i, rows := range list {
@@ -46,9 +48,9 @@ func (r *Report) Chart(w io.Writer) error {
 		area := page
 		area.Max.Y, area.Min.Y = top, top-heights[i]
 		top -= heights[i]
-		p.Draw(area)
+		p.Draw(draw.Crop(area, margin, -4*margin, margin, -margin))
 	}
-	_, err := canvas.WriteTo(w)
+	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
 	return err
 }
 
@@ -70,7 +72,7 @@ func groupPlot(rows []*suite.Row) (*plot.Plot, error) {
 			continue
 		}
 		v := suite.Median(values)
-		if len(row.Case.Name) >= 4 && row.Case.Name[:4] == "ours" {
+		if strings.HasPrefix(row.Case.Name, "ours") {
 			ours[y] = v
 		} else {
 			other[y] = v

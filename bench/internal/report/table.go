@@ -118,9 +118,17 @@ func (r *Report) Terminal(w io.Writer) error {
 		}
 	}
 	fmt.Fprintf(t, "\ngoals\t\t\t\n")
+	unknown := 0
 	for _, v := range r.Verdicts {
+		if !v.Known() {
+			unknown++
+			continue
+		}
 		aim, got, spread, met := verdict(v)
 		fmt.Fprintf(t, "  %s\t%s\t%s (%s)\t%s\n", v.Goal.Text, aim, got, spread, met)
+	}
+	if unknown > 0 {
+		fmt.Fprintf(t, "  (%d goals need cases that were not measured)\t\t\t\n", unknown)
 	}
 	return t.Flush()
 }
