@@ -67,7 +67,7 @@ func run(ctx context.Context, stop func(), queueURL, addr string) error {
 	if err != nil {
 		return err
 	}
-	defer statistics.Unregister()
+	defer func() { _ = statistics.Unregister() }() // an error means that it is gone already
 	worker, err := sqs.NewWorker(broker.Client, queueURL, store, consumer.HandlerFunc(handle), &sqs.Config{
 		Options:  consumer.Options{Name: "payments", MeterProvider: meters, BackoffBase: 100 * time.Millisecond},
 		WaitTime: time.Second, // a shutdown waits for open polls
