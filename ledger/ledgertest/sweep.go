@@ -351,7 +351,7 @@ func maintainEight(e *env) {
 	}
 	var seen passes
 	removed := int64(0)
-	for at := 0; removed < 1000 || at < 16; at++ {
+	for at := 0; removed < 1000 || at < 8; at++ {
 		r := all[at%len(all)].waitFor("pass").Report
 		removed += r.Messages
 		seen.note(*r)
@@ -359,7 +359,7 @@ func maintainEight(e *env) {
 	for _, p := range all {
 		p.kill()
 	}
-	seen.check(e, 16)
+	seen.check(e, 8)
 	if removed != 1000 {
 		e.Errorf("%d messages went, want 1000", removed)
 	}

@@ -15,13 +15,10 @@ func TestPitfall30_SweptRetentions(t *testing.T) { ledgertest.SweptRetentions(t,
 func TestPitfall72_BeatsForAWeek(t *testing.T)   { ledgertest.Pitfall72(t, open) }
 func TestPitfall79_SweptMeanwhile(t *testing.T)  { ledgertest.SweptMeanwhile(t, open) }
 
-// TestMaintainModes: the sweep and the statistics work in the ways in which pgx can send a statement, and on the oldest
-// PostgreSQL.
+// TestMaintainModes: the sweep and the statistics work in the exec modes that poolers need, and on the oldest PostgreSQL.
 func TestMaintainModes(t *testing.T) {
 	variants := map[string]variant{"oldest": {old: true}}
-	for _, mode := range []pgx.QueryExecMode{
-		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
-	} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		variants[mode.String()] = variant{mode: mode}
 	}
 	for name, v := range variants {
@@ -30,7 +27,6 @@ func TestMaintainModes(t *testing.T) {
 			open := func(t *testing.T) ledgertest.Store { return newBench(t, v).store() }
 			ledgertest.Pitfall28(t, open)
 			ledgertest.Pitfall72(t, open)
-			ledgertest.SweptRetentions(t, open)
 		})
 	}
 }
