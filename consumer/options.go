@@ -23,7 +23,7 @@ const (
 	DefaultBackoffMax     = 15 * time.Minute
 	DefaultHandlerTimeout = time.Hour
 	DefaultSlowAfter      = 5 * time.Minute
-	DefaultClaimAhead     = 2000
+	DefaultClaimAhead     = 4000
 	DefaultMaxHeld        = 10_000
 	DefaultMaxHeldBytes   = 64 << 20
 	DefaultKeep           = 90 * 24 * time.Hour
@@ -82,7 +82,7 @@ type Options struct {
 	// own, or whose workers may not remove rows.
 	NoMaintenance bool
 
-	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 2,000. For
+	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 4,000. For
 	// people with few handlers and very fast ones.
 	ClaimAhead int
 	// MaxHeld and MaxHeldBytes bound the messages that the worker holds (queued, running, waiting for a retry); when one

@@ -34,11 +34,16 @@ func (e *Engine) claimLoop() {
 			items = e.s.takeClaims(n, headsOnly, items)
 		}
 		buf.items = items
+		e.claiming += len(items)
 		e.unlock()
 		if len(items) == 0 {
 			continue
 		}
-		if e.ask(sess, &buf, false) {
+		ok := e.ask(sess, &buf, false)
+		e.mu.Lock()
+		e.claiming -= len(items)
+		e.unlock()
+		if ok {
 			failed = 0
 			continue
 		}
@@ -60,8 +65,9 @@ func (e *Engine) doubts() bool {
 	return e.s.doubtQ.len() > 0 && e.sess != nil && e.up && !e.draining
 }
 
-// claimable says how many items may be claimed now, and whether only such as can start at once. What was claimed ahead
-// may wait behind the heads of its lanes: it never keeps a free handler from another lane's head.
+// claimable says how many items may be claimed now, and whether only such as can start at once. Claims run ahead of the
+// handlers in large batches: the next is asked for when half of what may be ahead is used up. What was claimed ahead may
+// wait behind the heads of its lanes: it never keeps a free handler from another lane's head.
 func (e *Engine) claimable() (n int, headsOnly bool) {
 	if !e.mayStart() || e.s.claimQ.len() == 0 {
 		return 0, false
@@ -72,11 +78,15 @@ func (e *Engine) claimable() (n int, headsOnly bool) {
 	}
 	floor := min(2*e.opt.Concurrency, e.opt.ClaimAhead)
 	limit := e.pace.update(time.Now(), floor, e.opt.ClaimAhead)
-	if n = min(limit-e.s.ahead, claimBatch); n > 0 {
+	if n = min(limit-e.s.ahead, claimBatch); n > 0 && n >= limit/2 && worthwhile(min(n, e.s.claimQ.len()), e.claiming) {
 		return n, false
 	}
-	return free, true
+	return max(free-e.s.readyQ.len(), 0), true
 }
+
+// worthwhile says whether to send a batch beside one that is under way: not one that is much smaller, which costs the
+// ledger nearly as much.
+func worthwhile(batch, underway int) bool { return 4*batch >= underway }
 
 // soloLoop claims suspects one at a time, and runs each itself, beside the pool.
 func (e *Engine) soloLoop() {

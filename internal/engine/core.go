@@ -48,35 +48,37 @@ type Engine struct {
 	kick      chan struct{} // the earliest due time changed
 	probe     chan struct{} // a call to the ledger failed: beat soon, to learn whether it is back
 
-	mu        sync.Mutex
-	s         *sched
-	all       *Item // list of all items in hand
-	settleQ   fifo[settlement]
-	out       []Finished
-	telling   map[*telling]struct{} // calls of the sink under way
-	outs      [][]Finished          // arrays for out, to use again
-	chunks    map[*chunk]struct{}   // what goroutines of the pool have taken
-	scratch   []*Item               // of takeReady
-	divisible int                   // chunks of which others may take a part
-	idle      int                   // goroutines of the pool that wait for work
-	woken     int                   // of these, those that were told of some
-	cost      time.Duration         // of one handler of late
-	sess      *session              // nil: not joined
-	unleft    *session              // joined, and not known to be left; only keep's goroutine, and Close after it
-	up        bool                  // the ledger answered last time
-	lastErr   error
-	unswept   error // why the ledger is not maintained by this worker
-	paused    bool
-	draining  bool
-	closed    bool
-	armed     time.Time // what the timer waits for
-	changed   chan struct{}
-	pace      pace
-	toClaim   *sync.Cond
-	toRun     *sync.Cond
-	toSettle  *sync.Cond
-	toSolo    *sync.Cond
-	toRescue  *sync.Cond
+	mu          sync.Mutex
+	s           *sched
+	all         *Item // list of all items in hand
+	settleQ     fifo[settlement]
+	claiming    int // items in claims under way
+	settlingNow int // settlements in calls under way
+	out         []Finished
+	telling     map[*telling]struct{} // calls of the sink under way
+	outs        [][]Finished          // arrays for out, to use again
+	chunks      map[*chunk]struct{}   // what goroutines of the pool have taken
+	scratch     []*Item               // of takeReady
+	divisible   int                   // chunks of which others may take a part
+	idle        int                   // goroutines of the pool that wait for work
+	woken       int                   // of these, those that were told of some
+	cost        time.Duration         // of one handler of late
+	sess        *session              // nil: not joined
+	unleft      *session              // joined, and not known to be left; only keep's goroutine, and Close after it
+	up          bool                  // the ledger answered last time
+	lastErr     error
+	unswept     error // why the ledger is not maintained by this worker
+	paused      bool
+	draining    bool
+	closed      bool
+	armed       time.Time // what the timer waits for
+	changed     chan struct{}
+	pace        pace
+	toClaim     *sync.Cond
+	toRun       *sync.Cond
+	toSettle    *sync.Cond
+	toSolo      *sync.Cond
+	toRescue    *sync.Cond
 }
 
 var _ API = (*Engine)(nil)

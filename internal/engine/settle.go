@@ -43,7 +43,7 @@ func (e *Engine) settleLoop() {
 	var sets []ledger.Settlement
 	for {
 		e.mu.Lock()
-		for e.settleQ.len() == 0 && !e.closed {
+		for !e.closed && (e.settleQ.len() == 0 || !worthwhile(e.settleQ.len(), e.settlingNow)) {
 			e.toSettle.Wait()
 		}
 		if e.closed {
@@ -51,12 +51,16 @@ func (e *Engine) settleLoop() {
 			return
 		}
 		batch = e.takeSettlements(batch[:0])
+		e.settlingNow += len(batch)
 		e.unlock()
 		sets = sets[:0]
 		for i := range batch {
 			sets = append(sets, batch[i].set)
 		}
 		e.flush(batch, sets)
+		e.mu.Lock()
+		e.settlingNow -= len(batch)
+		e.unlock()
 		clear(batch)
 		clear(sets)
 	}
