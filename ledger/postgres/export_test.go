@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -78,6 +79,27 @@ func settleOf(o ledger.Owner, settlements []ledger.Settlement) (*settleCall, []i
 		c.sums[i], items[i] = settlements[i].Ticket.Sum(), int32(i)
 	}
 	return c, items
+}
+
+// OtherStatements are the rest of the statements that look messages up, by name. Those without Tune run in the transaction
+// of a handler, whose settings are its own.
+func OtherStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statement {
+	own := ledger.Unwrap(o).(*owner)
+	sql := &own.ledger.sql
+	n := len(entries)
+	keys, tokens, deliveries := make([]pgtype.UUID, n), make([]int64, n), make([][]byte, n)
+	for i := range entries {
+		keys[i], tokens[i], deliveries[i] = uuid(entries[i].Key.Sum()), 1, entries[i].Delivery
+	}
+	return map[string]Statement{
+		"past errors":      {sql.tune, sql.pastErrors, []any{keys}},
+		"find":             {sql.tune, sql.find, []any{keys, deliveries}},
+		"get":              {sql.tune, sql.getMessage, []any{keys[0]}},
+		"get archive":      {sql.tune, sql.getArchive, []any{keys[0]}},
+		"fence":            {"", sql.tx.fence, []any{keys[0], tokens[0], own.id, int64(1), []byte("r")}},
+		"fence of a batch": {sql.tune, sql.tx.fenceAll, []any{keys, tokens, own.id, int64(1), [][]byte{}}},
+		"outcome":          {sql.tune, sql.tx.outcome, []any{keys}},
+	}
 }
 
 // ResetConns closes the ledger's connections, as after a restart of the server that was noticed.

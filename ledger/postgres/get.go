@@ -19,6 +19,9 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	defer cancel()
 	err := pgx.BeginTxFunc(ctx, l.own, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, l.sql.tune); err != nil {
+				return err
+			}
 			if err := l.getArchive(ctx, tx, &rec); err != nil {
 				return err
 			}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -219,39 +218,5 @@ func TestBatchRefusedResult(t *testing.T) {
 	}
 	if n := b.number(t, "SELECT count(*) FROM effects"); n != 0 {
 		t.Fatalf("%d effects", n)
-	}
-}
-
-// TestBatchFencePlan: the fence of a batch looks its rows up by the primary key, also when the planner takes a table of
-// a hundred thousand rows for an empty one.
-func TestBatchFencePlan(t *testing.T) {
-	for name, old := range map[string]bool{"18": false, "14": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, variant{old: old})
-			b.exec(t, "ALTER TABLE ackledger.message SET (autovacuum_enabled = off)")
-			for _, statistics := range []string{"none", "of an empty table", "wrong"} {
-				switch statistics {
-				case "of an empty table":
-					b.exec(t, "VACUUM ANALYZE ackledger.message")
-				case "wrong":
-					fill(t, b)
-					b.exec(t, "UPDATE pg_class SET reltuples = 1, relpages = 1 WHERE relnamespace = 'ackledger'::regnamespace")
-				}
-				for key, s := range b.TxStatements() {
-					for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-						plan := explain(t, b, s, mode)
-						for _, bad := range []string{"Seq Scan", "Hash Join", "Merge Join", "JIT"} {
-							if strings.Contains(plan, bad) {
-								t.Errorf("%s, statistics: %s, %s: the plan has a %s\n%s", key, statistics, mode, bad, plan)
-							}
-						}
-						if !strings.Contains(plan, "using message_pkey") {
-							t.Errorf("%s, statistics: %s, %s: no look-up by the primary key\n%s", key, statistics, mode, plan)
-						}
-					}
-				}
-			}
-		})
 	}
 }
