@@ -10,6 +10,7 @@
 //	func TestInTx(t *testing.T)         { ledgertest.RunInTx(t, open) }
 //	func TestProcesses(t *testing.T)    { ledgertest.RunProcesses(t, open) }
 //	func TestDifferential(t *testing.T) { ledgertest.Differential(t, open, 40) }
+//	func TestMaintain(t *testing.T)     { ledgertest.RunMaintain(t, open) }
 //
 // and gives each known fault of the field a test under its number:
 //
@@ -31,11 +32,15 @@
 //	func TestPitfall23_Results(t *testing.T) { ledgertest.Pitfall23(t, open) }
 //	func TestPitfall26_RetentionIsNotLease(t *testing.T) { ledgertest.Pitfall26(t, open) }
 //	func TestPitfall27_RetryKeepsRow(t *testing.T) { ledgertest.Pitfall27(t, open) }
+//	func TestPitfall28_Abandoned(t *testing.T) { ledgertest.Pitfall28(t, open) }
 //	func TestPitfall30_OwnExpiry(t *testing.T) { ledgertest.Pitfall30(t, open) }
+//	func TestPitfall30_SweptRetentions(t *testing.T) { ledgertest.SweptRetentions(t, open) }
 //	func TestPitfall67_CrashLimit(t *testing.T) { ledgertest.Pitfall67(t, open) }
 //	func TestPitfall71_AbsurdDates(t *testing.T) { ledgertest.Pitfall71(t, open) }
+//	func TestPitfall72_BeatsForAWeek(t *testing.T) { ledgertest.Pitfall72(t, open) }
 //	func TestPitfall77_LateRelease(t *testing.T) { ledgertest.Pitfall77(t, open) }
 //	func TestPitfall79_PendingPastExpiry(t *testing.T) { ledgertest.Pitfall79(t, open) }
+//	func TestPitfall79_SweptMeanwhile(t *testing.T) { ledgertest.SweptMeanwhile(t, open) }
 //	func TestPitfall86_FrozenHolder(t *testing.T) { ledgertest.Pitfall86(t, open) }
 //	func TestPitfall91_OddIDs(t *testing.T) { ledgertest.Pitfall91(t, open) }
 //	func TestPitfall94_FingerprintDeploy(t *testing.T) { ledgertest.Pitfall94(t, open) }

@@ -31,6 +31,12 @@
 // All exec modes of pgx work; behind a pooler in transaction mode use [pgx.QueryExecModeExec] or
 // [pgx.QueryExecModeSimpleProtocol]. Migrate needs a session: give it the server itself.
 //
+// # What has expired
+//
+// Maintain removes it, for one process at a time, in short transactions on a connection of its own; workers call it by
+// default. It leaves freeing the space to autovacuum, which must be on. A worker's role needs no right to delete: [Grant]
+// gives it functions of the schema that remove what has expired and nothing else.
+//
 // # What is not promised
 //
 // A failover to an asynchronous replica may lose what was acknowledged. The clock of the database must not be set back

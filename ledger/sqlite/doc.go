@@ -28,6 +28,11 @@
 // The clock is the machine's, which all processes share; it is read inside the transaction. Times are stored in
 // microseconds.
 //
+// # What has expired
+//
+// Maintain removes it, for one process at a time, in transactions of some milliseconds; workers call it by default. The
+// file does not shrink: the space is used again.
+//
 // # The file is shared
 //
 // The application may keep its tables in the same file, and must if InTx is to commit them. It opens the file with a
