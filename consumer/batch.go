@@ -26,6 +26,8 @@ const MaxBatch = 10_000
 // postgres.InTx, postgres.InSQLTx, sqlite.InTx and memory.InTx commit the effects and the success of all messages of the
 // batch in one transaction. Its context is the batch's: [For] returns that of one message, for [ChildKey], [Token] and
 // [SetResult].
+//
+// BatchSize is asked once, when the worker is built: less than 1 counts as 1, more than [MaxBatch] as that.
 type BatchHandler interface {
 	Handler
 	HandleBatch(ctx context.Context, batch []*Message) []error

@@ -41,9 +41,11 @@ func (e *Engine) executeBatch(lead *run, runs []*run, batch []*consumer.Message)
 	returned := false
 	defer func() {
 		if !returned {
-			whole = broken(recover())
+			whole, errs = broken(recover()), nil // an error that panics is asked nothing more
 		}
-		e.tel.endSpan(span, errors.Join(append(errs, whole.err)...))
+		if span != nil {
+			e.tel.endSpan(span, errors.Join(whole.err, errors.Join(errs...)))
+		}
 		e.concludeBatch(lead, runs, errs, whole)
 	}()
 	errs = e.batch.HandleBatch(ctx, batch)
@@ -79,10 +81,28 @@ func (e *Engine) concludeBatch(lead *run, runs []*run, errs []error, whole outco
 			continue
 		}
 		e.decide(r, o)
+		if len(runs) > 1 {
+			e.spare(r, o)
+		}
 	}
 	if again {
 		e.log.Warn("a batch came to nothing: its messages run one by one", zap.Int("messages", len(runs)),
 			zap.String("kind", string(whole.kind)), zap.NamedError("transaction_error", whole.txErr), zap.Error(whole.err))
+	}
+}
+
+// spare keeps the messages of a batch from what one of them may have done to all: a transaction that is left running
+// counts for none, and if the database breaks off twice in a row, each runs alone from then on.
+func (e *Engine) spare(r *run, o outcome) {
+	if r.end == nil {
+		return
+	}
+	if o.state == ledger.AttemptRunning && r.end.step.settle != 0 {
+		r.item.single = true
+		r.end.step = step{settle: ledger.Release}
+	}
+	if r.item.broken > 1 {
+		r.item.single = true
 	}
 }
 

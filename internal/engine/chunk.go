@@ -26,6 +26,7 @@ const takenBack = math.MaxInt32
 type chunk struct {
 	runs     []run
 	together bool
+	solo     bool          // a suspect, beside the pool
 	born     time.Duration // since Engine.born
 	done     time.Duration // when its goroutine had nothing left to begin
 	next     atomic.Int64  // index of the next run to begin: its goroutine counts up, taking back sets it to takenBack
@@ -34,12 +35,15 @@ type chunk struct {
 	// Guarded by the engine's lock.
 	limit   int   // runs from here on were taken back
 	applied int   // runs before are over, and what follows from them is carried out
-	seen    int64 // next at the rescuer's last look
+	seen    int64 // next at the rescuer's last look; -1: it has not looked
 }
 
 // newChunk takes the items over. The engine's lock is held.
 func (e *Engine) newChunk(items []*Item, together bool) *chunk {
-	c := &chunk{runs: make([]run, len(items)), limit: len(items), together: together, born: time.Since(e.born)}
+	c := &chunk{
+		runs: make([]run, len(items)), limit: len(items), together: together, solo: items[0].solo,
+		born: time.Since(e.born), seen: -1,
+	}
 	for i, it := range items {
 		r := &c.runs[i]
 		r.e, r.item, r.lead, it.run = e, it, r, r
@@ -85,7 +89,7 @@ func (e *Engine) takeBack(c *chunk) {
 	c.limit = min(int(begun), len(c.runs))
 	for i := len(c.runs) - 1; i >= c.limit; i-- {
 		it := c.runs[i].item
-		it.run = nil
+		it.run, c.runs[i].item = nil, nil
 		e.s.setPhase(it, claimed)
 		switch {
 		case it.solo: // it has its place for suspects no more
@@ -153,6 +157,7 @@ func (e *Engine) take(before *chunk) *chunk {
 		if e.mayStart() {
 			if items := e.takeReady(); len(items) > 0 {
 				c := e.newChunk(items, e.batch != nil)
+				clear(items)
 				e.unlock()
 				return c
 			}
@@ -197,7 +202,7 @@ func (e *Engine) takeReady() []*Item {
 func (e *Engine) chunkSize() int {
 	switch {
 	case e.batch != nil:
-		return e.batch.BatchSize()
+		return e.size
 	case e.limited || e.cost <= 0:
 		return 1
 	}

@@ -72,16 +72,30 @@ func (e *Engine) claimable() (n int, headsOnly bool) {
 	if !e.mayStart() || e.s.claimQ.len() == 0 {
 		return 0, false
 	}
-	free := max(min(e.opt.Concurrency-e.s.taken, claimBatch), 0)
+	free := max(min(e.freeSlots(), claimBatch), 0)
 	if e.opt.Park {
 		return free, true
 	}
-	floor := min(2*e.opt.Concurrency, e.opt.ClaimAhead)
+	floor := min(2*e.opt.Concurrency*e.size, e.opt.ClaimAhead)
 	limit := e.pace.update(time.Now(), floor, e.opt.ClaimAhead)
 	if n = min(limit-e.s.ahead, claimBatch); n > 0 && n >= limit/2 && worthwhile(min(n, e.s.claimQ.len()), e.claiming) {
 		return n, false
 	}
 	return max(free-e.s.readyQ.len(), 0), true
+}
+
+// freeSlots says how many messages handlers could begin with now, beside those that are on their way to them.
+func (e *Engine) freeSlots() int {
+	if e.batch == nil {
+		return e.opt.Concurrency - e.s.taken
+	}
+	free, coming := e.opt.Concurrency, e.s.taken
+	for c := range e.chunks {
+		if !c.solo {
+			free, coming = free-1, coming-c.limit
+		}
+	}
+	return free*e.size - coming
 }
 
 // worthwhile says whether to send a batch beside one that is under way: not one that is much smaller, which costs the
@@ -133,8 +147,12 @@ func (e *Engine) runSuspect() bool {
 	ok := e.ask(sess, &claimBuf{items: []*Item{it}}, true)
 	e.mu.Lock()
 	var c *chunk
-	if ok && it.phase == claimed && it.isHead() {
+	switch {
+	case !ok || it.phase != claimed || !it.isHead():
+	case e.mayStart():
 		c = e.newChunk([]*Item{it}, e.batch != nil)
+	default: // paused, or an outage, since it was asked for
+		e.release(it)
 	}
 	e.unlock()
 	if c == nil {

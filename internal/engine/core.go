@@ -34,6 +34,7 @@ type Engine struct {
 	// limited says that handlers start one at a time, as Limiter, Rate or Park allow.
 	limited bool
 	batch   consumer.BatchHandler // nil: the handler takes single messages
+	size    int                   // of a batch at most; 1 without
 	born    time.Time             // what chunks count from
 	tel     *telemetry
 	log     *zap.Logger
@@ -95,7 +96,10 @@ func New(cfg Config) (*Engine, error) {
 		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
 		log:    o.Logger.With(zap.String("system", cfg.System), zap.String("source", cfg.Source), zap.String("consumer", o.Name)),
 	}
-	e.batch, _ = cfg.Handler.(consumer.BatchHandler)
+	e.size = 1
+	if e.batch, _ = cfg.Handler.(consumer.BatchHandler); e.batch != nil {
+		e.size = min(max(e.batch.BatchSize(), 1), consumer.MaxBatch)
+	}
 	if e.cfg.Suspects == nil {
 		e.cfg.Suspects = oneSuspect
 	}

@@ -24,10 +24,11 @@ type run struct {
 	began    time.Duration // since Engine.born
 
 	mu    sync.Mutex
-	inner *inner // nil: nobody has asked for it
-	cause error  // of our cancelling it; nil: we did not
-	over  bool   // the handler has returned
-	skip  skip   // why it was not started; its goroutine writes it
+	inner *inner        // nil: nobody has asked for it
+	cause error         // of our cancelling it; nil: we did not
+	ended time.Duration // when we cancelled it, or its handler returned, since Engine.born; 0: neither
+	over  bool          // the handler has returned
+	skip  skip          // why it was not started; its goroutine writes it
 
 	end       *end          // how it ended, written by its goroutine; nil: all went well, it is to be settled
 	cancelled time.Duration // when we cancelled it, since Engine.born; 0: we did not. The engine's lock guards it
@@ -76,7 +77,14 @@ func (r *run) prepare(since time.Duration) {
 // limit is when the handler's time is up.
 func (r *run) limit() time.Time { return r.e.born.Add(r.began + r.e.opt.HandlerTimeout) }
 
-func (r *run) timeUp() bool { return time.Since(r.e.born) >= r.began+r.e.opt.HandlerTimeout }
+// timeUp says whether the time was up before anything else ended the run. The run is locked.
+func (r *run) timeUp() bool {
+	at := r.ended
+	if at == 0 {
+		at = time.Since(r.e.born)
+	}
+	return at >= r.began+r.e.opt.HandlerTimeout
+}
 
 // message is what the next attempt gets. An attempt before it in this process may have changed the bytes in place.
 func (it *Item) message() consumer.Message {
@@ -109,10 +117,10 @@ func (r *run) callOff(cause error) {
 func (r *run) stopFor(cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cause != nil || r.over {
+	if r.ended != 0 {
 		return
 	}
-	if r.cause = cause; r.inner != nil {
+	if r.cause, r.ended = cause, max(time.Since(r.e.born), 1); r.inner != nil {
 		r.inner.cancel(cause)
 	}
 }
@@ -130,30 +138,36 @@ func (r *run) finish() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
-	if r.inner != nil {
+	if r.ended == 0 {
+		r.ended = max(time.Since(r.e.born), 1)
+	}
+	switch {
+	case r.inner != nil:
 		cause := context.Cause(r.inner.Context)
 		r.inner.cancel(nil)
 		r.inner.stop()
 		return cause
-	}
-	if r.cause == nil && r.timeUp() {
+	case r.timeUp():
 		return consumer.ErrTimeout
 	}
 	return r.cause
 }
 
-// full returns the real context behind the run. The run is locked.
-func (r *run) full() context.Context {
+// real returns the context behind the run. Asked for late, it says what it would say if it had been there from the
+// beginning: what came first counts.
+func (r *run) real() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.inner != nil {
 		return r.inner.Context
 	}
 	ctx, cancel := context.WithCancelCause(r.e.base)
+	if r.ended != 0 && !r.timeUp() {
+		cancel(r.cause)
+	}
 	ctx, stop := context.WithDeadlineCause(ctx, r.limit(), consumer.ErrTimeout)
 	r.inner = &inner{Context: ctx, stop: stop, cancel: cancel}
-	switch {
-	case r.cause != nil:
-		cancel(r.cause)
-	case r.over:
+	if r.over {
 		cancel(nil)
 		stop()
 	}
@@ -164,24 +178,20 @@ func (r *run) full() context.Context {
 func (r *run) Deadline() (time.Time, bool) { return r.limit(), true }
 
 // Done implements context.Context.
-func (r *run) Done() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.full().Done()
-}
+func (r *run) Done() <-chan struct{} { return r.real().Done() }
 
 // Err implements context.Context.
 func (r *run) Err() error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.inner == nil && r.cause == nil && !r.over && !r.timeUp() {
+	live := r.inner == nil && r.ended == 0 && !r.timeUp()
+	r.mu.Unlock()
+	if live {
 		return nil
 	}
-	return r.full().Err()
+	return r.real().Err()
 }
 
-// Value implements context.Context. What is not the run's own is asked of the real context once there is one, since
-// context.Cause, and the children of a context, look for it there.
+// Value implements context.Context.
 func (r *run) Value(key any) any {
 	if v, ok := ledger.AttemptValue(key, &r.attempt); ok {
 		return v
@@ -193,10 +203,28 @@ func (r *run) Value(key any) any {
 	} else if v, ok := r.delivery.Value(key); ok {
 		return v
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.inner == nil && r.cause == nil && !r.over {
-		return r.e.base.Value(key)
+	if key == cancelKey {
+		return r.real().Value(key)
 	}
-	return r.full().Value(key)
+	return r.e.base.Value(key)
 }
+
+// String keeps the message out of what is printed of a context.
+func (r *run) String() string { return "ackledger handler of " + string(r.item.Key.ID) }
+
+// cancelKey is what package context asks a context for when it looks for the one that can be cancelled: only the real
+// context behind a run has an answer.
+var cancelKey = func() any {
+	var p keyProbe
+	_ = context.Cause(&p)
+	return p.key
+}()
+
+type keyProbe struct {
+	context.Context
+	key any
+}
+
+func (p *keyProbe) Value(key any) any { p.key = key; return nil }
+
+func (p *keyProbe) Err() error { return context.Canceled }

@@ -94,7 +94,12 @@ func (t *rows) add(sum [ledger.KeySize]byte, e *ledger.Entry) *row {
 }
 
 func (t *rows) newPage() *page {
-	p := &page{ids: make([]byte, 0, len(t.pages[t.open].ids))}
+	full := t.pages[t.open]
+	p := &page{ids: make([]byte, 0, len(full.ids))}
+	if full.live == 0 { // emptied while it was open
+		t.pages[t.open] = nil
+		t.free = append(t.free, t.open)
+	}
 	if n := len(t.free); n > 0 {
 		t.open, t.free = t.free[n-1], t.free[:n-1]
 		t.pages[t.open] = p
