@@ -59,11 +59,12 @@ func benchmark(b *testing.B, size, workers int) {
 // kafkaEntries are the next records of a partition.
 func kafkaEntries(partition, from, n int) []ledger.Entry {
 	out := make([]ledger.Entry, n)
+	keys := ledger.LogKeys{Scope: "orders@cluster/orders", Log: fmt.Sprintf("cluster/uuid/%d", partition)}
 	for i := range out {
 		offset := int64(from + i)
 		e := &out[i]
-		e.Key = ledger.Key{Scope: "orders@cluster/orders", ID: fmt.Appendf(nil, "orders-%d-%d", partition, offset),
-			Pos: &ledger.Position{Log: fmt.Sprintf("cluster/uuid/%d", partition), Offset: offset, Prev: -1}}
+		e.Key = keys.Key(fmt.Appendf(nil, "orders-%d-%d", partition, offset),
+			&ledger.Position{Log: keys.Log, Offset: offset, Prev: -1})
 		e.Delivery = e.Key.ID
 		binary.BigEndian.PutUint64(e.Fingerprint[:], uint64(offset))
 		e.Window = 24 * time.Hour
