@@ -175,7 +175,8 @@ func (e *Engine) take(before *chunk) *chunk {
 	}
 }
 
-// takeReady takes items that may start now.
+// takeReady takes items that may start now. Each is running from then on: one that lost its place and got it back is in
+// the queue twice.
 func (e *Engine) takeReady() []*Item {
 	n, bytes := e.chunkSize(), 0
 	items := e.scratch[:0]
@@ -188,6 +189,7 @@ func (e *Engine) takeReady() []*Item {
 			e.s.readyQ.pushFront(it)
 			break
 		}
+		e.s.setPhase(it, running)
 		items = append(items, it)
 		bytes += len(it.Msg.Body)
 		if it.single {

@@ -1,0 +1,619 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// batches is a batch handler that keeps a book of its calls.
+type batches struct {
+	mu    sync.Mutex
+	calls [][]string // ids of each call
+	f     func(ctx context.Context, batch []*consumer.Message) []error
+}
+
+func (b *batches) handle(ctx context.Context, batch []*consumer.Message) []error {
+	ids := make([]string, len(batch))
+	for i, m := range batch {
+		ids[i] = m.ID
+	}
+	b.mu.Lock()
+	b.calls = append(b.calls, ids)
+	b.mu.Unlock()
+	if b.f == nil {
+		return nil
+	}
+	return b.f(ctx, batch)
+}
+
+// runs says how often a message was in a call, and how often alone.
+func (b *batches) runs(id string) (all, alone int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ids := range b.calls {
+		if slices.Contains(ids, id) {
+			all++
+			if len(ids) == 1 {
+				alone++
+			}
+		}
+	}
+	return all, alone
+}
+
+// beginBatch starts an engine with a batch handler of up to size messages.
+func beginBatch(t *testing.T, l ledger.Ledger, o consumer.Options, size int, b *batches) (*engine.Engine, *broker) {
+	t.Helper()
+	return begin(t, l, o, nil, func(c *engine.Config) { c.Handler = consumer.Batch(size, b.handle) })
+}
+
+// oneByOne are options for a single batch at a time.
+func oneByOne() consumer.Options {
+	o := options()
+	o.Concurrency, o.Attempts = 1, 3
+	return o
+}
+
+const poison = "m00003"
+
+func hasPoison(batch []*consumer.Message) bool {
+	return slices.ContainsFunc(batch, func(m *consumer.Message) bool { return m.ID == poison })
+}
+
+// each returns one error for the poison, and none for the others.
+func each(batch []*consumer.Message, err error) []error {
+	errs := make([]error, len(batch))
+	for i, m := range batch {
+		if m.ID == poison {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// wantInnocent fails for each item but the poison that is not succeeded without a counted attempt.
+func wantInnocent(t *testing.T, l *memory.Ledger, b *broker, in []*engine.Item) {
+	t.Helper()
+	b.wantAcked(t, in...)
+	for _, it := range in {
+		if rec := state(t, l, it); it.Msg.ID != poison && (rec.State != ledger.Succeeded || rec.Attempts != 0) {
+			t.Errorf("message %s: %+v", it.Msg.ID, rec)
+		}
+	}
+}
+
+func TestBatchHandlerGetsEachMessageOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		h.f = func(ctx context.Context, batch []*consumer.Message) []error {
+			for _, m := range batch {
+				one := consumer.For(ctx, m)
+				if consumer.MessageFrom(one) != m || consumer.Token(one) != 1 || consumer.ChildKey(one, "x") != consumer.DeriveChildKey(scope, m.ID, "x", 0) {
+					t.Errorf("message %s: the context is of %v, token %d", m.ID, consumer.MessageFrom(one), consumer.Token(one))
+				}
+				if err := consumer.SetResult(one, []byte("result of "+m.ID)); err != nil {
+					t.Error(err)
+				}
+				if err := memory.InTx(one, func(context.Context) error { return nil }); !errors.Is(err, ledger.ErrNoAttempt) {
+					t.Errorf("InTx for one message: %v", err)
+				}
+			}
+			if consumer.MessageFrom(ctx) != nil || consumer.SetResult(ctx, nil) == nil {
+				t.Error("the batch's context is one message's")
+			}
+			if consumer.For(ctx, &consumer.Message{ID: batch[0].ID}) != ctx {
+				t.Error("a message of no batch has a context of its own")
+			}
+			time.Sleep(time.Millisecond)
+			return nil
+		}
+		e, b := beginBatch(t, l, options(), 30, h)
+		in := items(1000, noLane)
+		e.Offer(in)
+		pass(time.Minute)
+		wantInnocent(t, l, b, in)
+		largest := 0
+		for _, ids := range h.calls {
+			largest = max(largest, len(ids))
+		}
+		if largest != 30 {
+			t.Errorf("the largest batch has %d messages", largest)
+		}
+		for _, it := range in {
+			if all, _ := h.runs(it.Msg.ID); all != 1 || string(state(t, l, it).Result) != "result of "+it.Msg.ID {
+				t.Errorf("message %s ran %d times, result %q", it.Msg.ID, all, state(t, l, it).Result)
+			}
+		}
+		end(t, e)
+	})
+}
+
+func TestBatchErrorsAreEachMessagesOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		h.f = func(_ context.Context, batch []*consumer.Message) []error {
+			errs := each(batch, errBoom)
+			for i, m := range batch {
+				if m.ID == "m00005" {
+					errs[i] = consumer.Terminal(errBoom)
+				}
+			}
+			return errs
+		}
+		e, b := beginBatch(t, l, oneByOne(), 8, h)
+		in := items(8, noLane)
+		e.Offer(in)
+		pass(time.Hour)
+		b.wantAcked(t, in...)
+		for _, it := range in {
+			rec := state(t, l, it)
+			all, _ := h.runs(it.Msg.ID)
+			want, runs := ledger.Succeeded, 1
+			switch it.Msg.ID {
+			case poison:
+				want, runs = ledger.Failed, 3
+			case "m00005":
+				want = ledger.Failed
+			}
+			if rec.State != want || all != runs {
+				t.Errorf("message %s: %v after %d runs", it.Msg.ID, rec.State, all)
+			}
+		}
+		end(t, e)
+	})
+}
+
+// One message spoils what it is in, in every way that there is: the batch counts for nobody, each message runs alone, and
+// only the culprit's attempts grow.
+func TestSpoiltBatchCostsTheNeighboursNothing(t *testing.T) {
+	inTx := func(ctx context.Context, err error) error {
+		return memory.InTx(ctx, func(context.Context) error { return err })
+	}
+	for name, spoil := range map[string]func(ctx context.Context, batch []*consumer.Message) []error{
+		"panic":                  func(context.Context, []*consumer.Message) []error { panic("ouch") },
+		"goexit":                 func(context.Context, []*consumer.Message) []error { runtime.Goexit(); return nil },
+		"too few errors":         func(_ context.Context, b []*consumer.Message) []error { return make([]error, len(b)-1) },
+		"too many errors":        func(_ context.Context, b []*consumer.Message) []error { return make([]error, len(b)+1) },
+		"error that panics":      func(_ context.Context, b []*consumer.Message) []error { return each(b, (*brokenError)(nil)) },
+		"rolled back":            func(ctx context.Context, b []*consumer.Message) []error { return each(b, inTx(ctx, errBoom)) },
+		"rolled back, swallowed": func(ctx context.Context, _ []*consumer.Message) []error { _ = inTx(ctx, errBoom); return nil },
+		"panic in the transaction": func(ctx context.Context, _ []*consumer.Message) []error {
+			_ = memory.InTx(ctx, func(context.Context) error { panic("ouch") })
+			return nil
+		},
+		"all fail": func(ctx context.Context, b []*consumer.Message) []error {
+			err := inTx(ctx, errBoom)
+			return slices.Repeat([]error{err}, len(b))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, h := memory.New(), &batches{}
+				h.f = func(ctx context.Context, batch []*consumer.Message) []error {
+					if hasPoison(batch) {
+						return spoil(ctx, batch)
+					}
+					if err := inTx(ctx, nil); err != nil {
+						t.Error(err)
+					}
+					return nil
+				}
+				e, b := beginBatch(t, l, oneByOne(), 8, h)
+				in := items(8, noLane)
+				e.Offer(in)
+				synctest.Wait() // at once, without any delay
+				for _, it := range in {
+					if all, alone := h.runs(it.Msg.ID); all != 2 || alone != 1 {
+						t.Errorf("message %s: %d runs, %d alone", it.Msg.ID, all, alone)
+					}
+					if rec := state(t, l, it); rec.Token != 1 {
+						t.Errorf("message %s was claimed %d times", it.Msg.ID, rec.Token)
+					}
+				}
+				pass(time.Hour)
+				wantInnocent(t, l, b, in)
+				rec := state(t, l, in[3])
+				if rec.State != ledger.Failed || len(rec.Archived) != 1 || rec.Archived[0].Attempts != 3 {
+					t.Errorf("poison: %+v", rec)
+				}
+				end(t, e)
+			})
+		})
+	}
+}
+
+// brokenError panics when it is asked for its text.
+type brokenError struct{ text string }
+
+func (b *brokenError) Error() string { return b.text }
+
+// A message of a batch is not ours any more when its transaction commits: nothing is committed, the others run alone, and
+// the lost one is asked for.
+func TestBatchLosesOneMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		in := items(8, noLane)
+		commits := map[string]int{}
+		h.f = func(ctx context.Context, batch []*consumer.Message) []error {
+			if len(batch) == 8 {
+				l.Drop(in[3].Key)
+			}
+			err := memory.InTx(ctx, func(context.Context) error { return nil })
+			for _, m := range batch {
+				if err == nil {
+					commits[m.ID]++
+				}
+			}
+			return slices.Repeat([]error{err}, len(batch))
+		}
+		e, b := beginBatch(t, l, oneByOne(), 8, h)
+		e.Offer(in)
+		pass(time.Hour)
+		wantInnocent(t, l, b, in)
+		for _, it := range in {
+			if commits[it.Msg.ID] != 1 {
+				t.Errorf("message %s was committed %d times", it.Msg.ID, commits[it.Msg.ID])
+			}
+		}
+		if rec := state(t, l, in[3]); rec.State != ledger.Succeeded || rec.Attempts != 0 {
+			t.Errorf("the lost one: %+v", rec)
+		}
+		end(t, e)
+	})
+}
+
+// One message takes all the time of its batch: the time limit counts for it alone.
+func TestBatchTimeLimitCountsForTheSlowOneAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		h.f = func(ctx context.Context, batch []*consumer.Message) []error {
+			errs := make([]error, len(batch))
+			for i, m := range batch {
+				if m.ID == poison {
+					<-ctx.Done()
+					if !errors.Is(context.Cause(ctx), consumer.ErrTimeout) {
+						t.Errorf("cancelled: %v", context.Cause(ctx))
+					}
+				}
+				errs[i] = ctx.Err()
+			}
+			return errs
+		}
+		o := oneByOne()
+		o.HandlerTimeout = time.Second
+		e, b := beginBatch(t, l, o, 8, h)
+		in := items(8, noLane)
+		e.Offer(in)
+		pass(time.Hour)
+		wantInnocent(t, l, b, in)
+		rec := state(t, l, in[3])
+		if rec.State != ledger.Failed || rec.Archived[0].Errors[0].Kind != ledger.KindTimeout || rec.Archived[0].Attempts != 3 {
+			t.Errorf("the slow one: %+v", rec)
+		}
+		for i, it := range in[:3] { // those before it were done
+			if all, _ := h.runs(it.Msg.ID); all != 1 {
+				t.Errorf("message %d ran %d times", i, all)
+			}
+		}
+		end(t, e)
+	})
+}
+
+// A handler that returns while its transaction runs must not run again before that transaction can commit no more: the
+// messages are released, which fences it, and run alone then. It counts for none.
+func TestBatchTransactionLeftRunning(t *testing.T) {
+	for name, leave := range map[string]func() []error{
+		"success": func() []error { return nil },
+		"panic":   func() []error { panic("ouch") },
+		"errors":  func() []error { return slices.Repeat([]error{errBoom}, 8) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, h := memory.New(), &batches{}
+				goOn, late := make(chan struct{}), make(chan error, 1)
+				h.f = func(ctx context.Context, batch []*consumer.Message) []error {
+					if len(batch) == 1 {
+						return nil
+					}
+					inside := make(chan struct{})
+					go func() {
+						late <- memory.InTx(ctx, func(context.Context) error { close(inside); <-goOn; return nil })
+					}()
+					<-inside
+					return leave()
+				}
+				e, b := beginBatch(t, l, oneByOne(), 8, h)
+				in := items(8, noLane)
+				e.Offer(in)
+				pass(time.Minute)
+				wantInnocent(t, l, b, in)
+				for _, it := range in {
+					if rec := state(t, l, it); rec.State != ledger.Succeeded || rec.Token != 2 || rec.Attempts != 0 {
+						t.Errorf("message %s: %+v", it.Msg.ID, rec)
+					}
+				}
+				close(goOn)
+				if err := <-late; !ledger.IsLost(err) {
+					t.Errorf("the transaction left behind: %v", err)
+				}
+				end(t, e)
+			})
+		})
+	}
+}
+
+// Nobody knows whether the batch's transaction committed: nothing runs again before the ledger has been asked.
+func TestBatchUnknownCommit(t *testing.T) {
+	for _, landed := range []bool{true, false} {
+		t.Run(fmt.Sprint("landed ", landed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, h := memory.New(), &batches{}
+				h.f = func(ctx context.Context, _ []*consumer.Message) []error {
+					if len(h.calls) > 1 {
+						return nil
+					}
+					a, _ := ledger.AttemptFrom(ctx)
+					if landed {
+						if err := memory.InTx(ctx, func(context.Context) error { return nil }); err != nil {
+							t.Error(err)
+						}
+					} else if err := a.Begin(); err != nil {
+						t.Error(err)
+					}
+					a.End(ledger.AttemptUnknown, errBoom)
+					return slices.Repeat([]error{errBoom}, 8)
+				}
+				e, b := beginBatch(t, l, oneByOne(), 8, h)
+				in := items(8, noLane)
+				e.Offer(in)
+				synctest.Wait()
+				if len(h.calls) != 1 {
+					t.Errorf("it ran again at once: %v", h.calls)
+				}
+				pass(time.Hour)
+				wantInnocent(t, l, b, in)
+				for _, it := range in {
+					if all, _ := h.runs(it.Msg.ID); landed != (all == 1) || state(t, l, it).Attempts != 0 {
+						t.Errorf("message %s: %d runs, %+v", it.Msg.ID, all, state(t, l, it))
+					}
+				}
+				end(t, e)
+			})
+		})
+	}
+}
+
+// A message that breaks the database's connection each time it is in a transaction: outages count for none, and so that
+// its neighbours are not with it for ever, each soon runs alone.
+func TestBatchThatBreaksItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		h.f = func(ctx context.Context, batch []*consumer.Message) []error {
+			if hasPoison(batch) {
+				err := failTx(ctx, ledger.MarkUnavailable(errBoom))
+				return slices.Repeat([]error{err}, len(batch))
+			}
+			return nil
+		}
+		e, b := beginBatch(t, l, oneByOne(), 8, h)
+		in := items(8, noLane)
+		e.Offer(in)
+		pass(time.Hour)
+		wantInnocent(t, l, b, in)
+		if rec := state(t, l, in[3]); rec.State != ledger.Failed {
+			t.Errorf("poison: %+v", rec)
+		}
+		end(t, e)
+	})
+}
+
+// obey runs a batch until it is cancelled the first time, and notes why.
+func obey(h *batches, cause *error) {
+	h.f = func(ctx context.Context, batch []*consumer.Message) []error {
+		if len(h.calls) > 1 {
+			return nil
+		}
+		<-ctx.Done()
+		*cause = context.Cause(ctx)
+		return slices.Repeat([]error{ctx.Err()}, len(batch))
+	}
+}
+
+func TestBatchWithARevokedMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		var cause error
+		obey(h, &cause)
+		e, b := beginBatch(t, l, oneByOne(), 8, h)
+		in := items(8, noLane)
+		e.Offer(in)
+		synctest.Wait()
+		if load := e.Load(); load.Running != 8 || load.Queued != 0 {
+			t.Errorf("load of a running batch: %+v", load)
+		}
+		gone := e.Drop(func(it *engine.Item) bool { return it == in[3] }, time.Second)
+		pass(time.Minute)
+		<-gone
+		if !errors.Is(cause, consumer.ErrRevoked) {
+			t.Errorf("cancelled: %v", cause)
+		}
+		b.wantKept(t, in[3])
+		b.wantAcked(t, slices.Delete(slices.Clone(in), 3, 4)...)
+		for _, it := range in {
+			if rec := state(t, l, it); rec.Attempts != 0 || rec.Owner != "" {
+				t.Errorf("message %s: %+v", it.Msg.ID, rec)
+			}
+		}
+		end(t, e)
+	})
+}
+
+func TestBatchUnderALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		net := &link{Ledger: l}
+		var cause error
+		obey(h, &cause)
+		e, b := beginBatch(t, net, oneByOne(), 8, h)
+		in := items(8, noLane)
+		e.Offer(in)
+		synctest.Wait()
+		l.Declare(net.owner())
+		pass(time.Minute)
+		if !errors.Is(cause, ledger.ErrLost) {
+			t.Errorf("cancelled: %v", cause)
+		}
+		wantInnocent(t, l, b, in)
+		end(t, e)
+	})
+}
+
+func TestBatchAtTheEndOfADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		var cause error
+		obey(h, &cause)
+		e, b := beginBatch(t, l, oneByOne(), 8, h)
+		in := items(20, noLane)
+		e.Offer(in)
+		synctest.Wait()
+		if err := e.Drain(t.Context()); err != nil || !errors.Is(cause, consumer.ErrShutdown) {
+			t.Errorf("drain: %v, cancelled: %v", err, cause)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		b.wantKept(t, in...)
+		for _, it := range in {
+			if rec := state(t, l, it); rec.State != ledger.Pending || rec.Attempts != 0 || rec.Owner != "" {
+				t.Errorf("message %s: %+v", it.Msg.ID, rec)
+			}
+		}
+	})
+}
+
+func TestBatchHasOneOfEachLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		order := map[string][]string{}
+		failed := map[string]bool{}
+		h.f = func(_ context.Context, batch []*consumer.Message) []error {
+			time.Sleep(time.Millisecond)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			lanes, errs := map[string]bool{}, make([]error, len(batch))
+			for i, m := range batch {
+				if lanes[m.Group] {
+					t.Errorf("two messages of lane %s are in one batch", m.Group)
+				}
+				lanes[m.Group] = true
+				if m.ID[len(m.ID)-1] == '7' && !failed[m.ID] {
+					failed[m.ID], errs[i] = true, errBoom
+					continue
+				}
+				order[m.Group] = append(order[m.Group], m.ID)
+			}
+			return errs
+		}
+		e, b := beginBatch(t, l, options(), 16, h)
+		in := items(400, func(i int) string { return fmt.Sprint(i % 9) })
+		for _, it := range in {
+			it.Msg.Group = it.Lane
+		}
+		e.Offer(in)
+		pass(time.Hour)
+		b.wantAcked(t, in...)
+		for lane, ids := range order {
+			if !slices.IsSorted(ids) {
+				t.Errorf("lane %s ran as %v", lane, ids)
+			}
+		}
+		end(t, e)
+	})
+}
+
+// However a batch ends, its place in the shared limiter is free again; one that waits for its place when the drain begins
+// is given back.
+func TestBatchesLeakNoPlaceInTheLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &batches{}
+		ends := []func(){func() { panic("ouch") }, runtime.Goexit, func() {}}
+		h.f = func(_ context.Context, batch []*consumer.Message) []error {
+			h.mu.Lock()
+			n := len(h.calls)
+			h.mu.Unlock()
+			ends[n%len(ends)]()
+			return make([]error, len(batch)+n%2)
+		}
+		o := options()
+		o.Limiter, o.Rate = consumer.NewLimiter(2), 1000
+		e, b := beginBatch(t, l, o, 4, h)
+		in := items(100, noLane)
+		e.Offer(in)
+		pass(48 * time.Hour)
+		b.wantAcked(t, in...)
+		for range 2 { // both are free: a place that is not would be waited for
+			if err := o.Limiter.Acquire(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		rest := []*engine.Item{item("x", ""), item("y", "")}
+		e.Offer(rest)
+		pass(time.Minute)
+		if e.Load().Running != 0 {
+			t.Errorf("a batch that waits for its place runs: %+v", e.Load())
+		}
+		end(t, e)
+		b.wantKept(t, rest...)
+		o.Limiter.Release()
+		o.Limiter.Release()
+	})
+}
+
+// foreign is a batch handler that is not made by consumer.Batch.
+type foreign struct {
+	consumer.HandlerFunc
+	size  int
+	sizes chan int
+}
+
+func (f *foreign) BatchSize() int { return f.size }
+
+func (f *foreign) HandleBatch(_ context.Context, batch []*consumer.Message) []error {
+	f.sizes <- len(batch)
+	return nil
+}
+
+func TestBatchSizesOutOfRange(t *testing.T) {
+	for size, want := range map[int]int{-1: 1, 0: 1, consumer.MaxBatch + 1: 20} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &foreign{size: size, sizes: make(chan int, 20)}
+			e, b := begin(t, memory.New(), oneByOne(), nil, func(c *engine.Config) { c.Handler = h })
+			in := items(20, noLane)
+			e.Offer(in)
+			pass(time.Second)
+			b.wantAcked(t, in...)
+			close(h.sizes)
+			largest := 0
+			for n := range h.sizes {
+				largest = max(largest, n)
+			}
+			if largest != want {
+				t.Errorf("size %d: batches of up to %d, want %d", size, largest, want)
+			}
+			end(t, e)
+		})
+	}
+}
