@@ -78,8 +78,10 @@ func (e *Engine) claimable() (n int, headsOnly bool) {
 	}
 	floor := min(2*e.opt.Concurrency*e.size, e.opt.ClaimAhead)
 	limit := e.pace.update(time.Now(), floor, e.opt.ClaimAhead)
-	if n = min(limit-e.s.ahead, claimBatch); n > 0 && n >= limit/2 && worthwhile(min(n, e.s.claimQ.len()), e.claiming) {
-		return n, false
+	if room := limit - e.s.ahead; room > 0 && room >= min(limit/2, claimBatch) {
+		if n = min(room, claimBatch); worthwhile(min(n, e.s.claimQ.len()), e.claiming) {
+			return n, false
+		}
 	}
 	return max(free-e.s.readyQ.len(), 0), true
 }
