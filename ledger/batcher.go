@@ -77,6 +77,15 @@ func Unwrap(o Owner) Owner {
 	}
 }
 
+// Ungroup returns the owner beneath [Group], if o is one that Group returned, or o itself. It is for callers whose calls
+// are large batches already, with keys that are in no other call at that moment: nothing is copied and merged for them.
+func Ungroup(o Owner) Owner {
+	if g, ok := o.(*grouped); ok {
+		return g.Owner
+	}
+	return o
+}
+
 type grouped struct {
 	Owner   // ID, Beat and Leave pass straight through
 	claims  *group[Entry, Claim]

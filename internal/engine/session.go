@@ -57,7 +57,7 @@ func (e *Engine) join(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	sess := &session{owner: owner, ended: make(chan struct{})}
+	sess := &session{owner: ledger.Ungroup(owner), ended: make(chan struct{})}
 	sess.extend(e, sent.Add(e.opt.Lease))
 	e.mu.Lock()
 	e.sess, e.unleft, e.up, e.lastErr = sess, sess, true, nil
