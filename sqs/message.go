@@ -25,12 +25,19 @@ var systemAttributes = []types.MessageSystemAttributeName{
 // traceHeader is the system attribute that handlers find among the headers.
 const traceHeader = types.MessageSystemAttributeNameAWSTraceHeader
 
-// newMessage is what handlers see of a message. Nothing in it is shared with the original but immutable strings.
-func newMessage(raw *types.Message, source string) *consumer.Message {
-	return &consumer.Message{
-		ID: aws.ToString(raw.MessageId), Source: source, Group: groupOf(raw), Body: bodyOf(raw), Headers: headersOf(raw),
+// newMessage is what handlers see of a message, and its id as bytes, which lie before the body's. Nothing in it is shared
+// with the original but immutable strings.
+func newMessage(raw *types.Message, source string) (m consumer.Message, id []byte) {
+	m = consumer.Message{
+		ID: aws.ToString(raw.MessageId), Source: source, Group: groupOf(raw), Headers: headersOf(raw),
 		SentAt: sentAt(raw), Received: receives(raw),
 	}
+	both := append(make([]byte, 0, len(m.ID)+len(aws.ToString(raw.Body))), m.ID...)
+	id = both[:len(both):len(both)]
+	if raw.Body != nil {
+		m.Body = append(both, *raw.Body...)[len(id):]
+	}
+	return m, id
 }
 
 // bodyOf copies the body. One that is missing is nil, not empty.
@@ -44,7 +51,11 @@ func bodyOf(raw *types.Message) []byte {
 // headersOf are the message attributes by name (SQS keeps no order), then the trace header. Values are copies.
 func headersOf(raw *types.Message) []ledger.Header {
 	var out []ledger.Header
-	for _, name := range slices.Sorted(maps.Keys(raw.MessageAttributes)) {
+	var names []string
+	if len(raw.MessageAttributes) > 0 {
+		names = slices.Sorted(maps.Keys(raw.MessageAttributes))
+	}
+	for _, name := range names {
 		v := raw.MessageAttributes[name]
 		h := ledger.Header{Name: name, Type: aws.ToString(v.DataType)}
 		switch {
@@ -84,16 +95,19 @@ func receives(raw *types.Message) int {
 
 // prepare makes the item that the engine gets of a message.
 func (w *Worker) prepare(h *hold) *engine.Item {
-	raw := h.raw
-	m := newMessage(&raw, w.queue.arn)
+	var id []byte
+	h.msg, id = newMessage(&h.raw, w.queue.arn)
 	h.item = engine.Item{
-		Msg: m, Delivery: []byte(h.id), Lane: h.group, Window: w.queue.window, Deadline: w.queue.deadline(m.SentAt),
-		Original: func(*engine.Item) engine.Content {
-			return engine.Content{Body: bodyOf(&raw), Headers: headersOf(&raw)}
-		},
-		Alive: func(*engine.Item) bool { return w.alive(h) },
-		Ref:   h,
+		Msg: &h.msg, Delivery: id, Lane: h.group, Window: w.queue.window, Deadline: w.queue.deadline(h.msg.SentAt),
+		Original: original, Alive: w.isAlive, Ref: h,
 	}
-	h.item.Identity = engine.Identify(&w.set.Options, engine.Origin{Scope: w.queue.scope, Source: w.queue.arn}, m)
+	from := engine.Origin{Key: ledger.Key{Scope: w.queue.scope, ID: id}, Source: w.queue.arn}
+	h.item.Identity = engine.Identify(&w.set.Options, from, &h.msg)
 	return &h.item
+}
+
+// original is engine.Item.Original.
+func original(it *engine.Item) engine.Content {
+	raw := &it.Ref.(*hold).raw
+	return engine.Content{Body: bodyOf(raw), Headers: headersOf(raw)}
 }

@@ -88,11 +88,11 @@ func TestTheLargestBodyIsArchivedWhole(t *testing.T) {
 }
 
 func TestMessagesWithoutAttributes(t *testing.T) {
-	m := newMessage(&types.Message{}, "source")
+	m, _ := newMessage(&types.Message{}, "source")
 	if m.Body != nil || m.Headers != nil || !m.SentAt.IsZero() || m.Received != 0 || m.ID != "" {
 		t.Errorf("%+v", m)
 	}
-	m = newMessage(&types.Message{Body: aws.String(""), Attributes: map[string]string{
+	m, _ = newMessage(&types.Message{Body: aws.String(""), Attributes: map[string]string{
 		"SentTimestamp": "soon", "ApproximateReceiveCount": "many",
 	}}, "source")
 	if m.Body == nil || !m.SentAt.IsZero() || m.Received != 0 {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"go.uber.org/zap"
@@ -164,8 +165,12 @@ func (w *Worker) situation() (s situation, bytes int64) {
 	items, bytes := w.eng.Room()
 	load := w.eng.Load()
 	lanes, all := w.table.lanes()
+	slots := w.set.Concurrency
+	if b, ok := w.handler.(consumer.BatchHandler); ok {
+		slots *= min(max(b.BatchSize(), 1), consumer.MaxBatch)
+	}
 	return situation{
-		slots: w.set.Concurrency,
+		slots: slots,
 		lanes: max(lanes-load.Waiting, load.Running),
 		room:  min(items, w.set.MaxHeld-all),
 	}, bytes

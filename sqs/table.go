@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 )
 
@@ -29,6 +30,7 @@ type hold struct {
 	raw   types.Message
 	seq   uint64 // order of receives
 	item  engine.Item
+	msg   consumer.Message // the item's
 
 	stage   stage
 	handle  string    // the newest receipt handle

@@ -47,6 +47,7 @@ type Worker struct {
 	log     *zap.Logger
 	limit   time.Duration // visibilityLimit
 	began   atomic.Bool
+	isAlive func(*engine.Item) bool // alive, made once for all items
 
 	// Set while Run prepares, before anything else runs.
 	base  context.Context // values of Run's context, never cancelled by it
@@ -83,10 +84,12 @@ func NewWorker(client API, queueURL string, l ledger.Ledger, h consumer.Handler,
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{
+	w := &Worker{
 		set: set, client: client, url: queueURL, ledger: l, handler: h, limit: visibilityLimit, troubles: map[string]error{},
 		log: set.Logger.With(zap.String("system", "sqs"), zap.String("source", queueURL), zap.String("consumer", set.Name)),
-	}, nil
+	}
+	w.isAlive = func(it *engine.Item) bool { return w.alive(it.Ref.(*hold)) }
+	return w, nil
 }
 
 // Run consumes until ctx is cancelled. Then it polls no more, waits for open polls to end by themselves (up to

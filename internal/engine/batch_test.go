@@ -38,6 +38,13 @@ func (b *batches) handle(ctx context.Context, batch []*consumer.Message) []error
 	return b.f(ctx, batch)
 }
 
+// count is how many calls there were.
+func (b *batches) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.calls)
+}
+
 // runs says how often a message was in a call, and how often alone.
 func (b *batches) runs(id string) (all, alone int) {
 	b.mu.Lock()
@@ -361,7 +368,7 @@ func TestBatchUnknownCommit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l, h := memory.New(), &batches{}
 				h.f = func(ctx context.Context, _ []*consumer.Message) []error {
-					if len(h.calls) > 1 {
+					if h.count() > 1 {
 						return nil
 					}
 					a, _ := ledger.AttemptFrom(ctx)
@@ -379,7 +386,7 @@ func TestBatchUnknownCommit(t *testing.T) {
 				in := items(8, noLane)
 				e.Offer(in)
 				synctest.Wait()
-				if len(h.calls) != 1 {
+				if h.count() != 1 {
 					t.Errorf("it ran again at once: %v", h.calls)
 				}
 				pass(time.Hour)
@@ -422,7 +429,7 @@ func TestBatchThatBreaksItsConnection(t *testing.T) {
 // obey runs a batch until it is cancelled the first time, and notes why.
 func obey(h *batches, cause *error) {
 	h.f = func(ctx context.Context, batch []*consumer.Message) []error {
-		if len(h.calls) > 1 {
+		if h.count() > 1 {
 			return nil
 		}
 		<-ctx.Done()
@@ -551,9 +558,7 @@ func TestBatchesLeakNoPlaceInTheLimiter(t *testing.T) {
 		l, h := memory.New(), &batches{}
 		ends := []func(){func() { panic("ouch") }, runtime.Goexit, func() {}}
 		h.f = func(_ context.Context, batch []*consumer.Message) []error {
-			h.mu.Lock()
-			n := len(h.calls)
-			h.mu.Unlock()
+			n := h.count()
 			ends[n%len(ends)]()
 			return make([]error, len(batch)+n%2)
 		}

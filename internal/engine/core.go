@@ -197,7 +197,7 @@ func (e *Engine) unlock() {
 	e.mu.Lock()
 	delete(e.telling, t)
 	t.done()
-	if clear(out); cap(out) <= claimBatch && len(e.outs) < callers {
+	if clear(out); cap(out) <= 4*claimBatch && len(e.outs) < 2*callers {
 		e.outs = append(e.outs, out[:0])
 	}
 	e.mu.Unlock()

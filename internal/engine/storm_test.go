@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,6 +47,7 @@ type stormWorker struct {
 	killed  bool
 	told    map[*engine.Item]bool
 	running map[string]bool // the keys in handlers
+	fast    bool            // most handlers take no time, so that goroutines take many messages at once
 }
 
 func (s *storm) roll(n int) bool {
@@ -75,33 +78,99 @@ func (w *stormWorker) Finish(done []engine.Finished) {
 }
 
 func (w *stormWorker) handle(ctx context.Context, m *consumer.Message) error {
+	calm, err := w.spend(ctx, m)
+	if err != nil {
+		return err
+	}
+	return w.outcome(ctx, m, calm)
+}
+
+// spend is the time that a handler takes; it returns an error if the handler is cancelled.
+func (w *stormWorker) spend(ctx context.Context, batch ...*consumer.Message) (calm bool, err error) {
 	s := w.storm
 	s.mu.Lock()
-	if w.running[m.ID] {
-		s.t.Errorf("two handlers of message %s run in one process", m.ID)
+	for _, m := range batch {
+		if w.running[m.ID] {
+			s.t.Errorf("two handlers of message %s run in one process", m.ID)
+		}
+		w.running[m.ID] = true
 	}
-	w.running[m.ID] = true
 	wait := time.Duration(s.dice.IntN(2000)) * time.Millisecond
+	if w.fast && s.dice.IntN(20) > 0 {
+		wait = 0
+	}
 	deaf, calm := s.dice.IntN(10) == 0, s.calm
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(w.running, m.ID)
+		for _, m := range batch {
+			delete(w.running, m.ID)
+		}
 		s.mu.Unlock()
 	}()
+	if wait == 0 {
+		return calm, nil
+	}
 	timer := time.After(wait)
-	for ended := false; !ended; {
+	for {
 		select {
 		case <-timer:
-			ended = true
+			return calm, nil
 		case <-w.dead:
 			<-s.t.Context().Done()
-			return nil
+			return calm, errBoom
 		case <-done(ctx, deaf):
-			return ctx.Err()
+			return calm, ctx.Err()
 		}
 	}
-	return w.outcome(ctx, m, calm)
+}
+
+// handleBatch spoils batches in many ways. Unless a message is alone in it, none of them may count; its own error may.
+func (w *stormWorker) handleBatch(ctx context.Context, batch []*consumer.Message) []error {
+	s := w.storm
+	errs := make([]error, len(batch))
+	calm, err := w.spend(ctx, batch...)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(batch))
+	}
+	if len(batch) == 1 {
+		errs[0] = w.outcome(ctx, batch[0], calm)
+		return errs
+	}
+	s.mu.Lock()
+	roll, inTx := s.dice.IntN(30), s.dice.IntN(3) == 0
+	s.mu.Unlock()
+	switch {
+	case calm:
+	case roll == 0:
+		panic("ouch")
+	case roll == 1:
+		runtime.Goexit()
+	case roll == 2:
+		return errs[1:]
+	}
+	for i, m := range batch {
+		if m.ID[0] == 't' {
+			inTx, errs[i] = false, consumer.Terminal(errBoom)
+		} else if !calm && !inTx && s.roll(8) {
+			errs[i] = errBoom
+		}
+	}
+	if inTx {
+		if err := memory.InTx(ctx, func(context.Context) error { return nil }); err != nil {
+			return slices.Repeat([]error{err}, len(batch))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, m := range batch {
+		if errs[i] != nil {
+			s.failures[m.ID]++
+		} else {
+			s.finished[m.ID]++
+		}
+	}
+	return errs
 }
 
 func done(ctx context.Context, deaf bool) <-chan struct{} {
@@ -156,9 +225,12 @@ func (s *storm) spawn() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	w.Engine, err = engine.New(engine.Config{
-		Options: o, Ledger: w.net, Sink: w, Handler: consumer.HandlerFunc(w.handle), Suspects: consumer.NewLimiter(1),
-	})
+	w.fast = s.rng.IntN(2) == 0
+	var h consumer.Handler = consumer.HandlerFunc(w.handle)
+	if s.rng.IntN(2) == 0 {
+		h = consumer.Batch(1+s.rng.IntN(20), w.handleBatch)
+	}
+	w.Engine, err = engine.New(engine.Config{Options: o, Ledger: w.net, Sink: w, Handler: h, Suspects: consumer.NewLimiter(1)})
 	if err == nil {
 		err = w.Start(s.t.Context())
 	}

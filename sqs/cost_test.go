@@ -1,0 +1,49 @@
+package sqs
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+// A message of a standard queue becomes the engine's item in two allocations, its bytes and what is noted of it; the
+// engine has up to 4 for a message (see TestAllocationsOfAMessage there), and these come out of them. What AWS's SDK
+// makes of an answer is not counted.
+func TestAllocationsOfAMessageFromSQS(t *testing.T) {
+	const n, most = 100, 2.5 // the table's map grows too
+	w, err := NewWorker(awssqs.New(awssqs.Options{}), "url", memory.New(), consumer.HandlerFunc(nothing), quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.queue, w.table = &queue{arn: "arn", scope: "tests/arn"}, newTable(time.Minute, visibilityLimit, false)
+	raws := make([]types.Message, n)
+	for i := range raws {
+		raws[i] = types.Message{
+			MessageId: aws.String("message-" + strconv.Itoa(i)), ReceiptHandle: aws.String("handle"), Body: aws.String("a body"),
+			Attributes: map[string]string{"SentTimestamp": "1750000000000", "ApproximateReceiveCount": "1"},
+		}
+	}
+	now := time.Now()
+	got := testing.AllocsPerRun(20, func() {
+		clear(w.table.holds)
+		for i := range raws {
+			h, is := w.table.receive(raws[i], now, now)
+			if is != arrivedNew {
+				t.Fatal("not new")
+			}
+			if it := w.prepare(h); string(it.Delivery) != *raws[i].MessageId || string(it.Msg.Body) != "a body" {
+				t.Fatalf("delivery %q, body %q", it.Delivery, it.Msg.Body)
+			}
+		}
+	}) / n
+	if got > most {
+		t.Errorf("%.2f allocations a message, at most %v", got, most)
+	}
+	t.Logf("%.2f allocations a message", got)
+}
