@@ -96,3 +96,30 @@ func TestTicket(t *testing.T) {
 		t.Error("the zero ticket is not zero")
 	}
 }
+
+// What is kept inside of a key, and what a log's keys share, is what the key is hashed to anyway.
+func TestKnownKeysHaveTheSameSum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringN(0, 300, 300)
+		plain := key(text.Draw(t, "scope"), text.Draw(t, "id"))
+		if known := plain.Known(); known.Sum() != plain.Sum() || known.Known().Sum() != plain.Sum() || known.Scope != plain.Scope {
+			t.Fatalf("%v: known as %x, is %x", plain, known.Sum(), plain.Sum())
+		}
+		keys := ledger.LogKeys{Scope: text.Draw(t, "scope of the log"), Log: text.Draw(t, "log")}
+		for range 20 {
+			k := at(keys.Scope, keys.Log, rapid.Int32Range(-1, 2).Draw(t, "epoch"), rapid.Int64().Draw(t, "offset"))
+			got := keys.Key(k.ID, k.Pos)
+			if got.Sum() != k.Sum() || got.Scope != k.Scope || !bytes.Equal(got.ID, k.ID) || got.Pos != k.Pos {
+				t.Fatalf("%+v: made as %x, is %x", k.Pos, got.Sum(), k.Sum())
+			}
+		}
+	})
+}
+
+func TestBodyFingerprintIsThatOfTheBodyTwice(t *testing.T) {
+	for _, body := range [][]byte{nil, {}, {0}, []byte("body"), make([]byte, 1<<16)} {
+		if ledger.BodyFingerprint(body) != ledger.NewFingerprint(body, body) {
+			t.Errorf("a body of %d bytes (nil: %v) has two fingerprints", len(body), body == nil)
+		}
+	}
+}
