@@ -43,7 +43,8 @@ type Bench struct {
 type Result struct {
 	// Answer is what the ledger said last.
 	Answer ledger.Answer
-	// Runs is how often the handler ran in this delivery: 0 if the ledger knew the message; more than 1 never.
+	// Runs is how often the handler ran in this delivery: 0 if the ledger knew the message; 2 if a batch came to nothing
+	// and its messages ran alone after that; more never.
 	Runs int
 	// Err is what the handler returned; if it panicked, an error with the panic's text.
 	Err error
@@ -100,6 +101,13 @@ func (b *Bench) Deliver(m consumer.Message) Result {
 	return b.worker.deliver(b.tb, m, m.ID)
 }
 
+// DeliverAll delivers messages at once, and returns their results in their order. A batch handler gets them together, as
+// many as it takes, but of one group at most one at a time; any other handler gets each by itself.
+func (b *Bench) DeliverAll(messages ...consumer.Message) []Result {
+	b.tb.Helper()
+	return b.worker.deliverAll(b.tb, messages, nil)
+}
+
 // Redrive delivers a copy of the message as the brokers' redrive does: with the same ID, but as another delivery. A
 // message that had failed for good runs again; one that succeeded does not.
 func (b *Bench) Redrive(m consumer.Message) Result {
@@ -116,12 +124,19 @@ func (b *Bench) Redrive(m consumer.Message) Result {
 // over, once the dead worker's lease is over (in memory at once).
 func (b *Bench) Crash(m consumer.Message) Result {
 	b.tb.Helper()
+	return b.CrashAll(m)[0]
+}
+
+// CrashAll is Crash with messages that are delivered at once: the process dies when the first call of the handler has
+// returned.
+func (b *Bench) CrashAll(messages ...consumer.Message) []Result {
+	b.tb.Helper()
 	dying := &mortal{Ledger: b.settings.Ledger}
 	o := b.settings.Options
 	o.Drain = time.Millisecond
 	w := b.newWorker(dying, o)
 	w.after = dying.kill
-	r := w.deliver(b.tb, m, m.ID)
+	r := w.deliverAll(b.tb, messages, nil)
 	_ = w.stop() // it is dead: it can neither settle nor leave
 	if l, ok := b.settings.Ledger.(*memory.Ledger); ok {
 		l.Declare(dying.id())
@@ -169,42 +184,114 @@ func (w *worker) stop() error {
 	return w.engine.Close(context.Background())
 }
 
-// wrap counts runs, also of a handler that panics.
+// wrap counts runs, also of a handler that panics. A batch handler stays one.
 func (w *worker) wrap(h consumer.Handler) consumer.Handler {
+	if many, ok := h.(consumer.BatchHandler); ok {
+		return consumer.Batch(min(max(many.BatchSize(), 1), consumer.MaxBatch), func(ctx context.Context, batch []*consumer.Message) (errs []error) {
+			ids := make([]string, len(batch))
+			for i, m := range batch {
+				ids[i] = m.ID
+			}
+			w.watch(ids, func() []error { errs = many.HandleBatch(ctx, batch); return errs })
+			return errs
+		})
+	}
 	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) (err error) {
-		id, returned := m.ID, false
-		defer func() {
-			var panicked any
-			if !returned {
-				panicked = recover()
-				err = fmt.Errorf("the handler of message %s ended its goroutine", id)
-			}
-			if panicked != nil {
-				err = fmt.Errorf("the handler of message %s panicked: %v", id, panicked)
-			}
-			w.mu.Lock()
-			w.runs[id]++
-			w.errs[id] = err
-			w.mu.Unlock()
-			if w.after != nil {
-				w.after()
-			}
-			if panicked != nil {
-				panic(panicked) // the engine is to see it too
-			}
-		}()
-		err = h.Handle(ctx, m)
-		returned = true
+		w.watch([]string{m.ID}, func() []error { err = h.Handle(ctx, m); return []error{err} })
 		return err
 	})
+}
+
+// watch notes one call of a handler. A panic, or a Goexit, goes on: the engine is to see it too.
+func (w *worker) watch(ids []string, call func() []error) {
+	var errs []error
+	returned := false
+	defer func() {
+		var panicked any
+		if !returned {
+			panicked = recover()
+		}
+		w.mu.Lock()
+		for i, id := range ids {
+			var err error
+			switch {
+			case panicked != nil:
+				err = fmt.Errorf("the handler of message %s panicked: %v", id, panicked)
+			case !returned:
+				err = fmt.Errorf("the handler of message %s ended its goroutine", id)
+			case errs != nil && len(errs) != len(ids):
+				err = consumer.BatchLengthError{Messages: len(ids), Errors: len(errs)}
+			case errs != nil:
+				err = errs[i]
+			}
+			w.runs[id]++
+			w.errs[id] = err
+		}
+		w.mu.Unlock()
+		if w.after != nil {
+			w.after()
+		}
+		if panicked != nil {
+			panic(panicked)
+		}
+	}()
+	errs = call()
+	returned = true
 }
 
 // deliver offers one delivery and waits for its verdict.
 func (w *worker) deliver(tb testing.TB, m consumer.Message, delivery string) Result {
 	tb.Helper()
-	if m.ID == "" {
-		tb.Fatalf("consumertest: Message.ID: must not be empty: it is the message's identity")
+	return w.deliverAll(tb, []consumer.Message{m}, []string{delivery})[0]
+}
+
+// deliverAll offers deliveries at once and waits for all verdicts. No delivery ids: those of the messages.
+func (w *worker) deliverAll(tb testing.TB, messages []consumer.Message, deliveries []string) []Result {
+	tb.Helper()
+	for i := range messages {
+		if messages[i].ID == "" {
+			tb.Fatalf("consumertest: Message.ID: must not be empty: it is the message's identity")
+		}
 	}
+	items := make([]*engine.Item, len(messages))
+	verdicts := make([]chan engine.Verdict, len(messages))
+	w.mu.Lock()
+	for i := range messages {
+		m := messages[i]
+		delivery := m.ID
+		if deliveries != nil {
+			delivery = deliveries[i]
+		}
+		items[i], verdicts[i] = w.item(m, delivery), make(chan engine.Verdict, 1)
+		id := items[i].Msg.ID
+		w.waiting[items[i]] = verdicts[i]
+		delete(w.errs, id)
+		w.runs[id] = 0
+	}
+	w.mu.Unlock()
+	w.engine.Offer(items)
+	results := make([]Result, len(messages))
+	hangs := time.After(patience)
+	for i, it := range items {
+		select {
+		case v := <-verdicts[i]:
+			select {
+			case <-w.died(): // it could acknowledge nothing any more
+				v = engine.Verdict{}
+			default:
+			}
+			results[i] = w.result(it, it.Msg.ID, v)
+		case <-w.died():
+			results[i] = w.result(it, it.Msg.ID, engine.Verdict{})
+		case <-hangs:
+			tb.Fatalf("consumertest: message %s: no verdict within %s", it.Msg.ID, patience)
+		}
+	}
+	return results
+}
+
+// item makes a delivery of a message, with copies of its own.
+func (w *worker) item(m consumer.Message, delivery string) *engine.Item {
 	original, key := bytes.Clone(m.Body), bytes.Clone(m.Key)
 	headers := append([]consumer.Header(nil), m.Headers...)
 	if m.Source == "" {
@@ -215,23 +302,7 @@ func (w *worker) deliver(tb testing.TB, m consumer.Message, delivery string) Res
 		Original: func(*engine.Item) engine.Content { return engine.Content{Key: key, Body: original, Headers: headers} },
 	}
 	it.Identity = engine.Identify(&w.opt, engine.Origin{Scope: w.opt.Name + "/" + m.Source, Source: m.Source}, &m)
-	id := m.ID
-	verdict := make(chan engine.Verdict, 1)
-	w.mu.Lock()
-	w.waiting[it] = verdict
-	delete(w.errs, id)
-	w.runs[id] = 0
-	w.mu.Unlock()
-	w.engine.Offer([]*engine.Item{it})
-	select {
-	case v := <-verdict:
-		return w.result(it, id, v)
-	case <-w.died():
-		return w.result(it, id, engine.Verdict{})
-	case <-time.After(patience):
-		tb.Fatalf("consumertest: message %s: no verdict within %s", id, patience)
-		return Result{}
-	}
+	return it
 }
 
 func (w *worker) result(it *engine.Item, id string, v engine.Verdict) Result {

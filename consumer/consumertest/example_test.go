@@ -36,6 +36,31 @@ func Example() {
 	// done true 1
 }
 
+// A batch handler is tested with messages that are delivered at once.
+func ExampleBench_DeliverAll() {
+	t := &example{}
+	defer t.end()
+
+	handler := consumer.Batch(100, func(_ context.Context, batch []*consumer.Message) []error {
+		fmt.Println("handling", len(batch))
+		errs := make([]error, len(batch))
+		for i, m := range batch {
+			if len(m.Body) == 0 {
+				errs[i] = consumer.Terminal(fmt.Errorf("order %s is empty", m.ID))
+			}
+		}
+		return errs
+	})
+	bench := consumertest.New(t, handler)
+	for _, got := range bench.DeliverAll(consumer.Message{ID: "a", Body: []byte("1")}, consumer.Message{ID: "b"}) {
+		fmt.Println(got.Acked, got.Err)
+	}
+	// Output:
+	// handling 2
+	// true <nil>
+	// true order b is empty
+}
+
 // example is a testing.TB for an example, which has none.
 type example struct {
 	testing.TB
