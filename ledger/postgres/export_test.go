@@ -81,8 +81,7 @@ func settleOf(o ledger.Owner, settlements []ledger.Settlement) (*settleCall, []i
 	return c, items
 }
 
-// OtherStatements are the rest of the statements that look messages up, by name. Those without Tune run in the transaction
-// of a handler, whose settings are its own.
+// OtherStatements are the rest of the statements that look messages up, by name.
 func OtherStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statement {
 	own := ledger.Unwrap(o).(*owner)
 	sql := &own.ledger.sql
@@ -96,7 +95,7 @@ func OtherStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statemen
 		"find":             {sql.tune, sql.find, []any{keys, deliveries}},
 		"get":              {sql.tune, sql.getMessage, []any{keys[0]}},
 		"get archive":      {sql.tune, sql.getArchive, []any{keys[0]}},
-		"fence":            {"", sql.tx.fence, []any{keys[0], tokens[0], own.id, int64(1), []byte("r")}},
+		"fence":            {sql.tune, sql.tx.fence, []any{keys[0], tokens[0], own.id, int64(1), []byte("r")}},
 		"fence of a batch": {sql.tune, sql.tx.fenceAll, []any{keys, tokens, own.id, int64(1), [][]byte{}}},
 		"outcome":          {sql.tune, sql.tx.outcome, []any{keys}},
 	}

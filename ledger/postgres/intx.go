@@ -57,6 +57,8 @@ func InSQLTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error
 type session interface {
 	// scan runs a query of one row in the transaction; pgx.ErrNoRows or sql.ErrNoRows if there is none.
 	scan(ctx context.Context, query string, args []any, dest ...any) error
+	// tuned is scan under the settings that tune makes, which stay until the transaction's end.
+	tuned(ctx context.Context, tune, query string, args []any, dest ...any) error
 	// alive says whether the connection can still be used.
 	alive(ctx context.Context) bool
 	// ending says why the transaction must not be committed: the handler tried to end it, or its time is up.
@@ -186,7 +188,7 @@ func (r *run) fenceOne(ctx context.Context, tickets []ledger.Ticket) (int, error
 	result := ledger.CutResult(r.attempt.ResultAt(0), r.ledger.cfg.Limits.Result)
 	var token int64
 	var durable string
-	err := r.session.scan(ctx, r.ledger.sql.tx.fence,
+	err := r.session.tuned(ctx, r.ledger.sql.tune, r.ledger.sql.tx.fence,
 		[]any{uuid(t.Sum()), int64(t.Token()), r.owner.id, r.began, result}, &token, &durable)
 	switch {
 	case isNoRows(err):
@@ -208,13 +210,9 @@ func (r *run) fenceAll(ctx context.Context, tickets []ledger.Ticket) (int, error
 			results[i] = ledger.CutResult(result, r.ledger.cfg.Limits.Result)
 		}
 	}
-	var seqscan, jit, plans string
-	if err := r.session.scan(ctx, r.ledger.sql.tune, nil, &seqscan, &jit, &plans); err != nil {
-		return 0, err
-	}
 	var written int
 	var durable string
-	err := r.session.scan(ctx, r.ledger.sql.tx.fenceAll,
+	err := r.session.tuned(ctx, r.ledger.sql.tune, r.ledger.sql.tx.fenceAll,
 		[]any{keys, tokens, r.owner.id, r.began, orEmpty(results)}, &written, &durable)
 	return written, err
 }

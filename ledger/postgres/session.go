@@ -29,6 +29,22 @@ func (s *pgxSession) scan(ctx context.Context, query string, args []any, dest ..
 	return s.tx.Tx.QueryRow(ctx, query, args...).Scan(dest...)
 }
 
+// tuned sends both statements in one round trip.
+func (s *pgxSession) tuned(ctx context.Context, tune, query string, args []any, dest ...any) error {
+	batch := &pgx.Batch{}
+	batch.Queue(tune)
+	batch.Queue(query, args...)
+	results := s.tx.Tx.SendBatch(ctx, batch)
+	_, err := results.Exec()
+	if err == nil {
+		err = results.QueryRow().Scan(dest...)
+	}
+	if closing := results.Close(); closing != nil && (err == nil || isNoRows(err)) {
+		err = closing
+	}
+	return err
+}
+
 func (s *pgxSession) alive(context.Context) bool { return !s.tx.Tx.Conn().IsClosed() }
 
 func (s *pgxSession) ending(time.Duration) error {
@@ -86,6 +102,14 @@ func beginSQL(ctx context.Context, l *Ledger) (session, error) {
 
 func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ...any) error {
 	return s.tx.SQL().QueryRowContext(ctx, query, args...).Scan(dest...)
+}
+
+// tuned takes two round trips: database/sql has no batches.
+func (s *sqlSession) tuned(ctx context.Context, tune, query string, args []any, dest ...any) error {
+	if _, err := s.tx.SQL().ExecContext(ctx, tune); err != nil {
+		return err
+	}
+	return s.scan(ctx, query, args, dest...)
 }
 
 func (s *sqlSession) alive(ctx context.Context) bool {

@@ -75,8 +75,9 @@ ON CONFLICT (name) DO NOTHING RETURNING name, id`
 	// the plan, which is right at any size of the tables: each key is looked up by the primary key. Statistics that are
 	// missing, stale or wrong cannot lead to a scan that grows, and the generic plan saves the planning. (The costs that
 	// enable_seqscan adds would also switch the JIT compiler on.)
-	sqlTune = `SELECT set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true),
-set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)`
+	// Under a search_path of the handler's it means the same.
+	sqlTune = `SELECT pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true),
+pg_catalog.set_config('jit', 'off', true), pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true)`
 )
 
 // sqlFresh is the first rule of the claim table alone, which nearly all claims need: it takes the keys that have no row,

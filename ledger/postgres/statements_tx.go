@@ -12,6 +12,9 @@ func newTxStatements(r *strings.Replacer) txStatements {
 	}
 }
 
+// The fences run under the settings of sqlTune: a generic plan of their own, made while the table was small, would scan it
+// when it is large. Nothing of the handler comes after them but the constraints and triggers that it deferred.
+//
 // The fence writes only inside the very transaction that InTx began, which its now() tells: after a COMMIT or ROLLBACK
 // sent as text it would else write on its own.
 const (
@@ -28,10 +31,9 @@ WHERE key = $1::uuid AND token = $2::bigint AND state = 1 AND owner = $3::bigint
 	AND (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
 RETURNING token, pg_catalog.set_config('synchronous_commit', 'on', true)`
 
-	// sqlTxFenceAll is the fence of a batch, under the settings of sqlTune: nothing comes after it that could notice. It
-	// answers how many rows it wrote. Rows are locked in key order, as by every statement of the ledger that holds more
-	// than one: two batches that share messages (one of them has lost them) wait for each other, and never in a circle.
-	// Why it looks rows up and writes them as it does stands at sqlClaim.
+	// sqlTxFenceAll is the fence of a batch. It answers how many rows it wrote. Rows are locked in key order, as by every
+	// statement of the ledger that holds more than one: two batches that share messages (one of them has lost them) wait
+	// for each other, and never in a circle. Why it looks rows up and writes them as it does stands at sqlClaim.
 	sqlTxFenceAll = `
 WITH ask AS MATERIALIZED (
 	SELECT a.key, a.token, a.result FROM unnest($1::uuid[], $2::bigint[], $5::bytea[]) AS a(key, token, result)
