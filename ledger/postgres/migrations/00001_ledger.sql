@@ -54,8 +54,6 @@ CREATE TABLE message (
     autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_insert_threshold = 10000,
     autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 10000
 );
--- For the sweep alone. Settling never changes expiry, and a BRIN index of 32 pages a range stays tiny.
-CREATE INDEX message_expiry ON message USING brin (expiry) WITH (pages_per_range = 32, autosummarize = on);
 
 -- One row per failed delivery, whole. Names and texts are bytes: brokers accept what UTF-8 does not.
 CREATE TABLE archive (
@@ -82,7 +80,6 @@ CREATE TABLE archive (
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05
 );
-CREATE INDEX archive_expiry ON archive USING brin (expiry) WITH (pages_per_range = 32, autosummarize = on);
 
 -- What operators did, by whom and when.
 CREATE TABLE audit (

@@ -26,11 +26,6 @@ INSERT INTO maintenance DEFAULT VALUES;
 -- When a sweep first saw that the owner had left or died. Workers of the version before do not write it.
 ALTER TABLE owner ADD COLUMN sealed timestamptz;
 
--- The sweep goes by physical ranges and looks at every row anyway, since it counts them; and a BRIN index on a table
--- whose space is used again keeps the expiry of rows that are long gone.
-DROP INDEX IF EXISTS message_expiry;
-DROP INDEX IF EXISTS archive_expiry;
-
 -- Deletes arrive as fast as inserts: vacuum must keep up.
 ALTER TABLE message SET (autovacuum_vacuum_cost_limit = 2000);
 
