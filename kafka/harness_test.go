@@ -75,9 +75,21 @@ func (s *site) send(partition int32, values ...string) {
 
 func (s *site) sendRecords(records ...*kgo.Record) {
 	s.t.Helper()
-	if err := s.prod.ProduceSync(s.t.Context(), records...).FirstErr(); err != nil {
-		s.t.Fatalf("produce: %v", err)
-	}
+	eventually(s.t, "the broker takes the records", func() bool {
+		var again []*kgo.Record
+		for _, r := range s.prod.ProduceSync(s.t.Context(), records...) {
+			switch {
+			case errors.Is(r.Err, kerr.UnknownTopicID): // just created anew: the metadata still had the old id
+				again = append(again, r.Record)
+			case r.Err != nil:
+				s.t.Fatalf("produce: %v", r.Err)
+			}
+		}
+		if records = again; len(records) > 0 {
+			s.prod.PurgeTopicsFromClient(s.topic)
+		}
+		return len(records) == 0
+	})
 }
 
 // numbers are n values with a prefix.
