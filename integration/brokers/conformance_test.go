@@ -35,6 +35,7 @@ func TestConformance(t *testing.T) {
 				{"OutageStartsNothing", outageStartsNothing},
 				{"PauseStopsStarts", pauseStopsStarts},
 				{"RunsOnce", runsOnce},
+				{"BatchWithPoison", batchWithPoison},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
@@ -72,6 +73,12 @@ func (b *bench) handled() int {
 
 // start runs a worker until stop is called, which expects a clean drain.
 func (b *bench) start(h consumer.HandlerFunc) (w consumer.Worker, stop func()) {
+	b.Helper()
+	return b.startAny(h)
+}
+
+// startAny is start with a handler of any kind.
+func (b *bench) startAny(h consumer.Handler) (w consumer.Worker, stop func()) {
 	b.Helper()
 	w = b.broker.worker(b.T, recorder{b.ledger, b}, h, consumer.Options{
 		Lease: 3 * time.Second, BackoffBase: time.Millisecond, BackoffMax: 20 * time.Millisecond, Attempts: 5,
@@ -133,6 +140,42 @@ func eachMessageOnce(b *bench) {
 		if !slices.Equal(b.runs[body], []int{1}) {
 			b.Errorf("%s: attempts %v", body, b.runs[body])
 		}
+	}
+}
+
+// batchWithPoison has one message break every batch that it is in: the others are handled once, and count no attempt.
+func batchWithPoison(b *bench) {
+	bodies := b.send(60)
+	done := map[string]int{}
+	_, stop := b.startAny(consumer.Batch(20, func(ctx context.Context, batch []*consumer.Message) []error {
+		poison := slices.ContainsFunc(batch, func(m *consumer.Message) bool { return string(m.Body) == bodies[7] })
+		for _, m := range batch {
+			if b.note(m); m.Attempt != 1 && string(m.Body) != bodies[7] {
+				b.Errorf("%s: attempt %d", m.Body, m.Attempt)
+			}
+		}
+		if poison {
+			panic("poison")
+		}
+		err := memory.InTx(ctx, func(context.Context) error { return nil })
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, m := range batch {
+			if err == nil {
+				done[string(m.Body)]++
+			}
+		}
+		return slices.Repeat([]error{err}, len(batch))
+	}))
+	b.acknowledged()
+	stop()
+	for i, body := range bodies {
+		if want := min(1, i^7); done[body] != want {
+			b.Errorf("%s was done %d times, want %d", body, done[body], want)
+		}
+	}
+	if len(b.dead) != 1 || string(b.dead[0].Body) != bodies[7] || b.dead[0].Attempts != 5 {
+		b.Errorf("archived: %+v", b.dead)
 	}
 }
 
@@ -356,6 +399,8 @@ type recordingOwner struct {
 	ledger.Owner
 	b *bench
 }
+
+func (o recordingOwner) Unwrap() ledger.Owner { return o.Owner } // for InTx
 
 func (o recordingOwner) Settle(ctx context.Context, sets []ledger.Settlement) ([]error, error) {
 	errs, err := o.Owner.Settle(ctx, sets)
