@@ -51,8 +51,9 @@ type MaintainConfig struct {
 	// again, whatever is said here. Default 90 days. For people who set the archive's retention (consumer.Options.Keep):
 	// it is meant to be the same.
 	Keep time.Duration
-	// Interval is the pause after a pass that found little to remove, 1 ms to 24 h; after one that found much the next
-	// begins at once. Default 1 min. For people who want fresher statistics, or less reading on huge tables.
+	// Interval is the least pause after a pass that found little to remove, 1 ms to 24 h; after one that took longer, the
+	// pause is as long as it took, up to an hour; after one that found much the next begins at once. Default 1 min. For
+	// people who want fresher statistics, or less reading on huge tables.
 	Interval time.Duration
 	// Batch is about how many rows one transaction looks at, 100 to 100,000; it shrinks by itself while transactions
 	// take long. Default 5,000. For databases with very slow disks, or with large results in the rows.
@@ -124,13 +125,16 @@ type Abandoned struct {
 	Expiry time.Time `json:"expiry"` // when its window ended
 }
 
+// maxPassPause bounds how far the pause after a pass grows with the pass.
+const maxPassPause = time.Hour
+
 // Pause is how long Maintain waits after a pass: not at all if it removed at least a twentieth of what it looked at,
-// since then there may be more; else the interval.
+// since then there may be more; else the interval, or as long as the pass took, up to an hour, if that is longer.
 func (c MaintainConfig) Pause(r *SweepReport) time.Duration {
-	if n := r.Removed(); n > 0 && n*20 >= r.Rows {
+	if much(r.Removed(), r.Rows) {
 		return 0
 	}
-	return c.Interval
+	return max(c.Interval, min(r.Took, maxPassPause))
 }
 
 // RunMaintain is the loop of a store's Maintain: it calls try until ctx ends, each time after the wait that the call

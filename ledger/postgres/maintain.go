@@ -55,8 +55,9 @@ func (l *Ledger) Maintain(ctx context.Context, cfg ledger.MaintainConfig) error 
 		return err
 	}
 	failing := false
+	pace := ledger.NewSweepPace(cfg.Batch, sweepAim)
 	return ledger.RunMaintain(ctx, cfg, func(ctx context.Context) (time.Duration, error) {
-		wait, err := l.maintainOnce(ctx, cfg)
+		wait, err := l.maintainOnce(ctx, cfg, pace)
 		if err != nil && ctx.Err() == nil && !failing {
 			l.log.Warn("the sweep failed; it is tried again", zap.Error(err))
 		}
@@ -66,8 +67,8 @@ func (l *Ledger) Maintain(ctx context.Context, cfg ledger.MaintainConfig) error 
 }
 
 // maintainOnce makes a pass if it is this process' turn, and returns when to look again.
-func (l *Ledger) maintainOnce(ctx context.Context, cfg ledger.MaintainConfig) (time.Duration, error) {
-	report, swept, err := l.takeTurn(ctx, cfg, false)
+func (l *Ledger) maintainOnce(ctx context.Context, cfg ledger.MaintainConfig, pace *ledger.SweepPace) (time.Duration, error) {
+	report, swept, err := l.takeTurn(ctx, cfg, pace, false)
 	if err != nil || swept {
 		return cfg.Pause(&report), err
 	}
@@ -82,7 +83,7 @@ func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.S
 		return ledger.SweepReport{}, err
 	}
 	for {
-		report, swept, err := l.takeTurn(ctx, cfg, true)
+		report, swept, err := l.takeTurn(ctx, cfg, ledger.NewSweepPace(cfg.Batch, sweepAim), true)
 		if err != nil || swept {
 			return report, err
 		}
@@ -97,12 +98,14 @@ func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.S
 }
 
 // takeTurn makes a whole pass, if nobody else is at it and (unless now is set) one is due.
-func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, now bool) (report ledger.SweepReport, swept bool, err error) {
+func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, pace *ledger.SweepPace, now bool) (
+	report ledger.SweepReport, swept bool, err error,
+) {
 	me, err := newOwnerID()
 	if err != nil {
 		return report, false, err
 	}
-	p := &pass{ledger: l, cfg: cfg, me: me, gentle: !now, named: make(map[int64]bool), names: make(map[int32]string)}
+	p := &pass{ledger: l, cfg: cfg, me: me, gentle: !now, pace: pace, named: make(map[int64]bool), names: make(map[int32]string)}
 	var began int64
 	err = l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, l.maintainSQL(sqlTurn), me, []byte(l.cfg.Host), maintainLease.Microseconds(), now).
@@ -117,6 +120,7 @@ func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, now bo
 	p.report.Began = time.UnixMicro(began).UTC()
 	if p.pool, err = ownPool(ctx, l.user, 1); err == nil {
 		err = p.run(ctx)
+		pace.PassEnded()
 		p.pool.Close()
 	}
 	if end := p.end(ctx, err == nil); err == nil {

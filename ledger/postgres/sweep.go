@@ -73,7 +73,6 @@ type pass struct {
 
 func (p *pass) run(ctx context.Context) error {
 	start := time.Now()
-	p.pace = ledger.NewSweepPace(p.cfg.Batch, sweepAim)
 	if err := p.scopeNames(ctx); err != nil {
 		return err
 	}
