@@ -24,8 +24,11 @@ const MaxBatch = 10_000
 // own, so that one bad message costs its neighbours no attempt.
 //
 // postgres.InTx, postgres.InSQLTx, sqlite.InTx and memory.InTx commit the effects and the success of all messages of the
-// batch in one transaction. Its context is the batch's: [For] returns that of one message, for [ChildKey], [Token] and
+// batch in one transaction: the errors returned after it are logged and change nothing, so a message that is to fail must
+// fail the transaction. Its context is the batch's: [For] returns that of one message, for [ChildKey], [Token] and
 // [SetResult].
+//
+// A batch counts once against Options.Concurrency, Options.Limiter and Options.Rate, and has one Options.HandlerTimeout.
 //
 // BatchSize is asked once, when the worker is built: less than 1 counts as 1, more than [MaxBatch] as that.
 type BatchHandler interface {

@@ -40,6 +40,28 @@ func ExampleJSON() {
 	// body of message m1: JSON ends too early at byte 9 true 0s
 }
 
+// A batch handler does the work of many messages in one call, and answers for each.
+func ExampleBatch() {
+	handler := consumer.Batch(100, func(_ context.Context, batch []*consumer.Message) []error {
+		fmt.Println("one request for", len(batch))
+		errs := make([]error, len(batch)) // nil instead, if all went well
+		for i, m := range batch {
+			if len(m.Body) == 0 {
+				errs[i] = consumer.Terminal(fmt.Errorf("message %s is empty", m.ID))
+			}
+		}
+		return errs
+	})
+	many := handler.(consumer.BatchHandler) // as a worker does
+	fmt.Println(many.HandleBatch(context.Background(), []*consumer.Message{{ID: "m1", Body: []byte("x")}, {ID: "m2"}}))
+	fmt.Println(handler.Handle(context.Background(), &consumer.Message{ID: "m3"})) // code that knows single messages only
+	// Output:
+	// one request for 2
+	// [<nil> message m2 is empty]
+	// one request for 1
+	// message m3 is empty
+}
+
 // Middleware wraps a handler for what is the same around many.
 func ExampleChain() {
 	log := func(next consumer.Handler) consumer.Handler {

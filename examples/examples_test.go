@@ -39,6 +39,7 @@ var expected = map[string]struct {
 	"fifo": {lines: []string{
 		"alice: reserve, (charge declined), (charge declined), charge, ship", "bob: reserve, charge, ship",
 	}},
+	"batch":        {lines: []string{"archived: order-4: 0 cents", "stored: 5 orders, 5615 cents"}},
 	"business-key": {lines: []string{"charging order-1 100", "charging order-2 250", "received: 3 handled: 2"}},
 	"many-queues": {sorted: true, lines: []string{
 		"drained", "handled order 1", "handled order 2", "handled refund 1", "handled shipment 1", "handled shipment 2",
