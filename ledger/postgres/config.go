@@ -27,7 +27,8 @@ type Config struct {
 	// maximum, or rows that must stay small. Archive is at most 256 MiB.
 	Limits ledger.Limits
 	// LockWait is how long a batch waits for a row or key that another transaction holds, before that message alone is
-	// Busy. Settles wait ten times as long, one by one, before they get an error. Default 200 ms. For databases that are slow under load.
+	// Busy. Settles wait ten times as long before those whose rows are still held get an error. Default 200 ms. For
+	// databases that are slow under load.
 	LockWait time.Duration
 	// Isolation is InTx's level: pgx.ReadCommitted (the default) or pgx.RepeatableRead, for handlers that read a thing
 	// twice and must see it unchanged, and can bear serialization failures (40001).

@@ -155,7 +155,8 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 			return s.wrote, err
 		}
 	}
-	err := c.rest(ctx, kind.items, c.splitter(kind.wait, kind.args))
+	more, err := c.rest(ctx, kind)
+	s.wrote = s.wrote || more
 	if err != nil && s.wrote && !ledger.IsLost(err) {
 		err = ledger.MarkUnknown(err)
 	}
@@ -237,24 +238,41 @@ func (c *settleCall) note(part []int32, written int, keys [][ledger.KeySize]byte
 	}
 }
 
-// rest deals with items that were not written: it reads what became of their rows, and those that only were locked it
-// asks alone, waiting. All of them together wait no longer than settlePatience times Config.LockWait.
-func (c *settleCall) rest(ctx context.Context, items []int32, waiting *splitter) error {
-	patience := time.Now().Add(settlePatience * c.owner.ledger.cfg.LockWait)
-	for {
-		held, err := c.judge(ctx, c.open(items))
+// rest deals with items that were not written: it reads what became of their rows, and asks again for those that only were
+// locked. Most locks are gone at once (a claim of others that looked at the rows), so each round asks for all of them, and
+// then waits for one alone: a row that stays locked holds up no other. All of it takes no longer than settlePatience times
+// Config.LockWait. It says whether it wrote anything.
+func (c *settleCall) rest(ctx context.Context, kind settling) (wrote bool, err error) {
+	wait := c.owner.ledger.cfg.LockWait
+	patience := time.Now().Add(settlePatience * wait)
+	again, alone := c.splitter(kind.skip, kind.args), c.splitter(kind.wait, kind.args)
+	alone.locked = func(int32, error) {} // its turn comes again
+	defer func() { wrote = again.wrote || alone.wrote }()
+	for turn := 0; ; turn++ {
+		held, err := c.judge(ctx, c.open(kind.items))
 		if err != nil || len(held) == 0 {
-			return err
+			return wrote, err
 		}
-		for _, i := range held {
-			wait := time.Until(patience)
-			if wait <= 0 {
+		if turn > 0 {
+			for _, part := range chunks(held, c.size) {
+				if err := again.run(ctx, part, wait); err != nil {
+					return wrote, err
+				}
+			}
+			if held = c.open(held); len(held) == 0 {
+				return wrote, nil
+			}
+		}
+		left := time.Until(patience)
+		if left <= 0 {
+			for _, i := range held {
 				c.out[i] = errHeld
-				continue
 			}
-			if err := waiting.run(ctx, []int32{i}, wait); err != nil {
-				return err
-			}
+			return wrote, nil
+		}
+		one := held[turn%len(held)]
+		if err := alone.run(ctx, []int32{one}, min(left, wait)); err != nil {
+			return wrote, err
 		}
 	}
 }
