@@ -118,15 +118,25 @@ func For(ctx context.Context, m *Message) context.Context {
 	if !ok {
 		return ctx
 	}
-	return &oneOf{Context: ctx, batch: b, at: i}
+	o := &oneOf{Context: ctx, batch: b, at: i}
+	if other, ok := ctx.Value(oneKey{}).(*oneOf); ok { // from one message to another, or to itself
+		o.attempt = other.attempt
+	} else {
+		o.attempt, _ = ledger.AttemptFrom(ctx)
+	}
+	return o
 }
 
 // oneOf is the context of one message of a batch.
 type oneOf struct {
 	context.Context
-	batch *BatchDelivery
-	at    int
+	batch   *BatchDelivery
+	at      int
+	attempt *ledger.Attempt // the batch's; nil: there is none
 }
+
+// String keeps the messages out of what is printed of a context.
+func (o *oneOf) String() string { return "ackledger handler of " + o.batch.Deliveries[o.at].ID }
 
 func (o *oneOf) Value(key any) any {
 	if key == (oneKey{}) {
@@ -145,9 +155,8 @@ type oneKey struct{}
 
 // setResult sets the message's own result in the batch's attempt.
 func (o *oneOf) setResult(result []byte) error {
-	a, ok := ledger.AttemptFrom(o.Context)
-	if !ok {
+	if o.attempt == nil {
 		return ledger.ErrNoAttempt
 	}
-	return a.SetResultAt(o.at, result)
+	return o.attempt.SetResultAt(o.at, result)
 }

@@ -102,6 +102,9 @@ func TestForIsTheContextOfOneMessage(t *testing.T) {
 		t.Error("a message of no batch, or no batch, has a context of its own")
 	}
 	one := consumer.For(ctx, messages[0])
+	if s := fmt.Sprintf("%v %+v", one, one); s != "ackledger handler of 0 ackledger handler of 0" {
+		t.Errorf("printed as %s", s)
+	}
 	if one.Err() != nil {
 		t.Error("cancelled too early")
 	}
