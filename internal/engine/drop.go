@@ -14,13 +14,18 @@ import (
 
 // drop counts what a Drop or Drain waits for: items that matched, and calls of the sink under way about such.
 type drop struct {
-	left int
-	done chan struct{}
+	left  int
+	done  chan struct{}
+	grace *time.Timer // nil: there is none, or it is not needed
 }
 
 func (d *drop) minus() {
-	if d.left--; d.left == 0 {
-		close(d.done)
+	if d.left--; d.left > 0 {
+		return
+	}
+	close(d.done)
+	if d.grace != nil {
+		d.grace.Stop() // it may be hours, and holds on to the engine
 	}
 }
 
@@ -47,17 +52,14 @@ func (t *telling) done() {
 func (e *Engine) Drop(match func(*Item) bool, grace time.Duration) <-chan struct{} {
 	e.mu.Lock()
 	d := e.dropAll(match)
-	e.unlock()
-	select {
-	case <-d.done:
-		return d.done
-	default:
+	if d.left > 0 {
+		d.grace = time.AfterFunc(max(grace, 0), func() {
+			e.mu.Lock()
+			e.tellRest(d, consumer.ErrRevoked)
+			e.unlock()
+		})
 	}
-	time.AfterFunc(max(grace, 0), func() {
-		e.mu.Lock()
-		e.tellRest(d, consumer.ErrRevoked)
-		e.unlock()
-	})
+	e.unlock()
 	return d.done
 }
 
