@@ -157,7 +157,7 @@ func TestBatchesLeakNoPlaceInTheLimiter(t *testing.T) {
 		e, b := beginBatch(t, l, o, 4, h)
 		in := items(100, noLane)
 		e.Offer(in)
-		pass(48 * time.Hour)
+		pass(6 * time.Hour)
 		b.wantAcked(t, in...)
 		for range 2 { // both are free: a place that is not would be waited for
 			if err := o.Limiter.Acquire(t.Context()); err != nil {

@@ -38,7 +38,7 @@ func settledBy(t *testing.T, e *engine.Engine, sink *counter, in []*engine.Item)
 // makes for it comes on top, see that package's test. Few lanes are not among them: there few messages, in the end one,
 // share what a call to the ledger costs.
 func TestAllocationsOfAMessage(t *testing.T) {
-	const n, most = 20_000, 4
+	const n, most = 10_000, 4
 	single := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
 	for name, c := range map[string]struct {
 		lanes int
