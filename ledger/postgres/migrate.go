@@ -43,7 +43,11 @@ const (
 // Session locks do not hold behind a pooler in transaction mode: name the server itself here.
 //
 // A schema says which is the oldest worker it still serves, so migrate first and deploy then: workers of the version
-// before go on.
+// before go on. A newer schema that does not serve this version is an error for which [ledger.Unusable] is true.
+//
+// The functions that sweep have the rights of the schema's owner, so nobody else may create functions or operators in it
+// (PostgreSQL's documentation, "Writing SECURITY DEFINER Functions Safely"). A schema in which every role may, as in
+// "public" of databases made before PostgreSQL 15, is refused; give CREATE on it to no role that you do not trust so far.
 func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
 	if conn == nil {
 		return &ledger.InvalidError{Field: "conn", Bound: "a connection config", Value: "nil"}
@@ -75,12 +79,33 @@ func migrate(ctx context.Context, db *sql.DB, schema string) error {
 	if err := createSchema(ctx, db, schema); err != nil {
 		return err
 	}
+	if err := checkPrivate(ctx, db, schema); err != nil {
+		return err
+	}
 	provider, err := newProvider(db, schema)
 	if err != nil {
 		return err
 	}
-	_, err = provider.Up(ctx)
-	return err
+	if _, err = provider.Up(ctx); err != nil {
+		return err
+	}
+	var version, oldestWorker int
+	if err := db.QueryRowContext(ctx, "SELECT schema_version, oldest_worker FROM meta").Scan(&version, &oldestWorker); err != nil {
+		return err
+	}
+	return program.check(schema, version, oldestWorker)
+}
+
+// checkPrivate refuses a schema in which every role may put functions in the place of those that the sweep calls.
+func checkPrivate(ctx context.Context, db *sql.DB, schema string) error {
+	var shared bool
+	const find = "SELECT pg_catalog.has_schema_privilege('public', $1, 'CREATE')"
+	if err := db.QueryRowContext(ctx, find, schema).Scan(&shared); err != nil || !shared {
+		return err
+	}
+	quoted := pgx.Identifier{schema}.Sanitize()
+	return fmt.Errorf("every role may create functions in it, which would run with its owner's rights: "+
+		"use a schema of the ledger's own, or REVOKE CREATE ON SCHEMA %s FROM PUBLIC", quoted)
 }
 
 // newProvider makes what applies the migrations, one process at a time.

@@ -42,8 +42,9 @@ GRANT DELETE ON {s}.message, {s}.archive TO {r}`,
 
 // Grant gives a role that exists the right to work with a ledger (an empty schema means "ackledger"), and takes what it
 // has beyond that on the schema's tables. It connects as conn says: as the owner of the schema, the role that migrated
-// it. It may be repeated, and must be after a Migrate that brought a new version of the schema. PostgreSQL's
-// documentation of GRANT says what each privilege means.
+// it. It may be repeated, and must be after a Migrate that brought a new version of the schema; a version newer than this
+// program is refused, since its tables are not known here. PostgreSQL's documentation of GRANT says what each privilege
+// means.
 func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right Right) error {
 	if conn == nil {
 		return &ledger.InvalidError{Field: "conn", Bound: "a connection config", Value: "nil"}
@@ -70,7 +71,15 @@ func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right
 		return fmt.Errorf("postgres: grant: %w", usable(err))
 	}
 	names := strings.NewReplacer("{s}", pgx.Identifier{schema}.Sanitize(), "{r}", pgx.Identifier{role}.Sanitize())
-	_, err = c.Exec(ctx, names.Replace(sql), pgx.QueryExecModeSimpleProtocol) // all in one transaction
+	var version int
+	err = c.QueryRow(ctx, names.Replace("SELECT schema_version FROM {s}.meta"), pgx.QueryExecModeSimpleProtocol).Scan(&version)
+	switch {
+	case err != nil:
+	case version > program.worker:
+		err = fmt.Errorf("it has version %d, this program knows %d: grant with a newer one", version, program.worker)
+	default:
+		_, err = c.Exec(ctx, names.Replace(sql), pgx.QueryExecModeSimpleProtocol) // all in one transaction
+	}
 	if err = errors.Join(err, c.Close(ctx)); err != nil {
 		return fmt.Errorf("postgres: grant role %q its rights on schema %q: %w", role, schema, usable(err))
 	}

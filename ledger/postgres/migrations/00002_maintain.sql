@@ -1,7 +1,10 @@
 -- +goose Up
 
--- Workers go on meanwhile: what waits for their locks must not hold them up for long.
+-- Workers go on meanwhile. What can wait long comes first, before anything is locked that they use.
 SET LOCAL lock_timeout = '10s';
+
+-- Deletes arrive as fast as inserts: vacuum must keep up. (This waits for a vacuum of the table.)
+ALTER TABLE message SET (autovacuum_vacuum_cost_limit = 2000);
 
 -- Functions run with the rights of their owner, so they must find these tables and nobody else's, whatever the caller's
 -- search_path is. Each takes this one with it (SET search_path FROM CURRENT).
@@ -22,12 +25,6 @@ CREATE TABLE maintenance (
     seen           bytea                                        -- JSON
 ) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 INSERT INTO maintenance DEFAULT VALUES;
-
--- When a sweep first saw that the owner had left or died. Workers of the version before do not write it.
-ALTER TABLE owner ADD COLUMN sealed timestamptz;
-
--- Deletes arrive as fast as inserts: vacuum must keep up.
-ALTER TABLE message SET (autovacuum_vacuum_cost_limit = 2000);
 
 -- sweep_message removes what has expired from the pages [first, past) and counts the rest; "me" must hold the row of
 -- maintenance, whose lease it extends, else it does nothing and answers no row. It answers rows of one kind each:
@@ -146,6 +143,11 @@ END $$;
 REVOKE ALL ON FUNCTION sweep_message(bigint, bigint, bigint, bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION sweep_archive(bigint, bigint, bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION sweep_owner(bigint, bigint[]) FROM PUBLIC;
+
+-- When a sweep first saw that the owner had left or died. Workers of the version before do not write it. While this waits
+-- and until the end nobody can claim or beat, so it comes last.
+SET LOCAL lock_timeout = '3s';
+ALTER TABLE owner ADD COLUMN sealed timestamptz;
 
 -- Workers of version 1 go on.
 UPDATE meta SET schema_version = 2;
