@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -35,6 +36,10 @@ type opened interface {
 	ledger.Inspector
 }
 
+// notAFile are names of databases in other notations (libpq's key=value, URLs without //). As the name of a new SQLite
+// file they would go unnoticed, with the password in them.
+var notAFile = regexp.MustCompile(`^(postgres|postgresql|file|sqlite3?):|(^|\s)(host|hostaddr|port|user|password|dbname|service)\s*=`)
+
 // where returns the ledger's name and whether it is in Postgres.
 func (t *target) where() (name string, pg bool, err error) {
 	name = t.name
@@ -48,6 +53,8 @@ func (t *target) where() (name string, pg bool, err error) {
 		return "", false, usage("--ledger is missing: a Postgres URL or a SQLite file (or %s in the environment)", ledgerVariable)
 	case isURL && !pg:
 		return "", false, usage("--ledger must be a postgres:// URL or a SQLite file, is %q", masked(name))
+	case !isURL && notAFile.MatchString(name):
+		return "", false, usage("--ledger must be a postgres:// URL or a SQLite file, without key=value or file:")
 	case !pg && t.schemaSet():
 		return "", false, usage("--schema is for a ledger in Postgres, --ledger is the file %q", name)
 	}
