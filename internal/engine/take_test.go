@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -122,5 +124,21 @@ func TestCostFollowsTheHandlers(t *testing.T) {
 	feel(time.Hour, 0) // nothing of it began
 	if e.cost != cost {
 		t.Error("a chunk that did nothing counts")
+	}
+}
+
+// What spoilt a batch runs alone, wherever it stands among what is ready.
+func TestSingleMessagesAreTakenAlone(t *testing.T) {
+	e := readied(repeat(7, 10)...)
+	e.size, e.batch = 10, consumer.Batch(10, func(context.Context, []*consumer.Message) []error { return nil }).(consumer.BatchHandler)
+	for _, i := range []int{1, 4, 5} {
+		e.s.readyQ.buf[i].single = true
+	}
+	var got []int
+	for items := e.takeReady(); len(items) > 0; items = e.takeReady() {
+		got = append(got, len(items))
+	}
+	if fmt.Sprint(got) != "[1 1 2 1 1 1]" {
+		t.Errorf("taken as %v", got)
 	}
 }
