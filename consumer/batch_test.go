@@ -67,6 +67,7 @@ func (b *batchContext) Value(key any) any {
 
 func TestForIsTheContextOfOneMessage(t *testing.T) {
 	type userKey struct{}
+	type wrapKey struct{}
 	messages := []*consumer.Message{{ID: "a"}, {ID: "b"}, {ID: "b"}}
 	attempt := ledger.NewBatchAttempt(nil, make([]ledger.Ticket, 3))
 	b := &consumer.BatchDelivery{}
@@ -74,7 +75,7 @@ func TestForIsTheContextOfOneMessage(t *testing.T) {
 		b.Deliveries = append(b.Deliveries, consumer.Delivery{Message: m, Scope: "s", ID: fmt.Sprint(i), Token: uint64(10 + i)})
 	}
 	base, cancel := context.WithCancel(context.WithValue(t.Context(), userKey{}, "value"))
-	ctx := context.WithValue(&batchContext{ledger.WithAttempt(base, attempt), b}, "wrapped", true)
+	ctx := context.WithValue(&batchContext{ledger.WithAttempt(base, attempt), b}, wrapKey{}, true)
 	for i, m := range messages { // the second and the third are told apart by what they are, not by their id
 		one := consumer.For(ctx, m)
 		child, stop := context.WithCancel(one)

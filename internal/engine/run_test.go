@@ -128,7 +128,7 @@ func (p *pair) step(rng *rand.Rand) {
 		p.log = append(p.log, "return")
 		p.over = true
 		want := context.Cause(p.real)
-		if got := p.run.finish(); got != want {
+		if got := p.run.finish(); fmt.Sprint(got) != fmt.Sprint(want) {
 			p.t.Fatalf("finish says %v, the context %v, after %q", got, want, p.log)
 		}
 		p.cancel(nil)
@@ -150,7 +150,7 @@ func TestRunIsAContext(t *testing.T) {
 				p.step(rng)
 			}
 			if !p.over {
-				p.run.finish()
+				_ = p.run.finish()
 				p.cancel(nil)
 				p.stop()
 			}
@@ -178,7 +178,7 @@ func TestChildrenOfARunCostNoGoroutine(t *testing.T) {
 		if _, ok := p.run.Value(cancelKey).(context.Context); !ok || cancelKey == nil {
 			t.Errorf("the key of package context is %v, and nothing answers to it", cancelKey)
 		}
-		p.run.finish()
+		_ = p.run.finish()
 		p.cancel(nil)
 		p.stop()
 	})
