@@ -34,7 +34,7 @@ func (s *pgxSession) tuned(ctx context.Context, tune, query string, args []any, 
 	batch := &pgx.Batch{}
 	batch.Queue(tune)
 	batch.Queue(query, args...)
-	results := s.tx.Tx.SendBatch(ctx, batch)
+	results := s.tx.SendBatch(ctx, batch)
 	_, err := results.Exec()
 	if err == nil {
 		err = results.QueryRow().Scan(dest...)
