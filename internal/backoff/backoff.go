@@ -27,5 +27,9 @@ func (p Policy) Ceiling(retry int) time.Duration {
 // that range counts as the nearer end.
 func (p Policy) Delay(retry int, draw float64) time.Duration {
 	ceiling := p.Ceiling(retry)
-	return min(time.Duration(min(max(draw, 0), 1)*float64(ceiling)), ceiling) // a float may round up
+	d := max(draw, 0) * float64(ceiling)
+	if !(d < float64(ceiling)) { // a float of the largest duration is one too many for it
+		return ceiling
+	}
+	return time.Duration(d)
 }

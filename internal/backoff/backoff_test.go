@@ -1,6 +1,7 @@
 package backoff_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -33,6 +34,13 @@ func TestDelayStaysInBounds(t *testing.T) {
 			t.Fatalf("ceiling shrinks from retry %d on", retry)
 		}
 	})
+}
+
+func TestDelayOfTheLongestCeiling(t *testing.T) {
+	p := backoff.Policy{Base: math.MaxInt64, Max: math.MaxInt64}
+	if d := p.Delay(1, 1); d != math.MaxInt64 {
+		t.Errorf("got %s", d)
+	}
 }
 
 func TestDelayTreatsADrawOutsideOfItsRangeAsTheEnd(t *testing.T) {
