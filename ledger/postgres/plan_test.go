@@ -17,9 +17,9 @@ import (
 // planSizes are how many messages lie in the table that the plans are made for, one after the other.
 func planSizes() []int {
 	if os.Getenv("ACKLEDGER_LONG") != "" {
-		return []int{0, 1000, 200_000, 1_000_000, 10_000_000}
+		return []int{0, 1000, 1_000_000, 10_000_000}
 	}
-	return []int{0, 1000, 200_000}
+	return []int{0, 1000, 1_000_000}
 }
 
 // planModes are the ways to a plan: with the arguments known (unnamed statements, as poolers need them), without them (a
