@@ -1,0 +1,8 @@
+// Command withservices starts PostgreSQL 18 and 14, Apache Kafka and ElasticMQ once, names them in the environment, runs
+// a command, stops them, and exits as the command did:
+//
+//	withservices -- go test ./...
+//
+// go test runs each package in a process of its own; without this command each would start servers of its own. Servers
+// that the environment names already are used as they are.
+package main
