@@ -51,7 +51,7 @@ func (w *Worker) waitRoom(ctx context.Context) bool {
 				zap.String("topic", p.topic), zap.Int32("partition", p.partition))
 		}
 		records, bytes := w.eng.Room()
-		if wait == 0 && records > 0 && bytes > 0 && w.eng.Open() && w.worthwhile(records) {
+		if wait == 0 && records > 0 && bytes > 0 && w.eng.Open() {
 			return true
 		}
 		if wait == 0 {
@@ -66,12 +66,6 @@ func (w *Worker) waitRoom(ctx context.Context) bool {
 		look.Stop()
 	}
 	return false
-}
-
-// worthwhile says whether there is room for a poll of a decent size. A small one costs as much, and is asked for only if
-// the engine has nothing else to do: what it holds waits.
-func (w *Worker) worthwhile(room int) bool {
-	return room >= min(pollMax, w.set.MaxHeld/8) || w.eng.Load().Queued == 0
 }
 
 // meanSize is the mean size of the records of late, by which a poll's number of records follows from bytes.
