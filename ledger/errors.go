@@ -16,6 +16,9 @@ var (
 	// ErrNotFound says that the ledger holds no row for the key.
 	ErrNotFound = errors.New("ledger: no such message")
 
+	// ErrChanged says that a message is not any more what an operator's guarded write was meant for. Nothing was written.
+	ErrChanged = errors.New("ledger: the message has changed meanwhile")
+
 	// ErrNoAttempt says that a context does not come from a handler run by ackledger.
 	ErrNoAttempt = errors.New("ledger: the context carries no attempt (InTx is for handlers)")
 )

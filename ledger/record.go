@@ -92,9 +92,14 @@ type Record struct {
 // ArchiveRecord is one stored failed delivery.
 type ArchiveRecord struct {
 	Archive
-	Token  uint64    // the failing claim's; zero for a mismatch
-	At     time.Time // when it was archived
-	Expiry time.Time
+	Token      uint64    // the failing claim's, or that of a Renewal since; zero for a mismatch
+	Generation int       // of the message when it failed
+	At         time.Time // when it was archived
+	Expiry     time.Time
+	// Replayed is when an operator last said that it was sent again: a hint, nothing is decided by it. Zero: never.
+	Replayed time.Time
+	// Purged is when an operator emptied it ([Operator]); zero: it was not.
+	Purged time.Time
 }
 
 const maxErrorText = 2 << 10

@@ -1,0 +1,269 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Operator is what people and their tools ask of a ledger, beside the workers: look things up, list them, and the few
+// guarded writes behind a replay. The stores of this module are Operators. All methods may be called concurrently, by any
+// number of processes, while workers go on; all times are of the database's clock.
+//
+// A list is streamed in pages and holds one page in memory. It ends with the first error, which comes with a zero value.
+// It is never of more than what was there when it began: what fails or comes later is the next list's. Break ends it.
+//
+// A write guards what it changes in the statement that changes it, goes in short transactions of a bounded number of rows,
+// and waits for nobody's locks longer than a moment; an audit row is written in the same transaction. A process that is
+// killed in the middle leaves whole messages behind, changed or not; the same call goes on with the rest.
+type Operator interface {
+	// Get returns all that the ledger knows of one message, by its key. [ErrNotFound] if there is no row; the record then
+	// still carries the archive, which outlives its row.
+	Get(ctx context.Context, key Key) (Record, error)
+
+	// Find looks a message up by its readable id, in one scope or (scope "") in all of them, and returns what it finds, at
+	// most [MaxFound]; [ErrNotFound] if that is nothing. A record of which only the archive is left has State 0.
+	//
+	// It costs two look-ups by index a scope, whatever the size of the tables, and so does not find all: an id that is
+	// kept by its position (Kafka) has no index of its own, so it is found once it has failed, by its archive. Others are
+	// found by [Operator.Get] with the position, or by [Operator.Messages] with Filter.IDs, which reads the table.
+	Find(ctx context.Context, scope string, id []byte) ([]Record, error)
+
+	// Scopes returns the names of all scopes that the ledger has seen, sorted.
+	Scopes(ctx context.Context) ([]string, error)
+
+	// Messages lists message rows, in no order that means anything; Filter.From and To are of the first claim. Results and
+	// errors come with them, archives do not. It reads the table from end to end, without an index, so that it can be asked
+	// anything: expect a million rows in a few seconds. With Filter.IDs, rows that are kept by their id are looked up.
+	// A row that is written meanwhile may be missed or come twice, once as it was and once as it is.
+	Messages(ctx context.Context, f Filter) iter.Seq2[Listed, error]
+
+	// DeadLetters lists archived deliveries that failed, the oldest first, each with its message as it is when its page is
+	// read; Filter.From and To are of the archiving. Purged ones are not listed. By time, scope and kinds it goes by an
+	// index; the rest of the filter is applied to what these leave. Bodies and headers come only with Filter.Body.
+	DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter, error]
+
+	// Status says how messages are at this moment, in the order of the keys: for the decision just before a send. At most
+	// [MaxStatus] keys. A message without a row has State 0.
+	Status(ctx context.Context, keys []Key) ([]Status, error)
+
+	// Renew makes a failed message another one on purpose, before it is sent again: fresh effects, or a mended body. See
+	// [Renewal].
+	Renew(ctx context.Context, r Renewal) (Renewed, error)
+
+	// Reopen makes messages that succeeded pending again: nobody's, due now, with the next token, no attempts, and their
+	// window begins anew. The broker or the operator brings the messages; an archived delivery of theirs runs when it comes
+	// again. It writes only rows that succeeded before it began, so each once.
+	Reopen(ctx context.Context, r ReopenRequest) (ReopenReport, error)
+
+	// Purge empties archived deliveries for good: body, headers, error texts and group. It leaves those of messages that
+	// are pending, whose only copy they may be. An empty row stays until its message's row goes, for it is what makes a
+	// redelivery be acknowledged instead of run.
+	Purge(ctx context.Context, r PurgeRequest) (PurgeReport, error)
+
+	// Audit records what an operator does to messages outside of the ledger, such as sending them again. A record with the
+	// action [ActionReplay] and a delivery also sets ArchiveRecord.Replayed of that delivery, as a hint. ID, At and Role
+	// are the store's to fill. At most [MaxStatus] records; all or none are written.
+	Audit(ctx context.Context, records []AuditRecord) error
+
+	// Audits lists the audit, the oldest first. The ledger never removes audit rows.
+	Audits(ctx context.Context, f AuditFilter) iter.Seq2[AuditRecord, error]
+}
+
+// Bounds of what an Operator is asked.
+const (
+	MaxFound  = 20   // records that Find returns
+	MaxStatus = 5000 // keys and records of one call of Status and Audit
+	MaxActor  = 256  // bytes of By.Actor
+	MaxReason = 2048 // bytes of By.Reason and of AuditRecord.Detail
+)
+
+// Status is how a message is at one moment.
+type Status struct {
+	State       State // 0: there is no row; the rest is zero
+	Token       uint64
+	Fingerprint Fingerprint
+	Generation  int
+	// Holder is, of a pending message, whose it is: Nobody, Live (or not to be seen, which counts as live), Left or Dead.
+	Holder Holder
+	// HeldFor is, with Live, the rest of the owner's lease: zero or less if it is overdue, and no peer declared it dead yet.
+	HeldFor time.Duration
+	// DueIn is, of a pending message, how long it waits for its next attempt; zero or less: no longer.
+	DueIn time.Duration
+	// Delivery is, of a failed message, the archived delivery that it failed of last.
+	Delivery []byte
+}
+
+// Free says that a pending message waits for nothing but a copy of it: no live owner holds it (an owner whose lease is
+// overdue does not count), and it is due.
+func (s Status) Free() bool {
+	return s.State == Pending && (s.Holder != Live || s.HeldFor <= 0) && s.DueIn <= 0
+}
+
+// Listed is one message row of a list.
+type Listed struct {
+	Record        // without Archived
+	Status Status // as of the same moment
+}
+
+// DeadLetter is one archived delivery of a list.
+type DeadLetter struct {
+	ArchiveRecord
+	Status Status // of its message, by the key under which the delivery is archived
+	// Superseded says that a later failure of the same message is archived as well.
+	Superseded bool
+}
+
+// By says who changes something, and why; it goes into the audit.
+type By struct {
+	Actor  string // 1 to MaxActor bytes of UTF-8, such as the login
+	Reason string // at most MaxReason bytes of UTF-8; may be empty
+}
+
+// Check refuses what the audit could not hold, with an [*InvalidError].
+func (b By) Check() error {
+	if b.Actor == "" || len(b.Actor) > MaxActor || !storableText(b.Actor) {
+		return &InvalidError{Field: "By.Actor", Bound: fmt.Sprintf("1 to %d bytes of UTF-8 without NUL", MaxActor),
+			Value: fmt.Sprintf("%q", b.Actor)}
+	}
+	if len(b.Reason) > MaxReason || !storableText(b.Reason) {
+		return &InvalidError{Field: "By.Reason", Bound: fmt.Sprintf("at most %d bytes of UTF-8 without NUL", MaxReason),
+			Value: fmt.Sprintf("%d bytes", len(b.Reason))}
+	}
+	return nil
+}
+
+func storableText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+// Renewal is one guarded write on a failed row: the generation and the token grow by one, so that child keys change and
+// copies of the failure before it are recognised as old. The archived delivery carries the new token, so a process killed
+// before the send leaves a message that is failed and listed as before.
+//
+// With a mended body the row gets its fingerprint, and the body an archive row of its own (delivery "renewed:" and the
+// token) beside the one that failed, with its headers, source, group and errors: what is sent is archived before.
+type Renewal struct {
+	Key Key
+	// Token guards the write: only while the row is failed with this token. Anything else is [ErrChanged].
+	Token uint64
+	// Mended says that Body and Fingerprint take the place of what failed.
+	Mended      bool
+	Body        []byte // nil is not empty; sealed by the caller if the archived delivery is (Archive.Sealed)
+	Fingerprint Fingerprint
+	By          By
+}
+
+// Renewed is what a Renewal made.
+type Renewed struct {
+	Token      uint64 // for the stamp of the copy
+	Generation int    // for child keys
+	Delivery   []byte // the archived delivery that carries the token
+}
+
+// ReopenRequest selects messages that succeeded.
+type ReopenRequest struct {
+	// Filter selects them; Scope is required, State must be zero or Succeeded, and what only dead letters have must not be
+	// set.
+	Filter Filter
+	// FreshKeys makes the generation grow by one, so that child keys change and outside effects are done again on purpose.
+	FreshKeys bool
+	// DryRun only counts.
+	DryRun bool
+	By     By
+	// Progress gets the report so far after each transaction; a slow one holds Reopen up. Default: none. For commands.
+	Progress func(ReopenReport)
+}
+
+// ReopenReport is what Reopen did, or would do.
+type ReopenReport struct {
+	Matched  int64 // messages that succeeded and that the filter selects
+	Reopened int64 // of these: pending now; with DryRun 0
+	Skipped  int64 // of these: locked by others, or changed meanwhile
+}
+
+// PurgeRequest selects archived deliveries.
+type PurgeRequest struct {
+	Filter   Filter            // as of DeadLetters
+	DryRun   bool              // only counts
+	By       By                // who, and why
+	Progress func(PurgeReport) // as ReopenRequest.Progress. For commands
+}
+
+// PurgeReport is what Purge did, or would do.
+type PurgeReport struct {
+	Matched int64 // archived deliveries that the filter selects
+	Purged  int64 // of these: emptied; with DryRun 0
+	Left    int64 // of these: their message is pending, or locked by others
+}
+
+// Action is what an audit row records. Users' tools may have actions of their own, of 1 to 64 bytes.
+type Action string
+
+// The actions that this module records.
+const (
+	ActionReplay Action = "replay" // sent again, or handled in place, as itself
+	ActionSend   Action = "send"   // sent again as a message of its own: a mismatch, on request
+	ActionRenew  Action = "renew"
+	ActionReopen Action = "reopen"
+	ActionPurge  Action = "purge"
+)
+
+// AuditRecord is one thing that an operator did to one message.
+type AuditRecord struct {
+	ID     int64     // grows with time
+	At     time.Time // the database's clock
+	By     By
+	Role   string // who the database says it was; empty where it does not know (sqlite, memory)
+	Action Action
+	Key    Key    // without a position
+	State  State  // of the message before; 0: it had no row
+	Token  uint64 // of the row before
+	// Delivery is the archived delivery that it was about; nil: none.
+	Delivery []byte
+	Detail   string // where it was sent, what was changed: at most MaxReason bytes of UTF-8
+}
+
+// Check refuses what the audit could not hold, with an [*InvalidError].
+func (r *AuditRecord) Check() error {
+	if err := r.By.Check(); err != nil {
+		return err
+	}
+	if n := len(r.Action); n < 1 || n > 64 || !storableText(string(r.Action)) {
+		return &InvalidError{Field: "AuditRecord.Action", Bound: "1 to 64 bytes of UTF-8 without NUL", Value: fmt.Sprintf("%d bytes", n)}
+	}
+	if len(r.Detail) > MaxReason || !storableText(r.Detail) {
+		return &InvalidError{Field: "AuditRecord.Detail", Bound: fmt.Sprintf("at most %d bytes of UTF-8 without NUL", MaxReason),
+			Value: fmt.Sprintf("%d bytes", len(r.Detail))}
+	}
+	if n := len(r.Key.Scope); n < 1 || n > MaxScope {
+		return invalidLen("AuditRecord.Key.Scope", 1, MaxScope, n)
+	}
+	if len(r.Key.ID) > MaxID {
+		return invalidLen("AuditRecord.Key.ID", 0, MaxID, len(r.Key.ID))
+	}
+	return nil
+}
+
+// AuditFilter selects audit rows. The zero value selects all.
+type AuditFilter struct {
+	Key      *Key      // of one message
+	Action   Action    // empty: all
+	From, To time.Time // From <= At < To; zero: unbounded
+	Limit    int       // zero: none
+}
+
+// Match says whether a record is selected, Limit aside.
+func (f *AuditFilter) Match(r *AuditRecord) bool {
+	return (f.Key == nil || f.Key.Sum() == r.Key.Sum()) && (f.Action == "" || f.Action == r.Action) && within(r.At, f.From, f.To)
+}
+
+// KeyOfSum returns a key whose stored bytes are known, such as those of a [Record]: it names the same row, though it has no
+// position.
+func KeyOfSum(scope string, id []byte, sum [KeySize]byte) Key {
+	return Key{Scope: scope, ID: id, sum: sum, known: true}
+}
+
+// MessageKey is the key of the record's message, for other calls on it.
+func (r *Record) MessageKey() Key { return KeyOfSum(r.Scope, r.ID, r.Key) }
