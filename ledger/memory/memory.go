@@ -126,7 +126,7 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	rec.Scope, rec.ID, rec.Fingerprint = l.rows.scopeOf(r), clone(l.rows.id(r)), r.fingerprint
 	rec.State, rec.Token, rec.Attempts, rec.Crashes = r.state, r.token, int(r.attempts), int(r.crashes)
 	rest := l.rows.rest(r)
-	rec.Result, rec.Errors = clone(rest.result), copyErrors(rest.errors)
+	rec.Result, rec.Errors, rec.Generation = clone(rest.result), copyErrors(rest.errors), rest.generation
 	rec.At, rec.Expiry = l.begin.Add(r.at), l.begin.Add(r.expiry)
 	if rest.due != 0 {
 		rec.Due = l.begin.Add(rest.due)

@@ -89,7 +89,8 @@ func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, 
 	if d.Write {
 		o.take(r, now, d, e.Window)
 		c.Ticket, c.Token, c.Crashes = ledger.NewTicket(sum, r.token), r.token, int(r.crashes)
-		c.Errors = copyErrors(l.rows.rest(r).errors)
+		rest := l.rows.rest(r)
+		c.Errors, c.Generation = copyErrors(rest.errors), rest.generation
 		if d.Answer == ledger.Run {
 			c.Attempt = int(r.attempts) + 1
 		}
@@ -100,17 +101,18 @@ func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, 
 func (o *owner) take(r *row, now time.Time, d ledger.Decision, window time.Duration) {
 	l := o.ledger
 	since := now.Sub(l.begin)
-	var errors []ledger.AttemptError
+	before := l.rows.rest(r)
+	errors := before.errors
 	if d.Renew {
 		r.at, r.expiry = since, since+window
 		if !l.some || r.expiry < l.first {
 			l.first, l.some = r.expiry, true
 		}
-	} else {
-		errors = l.rows.rest(r).errors
+		errors = nil
 	}
-	if l.rows.plain(r); len(errors) > 0 {
-		l.rows.extra(r).errors = errors
+	if l.rows.plain(r); len(errors) > 0 || before.generation > 0 {
+		more := l.rows.extra(r)
+		more.errors, more.generation = errors, before.generation
 	}
 	l.rows.own(r, o)
 	r.state = ledger.Pending
@@ -202,6 +204,7 @@ func (l *Ledger) finish(r *row, now time.Time, s *ledger.Settlement) {
 		}
 	case ledger.Fail:
 		r.state = ledger.Failed
+		l.rows.extra(r).failed = clone(s.Dead.Delivery)
 	case ledger.Release:
 		if s.After > 0 {
 			l.rows.extra(r).due = now.Add(s.After).Sub(l.begin)
@@ -229,9 +232,13 @@ func (l *Ledger) file(now time.Time, s *ledger.Settlement) {
 	if l.archived(sum, s.Dead.Delivery) {
 		return
 	}
-	l.archives[sum] = append(l.archives[sum], ledger.ArchiveRecord{
+	a := ledger.ArchiveRecord{
 		Archive: s.Dead.Clone(), Token: s.Ticket.Token(), At: now, Expiry: now.Add(s.Dead.Keep),
-	})
+	}
+	if r := l.rows.get(sum); r != nil && !s.Ticket.IsMismatch() {
+		a.Generation = l.rows.rest(r).generation
+	}
+	l.archives[sum] = append(l.archives[sum], a)
 	l.sweepArchives(now, 2)
 }
 

@@ -52,9 +52,11 @@ type row struct {
 
 // extra is what few rows have.
 type extra struct {
-	due    time.Duration // zero: now
-	result []byte
-	errors []ledger.AttemptError
+	due        time.Duration // zero: now
+	result     []byte
+	errors     []ledger.AttemptError
+	generation int
+	failed     []byte // failed: the delivery that it failed of last
 }
 
 func newRows() rows {

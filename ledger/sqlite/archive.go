@@ -55,7 +55,7 @@ func (b *batch) file(s *ledger.Settlement, dead *deadRow, generation int) error 
 	}
 	_, err = b.exec(b.o.l.stmts.archive, sum[:], a.Delivery, scope, a.Key.ID, a.Fingerprint[:], int64(s.Ticket.Token()),
 		generation, string(a.Kind), dead.errors, []byte(a.Source), []byte(a.Group), a.Attempts, micros(a.SentAt), a.Sent,
-		b.now.UnixMicro(), b.now.Add(a.Keep).UnixMicro(), dead.headers, a.Body)
+		b.now.UnixMicro(), b.now.Add(a.Keep).UnixMicro(), dead.headers, a.Body, encodePosition(a.Key.Pos))
 	if err != nil {
 		return fmt.Errorf("archiving %v: %w", a.Key, err)
 	}
@@ -99,6 +99,33 @@ func decodeHeaders(b []byte) ([]ledger.Header, error) {
 		headers[i] = ledger.Header{Name: s.Name + string(s.RawName), Value: s.Value, Type: s.Type + string(s.RawType)}
 	}
 	return headers, nil
+}
+
+// storedPosition is a position in JSON.
+type storedPosition struct {
+	Log    []byte `json:"log"` // text that need not be UTF-8
+	Epoch  int32  `json:"epoch"`
+	Offset int64  `json:"offset"`
+	Prev   int64  `json:"prev"`
+}
+
+func encodePosition(p *ledger.Position) []byte {
+	if p == nil {
+		return nil
+	}
+	b, _ := json.Marshal(storedPosition{Log: []byte(p.Log), Epoch: p.Epoch, Offset: p.Offset, Prev: p.Prev}) // cannot fail
+	return b
+}
+
+func decodePosition(b []byte) (*ledger.Position, error) {
+	if b == nil {
+		return nil, nil
+	}
+	var p storedPosition
+	if err := json.Unmarshal(b, &p); err != nil {
+		return nil, fmt.Errorf("the stored position cannot be read: %w", err)
+	}
+	return &ledger.Position{Log: string(p.Log), Epoch: p.Epoch, Offset: p.Offset, Prev: p.Prev}, nil
 }
 
 func splitText(s string) (text string, raw []byte) {

@@ -27,6 +27,20 @@ func Downgrade(ctx context.Context, path string, version int64) error {
 	return nil
 }
 
+// PlayFirst makes the ledger a program of the first schema, which filed no positions.
+func (l *Ledger) PlayFirst(ctx context.Context) error {
+	stmt, err := l.main.db.PrepareContext(ctx, `INSERT INTO ackledger_archive (key, delivery, scope, id, fingerprint, token,
+		generation, kind, errors, source, grp, attempts, sent_at, published, at, expiry, headers, body)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 WHERE ?19 IS NULL
+		ON CONFLICT (key, delivery) DO NOTHING`)
+	if err != nil {
+		return err
+	}
+	err = l.stmts.archive.Close()
+	l.stmts.archive = stmt
+	return err
+}
+
 func downgrade(ctx context.Context, file, dir string, version int64) (err error) {
 	c, err := newConnector(file)
 	if err != nil {

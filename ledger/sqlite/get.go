@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -66,7 +67,8 @@ func getMessage(ctx context.Context, tx *sql.Tx, rec *ledger.Record) (found bool
 
 func getArchive(ctx context.Context, tx *sql.Tx, sum []byte) (list []ledger.ArchiveRecord, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT s.name, a.id, a.delivery, a.fingerprint, a.token, a.kind, a.errors, a.source,
-		a.grp, a.attempts, a.sent_at, a.published, a.at, a.expiry, a.headers, a.body
+		a.grp, a.attempts, a.sent_at, a.published, a.at, a.expiry, a.headers, a.body, a.position, a.generation, a.replayed_at,
+		a.purged_at, a.key
 		FROM ackledger_archive a JOIN ackledger_scope s ON s.id = a.scope WHERE a.key = ? ORDER BY a.num`, sum)
 	if err != nil {
 		return nil, err
@@ -86,22 +88,33 @@ func scanArchive(rows *sql.Rows) (ledger.ArchiveRecord, error) {
 	var (
 		a                                       ledger.ArchiveRecord
 		scope, fingerprint, source, group, errs []byte
-		id, headers, body                       blob
-		sentAt                                  sql.NullInt64
+		id, headers, body, position, sum        blob
+		sentAt, replayed, purged                sql.NullInt64
 		at, expiry                              int64
 	)
 	err := rows.Scan(&scope, &id, &a.Delivery, &fingerprint, &a.Token, &a.Kind, &errs, &source, &group, &a.Attempts,
-		&sentAt, &a.Sent, &at, &expiry, &headers, &body)
+		&sentAt, &a.Sent, &at, &expiry, &headers, &body, &position, &a.Generation, &replayed, &purged, &sum)
 	if err != nil {
 		return a, err
 	}
 	a.Key = ledger.Key{Scope: string(scope), ID: id}
+	if a.Key.Pos, err = decodePosition(position); err != nil {
+		return a, err
+	}
+	if of := a.Key.Sum(); !bytes.Equal(of[:], sum) { // an older worker filed it without its position
+		a.Key = ledger.KeyOfSum(a.Key.Scope, id, [ledger.KeySize]byte(sum))
+	}
 	copy(a.Fingerprint[:], fingerprint)
 	a.Source, a.Group, a.Body = string(source), string(group), body
 	a.At, a.Expiry = moment(at), moment(expiry)
 	a.Keep = a.Expiry.Sub(a.At)
-	if sentAt.Valid {
-		a.SentAt = moment(sentAt.Int64)
+	for _, t := range []struct {
+		to    *time.Time
+		value sql.NullInt64
+	}{{&a.SentAt, sentAt}, {&a.Replayed, replayed}, {&a.Purged, purged}} {
+		if t.value.Valid {
+			*t.to = moment(t.value.Int64)
+		}
 	}
 	if a.Errors, err = ledger.DecodeErrors(errs); err != nil {
 		return a, err

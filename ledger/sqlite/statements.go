@@ -36,8 +36,8 @@ func (s *statements) list() map[**sql.Stmt]string {
 		&s.fail: `UPDATE ackledger_message SET state = 3, owner = NULL, due = NULL, failed_delivery = ?4
 			WHERE key = ?1 AND state = 1 AND owner = ?3 AND token = ?2`,
 		&s.archive: `INSERT INTO ackledger_archive (key, delivery, scope, id, fingerprint, token, generation, kind, errors,
-			source, grp, attempts, sent_at, published, at, expiry, headers, body)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, delivery) DO NOTHING`,
+			source, grp, attempts, sent_at, published, at, expiry, headers, body, position)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, delivery) DO NOTHING`,
 	}
 }
 

@@ -1,0 +1,6 @@
+-- +goose Up
+-- Nothing but the number: both files of a ledger have the same.
+UPDATE ackledger_meta SET value = '3' WHERE key = 'schema';
+
+-- +goose Down
+UPDATE ackledger_meta SET value = '2' WHERE key = 'schema';
