@@ -20,7 +20,7 @@ type Row struct {
 	// row is not in the snapshot, or it is failed and the archive row of its last failed delivery is not in the
 	// snapshot (the locked row is newer than the snapshot).
 	Unseen      bool
-	Fingerprint Fingerprint
+	Fingerprint Fingerprint // zero: not known yet; a claim that writes puts the entry's there
 	State       State
 	Token       uint64
 	Holder      Holder
@@ -62,7 +62,7 @@ func Decide(row *Row, e Entry) Decision {
 	if row.Archived { // 3
 		return Decision{Answer: Done}
 	}
-	if !row.Fingerprint.Agrees(e.Fingerprint) { // 4
+	if !row.Fingerprint.IsZero() && !row.Fingerprint.Agrees(e.Fingerprint) { // 4
 		return Decision{Answer: Mismatch}
 	}
 	if row.State == Succeeded { // 5

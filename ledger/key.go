@@ -31,6 +31,7 @@ type Position struct {
 	Epoch  int32  // leader epoch that wrote the record; -1: none
 	Offset int64
 	Prev   int64 // the previously delivered offset of this assignment; -1: none. Not part of the identity
+	First  int64 // the log's first offset, as the broker told with the record; 0: not known. Not part of the identity
 }
 
 // Sum returns the stored bytes: with a position, 8 bytes of SHA-256 over (scope, log, epoch) and the offset in big-endian
@@ -123,6 +124,9 @@ func digest(b []byte) [sha256.Size]byte {
 	}
 	return sum
 }
+
+// IsZero says that there is no fingerprint: a record that left a range when its owner died has none until it is claimed.
+func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 
 // Agrees says whether two fingerprints are of the same message: either half is enough, so that a deploy that changes
 // the FingerprintFunc makes no mismatch of a redelivery.

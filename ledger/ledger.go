@@ -104,6 +104,9 @@ type Entry struct {
 	// Park says that the effect of the handler must not be repeated blindly: a take-over of an attempt that may have
 	// begun is Spent and Uncertain instead of Run.
 	Park bool
+	// Ranged says that the message needs no row of its own: with Key.Pos, the ledger may hold it in a range with its
+	// neighbours, as long as nothing becomes of it but its success. Key.ID then ends in the offset, in decimal.
+	Ranged bool
 }
 
 // Answer says what a worker does with a message that it asked for. The zero value never runs and never acknowledges.

@@ -87,6 +87,16 @@ type Record struct {
 	At          time.Time // first claim
 	Expiry      time.Time
 	Archived    []ArchiveRecord // failed deliveries, oldest first
+	// In is set when the message has no row: the ledger holds it together with its neighbours in the log. Of a succeeded
+	// one the rest says little: At is when the first of them was claimed, and Token is zero.
+	In *Neighbours
+}
+
+// Neighbours are the offsets From <= o < To of one log that the ledger holds as one: finished between Since and Until, or
+// claimed together at Since.
+type Neighbours struct {
+	From, To     int64
+	Since, Until time.Time
 }
 
 // ArchiveRecord is one stored failed delivery.

@@ -40,22 +40,36 @@ func InTx(ctx context.Context, fn func(ctx context.Context) error) error {
 // commit settles all messages of the attempt, if every row is this attempt's still.
 func (o *owner) commit(ctx context.Context, a *ledger.Attempt) (ledger.AttemptState, error) {
 	tickets := a.Tickets()
+	rows, fences := o.ranged.Fences(tickets)
 	l := o.ledger
 	fenced := false
 	err := l.do(ctx, Settle, func() error {
 		now := l.now()
-		for _, t := range tickets {
+		for i := range fences {
+			if !o.fenced(&fences[i]) {
+				return ledger.ErrLost
+			}
+		}
+		for _, i := range rows {
+			t := tickets[i]
 			// Also if it succeeded already: not with these effects.
 			if o.decide(l.rows.get(t.Sum()), now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed}) != ledger.EffectWrite {
 				return ledger.ErrLost
 			}
 		}
 		fenced = true
-		for i, t := range tickets {
+		for i := range fences {
+			o.commitRange(&fences[i], a, now)
+		}
+		for _, i := range rows {
+			t := tickets[i]
 			l.finish(l.rows.get(t.Sum()), now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed, Result: a.ResultAt(i)})
 		}
 		return nil
 	})
+	if fenced {
+		o.ranged.Committed(fences)
+	}
 	switch {
 	case fenced: // memory knows, even if the answer was lost
 		return ledger.AttemptSucceeded, nil

@@ -97,6 +97,7 @@ func (p *pass) run() error {
 		}
 		p.look(sum, l.rows.row(at), l.now())
 	}
+	l.sweepLogs(l.now())
 	p.report.Archives = l.sweepArchives(l.now(), len(l.archives))
 	p.report.Abandoned, p.report.Oldest = p.tally.Abandoned(), p.tally.Oldest()
 	now := l.now()

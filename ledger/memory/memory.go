@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -28,6 +29,7 @@ type Ledger struct {
 	first    time.Duration // no row ends before
 	some     bool          // first is known: there was a row
 	archives map[[ledger.KeySize]byte][]ledger.ArchiveRecord
+	logs     map[ranges.Log]*rangeLog
 	before   Fault
 	after    Fault
 
@@ -69,6 +71,7 @@ func New(options ...Option) *Ledger {
 		live:     make(map[string]*owner),
 		rows:     newRows(),
 		archives: make(map[[ledger.KeySize]byte][]ledger.ArchiveRecord),
+		logs:     make(map[ranges.Log]*rangeLog),
 		sweeper:  make(chan struct{}, 1),
 	}
 	for _, option := range options {
@@ -96,12 +99,13 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 		}
 		l.live[joined.id] = joined
 		l.rows.join(joined)
+		joined.ranged = ranges.NewOwner(joined, l.limits)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return joined, nil
+	return joined.ranged, nil
 }
 
 // Get returns all that the ledger knows of one message: a copy. [ledger.ErrNotFound] if there is no row; the record
@@ -121,6 +125,9 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	}
 	r := l.rows.get(sum)
 	if r == nil {
+		if key.Pos != nil && l.find(key, &rec) {
+			return rec, nil
+		}
 		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)
 	}
 	rec.Scope, rec.ID, rec.Fingerprint = l.rows.scopeOf(r), clone(l.rows.id(r)), r.fingerprint

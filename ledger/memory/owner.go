@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -22,6 +23,7 @@ type owner struct {
 	ledger *Ledger
 	id     string
 	lease  time.Duration
+	ranged *ranges.Owner // what Join returned
 
 	slot  uint32 // its number in rows
 	rows  int    // that name it
@@ -34,6 +36,11 @@ func (o *owner) ID() string { return o.id }
 
 // Claim implements [ledger.Owner].
 func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
+	return o.ClaimRows(ctx, entries, nil)
+}
+
+// ClaimRows implements [ranges.Store].
+func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
 	claims := make([]ledger.Claim, len(entries))
 	sums := make([][ledger.KeySize]byte, len(entries))
 	for i := range entries {
@@ -49,7 +56,7 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 		now := l.now()
 		l.calls++
 		for i := range entries {
-			if claims[i].Err == nil {
+			if claims[i].Err == nil && (only == nil || !only[i] || l.rows.get(sums[i]) != nil) {
 				o.claim(now, sums[i], &entries[i], &claims[i])
 			}
 		}
@@ -87,7 +94,7 @@ func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, 
 		c.Ticket = ledger.MismatchTicket(sum)
 	}
 	if d.Write {
-		o.take(r, now, d, e.Window)
+		o.take(r, now, d, e)
 		c.Ticket, c.Token, c.Crashes = ledger.NewTicket(sum, r.token), r.token, int(r.crashes)
 		rest := l.rows.rest(r)
 		c.Errors, c.Generation = copyErrors(rest.errors), rest.generation
@@ -98,13 +105,13 @@ func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, 
 }
 
 // take writes what the claim table decided.
-func (o *owner) take(r *row, now time.Time, d ledger.Decision, window time.Duration) {
+func (o *owner) take(r *row, now time.Time, d ledger.Decision, e *ledger.Entry) {
 	l := o.ledger
 	since := now.Sub(l.begin)
 	before := l.rows.rest(r)
 	errors := before.errors
 	if d.Renew {
-		r.at, r.expiry = since, since+window
+		r.at, r.expiry = since, since+e.Window
 		if !l.some || r.expiry < l.first {
 			l.first, l.some = r.expiry, true
 		}
@@ -113,6 +120,9 @@ func (o *owner) take(r *row, now time.Time, d ledger.Decision, window time.Durat
 	if l.rows.plain(r); len(errors) > 0 || before.generation > 0 {
 		more := l.rows.extra(r)
 		more.errors, more.generation = errors, before.generation
+	}
+	if r.fingerprint.IsZero() {
+		r.fingerprint = e.Fingerprint
 	}
 	l.rows.own(r, o)
 	r.state = ledger.Pending
@@ -199,6 +209,10 @@ func (l *Ledger) finish(r *row, now time.Time, s *ledger.Settlement) {
 	switch s.Kind {
 	case ledger.Succeed:
 		r.state = ledger.Succeeded
+		if r.covered && s.Result == nil {
+			r.expiry = min(r.expiry, now.Add(foldAfter).Sub(l.begin))
+			l.first = min(l.first, r.expiry)
+		}
 		if s.Result != nil {
 			l.rows.extra(r).result = clone(ledger.CutResult(s.Result, l.limits.Result))
 		}

@@ -48,6 +48,7 @@ type row struct {
 	size        uint16 // of the id
 	state       ledger.State
 	rich        bool // there is an extra
+	covered     bool // a range speaks for the message when the row is gone
 }
 
 // extra is what few rows have.

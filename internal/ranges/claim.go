@@ -1,0 +1,249 @@
+package ranges
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// claiming is one call of Claim.
+type claiming struct {
+	owner   *Owner
+	entries []ledger.Entry
+	out     []ledger.Claim
+	logs    []*logClaim
+	rows    []int  // entries that their rows decide about
+	only    []bool // of rows: see Store.ClaimRows
+	wrote   bool
+}
+
+// logClaim is what is asked of one log.
+type logClaim struct {
+	*held
+	log     Log
+	asks    []Ask
+	window  time.Duration
+	first   int64
+	ranged  bool // all of asks are
+	answers []Answer
+	change  Change
+}
+
+// Claim implements [ledger.Owner].
+func (o *Owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
+	if !slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Key.Pos != nil }) {
+		return o.Store.ClaimRows(ctx, entries, nil)
+	}
+	if err := turn(ctx, o.looks); err != nil {
+		return nil, fmt.Errorf("ledger: the claim was not sent: %w", err)
+	}
+	defer func() { <-o.looks }()
+	if o.ripe.Load() > 0 {
+		o.flush(ctx)
+	}
+	c := &claiming{owner: o, entries: entries, out: make([]ledger.Claim, len(entries))}
+	c.sort()
+	for _, step := range []func(context.Context) error{c.lean, c.full, c.claimRows} {
+		if err := step(ctx); err != nil {
+			if c.wrote && !ledger.IsLost(err) {
+				err = ledger.MarkUnknown(err)
+			}
+			return nil, err
+		}
+	}
+	return c.out, nil
+}
+
+// sort groups the entries by their logs. Those without a position, or bound to rows, need nothing of logs.
+func (c *claiming) sort() {
+	o := c.owner
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	by := map[Log]*logClaim{}
+	var at *logClaim
+	for i := range c.entries {
+		e := &c.entries[i]
+		if c.out[i].Err = ledger.CheckEntry(e); c.out[i].Err != nil {
+			continue
+		}
+		if e.Key.Pos == nil {
+			c.rows = append(c.rows, i)
+			continue
+		}
+		log, offset := SplitSum(e.Key.Sum())
+		if at == nil || at.log != log {
+			if at = by[log]; at == nil {
+				at = &logClaim{held: o.held(log, e), log: log, ranged: true, asks: make([]Ask, 0, min(len(c.entries)-i, 1024))}
+				by[log] = at
+				c.logs = append(c.logs, at)
+			}
+		}
+		ranged := e.Ranged && e.StampToken == 0 && e.Key.Scope == at.info.Scope && hasPrefix(e.Key.ID, at.info.Prefix, offset)
+		if !ranged && at.rows.Has(offset) {
+			c.rows = append(c.rows, i)
+			continue
+		}
+		at.ranged = at.ranged && ranged
+		at.window, at.first = max(at.window, e.Window), max(at.first, e.Key.Pos.First)
+		at.asks = append(at.asks, Ask{Offset: offset, Prev: e.Key.Pos.Prev, Ranged: ranged, Lone: e.StampToken != 0, Index: i})
+	}
+	c.logs = slices.DeleteFunc(c.logs, func(l *logClaim) bool { return len(l.asks) == 0 })
+	for _, l := range c.logs {
+		byOffset := func(a, b Ask) int { return cmp.Compare(a.Offset, b.Offset) }
+		if !slices.IsSortedFunc(l.asks, byOffset) {
+			slices.SortStableFunc(l.asks, byOffset)
+		}
+		l.asks = slices.CompactFunc(l.asks, func(a, b Ask) bool { return a.Offset == b.Offset }) // the second is Busy
+	}
+	slices.SortFunc(c.logs, func(a, b *logClaim) int { return bytes.Compare(a.log[:], b.log[:]) })
+}
+
+// held finds or begins what is known of a log. The owner is locked.
+func (o *Owner) held(log Log, e *ledger.Entry) *held {
+	if h := o.logs[log]; h != nil {
+		return h
+	}
+	prefix, ok := prefixOf(e.Key.ID, e.Key.Pos.Offset)
+	if !ok {
+		prefix = ""
+	}
+	h := &held{open: map[uint64]*open{}, info: Info{
+		Log: log, Scope: e.Key.Scope, Name: e.Key.Pos.Log, Epoch: e.Key.Pos.Epoch, Prefix: prefix,
+	}}
+	o.logs[log] = h
+	return h
+}
+
+// lean opens ranges in logs that are known, above everything that is there, without a look at them.
+func (c *claiming) lean(ctx context.Context) error {
+	var lean []*logClaim
+	var openings []Opening
+	c.owner.mu.Lock()
+	for _, l := range c.logs {
+		if !l.ranged || !l.known || l.asks[0].Offset < l.top || l.first > l.held.first {
+			continue
+		}
+		facts := Facts{Version: l.version, Token: l.token, Top: l.top, HasRow: func(int64) bool { return false }}
+		if l.top > 0 && l.asks[0].Prev+1 < l.top { // nothing is known of a gap that begins below
+			facts.Segments = []Segment{{Span: Span{0, l.top}}}
+		}
+		l.answers, l.change = Look(&facts, l.asks, l.window)
+		l.change.Drop, l.change.Put = nil, nil
+		lean = append(lean, l)
+		openings = append(openings, Opening{Log: l.log, Version: l.version, Change: l.change})
+	}
+	c.owner.mu.Unlock()
+	if len(lean) == 0 {
+		return nil
+	}
+	opened, err := c.owner.Store.Open(ctx, openings)
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	for i, l := range lean {
+		switch {
+		case err == nil && opened[i]:
+			c.wrote = true
+			c.take(l)
+		default:
+			l.answers, l.known = nil, false
+		}
+	}
+	return err
+}
+
+// full looks at the logs that are left.
+func (c *claiming) full(ctx context.Context) error {
+	var left []*logClaim
+	var queries []Query
+	for _, l := range c.logs {
+		if l.answers != nil {
+			continue
+		}
+		left = append(left, l)
+		n := len(l.asks)
+		queries = append(queries, Query{Info: l.info, Span: Span{l.asks[0].Offset, l.asks[n-1].Offset + 1}, Alone: true, First: l.first})
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	locked := make([]bool, len(left))
+	err := c.owner.Store.Update(ctx, queries, func(i int, f *Facts) Change {
+		l := left[i]
+		l.answers, l.change = Look(f, l.asks, l.window)
+		locked[i] = f.Locked
+		return l.change
+	})
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	if err != nil {
+		for _, l := range left {
+			l.known = false
+		}
+		return err
+	}
+	c.wrote = true
+	for i, l := range left {
+		if !locked[i] {
+			l.held.first = max(l.held.first, l.first)
+			c.take(l)
+		}
+	}
+	return nil
+}
+
+// take carries out the answers of one log. The owner is locked.
+func (c *claiming) take(l *logClaim) {
+	l.learn(&l.change)
+	l.adopt(&l.change, l.asks, l.answers, c.entries)
+	for i := range l.asks {
+		a, out := &l.answers[i], &c.out[l.asks[i].Index]
+		switch a.Verdict {
+		case Fresh:
+			out.Answer, out.Token, out.Attempt = ledger.Run, a.Token, 1
+			out.Ticket = ledger.NewTicket(JoinSum(l.log, l.asks[i].Offset), a.Token)
+		case Done:
+			out.Answer, out.Outcome.State = ledger.Done, ledger.Succeeded
+		case InRow, ToRow:
+			c.toRow(l.asks[i].Index, a.Verdict == InRow)
+		default:
+			out.Wait = a.Wait
+		}
+	}
+}
+
+func (c *claiming) toRow(i int, only bool) {
+	if only && c.only == nil {
+		c.only = make([]bool, len(c.rows), len(c.entries))
+	}
+	c.rows = append(c.rows, i)
+	if c.only != nil {
+		for len(c.only) < len(c.rows)-1 {
+			c.only = append(c.only, false)
+		}
+		c.only = append(c.only, only)
+	}
+}
+
+// claimRows asks for what has, or needs, a row.
+func (c *claiming) claimRows(ctx context.Context) error {
+	if len(c.rows) == 0 {
+		return nil
+	}
+	entries := make([]ledger.Entry, len(c.rows))
+	for at, i := range c.rows {
+		entries[at] = c.entries[i]
+	}
+	claims, err := c.owner.Store.ClaimRows(ctx, entries, c.only)
+	if err != nil {
+		return err
+	}
+	for at, i := range c.rows {
+		c.out[i] = claims[at]
+	}
+	return nil
+}

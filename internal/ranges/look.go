@@ -1,0 +1,282 @@
+package ranges
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Ask is one entry with a position, in ascending order of offsets and each offset once.
+type Ask struct {
+	Offset int64
+	Prev   int64 // the offset delivered before it; -1: not known
+	Ranged bool  // it may be held in a range
+	Lone   bool  // it says nothing about its neighbours (a replayed copy)
+	Index  int   // the caller's
+}
+
+// Verdict says how an ask goes on. The zero value is Busy.
+type Verdict uint8
+
+// The verdicts on one ask.
+const (
+	Busy  Verdict = iota // ask again
+	Fresh                // this owner's now, in the range of Answer.Range
+	Done                 // terminal
+	InRow                // its row decides; it has one, and gets none if that is gone meanwhile
+	ToRow                // its row decides; it gets one if it has none
+)
+
+// Answer is what a plan says about one ask.
+type Answer struct {
+	Verdict Verdict
+	Token   uint64        // with Fresh
+	Wait    time.Duration // with Busy: as ledger.Claim.Wait
+}
+
+// rowStride is for how many offsets at once a log's messages are bound to rows: so far ahead need nobody look at ranges
+// when they claim a message with a row of its own.
+const rowStride = 100_000
+
+// maxGap is the longest gap inside of a range: behind a longer one begins the next range.
+const maxGap = 1000
+
+// Look answers asks by what a transaction sees of their log, and says what it has to write. It is pure: the truth of the
+// claim table for what lies in ranges. What has, or needs, a row of its own is left to the table itself.
+func Look(f *Facts, asks []Ask, window time.Duration) ([]Answer, Change) {
+	l := &looking{f: f, asks: asks, window: window, out: make([]Answer, len(asks)),
+		c: Change{Version: f.Version, Token: f.Token, Top: f.Top}}
+	if f.Locked {
+		return l.out, l.c
+	}
+	for i := range asks {
+		l.answer(i)
+	}
+	l.settle()
+	l.c.put(f.Segments, l.add)
+	if len(l.c.Open) > 0 || len(l.add) > 0 || len(l.c.Rows) > 0 {
+		l.c.Version++
+	}
+	return l.out, l.c
+}
+
+type looking struct {
+	f       *Facts
+	asks    []Ask
+	window  time.Duration
+	out     []Answer
+	c       Change
+	touched map[uint64]bool // ours, with messages that left it
+	taken   map[uint64]bool // dissolved
+	add     []Segment
+}
+
+func (l *looking) answer(i int) {
+	a := &l.asks[i]
+	at := l.segment(a.Offset)
+	switch {
+	case l.f.HasRow(a.Offset):
+		l.out[i].Verdict = InRow
+		if at != nil && at.Rows {
+			l.out[i].Verdict = ToRow
+		}
+		return
+	case at != nil && at.Rows:
+		l.out[i].Verdict = ToRow
+		return
+	case at != nil:
+		l.out[i].Verdict = Done
+		return
+	}
+	for j := range l.f.Ranges {
+		r := &l.f.Ranges[j]
+		if r.Has(a.Offset) && !r.Back.Has(a.Offset) {
+			l.out[i] = l.inside(r, a.Offset)
+			return
+		}
+	}
+	if a.Ranged {
+		l.out[i] = l.open(a)
+		return
+	}
+	l.out[i].Verdict = ToRow
+	l.bind(a)
+}
+
+func (l *looking) segment(offset int64) *Segment {
+	i, found := slices.BinarySearchFunc(l.f.Segments, offset, func(s Segment, o int64) int { return cmp.Compare(s.From, o) })
+	if !found {
+		i--
+	}
+	if i >= 0 && l.f.Segments[i].Has(offset) {
+		return &l.f.Segments[i]
+	}
+	return nil
+}
+
+// inside answers for an offset that a range speaks for.
+func (l *looking) inside(r *Range, offset int64) Answer {
+	switch {
+	case r.Done.Has(offset):
+		return Answer{Verdict: Done}
+	case l.taken[r.Token]:
+		return Answer{Verdict: InRow}
+	case r.Holder == ledger.Live:
+		return Answer{Wait: max(r.HeldFor, 0)}
+	case r.Locked || r.Holder == ledger.Nobody:
+		return Answer{}
+	case r.Holder == ledger.Mine: // our own claim, whose answer was lost
+		if l.touched == nil {
+			l.touched = map[uint64]bool{}
+		}
+		l.touched[r.Token] = true
+		r.Done.Add(Span{offset, offset + 1})
+		l.row(r, offset)
+		return Answer{Verdict: InRow}
+	}
+	l.dissolve(r)
+	return Answer{Verdict: InRow}
+}
+
+func (l *looking) row(r *Range, offset int64) {
+	l.c.Rows = append(l.c.Rows, Row{Offset: offset, Token: r.Token, At: r.At, Expiry: r.At.Add(r.Window)})
+}
+
+// dissolve ends the range of an owner that left or died: what is finished becomes segments, the rest rows that name that
+// owner, so that the claim table counts its crash.
+func (l *looking) dissolve(r *Range) {
+	if l.taken == nil {
+		l.taken = map[uint64]bool{}
+	}
+	l.taken[r.Token] = true
+	l.c.Close = append(l.c.Close, r.Token)
+	finished := r.Done.Clone()
+	finished.AddAll(r.Back)
+	for _, s := range l.f.Segments {
+		finished.Add(s.Span)
+	}
+	for open := range finished.Without(r.Span) {
+		for o := open.From; o < open.To; o++ {
+			l.row(r, o)
+		}
+	}
+	l.finish(r)
+}
+
+// finish makes segments of all of a range but what was given back.
+func (l *looking) finish(r *Range) { l.add = append(l.add, segments(r, l.f.Now)...) }
+
+// segments are what is left of a range that is over.
+func segments(r *Range, now time.Time) []Segment {
+	var out []Segment
+	left := r.Messages
+	for span := range r.Back.Without(r.Span) {
+		n := min(left, span.Len())
+		left -= n
+		out = append(out, Segment{Span: span, Messages: n, Since: r.At, Until: now, Expiry: now.Add(r.Window)})
+	}
+	return out
+}
+
+// open puts an offset that nobody has spoken for into this owner's newest range, or into a new one.
+func (l *looking) open(a *Ask) Answer {
+	if n := len(l.c.Open); n > 0 {
+		r := &l.c.Open[n-1]
+		gap := Span{r.To, a.Offset}
+		if gap.Len() == 0 || gap.Len() <= maxGap && a.Prev >= 0 && a.Prev < r.To && l.unspoken(gap) {
+			r.Done.Add(gap)
+			r.To = a.Offset + 1
+			r.Messages++
+			l.c.Top = max(l.c.Top, r.To)
+			return Answer{Verdict: Fresh, Token: r.Token}
+		}
+	}
+	l.c.Token++
+	r := Range{Span: Span{a.Offset, a.Offset + 1}, Token: l.c.Token, Holder: ledger.Mine, Messages: 1, At: l.f.Now, Window: l.window}
+	if gap := (Span{a.Prev + 1, a.Offset}); a.Prev >= 0 && gap.Len() > 0 && l.unspoken(gap) {
+		r.From = gap.From
+		r.Done.Add(gap)
+	}
+	l.c.Top = max(l.c.Top, r.To)
+	l.c.Open = append(l.c.Open, r)
+	return Answer{Verdict: Fresh, Token: r.Token}
+}
+
+// unspoken says whether nothing at all is known of a span.
+func (l *looking) unspoken(span Span) bool {
+	for _, s := range l.f.Segments {
+		if s.Meets(span) {
+			return false
+		}
+	}
+	for i := range l.f.Ranges {
+		if l.f.Ranges[i].Meets(span) {
+			return false
+		}
+	}
+	for i := range l.c.Open {
+		if l.c.Open[i].Meets(span) {
+			return false
+		}
+	}
+	for _, s := range l.add {
+		if s.Meets(span) {
+			return false
+		}
+	}
+	return true
+}
+
+// bind makes the offset, and those after it as far as nothing speaks for them, a matter of rows.
+func (l *looking) bind(a *Ask) {
+	n := len(l.add)
+	if n > 0 && l.add[n-1].Rows && l.add[n-1].Has(a.Offset) {
+		return
+	}
+	span := Span{a.Offset, a.Offset + rowStride}
+	if a.Lone {
+		span.To = a.Offset + 1
+	}
+	cut := func(s Span) {
+		if s.From > a.Offset {
+			span.To = min(span.To, s.From)
+		}
+	}
+	for _, s := range l.f.Segments {
+		cut(s.Span)
+	}
+	for i := range l.f.Ranges {
+		if r := &l.f.Ranges[i]; r.Meets(span) {
+			cut(Span{max(r.From, a.Offset+1), r.To})
+		}
+	}
+	for i := range l.c.Open {
+		cut(l.c.Open[i].Span)
+	}
+	for _, next := range l.asks {
+		if next.Offset > a.Offset && next.Ranged {
+			cut(Span{next.Offset, next.Offset + 1})
+			break
+		}
+	}
+	l.add = append(l.add, Segment{Span: span, Rows: true, Since: l.f.Now, Until: l.f.Now, Expiry: l.f.Now.Add(l.window)})
+	l.c.Top = max(l.c.Top, span.To)
+}
+
+// settle writes what became of our own ranges.
+func (l *looking) settle() {
+	for i := range l.f.Ranges {
+		r := &l.f.Ranges[i]
+		if !l.touched[r.Token] {
+			continue
+		}
+		if r.over() {
+			l.c.Close = append(l.c.Close, r.Token)
+			l.finish(r)
+			continue
+		}
+		l.c.Alter = append(l.c.Alter, *r)
+	}
+}

@@ -1,0 +1,230 @@
+package ranges
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Store is what a ledger's own owner has to offer so that ranges can be held in it. Its Claim and Settle are never called
+// by [Owner] for messages that lie in ranges.
+type Store interface {
+	ledger.Owner
+	// ClaimRows is Claim for messages with rows of their own. Of the entries with only set, one that has no row gets
+	// none, and is Busy. A nil only is all false.
+	ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error)
+	// Open writes new ranges of this owner into logs that are still of the known version, while this owner is live
+	// ([ledger.ErrLost] otherwise), and says into which. Ranges are held from the ledger's present time on.
+	Open(ctx context.Context, openings []Opening) ([]bool, error)
+	// Update locks the logs, shows each to plan, and writes what that says, in one transaction, while this owner is live
+	// ([ledger.ErrLost] otherwise). plan may be called more than once for a log; its last call counts. A log that is
+	// new comes with empty facts, but for a segment of Rows over all rows that lie in it already.
+	Update(ctx context.Context, queries []Query, plan func(i int, f *Facts) Change) error
+}
+
+// Opening is new ranges for one log.
+type Opening struct {
+	Log     Log
+	Version uint64 // as it has to be; Change has the next one
+	Change  Change // with Open alone
+}
+
+// Query asks for what a plan has to know of one log.
+type Query struct {
+	Info Info
+	// Span is what is asked about: facts are of the ranges that meet it, and of the rows in it.
+	Span Span
+	// Tokens are of this owner's ranges that facts are of; then Span is empty.
+	Tokens []uint64
+	// Alone says that messages leave their ranges: no InTx of such a range may be at its end meanwhile. With a Span the
+	// ranges that are locked are marked; with Tokens they are waited for.
+	Alone bool
+	// First is the log's first offset, as far as it is known; above 0, segments below it are dropped, those of other
+	// epochs of the log as well.
+	First int64
+}
+
+// Owner is a ledger's owner that holds messages in ranges: those that [ledger.Entry.Ranged] allows.
+type Owner struct {
+	Store
+	limits ledger.Limits
+	looks  chan struct{} // the turn to claim
+	saves  chan struct{} // the turn to settle
+	ripe   atomic.Int32  // ranges that are over, as nobody has told the ledger yet
+
+	mu   sync.Mutex
+	logs map[Log]*held
+}
+
+// NewOwner returns the owner that a ledger's Join answers with; limits are the ledger's.
+func NewOwner(store Store, limits ledger.Limits) *Owner {
+	return &Owner{Store: store, limits: limits, looks: make(chan struct{}, 1), saves: make(chan struct{}, 1), logs: map[Log]*held{}}
+}
+
+// Unwrap returns the store's own owner: see [ledger.Unwrap].
+func (o *Owner) Unwrap() ledger.Owner { return o.Store }
+
+// held is what this owner knows of a log.
+type held struct {
+	info    Info
+	known   bool // the next three are as this owner read or wrote them last
+	version uint64
+	token   uint64
+	top     int64
+	first   int64
+	rows    Set // bound to rows, for ever
+	open    map[uint64]*open
+	past    []past // the latest
+}
+
+// open is a range of ours. What is in done and back is to be so, and is so in the ledger unless dirty.
+type open struct {
+	Range
+	base   int64 // of prints
+	prints []ledger.Fingerprint
+	moved  Set // of Done: in a row of its own
+	// leaving are those of moved whose rows are not written yet.
+	leaving []Row
+	dirty   bool
+	known   bool // an earlier write may have closed it
+}
+
+// past is a range that was closed, kept for settlements that are repeated.
+type past struct {
+	token uint64
+	moved Set
+	back  Set
+	span  Span
+}
+
+const maxPast = 64
+
+// TrimAfter is how long a segment below its log's first offset stays: what lies in it may be in a slow worker's hands.
+const TrimAfter = time.Hour
+
+// SplitSum reads a record's stored key: its log and its offset.
+func SplitSum(sum [ledger.KeySize]byte) (Log, int64) {
+	return Log(sum[:8]), int64(binary.BigEndian.Uint64(sum[8:]))
+}
+
+// JoinSum is the stored key of a record.
+func JoinSum(log Log, offset int64) (sum [ledger.KeySize]byte) {
+	copy(sum[:8], log[:])
+	binary.BigEndian.PutUint64(sum[8:], uint64(offset))
+	return sum
+}
+
+func turn(ctx context.Context, t chan struct{}) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Beat implements [ledger.Owner].
+func (o *Owner) Beat(ctx context.Context) (time.Duration, error) {
+	o.flush(ctx)
+	return o.Store.Beat(ctx)
+}
+
+// Leave implements [ledger.Owner].
+func (o *Owner) Leave(ctx context.Context) error {
+	o.flush(ctx)
+	return o.Store.Leave(ctx)
+}
+
+// prefixOf is the id without its offset; false: the id is not made of one.
+func prefixOf(id []byte, offset int64) (string, bool) {
+	var digits [20]byte
+	end := strconv.AppendInt(digits[:0], offset, 10)
+	if len(id) < len(end) || string(id[len(id)-len(end):]) != string(end) {
+		return "", false
+	}
+	return string(id[:len(id)-len(end)]), true
+}
+
+// hasPrefix says whether the id is prefix and offset.
+func hasPrefix(id []byte, prefix string, offset int64) bool {
+	if len(id) <= len(prefix) || string(id[:len(prefix)]) != prefix {
+		return false
+	}
+	var digits [20]byte
+	return string(id[len(prefix):]) == string(strconv.AppendInt(digits[:0], offset, 10))
+}
+
+// learn takes over what a transaction left behind.
+func (h *held) learn(c *Change) {
+	h.known, h.version, h.token, h.top = true, c.Version, c.Token, c.Top
+	for _, s := range c.Put {
+		if s.Rows {
+			h.rows.Add(s.Span)
+		}
+	}
+}
+
+// adopt makes the new ranges ours; entries are those of the asks that were answered with them.
+func (h *held) adopt(c *Change, asks []Ask, answers []Answer, entries []ledger.Entry) {
+	var r *open
+	for i := range c.Open {
+		n := &open{Range: c.Open[i]}
+		n.base = -1
+		h.open[n.Token] = n
+	}
+	for i := range asks {
+		if answers[i].Verdict != Fresh {
+			continue
+		}
+		if r == nil || r.Token != answers[i].Token {
+			r = h.open[answers[i].Token]
+			r.base = asks[i].Offset
+			r.prints = make([]ledger.Fingerprint, r.To-r.base)
+		}
+		r.prints[asks[i].Offset-r.base] = entries[asks[i].Index].Fingerprint
+	}
+	for _, row := range c.Rows { // ours, that were asked for again
+		if r := h.open[row.Token]; r != nil {
+			r.Done.Add(Span{row.Offset, row.Offset + 1})
+			r.moved.Add(Span{row.Offset, row.Offset + 1})
+		}
+	}
+	for _, token := range c.Close {
+		h.close(token)
+	}
+}
+
+func (r *open) print(offset int64) ledger.Fingerprint {
+	if i := offset - r.base; i >= 0 && i < int64(len(r.prints)) {
+		return r.prints[i]
+	}
+	return ledger.Fingerprint{}
+}
+
+// close forgets a range of ours, but for what repeated settlements ask.
+func (h *held) close(token uint64) {
+	r := h.open[token]
+	if r == nil {
+		return
+	}
+	delete(h.open, token)
+	h.past = append(h.past, past{token: token, span: r.Span, moved: r.moved, back: r.Back})
+	if len(h.past) > maxPast {
+		h.past = slices.Delete(h.past, 0, len(h.past)-maxPast)
+	}
+}
+
+func (h *held) pastOf(token uint64) *past {
+	for i := len(h.past) - 1; i >= 0; i-- {
+		if h.past[i].token == token {
+			return &h.past[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package ranges
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// errHeld is what a settlement gets whose range another transaction has kept locked: it may be repeated.
+var errHeld = errors.New("ledger: another transaction holds the message's range: not settled, try again")
+
+// settling is one call of Settle, or a flush.
+type settling struct {
+	owner *Owner
+	in    []ledger.Settlement
+	out   []error
+	by    map[Log]*logSave
+	logs  []*logSave
+	place []saving
+	rows  []int // settlements that their rows decide about, once what is in place was written
+}
+
+// saving is a settlement that waits for its range to be written.
+type saving struct {
+	item int
+	log  *logSave
+	of   uint64
+}
+
+// logSave is what is written of one log.
+type logSave struct {
+	*held
+	log    Log
+	tokens []uint64
+	saved  []Saved
+	locked bool
+	lost   []uint64
+	change Change
+}
+
+// Settle implements [ledger.Owner].
+func (o *Owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
+	if err := turn(ctx, o.saves); err != nil {
+		return nil, fmt.Errorf("ledger: the settlements were not sent: %w", err)
+	}
+	defer func() { <-o.saves }()
+	c := &settling{owner: o, in: settlements, out: make([]error, len(settlements)), by: map[Log]*logSave{}}
+	o.mu.Lock()
+	for i := range settlements {
+		if c.out[i] = ledger.CheckSettlement(&settlements[i], o.limits); c.out[i] == nil {
+			c.sort(i)
+		}
+	}
+	o.mu.Unlock()
+	if err := c.save(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.settleRows(ctx); err != nil {
+		return nil, err
+	}
+	return c.out, nil
+}
+
+// sort finds out whether a settlement is of a range, and notes there what it says. The owner is locked.
+func (c *settling) sort(i int) {
+	s := &c.in[i]
+	log, offset := SplitSum(s.Ticket.Sum())
+	h := c.owner.logs[log]
+	if h == nil || s.Ticket.IsMismatch() {
+		c.rows = append(c.rows, i)
+		return
+	}
+	r := h.open[s.Ticket.Token()]
+	if r == nil || !r.Has(offset) {
+		if p := h.pastOf(s.Ticket.Token()); p != nil && p.span.Has(offset) && !p.moved.Has(offset) {
+			c.out[i] = repeated(s, p.back.Has(offset))
+			return
+		}
+		c.rows = append(c.rows, i)
+		return
+	}
+	one := Span{offset, offset + 1}
+	switch {
+	case r.moved.Has(offset):
+		c.rows = append(c.rows, i)
+	case r.Done.Has(offset) || r.Back.Has(offset):
+		if c.out[i] = repeated(s, r.Back.Has(offset)); c.out[i] != nil {
+			return
+		}
+	case s.Kind == ledger.Succeed && s.Result == nil:
+		r.Done.Add(one)
+		r.dirty = true
+	case s.Kind == ledger.Release && !s.Count && s.After == 0:
+		r.Back.Add(one)
+		r.Messages--
+		r.dirty = true
+	default:
+		r.Done.Add(one)
+		r.moved.Add(one)
+		r.leaving = append(r.leaving, Row{Offset: offset, Fingerprint: r.print(offset)})
+		r.dirty = true
+		c.rows = append(c.rows, i)
+	}
+	if r.dirty {
+		l := c.touch(h, log, r.Token)
+		c.place = append(c.place, saving{i, l, r.Token})
+	}
+}
+
+// repeated answers a settlement that was made before.
+func repeated(s *ledger.Settlement, back bool) error {
+	if back == (s.Kind == ledger.Release) {
+		return nil
+	}
+	return lost(s)
+}
+
+func lost(s *ledger.Settlement) error {
+	return fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, s.Ticket.Sum(), s.Ticket.Token())
+}
+
+// touch notes that a range is to be written.
+func (c *settling) touch(h *held, log Log, token uint64) *logSave {
+	l := c.by[log]
+	if l == nil {
+		l = &logSave{held: h, log: log}
+		c.by[log] = l
+		c.logs = append(c.logs, l)
+	}
+	if n := len(l.tokens); n == 0 || l.tokens[n-1] != token && !slices.Contains(l.tokens, token) {
+		l.tokens = append(l.tokens, token)
+	}
+	return l
+}
+
+// save writes the ranges that were touched.
+func (c *settling) save(ctx context.Context) error {
+	if len(c.logs) == 0 {
+		return nil
+	}
+	o := c.owner
+	slices.SortFunc(c.logs, func(a, b *logSave) int { return bytes.Compare(a.log[:], b.log[:]) })
+	queries := make([]Query, len(c.logs))
+	o.mu.Lock()
+	for i, l := range c.logs {
+		queries[i] = Query{Info: l.info, Tokens: l.tokens}
+		for _, token := range l.tokens {
+			r := l.open[token]
+			l.saved = append(l.saved, Saved{Token: token, Done: r.Done.Clone(), Back: r.Back.Clone(),
+				Messages: r.Messages, Rows: slices.Clone(r.leaving), Known: r.known})
+			r.known = r.known || r.over()
+			queries[i].Alone = queries[i].Alone || len(r.leaving) > 0
+		}
+	}
+	o.mu.Unlock()
+	err := o.Store.Update(ctx, queries, func(i int, f *Facts) Change {
+		l := c.logs[i]
+		l.locked = f.Locked
+		l.change, l.lost = Save(f, l.saved)
+		return l.change
+	})
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range c.logs {
+		l.note()
+	}
+	c.answer()
+	return nil
+}
+
+// note takes over what was written of a log. The owner is locked.
+func (l *logSave) note() {
+	if l.locked {
+		return
+	}
+	for _, token := range l.tokens {
+		r := l.open[token]
+		switch {
+		case r == nil:
+		case slices.Contains(l.lost, token):
+			delete(l.open, token)
+		case slices.ContainsFunc(l.change.Alter, func(a Range) bool { return a.Token == token }):
+			r.dirty, r.leaving = false, nil
+		default: // closed, now or before
+			l.close(token)
+		}
+	}
+}
+
+// answer tells the settlements whose ranges could not be written; their rows are not asked.
+func (c *settling) answer() {
+	for _, p := range c.place {
+		switch {
+		case p.log.locked:
+			c.out[p.item] = errHeld
+		case slices.Contains(p.log.lost, p.of):
+			c.out[p.item] = lost(&c.in[p.item])
+		}
+	}
+	c.rows = slices.DeleteFunc(c.rows, func(i int) bool { return c.out[i] != nil })
+}
+
+// settleRows settles what has a row.
+func (c *settling) settleRows(ctx context.Context) error {
+	if len(c.rows) == 0 {
+		return nil
+	}
+	settlements := c.in
+	if len(c.rows) < len(c.in) {
+		settlements = make([]ledger.Settlement, len(c.rows))
+		for at, i := range c.rows {
+			settlements[at] = c.in[i]
+		}
+	}
+	errs, err := c.owner.Store.Settle(ctx, settlements)
+	if err != nil {
+		if len(c.logs) > 0 && !ledger.IsLost(err) {
+			err = ledger.MarkUnknown(err)
+		}
+		return err
+	}
+	for at, i := range c.rows {
+		c.out[i] = errs[at]
+	}
+	return nil
+}
+
+// flush closes ranges that are over, as far as nobody is about to: their last successes were committed with their effects.
+// What does not come about now does so with a later call.
+func (o *Owner) flush(ctx context.Context) {
+	if o.ripe.Swap(0) == 0 {
+		return
+	}
+	select {
+	case o.saves <- struct{}{}:
+	default:
+		o.ripe.Add(1)
+		return
+	}
+	defer func() { <-o.saves }()
+	c := &settling{owner: o, by: map[Log]*logSave{}}
+	o.mu.Lock()
+	for log, h := range o.logs {
+		for token, r := range h.open {
+			if r.over() {
+				c.touch(h, log, token)
+			}
+		}
+	}
+	o.mu.Unlock()
+	if err := c.save(ctx); err != nil {
+		o.ripe.Add(1)
+	}
+}
