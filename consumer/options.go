@@ -27,6 +27,9 @@ const (
 	DefaultMaxHeld        = 10_000
 	DefaultMaxHeldBytes   = 64 << 20
 	DefaultKeep           = 90 * 24 * time.Hour
+
+	DefaultDeadLetterTries   = 5
+	DefaultDeadLetterTimeout = 5 * time.Second
 )
 
 // Options are the settings that every worker has, whatever its broker. The zero value of each field means its default.
@@ -82,6 +85,17 @@ type Options struct {
 	// own, or whose workers may not remove rows.
 	NoMaintenance bool
 
+	// DeadLetter forwards messages that failed for good, for people who watch a dead-letter queue or topic, or whose other
+	// tools read one. Default: none, the ledger's archive has them. A target that is away delays no other message, and
+	// neither readiness nor a shutdown waits for it.
+	DeadLetter DeadLetterer
+	// DeadLetterTries is how often one dead letter is tried to be published, 1 to 100, with a backoff of 200 ms doubling
+	// up to 5 s between. Default 5. Then the archive alone has the message, marked as not sent; and as long as the target
+	// is away, each message is tried once. For people whose target is often away for longer.
+	DeadLetterTries int
+	// DeadLetterTimeout is how long one try may take, 100 ms to 1 min. Default 5 s. For people whose target is slow.
+	DeadLetterTimeout time.Duration
+
 	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 4,000. For
 	// people with few handlers and very fast ones.
 	ClaimAhead int
@@ -112,6 +126,8 @@ func (o Options) WithDefaults() (Options, error) {
 	setDefault(&o.MaxHeld, DefaultMaxHeld)
 	setDefault(&o.MaxHeldBytes, DefaultMaxHeldBytes)
 	setDefault(&o.Keep, max(DefaultKeep, o.Window))
+	setDefault(&o.DeadLetterTries, DefaultDeadLetterTries)
+	setDefault(&o.DeadLetterTimeout, DefaultDeadLetterTimeout)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -140,6 +156,9 @@ func (o *Options) validate() error {
 	if o.Limiter != nil && o.Limiter.slots == nil {
 		return errors.New("consumer: Options.Limiter: must be made by NewLimiter for at least 1 handler, is for 0 or less: it would start none")
 	}
+	if o.DeadLetter != nil && isNil(o.DeadLetter) {
+		return errors.New("consumer: Options.DeadLetter: must be a target, is a nil pointer")
+	}
 	if len(o.Name) > 255 {
 		return fmt.Errorf("consumer: Options.Name: must be at most 255 bytes, is %d bytes", len(o.Name))
 	}
@@ -159,6 +178,8 @@ func (o *Options) validate() error {
 		inRange("HandlerTimeout", o.HandlerTimeout, time.Millisecond, 11*time.Hour),
 		inRange("SlowAfter", o.SlowAfter, time.Millisecond, 12*time.Hour),
 		inRange("Window", o.Window, 0, 100*year),
+		inRange("DeadLetterTries", o.DeadLetterTries, 1, 100),
+		inRange("DeadLetterTimeout", o.DeadLetterTimeout, 100*time.Millisecond, time.Minute),
 		inRange("Keep", o.Keep, max(o.Window, time.Second), 100*year),
 	} {
 		if c != nil {

@@ -29,7 +29,7 @@ func Run(ctx context.Context, workers ...Worker) error {
 	if len(workers) == 0 {
 		return errors.New("consumer: Run: must be given at least 1 worker, is given 0")
 	}
-	if i := slices.IndexFunc(workers, isNil); i >= 0 {
+	if i := slices.IndexFunc(workers, func(w Worker) bool { return isNil(w) }); i >= 0 {
 		return fmt.Errorf("consumer: Run: worker %d of %d is nil", i+1, len(workers))
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -47,8 +47,8 @@ func Run(ctx context.Context, workers ...Worker) error {
 }
 
 // isNil is true also of a nil pointer: what a constructor returns beside an error that nobody looked at.
-func isNil(w Worker) bool {
-	v := reflect.ValueOf(w)
+func isNil(x any) bool {
+	v := reflect.ValueOf(x)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
