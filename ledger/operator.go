@@ -85,7 +85,7 @@ const (
 type Status struct {
 	State       State // 0: there is no row; the rest is zero
 	Token       uint64
-	Fingerprint Fingerprint
+	Fingerprint Fingerprint // zero: not known yet
 	Generation  int
 	// Holder is, of a pending message, whose it is: Nobody, Live (or not to be seen, which counts as live), Left or Dead.
 	Holder Holder
@@ -177,7 +177,10 @@ type ReopenRequest struct {
 }
 
 // ReopenReport is what Reopen did, or would do.
+//
+// A run that was killed is gone on with by the same request and Filter.To set to Began: what was reopened since is younger.
 type ReopenReport struct {
+	Began    time.Time // only messages first claimed before are selected
 	Matched  int64 // messages that succeeded and that the filter selects
 	Reopened int64 // of these: pending now; with DryRun 0
 	Skipped  int64 // of these: locked by others, or changed meanwhile
