@@ -181,9 +181,9 @@ type ReopenRequest struct {
 // A run that was killed is gone on with by the same request and Filter.To set to Began: what was reopened since is younger.
 type ReopenReport struct {
 	Began    time.Time // only messages first claimed before are selected
-	Matched  int64 // messages that succeeded and that the filter selects
-	Reopened int64 // of these: pending now; with DryRun 0
-	Skipped  int64 // of these: locked by others, or changed meanwhile
+	Matched  int64     // messages that succeeded and that the filter selects
+	Reopened int64     // of these: pending now; with DryRun 0
+	Skipped  int64     // of these: locked by others, or changed meanwhile
 }
 
 // PurgeRequest selects archived deliveries.
