@@ -179,6 +179,31 @@ func FindRecords(ctx context.Context, f Finder, archived []Key, scope string, id
 	return found, nil
 }
 
+// RenewedDelivery names the archive row of a mended body.
+func RenewedDelivery(token uint64) []byte { return fmt.Appendf(nil, "renewed:%d", token) }
+
+// ReopenedDelivery is what becomes of the name of an archived delivery whose message is reopened: the delivery itself is
+// archived no more, so that it runs when it comes again. token is the row's new one.
+func ReopenedDelivery(token uint64, delivery []byte) []byte {
+	return append(fmt.Appendf(nil, "reopened:%d:", token), delivery...)
+}
+
+// Detail says in the audit what was asked for.
+func (r *Renewal) Detail() string {
+	if r.Mended {
+		return "mended body"
+	}
+	return "fresh keys"
+}
+
+// Detail says in the audit what was asked for.
+func (r *ReopenRequest) Detail() string {
+	if r.FreshKeys {
+		return "fresh keys"
+	}
+	return ""
+}
+
 // CheckID refuses an id that no message has.
 func CheckID(id []byte) error {
 	if len(id) == 0 || len(id) > MaxID {
@@ -191,6 +216,19 @@ func CheckID(id []byte) error {
 func CheckKeys(field string, n int) error {
 	if n > MaxStatus {
 		return &InvalidError{Field: field, Bound: fmt.Sprintf("at most %d", MaxStatus), Value: fmt.Sprint(n)}
+	}
+	return nil
+}
+
+// CheckAudit refuses records that cannot be written.
+func CheckAudit(records []AuditRecord) error {
+	if err := CheckKeys("records", len(records)); err != nil {
+		return err
+	}
+	for i := range records {
+		if err := records[i].Check(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

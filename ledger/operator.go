@@ -257,6 +257,17 @@ type AuditFilter struct {
 	Limit    int       // zero: none
 }
 
+// Check refuses a filter that cannot be meant, with an [*InvalidError].
+func (f *AuditFilter) Check() error {
+	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
+		return &InvalidError{Field: "AuditFilter.To", Bound: "after AuditFilter.From, " + f.From.Format(time.RFC3339), Value: f.To.Format(time.RFC3339)}
+	}
+	if f.Limit < 0 {
+		return &InvalidError{Field: "AuditFilter.Limit", Bound: "0 (none) or more", Value: fmt.Sprint(f.Limit)}
+	}
+	return nil
+}
+
 // Match says whether a record is selected, Limit aside.
 func (f *AuditFilter) Match(r *AuditRecord) bool {
 	return (f.Key == nil || f.Key.Sum() == r.Key.Sum()) && (f.Action == "" || f.Action == r.Action) && within(r.At, f.From, f.To)

@@ -35,6 +35,8 @@ type Ledger struct {
 
 	sweeper chan struct{} // the turn of Maintain and Sweep
 	last    *passed       // nil: there was no pass
+
+	audits []ledger.AuditRecord
 }
 
 // Option changes a new ledger.
@@ -130,6 +132,12 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 		}
 		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)
 	}
+	l.record(r, &rec)
+	return rec, nil
+}
+
+// record fills in what a row has. The ledger is locked.
+func (l *Ledger) record(r *row, rec *ledger.Record) {
 	rec.Scope, rec.ID, rec.Fingerprint = l.rows.scopeOf(r), clone(l.rows.id(r)), r.fingerprint
 	rec.State, rec.Token, rec.Attempts, rec.Crashes = r.state, r.token, int(r.attempts), int(r.crashes)
 	rest := l.rows.rest(r)
@@ -141,7 +149,6 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	if o := l.rows.ownerOf(r); o != nil {
 		rec.Owner = o.id
 	}
-	return rec, nil
 }
 
 // Declare seals a live owner dead at once, as a peer's beat does with an overdue one: its rows can be taken over, and
