@@ -39,24 +39,33 @@ func (o *Owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 	if !slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Key.Pos != nil }) {
 		return o.Store.ClaimRows(ctx, entries, nil)
 	}
-	if err := turn(ctx, o.looks); err != nil {
-		return nil, fmt.Errorf("ledger: the claim was not sent: %w", err)
-	}
-	defer func() { <-o.looks }()
-	if o.ripe.Load() > 0 {
-		o.flush(ctx)
-	}
 	c := &claiming{owner: o, entries: entries, out: make([]ledger.Claim, len(entries))}
-	c.sort()
-	for _, step := range []func(context.Context) error{c.lean, c.full, c.claimRows} {
-		if err := step(ctx); err != nil {
-			if c.wrote && !ledger.IsLost(err) {
-				err = ledger.MarkUnknown(err)
-			}
-			return nil, err
+	err := c.look(ctx)
+	if err == nil {
+		err = c.claimRows(ctx)
+	}
+	if err != nil {
+		if c.wrote && !ledger.IsLost(err) {
+			err = ledger.MarkUnknown(err)
 		}
+		return nil, err
 	}
 	return c.out, nil
+}
+
+// look answers what ranges can answer.
+func (c *claiming) look(ctx context.Context) error {
+	o := c.owner
+	if err := turn(ctx, o.looks); err != nil {
+		return fmt.Errorf("ledger: the claim was not sent: %w", err)
+	}
+	defer func() { <-o.looks }()
+	o.flush(ctx)
+	c.sort()
+	if err := c.lean(ctx); err != nil {
+		return err
+	}
+	return c.full(ctx)
 }
 
 // sort groups the entries by their logs. Those without a position, or bound to rows, need nothing of logs.

@@ -44,25 +44,37 @@ type logSave struct {
 
 // Settle implements [ledger.Owner].
 func (o *Owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
-	if err := turn(ctx, o.saves); err != nil {
-		return nil, fmt.Errorf("ledger: the settlements were not sent: %w", err)
-	}
-	defer func() { <-o.saves }()
-	c := &settling{owner: o, in: settlements, out: make([]error, len(settlements)), by: map[Log]*logSave{}}
 	o.mu.Lock()
-	for i := range settlements {
-		if c.out[i] = ledger.CheckSettlement(&settlements[i], o.limits); c.out[i] == nil {
-			c.sort(i)
-		}
-	}
+	plain := len(o.logs) == 0
 	o.mu.Unlock()
-	if err := c.save(ctx); err != nil {
+	if plain {
+		return o.Store.Settle(ctx, settlements)
+	}
+	c := &settling{owner: o, in: settlements, out: make([]error, len(settlements)), by: map[Log]*logSave{}}
+	if err := c.saveAll(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.settleRows(ctx); err != nil {
 		return nil, err
 	}
 	return c.out, nil
+}
+
+// saveAll settles what lies in ranges.
+func (c *settling) saveAll(ctx context.Context) error {
+	o := c.owner
+	if err := turn(ctx, o.saves); err != nil {
+		return fmt.Errorf("ledger: the settlements were not sent: %w", err)
+	}
+	defer func() { <-o.saves }()
+	o.mu.Lock()
+	for i := range c.in {
+		if c.out[i] = ledger.CheckSettlement(&c.in[i], o.limits); c.out[i] == nil {
+			c.sort(i)
+		}
+	}
+	o.mu.Unlock()
+	return c.save(ctx)
 }
 
 // sort finds out whether a settlement is of a range, and notes there what it says. The owner is locked.

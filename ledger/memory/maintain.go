@@ -127,11 +127,12 @@ func (p *pass) look(sum [ledger.KeySize]byte, r *row, now time.Time) {
 	l := p.ledger
 	since := now.Sub(l.begin)
 	p.report.Rows++
+	over := r.gone(p.cfg.Keep) < since && !l.needed(sum, r)
 	switch {
-	case r.state == ledger.Pending && r.gone(p.cfg.Keep) < since && !l.rows.held(r):
+	case over && r.state == ledger.Pending && !l.rows.held(r):
 		p.report.Dropped++
 		l.rows.remove(sum)
-	case r.state != ledger.Pending && r.gone(p.cfg.Keep) < since:
+	case over && r.state != ledger.Pending:
 		p.report.Messages++
 		l.rows.remove(sum)
 	case r.state == ledger.Pending:

@@ -127,7 +127,7 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	}
 	r := l.rows.get(sum)
 	if r == nil {
-		if key.Pos != nil && l.find(key, &rec) {
+		if log, offset := ranges.SplitSum(sum); l.find(log, offset, &rec) {
 			return rec, nil
 		}
 		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)

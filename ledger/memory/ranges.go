@@ -249,8 +249,7 @@ func (o *owner) commitRange(f *ranges.Fenced, a *ledger.Attempt, now time.Time) 
 }
 
 // find reads what ranges know of a message. The ledger is locked.
-func (l *Ledger) find(key ledger.Key, rec *ledger.Record) bool {
-	log, offset := ranges.SplitSum(key.Sum())
+func (l *Ledger) find(log ranges.Log, offset int64, rec *ledger.Record) bool {
 	g := l.logs[log]
 	if g == nil {
 		return false

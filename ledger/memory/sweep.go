@@ -3,6 +3,7 @@ package memory
 import (
 	"time"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -17,7 +18,7 @@ func (l *Ledger) sweepSome(now time.Time, n int) {
 		if n--; n < 0 {
 			return
 		}
-		if r := l.rows.row(at); r.gone(l.keep) < since && !l.rows.held(r) {
+		if r := l.rows.row(at); r.gone(l.keep) < since && !l.rows.held(r) && !l.needed(sum, r) {
 			l.rows.remove(sum)
 		}
 	}
@@ -29,6 +30,20 @@ func (r *row) gone(keep time.Duration) time.Duration {
 		return r.expiry + max(keep, r.expiry-r.at)
 	}
 	return r.expiry
+}
+
+// needed says that a range speaks for the message when its row is gone, and would swallow it, though there may be a copy to
+// run: of a failed one as long as it is archived, of a pending one as long as the range is there.
+func (l *Ledger) needed(sum [ledger.KeySize]byte, r *row) bool {
+	if !r.covered || r.state == ledger.Succeeded {
+		return false
+	}
+	if r.state == ledger.Failed {
+		return len(l.archives[sum]) > 0
+	}
+	log, offset := ranges.SplitSum(sum)
+	var rec ledger.Record
+	return l.find(log, offset, &rec)
 }
 
 // held says that a live owner has the message in hand.
