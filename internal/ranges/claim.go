@@ -121,7 +121,7 @@ func (o *Owner) held(log Log, e *ledger.Entry) *held {
 	if !ok {
 		prefix = ""
 	}
-	h := &held{open: map[uint64]*open{}, info: Info{
+	h := &held{open: map[uint64]*open{}, past: map[uint64]past{}, info: Info{
 		Log: log, Scope: e.Key.Scope, Name: e.Key.Pos.Log, Epoch: e.Key.Pos.Epoch, Prefix: prefix,
 	}}
 	o.logs[log] = h

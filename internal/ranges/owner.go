@@ -3,7 +3,6 @@ package ranges
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -80,8 +79,12 @@ type held struct {
 	first   int64
 	rows    Set // bound to rows, for ever
 	open    map[uint64]*open
-	past    []past // the latest
+	past    map[uint64]past // the latest, by token
+	closed  []uint64        // their tokens, oldest first
 }
+
+// flushLimit is how long a beat may take longer for it.
+const flushLimit = time.Second
 
 // open is a range of ours. What is in done and back is to be so, and is so in the ledger unless dirty.
 type open struct {
@@ -97,13 +100,12 @@ type open struct {
 
 // past is a range that was closed, kept for settlements that are repeated.
 type past struct {
-	token uint64
 	moved Set
 	back  Set
 	span  Span
 }
 
-const maxPast = 64
+const maxPast = 1000
 
 // TrimAfter is how long a segment below its log's first offset stays: what lies in it may be in a slow worker's hands.
 const TrimAfter = time.Hour
@@ -131,13 +133,18 @@ func turn(ctx context.Context, t chan struct{}) error {
 
 // Beat implements [ledger.Owner].
 func (o *Owner) Beat(ctx context.Context) (time.Duration, error) {
-	o.flush(ctx)
-	return o.Store.Beat(ctx)
+	left, err := o.Store.Beat(ctx)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, flushLimit)
+		defer cancel()
+		o.flush(ctx)
+	}
+	return left, err
 }
 
 // Leave implements [ledger.Owner].
 func (o *Owner) Leave(ctx context.Context) error {
-	o.flush(ctx)
+	o.flush(ctx) // what is left open is dissolved by whoever asks for it
 	return o.Store.Leave(ctx)
 }
 
@@ -214,17 +221,10 @@ func (h *held) close(token uint64) {
 		return
 	}
 	delete(h.open, token)
-	h.past = append(h.past, past{token: token, span: r.Span, moved: r.moved, back: r.Back})
-	if len(h.past) > maxPast {
-		h.past = slices.Delete(h.past, 0, len(h.past)-maxPast)
+	if len(h.closed) == maxPast {
+		delete(h.past, h.closed[0])
+		h.closed = h.closed[1:]
 	}
-}
-
-func (h *held) pastOf(token uint64) *past {
-	for i := len(h.past) - 1; i >= 0; i-- {
-		if h.past[i].token == token {
-			return &h.past[i]
-		}
-	}
-	return nil
+	h.past[token] = past{span: r.Span, moved: r.moved, back: r.Back}
+	h.closed = append(h.closed, token)
 }

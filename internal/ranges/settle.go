@@ -88,7 +88,7 @@ func (c *settling) sort(i int) {
 	}
 	r := h.open[s.Ticket.Token()]
 	if r == nil || !r.Has(offset) {
-		if p := h.pastOf(s.Ticket.Token()); p != nil && p.span.Has(offset) && !p.moved.Has(offset) {
+		if p, ok := h.past[s.Ticket.Token()]; ok && p.span.Has(offset) && !p.moved.Has(offset) {
 			c.out[i] = repeated(s, p.back.Has(offset))
 			return
 		}
