@@ -10,6 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/backoff"
+	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -108,6 +109,25 @@ func (w *Worker) adopt(cluster string, topics map[string]limits) error {
 	w.mu.Lock()
 	w.warnings = warnings
 	w.mu.Unlock()
+	return nil
+}
+
+// checkTarget refuses to dead-letter to a topic that the worker consumes.
+func (w *Worker) checkTarget(ctx context.Context) error {
+	names := make([]string, 0, len(w.sources))
+	for _, s := range w.sources {
+		names = append(names, s.name)
+	}
+	warning, err := engine.CheckTarget(ctx, &w.set.Options, names...)
+	if err != nil {
+		return fmt.Errorf("kafka: %w", err)
+	}
+	if warning != "" {
+		w.log.Warn(warning)
+		w.mu.Lock()
+		w.warnings = append(w.warnings, warning)
+		w.mu.Unlock()
+	}
 	return nil
 }
 

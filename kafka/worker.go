@@ -170,8 +170,12 @@ func (w *Worker) begin(ctx context.Context) (*engine.Engine, error) {
 	if err := w.prepare(ctx); err != nil {
 		return nil, err
 	}
+	if err := w.checkTarget(ctx); err != nil {
+		return nil, err
+	}
 	eng, err := engine.New(engine.Config{
 		Options: w.set.Options, Ledger: w.ledger, Handler: w.handler, Sink: w, System: "kafka", Source: w.sourceName(),
+		Group: w.set.group,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)

@@ -133,6 +133,13 @@ func (w *Worker) begin(ctx context.Context) error {
 	if err := w.learn(ctx); err != nil {
 		return err
 	}
+	warning, err := engine.CheckTarget(ctx, &w.set.Options, w.queue.arn)
+	if err != nil {
+		return fmt.Errorf("sqs: %w", err)
+	}
+	if warning != "" {
+		w.queue.warnings = append(w.queue.warnings, warning)
+	}
 	w.log = w.set.Logger.With(zap.String("system", "sqs"), zap.String("source", w.queue.arn), zap.String("consumer", w.set.Name))
 	for _, text := range w.queue.warnings {
 		w.log.Warn(text)
@@ -143,7 +150,6 @@ func (w *Worker) begin(ctx context.Context) error {
 	}
 	w.table = newTable(w.set.VisibilityTimeout, w.limit, w.queue.fifo)
 	w.polls = newPoller(w.set.MaxPollers, ahead)
-	var err error
 	if w.tel, err = newTelemetry(&w.set, w.queue.arn); err != nil {
 		return fmt.Errorf("sqs: %w", err)
 	}

@@ -138,7 +138,7 @@ func (e *Engine) runSuspect() bool {
 		c := e.s.suspectQ.pop()
 		if c.phase == suspect && c.isHead() && e.s.grab(c) {
 			e.s.setPhase(c, claiming)
-			it = c
+			it, c.placed = c, true
 		}
 	}
 	e.unlock()
@@ -158,13 +158,14 @@ func (e *Engine) runSuspect() bool {
 	}
 	e.unlock()
 	if c == nil {
+		e.publishPlaced(it)
 		e.cfg.Suspects.Release()
 		return ok
 	}
 	// A goroutine of its own, which a Goexit may end; the slot comes back however it ends.
 	done := make(chan struct{})
 	e.pool.Go(func() {
-		defer func() { e.close(c); e.cfg.Suspects.Release(); close(done) }()
+		defer func() { e.close(c); e.publishPlaced(it); e.cfg.Suspects.Release(); close(done) }()
 		e.runChunk(c)
 	})
 	select {
@@ -269,7 +270,7 @@ func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) 
 	for i, it := range items {
 		c := &answers[i]
 		it.sess, it.ticket, it.maybe = sess, c.Ticket, it.maybe && unexplained(c)
-		it.attempt, it.generation, it.errors = c.Attempt, c.Generation, c.Errors
+		it.attempt, it.generation, it.errors, it.crashes = c.Attempt, c.Generation, c.Errors, c.Crashes
 		switch {
 		case c.Err != nil:
 			e.log.Error("the ledger refuses the message", zap.String("message_id", it.Msg.ID), zap.Error(c.Err))

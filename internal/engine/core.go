@@ -80,6 +80,8 @@ type Engine struct {
 	toSettle    *sync.Cond
 	toSolo      *sync.Cond
 	toRescue    *sync.Cond
+	toPublish   *sync.Cond
+	letters     letters
 }
 
 var _ API = (*Engine)(nil)
@@ -116,7 +118,8 @@ func New(cfg Config) (*Engine, error) {
 	e.starts, e.endStarts = context.WithCancel(e.gone)
 	e.toClaim, e.toRun = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
 	e.toSettle, e.toSolo = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
-	e.toRescue = sync.NewCond(&e.mu)
+	e.toRescue, e.toPublish = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
+	e.newLetters()
 	return e, nil
 }
 
@@ -140,6 +143,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	for range e.opt.Concurrency {
 		e.pool.Go(e.poolLoop)
+	}
+	for i := 0; i < publishers && e.letters.target != nil; i++ {
+		e.loops.Go(e.publishLoop)
 	}
 	return nil
 }
@@ -213,6 +219,9 @@ func (e *Engine) wakeLoops() {
 	}
 	if e.settleQ.len() > 0 {
 		e.toSettle.Signal()
+	}
+	if e.letters.waiting.len() > 0 {
+		e.toPublish.Signal()
 	}
 	if len(e.s.waits) > 0 && (e.armed.IsZero() || e.s.waits[0].due.Before(e.armed)) {
 		select {

@@ -146,6 +146,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 	e.draining = true
 	d := e.dropAll(func(*Item) bool { return true })
 	e.unlock()
+	defer time.AfterFunc(e.opt.Drain-e.opt.Drain/5, e.letters.end).Stop()
 	select {
 	case <-d.done:
 		return nil
@@ -194,7 +195,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.closed, e.draining = true, true
 	idle := len(e.chunks) == 0
 	e.tellRest(e.dropAll(func(*Item) bool { return true }), consumer.ErrShutdown) // nothing, after Drain
-	for _, c := range []interface{ Broadcast() }{e.toClaim, e.toRun, e.toSettle, e.toSolo, e.toRescue} {
+	for _, c := range []interface{ Broadcast() }{e.toClaim, e.toRun, e.toSettle, e.toSolo, e.toRescue, e.toPublish} {
 		c.Broadcast()
 	}
 	e.improved()

@@ -75,6 +75,8 @@ type Config struct {
 	Sink    Sink
 	// System is "sqs" or "kafka", for telemetry. Source is as in consumer.Message, for logs.
 	System, Source string
+	// Group is the only consumer group that is to handle a copy of a message that failed here: Kafka's; else empty.
+	Group string
 	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of, with Verdict.Again. Zero:
 	// no limit, everything is held.
 	HoldMax time.Duration

@@ -34,12 +34,14 @@ type task struct {
 	broken     int // runs in a row whose transaction broke off with the database
 	asks       int // Busy answers in a row without a known wait
 	solo       bool
-	single     bool // it was part of a batch that came to nothing: it runs alone
-	overdue    bool // its broker deadline had passed when it came
-	dropped    bool // the broker has it back, or will: nothing new begins with it
-	told       bool // the sink knows
-	ran        bool // a handler of this process had the message
-	maybe      bool // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
+	placed     bool        // it has the process' place for suspects
+	letter     *settlement // its dead letter is to be published in that place
+	single     bool        // it was part of a batch that came to nothing: it runs alone
+	overdue    bool        // its broker deadline had passed when it came
+	dropped    bool        // the broker has it back, or will: nothing new begins with it
+	told       bool        // the sink knows
+	ran        bool        // a handler of this process had the message
+	maybe      bool        // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	drops      []*drop
 	allPrev    *Item // in the list of all items
 	allNext    *Item
@@ -48,6 +50,7 @@ type task struct {
 	sess       *session
 	ticket     ledger.Ticket
 	attempt    int
+	crashes    int
 	generation int
 	errors     []ledger.AttemptError
 	run        *run

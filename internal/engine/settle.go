@@ -31,7 +31,12 @@ func (s *settlement) size() int {
 func (e *Engine) settle(it *Item, set ledger.Settlement) {
 	set.Ticket = it.ticket
 	e.s.setPhase(it, settling)
-	e.settleQ.push(settlement{item: it, sess: it.sess, set: set})
+	s := settlement{item: it, sess: it.sess, set: set}
+	if set.Kind == ledger.Fail {
+		e.forward(s)
+		return
+	}
+	e.settleQ.push(s)
 }
 
 // release gives back what was claimed and not started, uncounted and due at once.

@@ -32,9 +32,9 @@ type telemetry struct {
 	name     string
 	answers  map[ledger.Answer]metric.MeasurementOption
 
-	claims, takeovers, lost, retries, dead, unknowns, skips metric.Int64Counter
-	handler, claim, settle, endToEnd                        metric.Float64Histogram
-	inFlight                                                metric.Registration
+	claims, takeovers, lost, retries, dead, letters, unknowns, skips metric.Int64Counter
+	handler, claim, settle, endToEnd                                 metric.Float64Histogram
+	inFlight                                                         metric.Registration
 }
 
 func newTelemetry(e *Engine) (*telemetry, error) {
@@ -83,6 +83,7 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 	t.lost = counter("ackledger.leases.lost", "Leases of this worker that were lost.")
 	t.retries = counter("ackledger.retries", "Attempts that failed and will be repeated.")
 	t.dead = counter("ackledger.dead_letters", "Messages that failed for good, by kind.")
+	t.letters = counter("ackledger.dead_letters.forwarded", "Messages that were to go to the dead-letter target, by outcome.")
 	t.unknowns = counter("ackledger.settles.unknown", "Settlements whose answer was lost and that were repeated.")
 	t.skips = counter("ackledger.skipped", "Copies stamped for another group, acknowledged unhandled.")
 	t.handler = histogram("ackledger.handler.duration", "Time in the handler, by outcome.")
@@ -136,6 +137,16 @@ func (t *telemetry) skipped(n int64) { t.skips.Add(context.Background(), n, t.at
 func (t *telemetry) leaseLost()      { t.lost.Add(context.Background(), 1, t.attrs) }
 func (t *telemetry) retried()        { t.retries.Add(context.Background(), 1, t.attrs) }
 func (t *telemetry) unknown(n int)   { t.unknowns.Add(context.Background(), int64(n), t.attrs) }
+
+// published counts what came of forwarding a message.
+func (t *telemetry) published(sent bool) {
+	outcome := "unsent"
+	if sent {
+		outcome = "sent"
+	}
+	t.letters.Add(context.Background(), 1, t.attrs, metric.WithAttributes(attribute.String("outcome", outcome)))
+}
+
 func (t *telemetry) deadLetter(a *ledger.Archive) {
 	t.dead.Add(context.Background(), 1, t.attrs, metric.WithAttributes(attribute.String("kind", string(a.Kind))))
 }
