@@ -34,42 +34,61 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	return rec, nil
 }
 
+// messageColumns are those of messageRow, of m and its scope s.
+const messageColumns = `s.name, m.id, m.fingerprint, m.state, m.token, m.owner, m.attempts, m.crashes, m.generation, m.due,
+	m.at, m.expiry, m.errors, m.result`
+
+// messageRow is a message as it is read.
+type messageRow struct {
+	rec                      *ledger.Record
+	scope, fingerprint, list []byte
+	result                   blob
+	owner, due               sql.NullInt64
+	at, expiry               int64
+}
+
+func (r *messageRow) dest() []any {
+	return []any{&r.scope, &r.rec.ID, &r.fingerprint, &r.rec.State, &r.rec.Token, &r.owner, &r.rec.Attempts, &r.rec.Crashes,
+		&r.rec.Generation, &r.due, &r.at, &r.expiry, &r.list, &r.result}
+}
+
+func (r *messageRow) fill() (err error) {
+	rec := r.rec
+	rec.Scope, rec.Result = string(r.scope), r.result
+	copy(rec.Fingerprint[:], r.fingerprint)
+	rec.At, rec.Expiry = moment(r.at), moment(r.expiry)
+	if r.owner.Valid {
+		rec.Owner = strconv.FormatInt(r.owner.Int64, 10)
+	}
+	if r.due.Valid {
+		rec.Due = moment(r.due.Int64)
+	}
+	rec.Errors, err = ledger.DecodeErrors(r.list)
+	return err
+}
+
 func getMessage(ctx context.Context, tx *sql.Tx, rec *ledger.Record) (found bool, err error) {
-	var (
-		scope, fingerprint, list []byte
-		result                   blob
-		owner, due               sql.NullInt64
-		at, expiry               int64
-	)
-	err = tx.QueryRowContext(ctx, `SELECT s.name, m.id, m.fingerprint, m.state, m.token, m.owner, m.attempts, m.crashes,
-		m.generation, m.due, m.at, m.expiry, m.errors, m.result
-		FROM ackledger_message m JOIN ackledger_scope s ON s.id = m.scope WHERE m.key = ?`, rec.Key[:]).
-		Scan(&scope, &rec.ID, &fingerprint, &rec.State, &rec.Token, &owner, &rec.Attempts, &rec.Crashes,
-			&rec.Generation, &due, &at, &expiry, &list, &result)
+	r := messageRow{rec: rec}
+	err = tx.QueryRowContext(ctx, "SELECT "+messageColumns+
+		" FROM ackledger_message m JOIN ackledger_scope s ON s.id = m.scope WHERE m.key = ?", rec.Key[:]).Scan(r.dest()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	rec.Scope, rec.Result = string(scope), result
-	copy(rec.Fingerprint[:], fingerprint)
-	rec.At, rec.Expiry = moment(at), moment(expiry)
-	if owner.Valid {
-		rec.Owner = strconv.FormatInt(owner.Int64, 10)
-	}
-	if due.Valid {
-		rec.Due = moment(due.Int64)
-	}
-	rec.Errors, err = ledger.DecodeErrors(list)
-	return true, err
+	return true, r.fill()
+}
+
+// archiveColumns are those of scanArchive, of a and its scope s, with what stands for headers and body.
+func archiveColumns(headers, body string) string {
+	return "s.name, a.id, a.delivery, a.fingerprint, a.token, a.kind, a.errors, a.source, a.grp, a.attempts, a.sent_at, " +
+		"a.published, a.at, a.expiry, a.position, a.generation, a.replayed_at, a.purged_at, a.key, " + headers + ", " + body
 }
 
 func getArchive(ctx context.Context, tx *sql.Tx, sum []byte) (list []ledger.ArchiveRecord, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT s.name, a.id, a.delivery, a.fingerprint, a.token, a.kind, a.errors, a.source,
-		a.grp, a.attempts, a.sent_at, a.published, a.at, a.expiry, a.headers, a.body, a.position, a.generation, a.replayed_at,
-		a.purged_at, a.key
-		FROM ackledger_archive a JOIN ackledger_scope s ON s.id = a.scope WHERE a.key = ? ORDER BY a.num`, sum)
+	rows, err := tx.QueryContext(ctx, "SELECT "+archiveColumns("a.headers", "a.body")+
+		" FROM ackledger_archive a JOIN ackledger_scope s ON s.id = a.scope WHERE a.key = ? ORDER BY a.num", sum)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +103,8 @@ func getArchive(ctx context.Context, tx *sql.Tx, sum []byte) (list []ledger.Arch
 	return list, rows.Err()
 }
 
-func scanArchive(rows *sql.Rows) (ledger.ArchiveRecord, error) {
+// scanArchive reads archiveColumns, and what is selected behind them into more.
+func scanArchive(rows *sql.Rows, more ...any) (ledger.ArchiveRecord, error) {
 	var (
 		a                                       ledger.ArchiveRecord
 		scope, fingerprint, source, group, errs []byte
@@ -92,8 +112,9 @@ func scanArchive(rows *sql.Rows) (ledger.ArchiveRecord, error) {
 		sentAt, replayed, purged                sql.NullInt64
 		at, expiry                              int64
 	)
-	err := rows.Scan(&scope, &id, &a.Delivery, &fingerprint, &a.Token, &a.Kind, &errs, &source, &group, &a.Attempts,
-		&sentAt, &a.Sent, &at, &expiry, &headers, &body, &position, &a.Generation, &replayed, &purged, &sum)
+	err := rows.Scan(append([]any{&scope, &id, &a.Delivery, &fingerprint, &a.Token, &a.Kind, &errs, &source, &group,
+		&a.Attempts, &sentAt, &a.Sent, &at, &expiry, &position, &a.Generation, &replayed, &purged, &sum, &headers, &body},
+		more...)...)
 	if err != nil {
 		return a, err
 	}
