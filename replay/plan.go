@@ -1,0 +1,126 @@
+package replay
+
+import "github.com/ackledger/ackledger/ledger"
+
+// Step is what becomes of one dead letter. The zero value leaves it where it is.
+type Step uint8
+
+// The steps.
+const (
+	Leave    Step = iota // nothing is done: another run will see
+	Send                 // it is sent again, or handled in place, and then removed from its source
+	Drop                 // it is done with: removed from its source
+	Refuse               // it is not sent without being asked for, or cannot be: it stays
+	Mismatch             // it is no copy of what has its id: it stays, and is sent on request as a message of its own
+)
+
+// String returns the step in the vocabulary of logs and reports.
+func (s Step) String() string {
+	switch s {
+	case Leave:
+		return "leave"
+	case Send:
+		return "send"
+	case Drop:
+		return "drop"
+	case Refuse:
+		return "refuse"
+	case Mismatch:
+		return "mismatch"
+	}
+	return "invalid"
+}
+
+// Reason says why, in words that a report counts by.
+type Reason string
+
+// The reasons of [Plan].
+const (
+	Failed     Reason = "failed"
+	Abandoned  Reason = "pending, and nobody's"
+	New        Reason = "never seen by its consumer"
+	Forgotten  Reason = "it failed once, and the ledger has no row of it any more: whether it succeeded since is not known"
+	Succeeded  Reason = "succeeded already"
+	Unproved   Reason = "its place in the log succeeded, with which body is not known any more"
+	Superseded Reason = "failed again since: that failure has a dead letter of its own"
+	Live       Reason = "a live worker has it"
+	Backoff    Reason = "it waits for its next attempt"
+	OtherBody  Reason = "another body is known under its id"
+	Stranger   Reason = "it has no stamp of its own body: whose copy it is is not known"
+)
+
+// Case is what is known of one dead letter when it is decided upon.
+type Case struct {
+	// Identified says that the dead letter names its message: by a stamp of its own body, by the id that SQS kept when it
+	// moved the message, or because the ledger archived it.
+	Identified bool
+	// Archived says that it comes from the ledger's archive, which nobody can forge, and where nothing is removed.
+	Archived bool
+	// Superseded says that a later failure of the message is archived.
+	Superseded bool
+	// Kind is why it failed; empty: not known.
+	Kind ledger.FailureKind
+	// Token is the failing claim's; 0: not known.
+	Token       uint64
+	Fingerprint ledger.Fingerprint
+	Status      ledger.Status // of its message
+	// Proved says that the message is known to have had this body: needed of a succeeded one whose row has been folded
+	// away, so that its fingerprint is not known any more.
+	Proved bool
+	// Unknown says that the caller takes messages of which the ledger has forgotten the row.
+	Unknown bool
+}
+
+// Decision is what [Plan] says.
+type Decision struct {
+	Step   Step
+	Reason Reason
+	// Token is, with Send, the one for the copy's stamp.
+	Token uint64
+}
+
+// Plan decides about one dead letter. It is pure: no clock, no chance, no I/O. Whatever it says may be late by the time it
+// is done; then the claim table (ledger.Decide) makes the copy harmless.
+func Plan(c Case) Decision {
+	s := c.Status
+	switch {
+	case !c.Identified:
+		return Decision{Step: Mismatch, Reason: Stranger}
+	case c.Kind == ledger.KindMismatch:
+		return Decision{Step: Mismatch, Reason: OtherBody}
+	case c.Archived && (c.Superseded || s.State != 0 && c.Token != 0 && c.Token < s.Token && s.State != ledger.Pending && !s.Fingerprint.Agrees(c.Fingerprint)):
+		return Decision{Step: Drop, Reason: Superseded}
+	case s.State == 0 && c.Token != 0 && !c.Unknown:
+		return Decision{Step: Refuse, Reason: Forgotten}
+	case s.State == 0:
+		return Decision{Step: Send, Reason: New, Token: c.Token}
+	case !s.Fingerprint.IsZero() && !s.Fingerprint.Agrees(c.Fingerprint):
+		return Decision{Step: Mismatch, Reason: OtherBody}
+	}
+	return planRow(c)
+}
+
+// planRow decides by the state of a message whose body this is.
+func planRow(c Case) Decision {
+	switch s := c.Status; s.State {
+	case ledger.Succeeded:
+		if s.Fingerprint.IsZero() && !c.Proved {
+			return Decision{Step: Leave, Reason: Unproved}
+		}
+		return Decision{Step: Drop, Reason: Succeeded}
+	case ledger.Failed:
+		if c.Token != 0 && c.Token < s.Token {
+			return Decision{Step: Drop, Reason: Superseded}
+		}
+		return Decision{Step: Send, Reason: Failed, Token: s.Token}
+	case ledger.Pending:
+		switch {
+		case s.Free():
+			return Decision{Step: Send, Reason: Abandoned, Token: s.Token}
+		case s.Holder == ledger.Live && s.HeldFor > 0:
+			return Decision{Step: Leave, Reason: Live}
+		}
+		return Decision{Step: Leave, Reason: Backoff}
+	}
+	return Decision{} // no state that is known: leave it
+}
