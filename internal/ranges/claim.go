@@ -20,6 +20,7 @@ type claiming struct {
 	rows    []int  // entries that their rows decide about
 	only    []bool // of rows: see Store.ClaimRows
 	wrote   bool
+	began   time.Time
 }
 
 // logClaim is what is asked of one log.
@@ -39,7 +40,7 @@ func (o *Owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 	if !slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Key.Pos != nil }) {
 		return o.Store.ClaimRows(ctx, entries, nil)
 	}
-	c := &claiming{owner: o, entries: entries, out: make([]ledger.Claim, len(entries))}
+	c := &claiming{owner: o, entries: entries, out: make([]ledger.Claim, len(entries)), began: time.Now()}
 	err := c.look(ctx)
 	if err == nil {
 		err = c.claimRows(ctx)
@@ -87,13 +88,13 @@ func (c *claiming) sort() {
 		log, offset := SplitSum(e.Key.Sum())
 		if at == nil || at.log != log {
 			if at = by[log]; at == nil {
-				at = &logClaim{held: o.held(log, e), log: log, ranged: true, asks: make([]Ask, 0, min(len(c.entries)-i, 1024))}
+				at = &logClaim{held: o.held(log, e, c.began), log: log, ranged: true, asks: make([]Ask, 0, min(len(c.entries)-i, 1024))}
 				by[log] = at
 				c.logs = append(c.logs, at)
 			}
 		}
 		ranged := e.Ranged && e.StampToken == 0 && e.Key.Scope == at.info.Scope && hasPrefix(e.Key.ID, at.info.Prefix, offset)
-		if !ranged && at.rows.Has(offset) {
+		if at.rows.Has(offset) {
 			c.rows = append(c.rows, i)
 			continue
 		}
@@ -113,8 +114,11 @@ func (c *claiming) sort() {
 }
 
 // held finds or begins what is known of a log. The owner is locked.
-func (o *Owner) held(log Log, e *ledger.Entry) *held {
+func (o *Owner) held(log Log, e *ledger.Entry, now time.Time) *held {
 	if h := o.logs[log]; h != nil {
+		if now.After(h.bound) {
+			h.rows = Set{}
+		}
 		return h
 	}
 	prefix, ok := prefixOf(e.Key.ID, e.Key.Pos.Offset)
@@ -174,8 +178,11 @@ func (c *claiming) full(ctx context.Context) error {
 			continue
 		}
 		left = append(left, l)
-		n := len(l.asks)
-		queries = append(queries, Query{Info: l.info, Span: Span{l.asks[0].Offset, l.asks[n-1].Offset + 1}, Alone: true, First: l.first})
+		span := Span{l.asks[0].Offset, l.asks[len(l.asks)-1].Offset + 1}
+		if prev := l.asks[0].Prev; prev >= 0 { // with the gap before
+			span.From = min(span.From, prev+1)
+		}
+		queries = append(queries, Query{Info: l.info, Span: span, Alone: true, First: l.first})
 	}
 	if len(left) == 0 {
 		return nil
@@ -207,7 +214,7 @@ func (c *claiming) full(ctx context.Context) error {
 
 // take carries out the answers of one log. The owner is locked.
 func (c *claiming) take(l *logClaim) {
-	l.learn(&l.change)
+	l.learn(&l.change, c.began, l.window)
 	l.adopt(&l.change, l.asks, l.answers, c.entries)
 	for i := range l.asks {
 		a, out := &l.answers[i], &c.out[l.asks[i].Index]

@@ -1,6 +1,7 @@
 package ranges
 
 import (
+	"iter"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -44,11 +45,36 @@ type Range struct {
 	Window   time.Duration
 }
 
+// Pending is the number of messages that are left to do.
+func (r *Range) Pending() (n int64) {
+	settled := r.settled()
+	return r.Len() - settled.Count()
+}
+
+// Open yields the offsets that are left to do, in ascending order.
+func (r *Range) Open() iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		settled := r.settled()
+		for span := range settled.Without(r.Span) {
+			for o := span.From; o < span.To; o++ {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (r *Range) settled() Set {
+	all := r.Done.Clone()
+	all.AddAll(r.Back)
+	return all
+}
+
 // over says that nothing of the range is left to do.
 func (r *Range) over() bool {
-	open := r.Done.Clone()
-	open.AddAll(r.Back)
-	return open.Covers(r.Span)
+	settled := r.settled()
+	return settled.Covers(r.Span)
 }
 
 // Facts is what one transaction sees of a log, after it has locked it.
@@ -68,8 +94,10 @@ type Facts struct {
 
 // Row is a message that leaves its range for a row of its own: pending, with no attempt counted.
 type Row struct {
-	Offset      int64
-	Token       uint64 // the range's; its owner is the row's, too
+	Offset int64
+	Token  uint64 // the range's; its owner is the row's, too
+	// Nobody says that the row was in no range that is there, is nobody's, and is not covered by one.
+	Nobody      bool
 	Fingerprint ledger.Fingerprint
 	At          time.Time
 	Expiry      time.Time
@@ -87,6 +115,8 @@ type Change struct {
 	// Drop are the first offsets of segments that go, then Put are segments that come.
 	Drop []int64
 	Put  []Segment
+	// Bound is what the plan found or made a matter of rows: for the owner, not for the store.
+	Bound []Span
 }
 
 // Empty says whether there is nothing to write.

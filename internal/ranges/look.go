@@ -55,11 +55,32 @@ func Look(f *Facts, asks []Ask, window time.Duration) ([]Answer, Change) {
 		l.answer(i)
 	}
 	l.settle()
-	l.c.put(f.Segments, l.add)
-	if len(l.c.Open) > 0 || len(l.add) > 0 || len(l.c.Rows) > 0 {
-		l.c.Version++
+	return l.out, l.done()
+}
+
+// Abandoned dissolves the ranges of owners that left or died, for whose messages nobody has asked: so that these are seen,
+// and the owners can go. Stores ask for it in their sweep.
+func Abandoned(f *Facts) Change {
+	l := &looking{f: f, c: Change{Version: f.Version, Token: f.Token, Top: f.Top}}
+	if f.Locked {
+		return l.c
 	}
-	return l.out, l.c
+	for i := range f.Ranges {
+		if r := &f.Ranges[i]; !r.Locked && (r.Holder == ledger.Left || r.Holder == ledger.Dead) {
+			l.dissolve(r)
+		}
+	}
+	return l.done()
+}
+
+// done is all that there is to write.
+func (l *looking) done() Change {
+	l.c.put(l.f.Segments, l.add)
+	if len(l.c.Open) > 0 || len(l.add) > 0 || len(l.c.Rows) > 0 {
+		// Above all that a log of this name had, that was dropped when nothing was left in it.
+		l.c.Version = max(l.c.Version+1, uint64(max(l.f.Now.UnixMicro(), 0)))
+	}
+	return l.c
 }
 
 type looking struct {
@@ -81,10 +102,12 @@ func (l *looking) answer(i int) {
 		l.out[i].Verdict = InRow
 		if at != nil && at.Rows {
 			l.out[i].Verdict = ToRow
+			l.renew(at)
 		}
 		return
 	case at != nil && at.Rows:
 		l.out[i].Verdict = ToRow
+		l.renew(at)
 		return
 	case at != nil:
 		l.out[i].Verdict = Done
@@ -101,8 +124,35 @@ func (l *looking) answer(i int) {
 		l.out[i] = l.open(a)
 		return
 	}
+	if a.Offset < l.f.Top && l.f.Token > 0 {
+		l.out[i].Verdict = InRow
+		l.forget(a.Offset)
+		return
+	}
 	l.out[i].Verdict = ToRow
 	l.bind(a)
+}
+
+// forget makes a row of what may have been in a range once, and was given back: its token must be higher than it was then.
+func (l *looking) forget(offset int64) {
+	if l.c.Token == l.f.Token {
+		l.c.Token++
+	}
+	l.c.Rows = append(l.c.Rows, Row{Offset: offset, Token: l.c.Token, Nobody: true, At: l.f.Now, Expiry: l.f.Now.Add(l.window)})
+}
+
+// renew keeps a binding to rows for longer than owners go by it without a look.
+func (l *looking) renew(s *Segment) {
+	if n := len(l.c.Bound); n > 0 && l.c.Bound[n-1] == s.Span {
+		return
+	}
+	l.c.Bound = append(l.c.Bound, s.Span)
+	if s.Expiry.After(l.f.Now.Add(l.window/2)) && s.Until.After(l.f.Now.Add(-TrimAfter/2)) {
+		return
+	}
+	renewed := *s
+	renewed.Until, renewed.Expiry = l.f.Now, l.f.Now.Add(l.window)
+	l.add = append(l.add, renewed)
 }
 
 func (l *looking) segment(offset int64) *Segment {
@@ -263,6 +313,7 @@ func (l *looking) bind(a *Ask) {
 	}
 	l.add = append(l.add, Segment{Span: span, Rows: true, Since: l.f.Now, Until: l.f.Now, Expiry: l.f.Now.Add(l.window)})
 	l.c.Top = max(l.c.Top, span.To)
+	l.c.Bound = append(l.c.Bound, span)
 }
 
 // settle writes what became of our own ranges.

@@ -77,7 +77,8 @@ type held struct {
 	token   uint64
 	top     int64
 	first   int64
-	rows    Set // bound to rows, for ever
+	rows    Set       // bound to rows
+	bound   time.Time // until then
 	open    map[uint64]*open
 	past    map[uint64]past // the latest, by token
 	closed  []uint64        // their tokens, oldest first
@@ -95,6 +96,7 @@ type open struct {
 	// leaving are those of moved whose rows are not written yet.
 	leaving []Row
 	dirty   bool
+	gave    bool // some were given back since it was written
 	known   bool // an earlier write may have closed it
 }
 
@@ -109,6 +111,10 @@ const maxPast = 1000
 
 // TrimAfter is how long a segment below its log's first offset stays: what lies in it may be in a slow worker's hands.
 const TrimAfter = time.Hour
+
+// AbandonAfter is how long a range whose owner left or died waits for somebody who asks for its messages, before a sweep
+// dissolves it ([Abandoned]).
+const AbandonAfter = time.Hour
 
 // SplitSum reads a record's stored key: its log and its offset.
 func SplitSum(sum [ledger.KeySize]byte) (Log, int64) {
@@ -167,13 +173,17 @@ func hasPrefix(id []byte, prefix string, offset int64) bool {
 	return string(id[len(prefix):]) == string(strconv.AppendInt(digits[:0], offset, 10))
 }
 
-// learn takes over what a transaction left behind.
-func (h *held) learn(c *Change) {
+// learn takes over what a transaction of a call that began at that time left behind.
+func (h *held) learn(c *Change, began time.Time, window time.Duration) {
 	h.known, h.version, h.token, h.top = true, c.Version, c.Token, c.Top
-	for _, s := range c.Put {
-		if s.Rows {
-			h.rows.Add(s.Span)
-		}
+	if len(c.Bound) == 0 {
+		return
+	}
+	if h.rows.Empty() {
+		h.bound = began.Add(min(window, TrimAfter) / 4) // plans renew what ends in half of it
+	}
+	for _, span := range c.Bound {
+		h.rows.Add(span)
 	}
 }
 

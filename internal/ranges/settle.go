@@ -109,7 +109,7 @@ func (c *settling) sort(i int) {
 	case s.Kind == ledger.Release && !s.Count && s.After == 0:
 		r.Back.Add(one)
 		r.Messages--
-		r.dirty = true
+		r.dirty, r.gave = true, true
 	default:
 		r.Done.Add(one)
 		r.moved.Add(one)
@@ -123,12 +123,12 @@ func (c *settling) sort(i int) {
 	}
 }
 
-// repeated answers a settlement that was made before.
+// repeated answers a settlement of what has been settled before, as [ledger.DecideSettle] does.
 func repeated(s *ledger.Settlement, back bool) error {
-	if back == (s.Kind == ledger.Release) {
-		return nil
+	if back && s.Kind != ledger.Release {
+		return lost(s)
 	}
-	return lost(s)
+	return nil
 }
 
 func lost(s *ledger.Settlement) error {
@@ -165,7 +165,7 @@ func (c *settling) save(ctx context.Context) error {
 			l.saved = append(l.saved, Saved{Token: token, Done: r.Done.Clone(), Back: r.Back.Clone(),
 				Messages: r.Messages, Rows: slices.Clone(r.leaving), Known: r.known})
 			r.known = r.known || r.over()
-			queries[i].Alone = queries[i].Alone || len(r.leaving) > 0
+			queries[i].Alone = queries[i].Alone || r.gave || len(r.leaving) > 0
 		}
 	}
 	o.mu.Unlock()
@@ -199,7 +199,7 @@ func (l *logSave) note() {
 		case slices.Contains(l.lost, token):
 			delete(l.open, token)
 		case slices.ContainsFunc(l.change.Alter, func(a Range) bool { return a.Token == token }):
-			r.dirty, r.leaving = false, nil
+			r.dirty, r.gave, r.leaving = false, false, nil
 		default: // closed, now or before
 			l.close(token)
 		}

@@ -97,7 +97,7 @@ func (p *pass) run() error {
 		}
 		p.look(sum, l.rows.row(at), l.now())
 	}
-	l.sweepLogs(l.now())
+	p.ranges(l.now())
 	p.report.Archives = l.sweepArchives(l.now(), len(l.archives))
 	p.report.Abandoned, p.report.Oldest = p.tally.Abandoned(), p.tally.Oldest()
 	now := l.now()
@@ -127,6 +127,9 @@ func (p *pass) look(sum [ledger.KeySize]byte, r *row, now time.Time) {
 	l := p.ledger
 	since := now.Sub(l.begin)
 	p.report.Rows++
+	if r.covered { // its range counts it, too
+		p.tally.Add(l.rows.scopeOf(r), ledger.Succeeded, -1)
+	}
 	over := r.gone(p.cfg.Keep) < since && !l.needed(sum, r)
 	switch {
 	case over && r.state == ledger.Pending && !l.rows.held(r):

@@ -170,11 +170,16 @@ func (l *Ledger) Len() int {
 	return l.rows.len()
 }
 
-// Drop deletes a message's row, as the sweep does when its window is over; the archive stays.
+// Drop deletes a message's row, as the sweep does when its window is over; the archive stays. Of a key with a position it
+// drops all that ranges hold of the log at its epoch.
 func (l *Ledger) Drop(key ledger.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rows.remove(key.Sum())
+	if key.Pos != nil {
+		log, _ := ranges.SplitSum(key.Sum())
+		l.dropLog(log)
+	}
 }
 
 func (l *Ledger) seal(o *owner, f fate) {

@@ -26,7 +26,7 @@ type owner struct {
 	ranged *ranges.Owner // what Join returned
 
 	slot  uint32 // its number in rows
-	rows  int    // that name it
+	rows  int    // and ranges that name it
 	end   time.Time
 	fate  fate
 	pulse ledger.Pulse

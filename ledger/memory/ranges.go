@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -72,8 +71,7 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 			q := &queries[i]
 			g := l.logs[q.Info.Log]
 			if g == nil {
-				g = &rangeLog{info: q.Info, open: map[uint64]*openRange{}}
-				l.logs[q.Info.Log] = g
+				g = l.newLog(q.Info, now)
 			}
 			if q.First > 0 {
 				l.trim(q.Info, q.First, now)
@@ -84,6 +82,30 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 		}
 		return nil
 	})
+}
+
+// newLog makes a log, in which the rows that are there already stay rows. The ledger is locked.
+func (l *Ledger) newLog(info ranges.Info, now time.Time) *rangeLog {
+	g := &rangeLog{info: info, open: map[uint64]*openRange{}}
+	l.logs[info.Log] = g
+	there := ranges.Segment{Rows: true, Since: now, Until: now}
+	for sum, at := range l.rows.at {
+		log, offset := ranges.SplitSum(sum)
+		if log != info.Log {
+			continue
+		}
+		if there.Len() == 0 {
+			there.Span = ranges.Span{From: offset, To: offset + 1}
+		}
+		there.From, there.To = min(there.From, offset), max(there.To, offset+1)
+		if expiry := l.begin.Add(l.rows.row(at).expiry); expiry.After(there.Expiry) {
+			there.Expiry = expiry
+		}
+	}
+	if there.Len() > 0 {
+		g.top, g.segments = there.To, []ranges.Segment{there}
+	}
+	return g
 }
 
 // facts is what a plan has to know. The ledger is locked.
@@ -139,7 +161,11 @@ func (o *owner) change(g *rangeLog, c *ranges.Change, now time.Time) {
 		g.open[r.Token].Range = r
 	}
 	for _, token := range c.Close {
-		delete(g.open, token)
+		if r := g.open[token]; r != nil {
+			delete(g.open, token)
+			r.owner.rows--
+			l.rows.forget(r.owner)
+		}
 	}
 	for _, r := range c.Open {
 		r.Done, r.Back = r.Done.Clone(), r.Back.Clone()
@@ -147,6 +173,7 @@ func (o *owner) change(g *rangeLog, c *ranges.Change, now time.Time) {
 			r.At = now
 		}
 		g.open[r.Token] = &openRange{Range: r, owner: o}
+		o.rows++
 	}
 	for _, s := range c.Put {
 		if at := s.Expiry.Sub(l.begin); !l.some || at < l.first {
@@ -178,15 +205,17 @@ func (o *owner) addRow(g *rangeLog, row ranges.Row) {
 		return
 	}
 	r := l.rows.add(sum, &ledger.Entry{
-		Key:         ledger.Key{Scope: g.info.Scope, ID: strconv.AppendInt([]byte(g.info.Prefix), row.Offset, 10)},
+		Key:         ledger.Key{Scope: g.info.Scope, ID: g.id(row.Offset)},
 		Fingerprint: row.Fingerprint,
 	})
-	r.state, r.token, r.covered = ledger.Pending, row.Token, true
+	r.state, r.token, r.covered = ledger.Pending, row.Token, !row.Nobody
 	r.at, r.expiry = row.At.Sub(l.begin), row.Expiry.Sub(l.begin)
 	if !l.some || r.expiry < l.first {
 		l.first, l.some = r.expiry, true
 	}
-	l.rows.own(r, g.open[row.Token].owner)
+	if !row.Nobody {
+		l.rows.own(r, g.open[row.Token].owner)
+	}
 }
 
 // trim drops segments below a log's first offset, in all of its epochs. A segment of the last hour stays: what lies in it
@@ -197,16 +226,6 @@ func (l *Ledger) trim(info ranges.Info, first int64, now time.Time) {
 			g.segments = slices.DeleteFunc(g.segments, func(s ranges.Segment) bool {
 				return s.To <= first && now.Sub(s.Until) > ranges.TrimAfter
 			})
-		}
-	}
-}
-
-// sweepLogs drops segments that have expired, and logs in which nothing is left.
-func (l *Ledger) sweepLogs(now time.Time) {
-	for log, g := range l.logs {
-		g.segments = slices.DeleteFunc(g.segments, func(s ranges.Segment) bool { return s.Expiry.Before(now) })
-		if len(g.segments) == 0 && len(g.open) == 0 {
-			delete(l.logs, log)
 		}
 	}
 }
@@ -259,7 +278,7 @@ func (l *Ledger) find(log ranges.Log, offset int64, rec *ledger.Record) bool {
 	if !ranges.Find(&f, offset, rec) {
 		return false
 	}
-	rec.Scope, rec.ID = g.info.Scope, strconv.AppendInt([]byte(g.info.Prefix), offset, 10)
+	rec.Scope, rec.ID = g.info.Scope, g.id(offset)
 	for i := range f.Ranges {
 		if r := &f.Ranges[i]; rec.State == ledger.Pending && r.Token == rec.Token {
 			rec.Owner = g.open[r.Token].owner.id
