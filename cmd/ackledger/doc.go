@@ -1,10 +1,15 @@
 // Command ackledger is for the operators of a ledger:
 //
+//	ackledger list       dead letters, or messages by their state
+//	ackledger show ID    everything about one message
+//	ackledger reopen     let messages that succeeded run again, on purpose
+//	ackledger purge      empty archived dead letters for good
+//	ackledger stats      how the ledger is doing
 //	ackledger migrate    make the tables, or bring them to this program's version
 //	ackledger maintain   remove what has expired, all the time or once
-//	ackledger stats      how the ledger is doing
 //	ackledger version    which program this is
 //	ackledger completion a script for your shell
+//	ackledger man        the manual page
 //
 // --ledger, or ACKLEDGER_LEDGER in the environment, names the ledger: a Postgres URL or a SQLite file. `ackledger help
 // COMMAND` says more.

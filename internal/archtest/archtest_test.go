@@ -76,7 +76,10 @@ var layers = map[string][]string{
 	"internal/engine":       {"ledger", "consumer", "internal/backoff"},
 	"sqs":                   {"ledger", "consumer", "internal/engine", "internal/backoff"},
 	"kafka":                 {"ledger", "consumer", "internal/engine", "internal/backoff", "kafka/internal/offsets"},
-	"cmd/ackledger":         {"ledger", "ledger/postgres", "ledger/sqlite", "internal/fencedsql", "internal/backoff"},
+	"cmd/ackledger": {
+		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "kafka/internal/offsets", "replay",
+		"internal/engine", "internal/fencedsql", "internal/backoff", "internal/ranges",
+	},
 	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/backoff"},
 }
 

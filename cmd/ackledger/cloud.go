@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/spf13/cobra"
+)
+
+// cloud is how to reach SQS: what the AWS SDK finds by itself (environment, ~/.aws, the machine's role), and these flags.
+type cloud struct{ profile, region, endpoint string }
+
+func (c *cloud) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&c.profile, "profile", "", "AWS: the profile (default: AWS_PROFILE)")
+	flags.StringVar(&c.region, "region", "", "AWS: the region (default: AWS_REGION, or the profile's)")
+	flags.StringVar(&c.endpoint, "endpoint-url", "", "AWS: the endpoint of SQS (default: AWS_ENDPOINT_URL_SQS, or AWS's own)")
+}
+
+func (c *cloud) client(ctx context.Context) (*sqs.Client, error) {
+	var opts []func(*config.LoadOptions) error
+	if c.profile != "" {
+		opts = append(opts, config.WithSharedConfigProfile(c.profile))
+	}
+	if c.region != "" {
+		opts = append(opts, config.WithRegion(c.region))
+	}
+	loaded, err := config.LoadDefaultConfig(ctx, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("AWS's settings: %w", err)
+	}
+	if loaded.Region == "" {
+		return nil, usage("--region is missing (or AWS_REGION, or a region in the profile)")
+	}
+	return sqs.NewFromConfig(loaded, func(o *sqs.Options) {
+		if c.endpoint != "" {
+			o.BaseEndpoint = &c.endpoint
+		}
+	}), nil
+}
+
+// queueURL finds a queue by its URL, its ARN or its name.
+func queueURL(ctx context.Context, client *sqs.Client, queue string) (string, error) {
+	if strings.Contains(queue, "://") {
+		return queue, nil
+	}
+	in := &sqs.GetQueueUrlInput{QueueName: &queue}
+	if parts := strings.Split(queue, ":"); len(parts) == 6 && parts[0] == "arn" {
+		in.QueueName, in.QueueOwnerAWSAccountId = &parts[5], &parts[4]
+	}
+	out, err := client.GetQueueUrl(ctx, in)
+	if err != nil {
+		return "", queueError(queue, err)
+	}
+	return aws.ToString(out.QueueUrl), nil
+}
+
+// queueAttributes are a queue's settings, by name.
+func queueAttributes(ctx context.Context, client *sqs.Client, url string) (map[string]string, error) {
+	out, err := client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
+	})
+	if err != nil {
+		return nil, queueError(url, err)
+	}
+	return out.Attributes, nil
+}
+
+func queueError(queue string, err error) error {
+	if _, ok := errors.AsType[*types.QueueDoesNotExist](err); ok {
+		return fmt.Errorf("there is no queue %s", queue)
+	}
+	return fmt.Errorf("queue %s: %w", queue, err)
+}

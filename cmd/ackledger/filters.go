@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// filters are the flags that select messages and dead letters.
+type filters struct {
+	scope, error, group string
+	header              headerFlag
+	kinds, ids          []string
+	offsets             offsetsFlag
+	since, until        moment
+	count               int
+}
+
+// messageFlags are of all that has a state; what the times are of, each command says.
+func (f *filters) messageFlags(cmd *cobra.Command, times string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.scope, "scope", "", "a scope (consumer and source), or the part of its name that no other has")
+	flags.StringVar(&f.error, "error", "", "part of the text of an attempt's error")
+	flags.StringArrayVar(&f.ids, "id", nil, "a message's id (repeatable)")
+	flags.Var(&f.offsets, "offsets", "Kafka: PARTITION:FIRST-LAST, both included")
+	flags.Var(&f.since, "since", times+" at or after: 2026-11-20T15:04:05Z, 2026-11-20, or an age such as 90m or 2d")
+	flags.Var(&f.until, "until", times+" before: like --since")
+}
+
+// deadLetterFlags are of what only dead letters have.
+func (f *filters) deadLetterFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.kinds, "kind", nil, "a kind of failure (repeatable): "+strings.Join(kindNames(), ", "))
+	flags.Var(&f.header, "header", "NAME=VALUE: has such a header, whole")
+	flags.StringVar(&f.group, "key", "", "the FIFO group or the Kafka key, whole")
+}
+
+var kinds = []ledger.FailureKind{
+	ledger.KindTerminal, ledger.KindExhausted, ledger.KindMismatch, ledger.KindUncertain, ledger.KindInvalid, ledger.KindDeadline,
+	ledger.KindError, ledger.KindPanic, ledger.KindGoexit, ledger.KindTimeout,
+}
+
+func kindNames() []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return names
+}
+
+// filter makes a filter of the flags and asks the ledger which scope is meant.
+func (f *filters) filter(ctx context.Context, op ledger.Operator) (ledger.Filter, error) {
+	out := ledger.Filter{
+		Error: f.error, Group: f.group, HeaderName: f.header.name, HeaderValue: f.header.value, From: time.Time(f.since),
+		To: time.Time(f.until), Offsets: f.offsets.r, Limit: f.count,
+	}
+	for _, k := range f.kinds {
+		kind := ledger.FailureKind(k)
+		if !slices.Contains(kinds, kind) {
+			return out, usage("--kind must be one of %s, is %q", strings.Join(kindNames(), ", "), k)
+		}
+		out.Kinds = append(out.Kinds, kind)
+	}
+	for _, id := range f.ids {
+		out.IDs = append(out.IDs, []byte(id))
+	}
+	if err := out.Check(); err != nil {
+		return out, filterError(err)
+	}
+	var err error
+	out.Scope, err = scopeNamed(ctx, op, f.scope)
+	return out, err
+}
+
+// filterError says what is wrong with a filter in the words of the command line.
+func filterError(err error) error {
+	bad, ok := errors.AsType[*ledger.InvalidError](err)
+	if !ok {
+		return err
+	}
+	flag := map[string]string{
+		"Filter.IDs": "--id", "Filter.Offsets": "--offsets", "Filter.To": "--until", "Filter.Limit": "--count",
+		"Filter.HeaderName": "--header", "Filter.State": "--state", "By.Actor": "--actor", "By.Reason": "--reason",
+	}[bad.Field]
+	if flag == "" {
+		return usage("%w", err)
+	}
+	return usage("%s must be %s, is %s", flag, strings.ReplaceAll(bad.Bound, "Filter.From", "--since"), bad.Value)
+}
+
+// scopeNamed finds the scope that is called so, or whose name alone has this part; "" stays "".
+func scopeNamed(ctx context.Context, op ledger.Operator, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	all, err := op.Scopes(ctx)
+	if err != nil || slices.Contains(all, name) {
+		return name, err
+	}
+	var like []string
+	for _, s := range all {
+		if strings.Contains(s, name) {
+			like = append(like, s)
+		}
+	}
+	switch {
+	case len(like) == 1:
+		return like[0], nil
+	case len(like) > 1:
+		return "", fmt.Errorf("--scope %q may be any of %s", name, someOf(like))
+	case len(all) == 0:
+		return "", fmt.Errorf("there is no scope %q: the ledger has seen no message yet", name)
+	}
+	return "", fmt.Errorf("there is no scope %q; there is %s", name, someOf(all))
+}
+
+// someOf lists names for one line.
+func someOf(names []string) string {
+	const most = 5
+	shown := make([]string, 0, most)
+	for _, n := range names[:min(len(names), most)] {
+		shown = append(shown, text(n))
+	}
+	list := strings.Join(shown, ", ")
+	if more := len(names) - most; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
+}
+
+// moment is a point in time, as a flag.
+type moment time.Time
+
+var momentForms = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly}
+
+// Set reads a time, which is UTC unless it says otherwise, or an age, which ends now.
+func (m *moment) Set(s string) error {
+	for _, form := range momentForms {
+		if t, err := time.Parse(form, s); err == nil {
+			*m = moment(t)
+			return nil
+		}
+	}
+	var age span
+	if err := age.Set(s); err != nil {
+		return errors.New("must be a time such as 2026-11-20T15:04:05Z or 2026-11-20, or an age such as 90m or 2d")
+	}
+	*m = moment(time.Now().Add(-time.Duration(age)))
+	return nil
+}
+
+func (m *moment) String() string {
+	if time.Time(*m).IsZero() {
+		return ""
+	}
+	return time.Time(*m).UTC().Format(time.RFC3339)
+}
+
+// Type is what the help calls the flag's value.
+func (m *moment) Type() string { return "time" }
+
+// headerFlag is NAME=VALUE.
+type headerFlag struct{ name, value string }
+
+// Set reads NAME=VALUE; the value may be empty and may hold more of "=".
+func (h *headerFlag) Set(s string) error {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok || name == "" {
+		return errors.New("must be NAME=VALUE")
+	}
+	h.name, h.value = name, value
+	return nil
+}
+
+func (h *headerFlag) String() string {
+	if h.name == "" {
+		return ""
+	}
+	return h.name + "=" + h.value
+}
+
+// Type is what the help calls the flag's value.
+func (h *headerFlag) Type() string { return "header" }
+
+// offsetsFlag is a part of one Kafka partition.
+type offsetsFlag struct{ r *ledger.OffsetRange }
+
+// Set reads PARTITION:FIRST-LAST, or PARTITION:OFFSET.
+func (o *offsetsFlag) Set(s string) error {
+	bad := errors.New("must be PARTITION:FIRST-LAST, such as 3:100-250")
+	partition, part, ok := strings.Cut(s, ":")
+	first, last, two := strings.Cut(part, "-")
+	if !two {
+		last = first
+	}
+	p, err1 := strconv.ParseInt(partition, 10, 32)
+	from, err2 := strconv.ParseInt(first, 10, 64)
+	to, err3 := strconv.ParseInt(last, 10, 64)
+	if !ok || errors.Join(err1, err2, err3) != nil || p < 0 || from < 0 || to < from {
+		return bad
+	}
+	o.r = &ledger.OffsetRange{Partition: int32(p), First: from, Last: to}
+	return nil
+}
+
+func (o *offsetsFlag) String() string {
+	if o.r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d-%d", o.r.Partition, o.r.First, o.r.Last)
+}
+
+// Type is what the help calls the flag's value.
+func (o *offsetsFlag) Type() string { return "offsets" }

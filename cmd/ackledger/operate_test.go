@@ -1,0 +1,422 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/postgres"
+	"github.com/ackledger/ackledger/ledger/sqlite"
+)
+
+// store is a ledger of a test, and what the command calls it.
+type store struct {
+	*testing.T
+	name string
+	ledger.Ledger
+	ledger.Operator
+	owner ledger.Owner
+}
+
+// onStores runs a test on a SQLite file and on PostgreSQL.
+func onStores(t *testing.T, test func(*testing.T, *store)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "ledger.db")
+		l, err := sqlite.Open(t.Context(), file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		test(t, newStore(t, file, l))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		url := services.Postgres(t).URL
+		done(t, "migrate", "--ledger", url)
+		pool, err := pgxpool.New(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		l, err := postgres.New(t.Context(), pool, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(l.Close)
+		test(t, newStore(t, url, l))
+	})
+}
+
+func newStore(t *testing.T, name string, l ledger.Ledger) *store {
+	t.Helper()
+	op, ok := l.(ledger.Operator)
+	if !ok {
+		t.Fatalf("%T is no Operator", l)
+	}
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &store{T: t, name: name, Ledger: l, Operator: op, owner: o}
+}
+
+const (
+	orders   = "sqs:arn:aws:sqs:eu-west-1:000000000000:orders/shipping"
+	payments = "sqs:arn:aws:sqs:eu-west-1:000000000000:payments/shipping"
+)
+
+// secret must not be printed unless asked for.
+const secret = "card 4111-1111"
+
+// claim takes messages of a scope.
+func (s *store) claim(scope string, ids ...string) []ledger.Claim {
+	s.Helper()
+	entries := make([]ledger.Entry, len(ids))
+	for i, id := range ids {
+		entries[i] = ledger.Entry{Key: ledger.Key{Scope: scope, ID: []byte(id)}, Delivery: []byte(id), Window: time.Hour,
+			Fingerprint: ledger.BodyFingerprint([]byte(secret + id))}
+	}
+	claims, err := s.owner.Claim(s.Context(), entries)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i := range claims {
+		if claims[i].Answer != ledger.Run {
+			s.Fatalf("claim of %s: %+v", ids[i], claims[i])
+		}
+	}
+	return claims
+}
+
+func (s *store) settle(list []ledger.Settlement) {
+	s.Helper()
+	errs, err := s.owner.Settle(s.Context(), list)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// succeed makes messages that succeeded.
+func (s *store) succeed(scope string, ids ...string) {
+	s.Helper()
+	var list []ledger.Settlement
+	for _, c := range s.claim(scope, ids...) {
+		list = append(list, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed, Result: []byte("shipped")})
+	}
+	s.settle(list)
+}
+
+// fail makes dead letters.
+func (s *store) fail(scope string, kind ledger.FailureKind, reason string, ids ...string) {
+	s.Helper()
+	var list []ledger.Settlement
+	for i, c := range s.claim(scope, ids...) {
+		list = append(list, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Fail, Dead: deadArchive(scope, ids[i], kind, reason)})
+	}
+	s.settle(list)
+}
+
+func deadArchive(scope, id string, kind ledger.FailureKind, reason string) *ledger.Archive {
+	body := []byte(secret + id)
+	return &ledger.Archive{
+		Key: ledger.Key{Scope: scope, ID: []byte(id)}, Fingerprint: ledger.BodyFingerprint(body), Delivery: []byte(id), Kind: kind,
+		Errors: []ledger.AttemptError{
+			{Attempt: 1, Kind: ledger.KindError, Error: "a first try", At: time.Now()},
+			{Attempt: 2, Kind: ledger.KindPanic, Error: reason, At: time.Now()},
+		},
+		Body: body, Headers: []ledger.Header{{Name: "tenant", Value: []byte("acme"), Type: "String"}},
+		Source: sourceOf(scope), Group: "g1", Attempts: 2, SentAt: time.Now(), Keep: 24 * time.Hour,
+	}
+}
+
+// sourceOf is the ARN in a scope of SQS.
+func sourceOf(scope string) string {
+	arn, _, _ := strings.Cut(strings.TrimPrefix(scope, "sqs:"), "/")
+	return arn
+}
+
+func (s *store) run(args ...string) string {
+	s.Helper()
+	return done(s.T, append(args, "--ledger", s.name)...)
+}
+
+// jsonLines reads lines of JSON.
+func jsonLines[T any](t *testing.T, text string) (out []T) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var one T
+		decode(t, line, &one)
+		out = append(out, one)
+	}
+	return out
+}
+
+func (s *store) listed(args ...string) []string {
+	s.Helper()
+	var ids []string
+	for _, d := range jsonLines[struct {
+		ID string `json:"id"`
+	}](s.T, onlyIDs(s.T, s.run(append([]string{"list", "--json"}, args...)...))) {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+// onlyIDs keeps the id of each line.
+func onlyIDs(t *testing.T, text string) string {
+	t.Helper()
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		var all map[string]any
+		if err := json.Unmarshal([]byte(line), &all); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "{\"id\":%q}\n", all["id"])
+	}
+	return b.String()
+}
+
+// shop is a ledger with something of everything.
+func shop(s *store) {
+	s.Helper()
+	s.fail(orders, ledger.KindExhausted, "no such SKU: 17", "o1", "o2")
+	s.fail(orders, ledger.KindTerminal, "cannot parse\x1b[2J", "o3")
+	s.fail(payments, ledger.KindExhausted, "declined", "p1")
+	s.succeed(orders, "o4", "o5")
+	s.claim(orders, "o6")
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		shop(s)
+		for args, want := range map[string]string{
+			"":                               "o1 o2 o3 p1",
+			"--state failed":                 "o1 o2 o3 p1",
+			"--scope " + orders:              "o1 o2 o3",
+			"--scope payments":               "p1",
+			"--kind terminal":                "o3",
+			"--kind terminal --kind invalid": "o3",
+			"--error SKU":                    "o1 o2",
+			"--header tenant=acme":           "o1 o2 o3 p1",
+			"--header tenant=other":          "",
+			"--key g1 --id o2 --id p1":       "o2 p1",
+			"--since 1h":                     "o1 o2 o3 p1",
+			"--until 1h":                     "",
+			"--since 2100-01-01":             "",
+			"--count 2":                      "o1 o2",
+			"--state succeeded":              "o4 o5",
+			"--state pending":                "o6",
+			"--stuck":                        "",
+		} {
+			got := s.listed(strings.Fields(args)...)
+			if strings.HasPrefix(args, "--state succ") && len(got) == 2 && got[0] > got[1] {
+				got[0], got[1] = got[1], got[0] // rows come in no order
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("list %s: %v, want %s", args, got, want)
+			}
+		}
+		table := s.run("list")
+		for _, want := range []string{"ARCHIVED", "exhausted", "no such SKU: 17", `cannot parse\x1b[2J`} {
+			if !strings.Contains(table, want) {
+				t.Errorf("the table lacks %q:\n%s", want, table)
+			}
+		}
+		if out := s.run("list", "--count", "2"); strings.Count(out, "\n") != 4 || !strings.Contains(out, "there are more") {
+			t.Errorf("list --count 2:\n%s", out)
+		}
+		if out := s.run("list", "--error", "never"); !strings.Contains(out, "nothing") {
+			t.Errorf("an empty list says %q", out)
+		}
+		for _, args := range [][]string{{"list"}, {"list", "--json"}, {"list", "--state", "succeeded", "--json"}, {"show", "o1"}, {"show", "o1", "--json"}} {
+			if out := s.run(args...); strings.Contains(out, secret) || strings.Contains(out, "Y2FyZCA0") || strings.Contains(out, "acme") || strings.Contains(out, "\x1b") {
+				t.Errorf("%v prints a body or a header:\n%s", args, out)
+			}
+		}
+		full := jsonLines[deadLetter](t, s.run("list", "--json", "--body", "--id", "o1"))
+		if len(full) != 1 || full[0].Content == nil || string(full[0].Content.Body) != secret+"o1" || len(full[0].Content.Headers) != 1 {
+			t.Errorf("list --json --body: %+v", full)
+		}
+	})
+}
+
+func TestShow(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		shop(s)
+		s.succeed(payments, "o1") // the same id elsewhere
+		out := s.run("show", "o1", "--scope", orders, "--body", "--step", "payment:charge")
+		for _, want := range []string{"failed", orders, "token 1, generation 0", "dead letter", "exhausted after 2 attempts", "a first try",
+			"no such SKU: 17", "tenant: acme", secret + "o1", consumer.DeriveChildKey(orders, "o1", "payment:charge", 0)} {
+			if !strings.Contains(out, want) && !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+				t.Errorf("show lacks %q:\n%s", want, out)
+			}
+		}
+		all := jsonLines[shown](t, s.run("show", "o1", "--json"))
+		if len(all) != 2 || all[0].Scope == all[1].Scope {
+			t.Errorf("both scopes: %+v", all)
+		}
+		one := jsonLines[shown](t, s.run("show", "o4", "--json", "--body"))
+		if len(one) != 1 || one[0].State != "succeeded" || string(one[0].Result) != "shipped" || len(one[0].Archived) != 0 {
+			t.Errorf("a success: %+v", one)
+		}
+		if out := s.run("show", "o6"); !strings.Contains(out, "pending, owner") || !strings.Contains(out, "live") {
+			t.Errorf("a pending one:\n%s", out)
+		}
+		if out := s.run("show", "o4"); strings.Contains(out, "shipped") || !strings.Contains(out, "7 B") {
+			t.Errorf("a success without --body:\n%s", out)
+		}
+	})
+}
+
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		shop(s)
+		if out := s.run("reopen", "--scope", orders); !strings.Contains(out, "2 messages of "+orders) || !strings.Contains(out, "--yes does it") {
+			t.Errorf("the dry run says %q", out)
+		}
+		if got := s.listed("--state", "succeeded"); len(got) != 2 {
+			t.Errorf("a dry run reopened: %v", got)
+		}
+		var rep reopened
+		decode(t, s.run("reopen", "--scope", orders, "--id", "o4", "--yes", "--fresh-keys", "--json", "--actor", "eve", "--reason", "JIRA-7"), &rep)
+		if rep.Matched != 1 || rep.Reopened != 1 || rep.DryRun {
+			t.Errorf("reopened: %+v", rep)
+		}
+		one := jsonLines[shown](t, s.run("show", "o4", "--json"))
+		if len(one) != 1 || one[0].State != "pending" || one[0].Free == nil || !*one[0].Free || one[0].Generation != 1 ||
+			len(one[0].Audit) != 1 || one[0].Audit[0].Actor != "eve" || one[0].Audit[0].Reason != "JIRA-7" || one[0].Audit[0].State != "succeeded" {
+			t.Errorf("after reopen: %+v", one)
+		}
+		if got := s.listed("--stuck"); len(got) != 1 || got[0] != "o4" {
+			t.Errorf("what waits for a copy: %v", got)
+		}
+		if out := s.run("reopen", "--scope", orders, "--yes", "--fresh-keys"); !strings.Contains(out, "AGAIN") || !strings.Contains(out, "1 reopened, 0 left") {
+			t.Errorf("reopen --yes says %q", out)
+		}
+	})
+}
+
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		shop(s)
+		if out := s.run("purge", "--scope", orders, "--kind", "exhausted"); !strings.Contains(out, "2 dead letters are selected") || !strings.Contains(out, "--yes does it") {
+			t.Errorf("the dry run says %q", out)
+		}
+		if got := s.listed(); len(got) != 4 {
+			t.Errorf("a dry run purged: %v", got)
+		}
+		var rep purged
+		decode(t, s.run("purge", "--scope", orders, "--kind", "exhausted", "--yes", "--json"), &rep)
+		if rep.Matched != 2 || rep.Purged != 2 || rep.Left != 0 || rep.DryRun {
+			t.Errorf("purged: %+v", rep)
+		}
+		if got := s.listed(); strings.Join(got, " ") != "o3 p1" {
+			t.Errorf("after the purge: %v", got)
+		}
+		if out := s.run("show", "o1", "--body"); strings.Contains(out, secret) || strings.Contains(out, "no such SKU") || !strings.Contains(out, "purged") {
+			t.Errorf("a purged one:\n%s", out)
+		}
+	})
+}
+
+// What is refused is one clear line, with the right exit code, and nothing has been changed.
+func TestOperatorsMistakes(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		shop(s)
+		before := s.run("list", "--json") + s.run("list", "--json", "--state", "succeeded", "--scope", orders, "--id", "o4")
+		for args, want := range map[string]struct {
+			code int
+			text string
+		}{
+			"show nobody":                                        {exitFailed, "the ledger knows nothing of nobody"},
+			"show orders-3-17":                                   {exitFailed, "--brokers"},
+			"show o1 --scope nowhere":                            {exitFailed, `there is no scope "nowhere"`},
+			"show o1 --scope shipping":                           {exitFailed, "may be any of " + orders + ", " + payments},
+			"list --scope nowhere":                               {exitFailed, "there is " + orders},
+			"purge --scope nowhere --yes":                        {exitFailed, `there is no scope "nowhere"`},
+			"reopen --scope nowhere --yes":                       {exitFailed, `there is no scope "nowhere"`},
+			"reopen --yes":                                       {exitUsage, "--scope is missing"},
+			"list --state lost":                                  {exitUsage, "pending, succeeded or failed"},
+			"list --kind lost":                                   {exitUsage, "--kind must be one of terminal"},
+			"list --since yesterday":                             {exitUsage, "an age such as 90m or 2d"},
+			"list --since 1h --until 2h":                         {exitUsage, "--until must be after --since"},
+			"list --header tenant":                               {exitUsage, "NAME=VALUE"},
+			"list --offsets 3":                                   {exitUsage, "PARTITION:FIRST-LAST"},
+			"list --offsets 3:9-2":                               {exitUsage, "PARTITION:FIRST-LAST"},
+			"list --count -1":                                    {exitUsage, "--count must be 0"},
+			"list --body":                                        {exitUsage, "--body needs --json"},
+			"list --state pending --stuck --kind x":              {exitUsage, "--kind must be"},
+			"list --state failed --stuck":                        {exitUsage, "--state must be"},
+			"purge --yes --actor " + strings.Repeat("x", 300):    {exitUsage, "--actor must be"},
+			"reopen --yes --scope orders --offsets x":            {exitUsage, "PARTITION:FIRST-LAST"},
+			"purge --yes --until 2d --since 1d":                  {exitUsage, "--until must be after"},
+			"show":                                               {exitUsage, "accepts 1 arg"},
+			"show orders-3-17 --brokers 127.0.0.1:1 --sasl rot":  {exitUsage, "password"},
+			"show orders-3-17 --brokers 127.0.0.1:1 --tls-ca /x": {exitUsage, "--tls-ca"},
+		} {
+			r := ackledger(t, append(strings.Fields(args), "--ledger", s.name)...)
+			if r.code != want.code || r.out != "" || !strings.Contains(r.errors, want.text) || strings.Count(r.errors, "\n") != 1 {
+				t.Errorf("ackledger %s: code %d, output %q, error %q; want code %d and one line with %q", args, r.code, r.out, r.errors, want.code, want.text)
+			}
+		}
+		if after := s.run("list", "--json") + s.run("list", "--json", "--state", "succeeded", "--scope", orders, "--id", "o4"); after != before {
+			t.Errorf("something was changed:\n%s\nbefore:\n%s", after, before)
+		}
+	})
+}
+
+// A ledger of a version that this program does not serve: nothing is done to it.
+func TestIncompatibleLedger(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		shop(s)
+		s.newer()
+		for _, args := range []string{"list", "show o1", "purge --yes", "reopen --yes --scope orders", "stats", "migrate"} {
+			r := ackledger(t, append(strings.Fields(args), "--ledger", s.name)...)
+			if r.code != exitFailed || r.out != "" || strings.Count(r.errors, "\n") != 1 || !strings.Contains(r.errors, "99") {
+				t.Errorf("ackledger %s: code %d, output %q, error %q", args, r.code, r.out, r.errors)
+			}
+		}
+	})
+}
+
+// newer makes the ledger one that only much newer programs may use.
+func (s *store) newer() {
+	s.Helper()
+	if !strings.HasPrefix(s.name, "postgres") {
+		db, err := sql.Open("sqlite", s.name)
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		if _, err := db.ExecContext(s.Context(), "UPDATE ackledger_meta SET value = '99' WHERE key IN ('schema', 'oldest_worker')"); err != nil {
+			s.Fatal(err)
+		}
+		return
+	}
+	pool, err := pgxpool.New(context.Background(), s.name)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := pool.Exec(s.Context(), "UPDATE ackledger.meta SET schema_version = 99, oldest_worker = 99"); err != nil {
+		s.Fatal(err)
+	}
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+type showOne struct {
+	brokers
+	scope      string
+	steps      []string
+	body, json bool
+}
+
+func newShow(t *target) *cobra.Command {
+	s := new(showOne)
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show everything that the ledger knows of one message",
+		Long: `Show everything that the ledger knows of one message: its state, attempts and errors, its result's size, its archived
+deliveries, what operators did to it. ID is an SQS MessageId, Kafka's topic-partition-offset, or what your KeyFunc made;
+several scopes may have seen one id, and all are shown.
+
+Kafka's messages that succeeded in one go with their neighbours have no row: with --brokers they are found by their
+position in the log, and the answer says between which offsets and times they were finished.
+
+--step NAME prints the child key that consumer.ChildKey makes for the step, as it is passed on to other services. Bodies
+and results are printed with --body only.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return begun(func(cmd *cobra.Command) error {
+				return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
+					return s.run(ctx, op, args[0], cmd.OutOrStdout())
+				})
+			})(cmd, nil)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&s.scope, "scope", "", "the scope, or the part of its name that no other has")
+	flags.StringArrayVar(&s.steps, "step", nil, "print the child key of this step (repeatable)")
+	flags.BoolVar(&s.body, "body", false, "print bodies, headers and the result")
+	flags.BoolVar(&s.json, "json", false, "a line of JSON for each scope")
+	s.brokers.flags(cmd)
+	return cmd
+}
+
+// shown is all about one message, for programs.
+type shown struct {
+	message
+	Child    map[string]string `json:"child_keys,omitempty"`
+	Result   []byte            `json:"result,omitempty"` // asked for
+	Archived []deadLetter      `json:"archived"`
+	Audit    []audited         `json:"audit"`
+}
+
+// audited is one thing that an operator did.
+type audited struct {
+	At     *time.Time `json:"at,omitempty"`
+	Actor  string     `json:"actor"`
+	Role   string     `json:"role,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+	Action string     `json:"action"`
+	State  string     `json:"state"` // before
+	Token  uint64     `json:"token"` // before
+	Detail string     `json:"detail,omitempty"`
+}
+
+func (s *showOne) run(ctx context.Context, op ledger.Operator, id string, out io.Writer) error {
+	found, err := s.find(ctx, op, id)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		one, err := s.gather(ctx, op, &found[i])
+		if err != nil {
+			return err
+		}
+		if s.json {
+			err = printJSON(out, one)
+		} else {
+			err = s.print(out, &found[i], one)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find looks the message up by its id, and by its position where brokers are named.
+func (s *showOne) find(ctx context.Context, op ledger.Operator, id string) ([]ledger.Record, error) {
+	if id == "" || len(id) > ledger.MaxID {
+		return nil, usage("ID must be 1 to %d bytes, is %d bytes", ledger.MaxID, len(id))
+	}
+	scope, err := scopeNamed(ctx, op, s.scope)
+	if err != nil {
+		return nil, err
+	}
+	found, err := op.Find(ctx, scope, []byte(id))
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return nil, err
+	}
+	at, isRecord := positionOf(id)
+	if isRecord && s.named() {
+		placed, err := s.byPosition(ctx, op, scope, id, at)
+		if err != nil {
+			return nil, err
+		}
+		found = merged(found, placed)
+	}
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case isRecord && !s.named():
+		return nil, fmt.Errorf("the ledger has no row and no archive of %s; a Kafka record that succeeded is found with --brokers", text(id))
+	}
+	return nil, fmt.Errorf("the ledger knows nothing of %s", text(id))
+}
+
+// merged adds to found what it does not have yet.
+func merged(found, more []ledger.Record) []ledger.Record {
+	have := map[[ledger.KeySize]byte]bool{}
+	for i := range found {
+		have[found[i].Key] = true
+	}
+	for i := range more {
+		if !have[more[i].Key] {
+			found = append(found, more[i])
+		}
+	}
+	return found
+}
+
+// gather adds what stands in other tables, and what can be worked out.
+func (s *showOne) gather(ctx context.Context, op ledger.Operator, r *ledger.Record) (shown, error) {
+	one := shown{message: newRecord(r), Archived: []deadLetter{}, Audit: []audited{}}
+	for i := range r.Archived {
+		d := newArchived(&r.Archived[i])
+		if s.body {
+			d.Content = &deadLetterBody{Sealed: r.Archived[i].Sealed(), Body: r.Archived[i].Body, Headers: r.Archived[i].Headers}
+		}
+		one.Archived = append(one.Archived, d)
+	}
+	if s.body {
+		one.Result = r.Result
+	}
+	for _, step := range s.steps {
+		if one.Child == nil {
+			one.Child = map[string]string{}
+		}
+		one.Child[step] = consumer.DeriveChildKey(r.Scope, string(r.ID), step, r.Generation)
+	}
+	key := r.MessageKey()
+	status, err := op.Status(ctx, []ledger.Key{key})
+	if err != nil {
+		return one, err
+	}
+	if status[0].State == ledger.Pending {
+		one.Holder, one.Free = holderText(status[0].Holder), new(status[0].Free())
+	}
+	for a, err := range op.Audits(ctx, ledger.AuditFilter{Key: &key}) {
+		if err != nil {
+			return one, err
+		}
+		one.Audit = append(one.Audit, audited{At: stamp(a.At), Actor: a.By.Actor, Role: a.Role, Reason: a.By.Reason,
+			Action: string(a.Action), State: stateText(a.State), Token: a.Token, Detail: a.Detail})
+	}
+	return one, nil
+}
+
+// print writes it for people.
+func (s *showOne) print(out io.Writer, r *ledger.Record, one shown) error {
+	p := &page{out: out}
+	p.line("id", "%s", text(string(r.ID)))
+	p.line("scope", "%s", text(r.Scope))
+	p.line("state", "%s", describe(&one))
+	if r.In != nil {
+		p.line("held with", "offsets %d to %d of its partition, between %s and %s", r.In.From, r.In.To-1,
+			instant(r.In.Since), instant(r.In.Until))
+	}
+	if r.State != 0 && r.In == nil {
+		p.line("token", "%d, generation %d", r.Token, r.Generation)
+		p.line("attempts", "%d, crashes %d", r.Attempts, r.Crashes)
+		p.line("first claim", "%s, expires %s", instant(r.At), instant(r.Expiry))
+		p.line("fingerprint", "%s", one.Fingerprint)
+	}
+	if !r.Due.IsZero() && r.State == ledger.Pending {
+		p.line("due", "%s", instant(r.Due))
+	}
+	if r.Result != nil {
+		p.line("result", "%s", size(int64(len(r.Result))))
+		if s.body {
+			p.content(r.Result)
+		}
+	}
+	for _, step := range s.steps {
+		p.line("child key", "%s  %s", one.Child[step], text(step))
+	}
+	p.errors("  ", r.Errors)
+	for i := range r.Archived {
+		s.printArchived(p, &r.Archived[i])
+	}
+	for _, a := range one.Audit {
+		p.line("audit", "%s  %s by %s%s: was %s, token %d%s%s", instant(*a.At), a.Action, text(a.Actor), in(" as ", a.Role),
+			a.State, a.Token, in("; ", a.Detail), in("; ", a.Reason))
+	}
+	fmt.Fprintln(p.out)
+	return p.err
+}
+
+func (s *showOne) printArchived(p *page, a *ledger.ArchiveRecord) {
+	p.line("dead letter", "%s  %s after %d attempts, token %d", instant(a.At), text(string(a.Kind)), a.Attempts, a.Token)
+	p.line("  delivery", "%s", text(string(a.Delivery)))
+	p.line("  from", "%s%s%s", text(a.Source), in(", group or key ", a.Group), in(", sent ", instant(a.SentAt)))
+	forwarded := "the archive alone has it"
+	if a.Sent {
+		forwarded = "sent to the dead-letter target, too"
+	}
+	p.line("  kept", "until %s; %s", instant(a.Expiry), forwarded)
+	if !a.Replayed.IsZero() {
+		p.line("  replayed", "%s", instant(a.Replayed))
+	}
+	if !a.Purged.IsZero() {
+		p.line("  purged", "%s", instant(a.Purged))
+		return
+	}
+	p.line("  size", "%s%s", size(int64(a.Size())), map[bool]string{true: ", sealed by the workers' cipher"}[a.Sealed()])
+	p.errors("    ", a.Errors)
+	if !s.body {
+		return
+	}
+	for _, h := range a.Headers {
+		p.line("  header", "%s: %s", text(h.Name), text(string(h.Value)))
+	}
+	p.content(a.Body)
+}
+
+// describe says in words how a message is.
+func describe(one *shown) string {
+	switch {
+	case one.State == "gone":
+		return "its row is gone, its archive is left"
+	case one.Free != nil && *one.Free:
+		return "pending, waiting for nothing but a copy of it"
+	case one.Free != nil && one.Owner != "":
+		return fmt.Sprintf("pending, owner %s (%s)", text(one.Owner), one.Holder)
+	case one.Free != nil:
+		return "pending, owner: " + one.Holder
+	}
+	return one.State
+}
+
+func in(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// page writes lines until one fails.
+type page struct {
+	out io.Writer
+	err error
+}
+
+func (p *page) line(name, format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.out, "%-12s  %s\n", name, fmt.Sprintf(format, args...))
+	}
+}
+
+func (p *page) errors(indent string, list []ledger.AttemptError) {
+	for _, e := range list {
+		p.line(indent+"attempt", "%d  %s  %s: %s", e.Attempt, instant(e.At), e.Kind, text(e.Error))
+	}
+}
+
+// content prints bytes that were asked for: text as it stands, line by line; anything else in hexadecimal digits.
+func (p *page) content(b []byte) {
+	switch {
+	case p.err != nil:
+	case b == nil:
+		p.line("  body", "none (null)")
+	case utf8.Valid(b) && !strings.ContainsFunc(string(b), unprintable):
+		_, p.err = fmt.Fprintf(p.out, "%s\n", b)
+	default:
+		_, p.err = fmt.Fprint(p.out, hex.Dump(b))
+	}
+}
+
+// unprintable could move a terminal's cursor.
+func unprintable(r rune) bool { return r != '\n' && r != '\t' && !strconv.IsPrint(r) }
