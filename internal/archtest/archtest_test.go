@@ -66,16 +66,16 @@ func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
 
 // layers says which packages of this module each package that users import may depend on.
 var layers = map[string][]string{
-	"ledger":                {},
-	"ledger/memory":         {"ledger"},
-	"ledger/sqlite":         {"ledger", "internal/fencedsql"},
-	"ledger/postgres":       {"ledger", "internal/fencedsql", "internal/backoff"},
-	"consumer":              {"ledger"},
-	"internal/backoff":      {},
-	"internal/fencedsql":    {},
-	"internal/engine":       {"ledger", "consumer", "internal/backoff"},
-	"sqs":                   {"ledger", "consumer", "internal/engine", "internal/backoff"},
-	"kafka":                 {"ledger", "consumer", "internal/engine", "internal/backoff", "kafka/internal/offsets"},
+	"ledger":             {},
+	"ledger/memory":      {"ledger"},
+	"ledger/sqlite":      {"ledger", "internal/fencedsql"},
+	"ledger/postgres":    {"ledger", "internal/fencedsql", "internal/backoff"},
+	"consumer":           {"ledger"},
+	"internal/backoff":   {},
+	"internal/fencedsql": {},
+	"internal/engine":    {"ledger", "consumer", "internal/backoff"},
+	"sqs":                {"ledger", "consumer", "internal/engine", "internal/backoff"},
+	"kafka":              {"ledger", "consumer", "internal/engine", "internal/backoff", "kafka/internal/offsets"},
 	"cmd/ackledger": {
 		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "kafka/internal/offsets", "replay",
 		"internal/engine", "internal/fencedsql", "internal/backoff", "internal/ranges",
