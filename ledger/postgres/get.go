@@ -25,7 +25,11 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 			if err := l.getArchive(ctx, tx, &rec); err != nil {
 				return err
 			}
-			return l.getMessage(ctx, tx, &rec)
+			err := l.getMessage(ctx, tx, &rec)
+			if errors.Is(err, pgx.ErrNoRows) {
+				err = l.getRanged(ctx, tx, &rec)
+			}
+			return err
 		})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)
@@ -37,26 +41,40 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 }
 
 func (l *Ledger) getMessage(ctx context.Context, tx pgx.Tx, rec *ledger.Record) error {
-	var token, at, expiry, holder int64
-	var due *int64
-	var scope, list []byte
-	var state, attempts, crashes int16
-	var print [16]byte
-	err := tx.QueryRow(ctx, l.sql.getMessage, uuid(rec.Key)).Scan(&token, &at, &expiry, &holder, &due, &scope, &state,
-		&attempts, &crashes, &print, &rec.ID, &rec.Generation, &rec.Result, &list)
-	if err != nil {
+	r := messageRow{rec: rec}
+	if err := tx.QueryRow(ctx, l.sql.getMessage, uuid(rec.Key)).Scan(r.dest()...); err != nil {
 		return err
 	}
-	rec.Scope, rec.Fingerprint, rec.State, rec.Token = string(scope), print, ledger.State(state), uint64(token)
-	rec.Attempts, rec.Crashes = int(attempts), int(crashes)
-	rec.At, rec.Expiry = time.UnixMicro(at), time.UnixMicro(expiry)
-	if holder != 0 {
-		rec.Owner = ownerName(holder)
+	return r.fill()
+}
+
+// messageRow is a message as it is read: sqlMessageFields.
+type messageRow struct {
+	rec                       *ledger.Record
+	token, at, expiry, holder int64
+	due                       *int64
+	scope, list               []byte
+	state, attempts, crashes  int16
+	print                     [16]byte
+}
+
+func (r *messageRow) dest() []any {
+	return []any{&r.token, &r.at, &r.expiry, &r.holder, &r.due, &r.scope, &r.state, &r.attempts, &r.crashes, &r.print,
+		&r.rec.ID, &r.rec.Generation, &r.rec.Result, &r.list}
+}
+
+func (r *messageRow) fill() (err error) {
+	rec := r.rec
+	rec.Scope, rec.Fingerprint, rec.State, rec.Token = string(r.scope), r.print, ledger.State(r.state), uint64(r.token)
+	rec.Attempts, rec.Crashes = int(r.attempts), int(r.crashes)
+	rec.At, rec.Expiry = time.UnixMicro(r.at), time.UnixMicro(r.expiry)
+	if r.holder != 0 {
+		rec.Owner = ownerName(r.holder)
 	}
-	if due != nil {
-		rec.Due = time.UnixMicro(*due)
+	if r.due != nil {
+		rec.Due = time.UnixMicro(*r.due)
 	}
-	rec.Errors, err = ledger.DecodeErrors(list)
+	rec.Errors, err = ledger.DecodeErrors(r.list)
 	return err
 }
 
@@ -73,22 +91,49 @@ func (l *Ledger) getArchive(ctx context.Context, tx pgx.Tx, rec *ledger.Record) 
 }
 
 func scanArchive(row pgx.CollectableRow) (ledger.ArchiveRecord, error) {
-	var a ledger.ArchiveRecord
-	var token, sentAt, at, expiry int64
-	var print [16]byte
-	var scope, kind, source, group, position, list, headers []byte
-	err := row.Scan(&token, &sentAt, &at, &expiry, &scope, &a.Attempts, &a.Sent, &print, &a.Delivery, &a.Key.ID, &kind,
-		&source, &group, &position, &list, &headers, &a.Body)
-	if err != nil {
-		return a, err
+	var r archiveRow
+	var headers []byte
+	if err := row.Scan(append(r.dest(), &headers, &r.rec.Body)...); err != nil {
+		return r.rec, err
 	}
-	a.Token, a.Fingerprint, a.Key.Scope = uint64(token), print, string(scope)
-	a.SentAt, a.At, a.Expiry = time.UnixMicro(sentAt).UTC(), time.UnixMicro(at), time.UnixMicro(expiry)
-	a.Kind, a.Source, a.Group = ledger.FailureKind(kind), string(source), string(group)
+	err := r.fill()
+	var bad error
+	r.rec.Headers, bad = decodeHeaders(headers)
+	return r.rec, errors.Join(err, bad)
+}
+
+// archiveRow is an archived delivery as it is read: sqlArchiveFields.
+type archiveRow struct {
+	rec                                        ledger.ArchiveRecord
+	token, sentAt, at, expiry                  int64
+	replayed, purged                           *int64
+	print, sum                                 [16]byte
+	scope, kind, source, group, position, list []byte
+}
+
+func (r *archiveRow) dest() []any {
+	a := &r.rec
+	return []any{&r.token, &r.sentAt, &r.at, &r.expiry, &r.scope, &a.Attempts, &a.Sent, &r.print, &a.Delivery, &a.Key.ID,
+		&r.kind, &r.source, &r.group, &r.position, &r.list, &r.sum, &a.Generation, &r.replayed, &r.purged}
+}
+
+func (r *archiveRow) fill() error {
+	a := &r.rec
+	a.Token, a.Fingerprint, a.Key.Scope = uint64(r.token), r.print, string(r.scope)
+	a.SentAt, a.At, a.Expiry = time.UnixMicro(r.sentAt).UTC(), time.UnixMicro(r.at), time.UnixMicro(r.expiry)
+	a.Kind, a.Source, a.Group = ledger.FailureKind(r.kind), string(r.source), string(r.group)
 	a.Keep = a.Expiry.Sub(a.At)
-	var errs [3]error
-	a.Key.Pos, errs[0] = decodePosition(position)
-	a.Errors, errs[1] = ledger.DecodeErrors(list)
-	a.Headers, errs[2] = decodeHeaders(headers)
-	return a, errors.Join(errs[:]...)
+	if r.replayed != nil {
+		a.Replayed = time.UnixMicro(*r.replayed)
+	}
+	if r.purged != nil {
+		a.Purged = time.UnixMicro(*r.purged)
+	}
+	var errs [2]error
+	a.Key.Pos, errs[0] = decodePosition(r.position)
+	if a.Key.Sum() != r.sum {
+		a.Key = ledger.KeyOfSum(a.Key.Scope, a.Key.ID, r.sum)
+	}
+	a.Errors, errs[1] = ledger.DecodeErrors(r.list)
+	return errors.Join(errs[:]...)
 }

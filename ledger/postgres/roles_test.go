@@ -111,22 +111,69 @@ func TestRoleWorkerMayNotMore(t *testing.T) {
 		" AND grantee = 'PUBLIC') THEN RAISE 'PUBLIC may execute'; END IF; END $$")
 }
 
-// TestRoleOperator: the operator's role may also remove, and leaves a trace.
+// TestRoleOperator: the operator's role can do all that operators do, deletes nothing, and cannot rewrite its trace.
 func TestRoleOperator(t *testing.T) {
-	_, role := asRole(t, postgres.Operator, false)
-	o := join(t, role, time.Minute)
-	claimOne(t, o, entry("a"), ledger.Run)
+	for name, old := range map[string]bool{"18": false, "14": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testRoleOperator(t, old)
+		})
+	}
+}
+
+func testRoleOperator(t *testing.T, old bool) {
+	admin, role := asRole(t, postgres.Operator, old)
+	s := role.store()
+	of := admin.store()
+	s.Declare, s.Drop, s.DropOwner, s.Rest, s.Lock, s.DSN = of.Declare, of.Drop, of.DropOwner, of.Rest, of.Lock, ""
+	ledgertest.RunOperate(t, func(*testing.T) ledgertest.Store { return s })
+	for r, err := range role.Audits(t.Context(), ledger.AuditFilter{Limit: 1}) {
+		if err != nil || !strings.HasPrefix(r.Role, "role_") {
+			t.Errorf("audit: %+v, %v; want the role that the database knows", r, err)
+		}
+	}
 	for _, sql := range []string{
-		"INSERT INTO ackledger.audit (action) VALUES ('purge')", "SELECT * FROM ackledger.audit",
+		"DELETE FROM ackledger.audit", "UPDATE ackledger.audit SET action = ''", "DELETE FROM ackledger.meta",
 		"DELETE FROM ackledger.message", "DELETE FROM ackledger.archive",
 	} {
-		role.exec(t, sql)
-	}
-	for _, sql := range []string{"DELETE FROM ackledger.audit", "UPDATE ackledger.audit SET action = ''", "DELETE FROM ackledger.meta"} {
 		var refused *pgconn.PgError
 		if _, err := role.pool.Exec(t.Context(), sql); !errors.As(err, &refused) || refused.Code != "42501" {
 			t.Errorf("%s: %v, want insufficient privilege", sql, err)
 		}
+	}
+}
+
+// TestRoleWorkerMayNotOperate: what would leave no trace is refused, and changes nothing.
+func TestRoleWorkerMayNotOperate(t *testing.T) {
+	_, role := asRole(t, postgres.Worker, false)
+	o := join(t, role, time.Minute)
+	c := claimOne(t, o, entry("done"), ledger.Run)
+	if err := settleOne(t, o, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed}); err != nil {
+		t.Fatal(err)
+	}
+	failed := entry("failed")
+	c = claimOne(t, o, failed, ledger.Run)
+	dead := &ledger.Archive{Key: failed.Key, Delivery: failed.Delivery, Body: []byte("b"), Keep: time.Hour}
+	if err := settleOne(t, o, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Fail, Dead: dead}); err != nil {
+		t.Fatal(err)
+	}
+	by := ledger.By{Actor: "worker"}
+	_, renew := role.Renew(t.Context(), ledger.Renewal{Key: failed.Key, Token: c.Token, By: by})
+	reopened, reopen := role.Reopen(t.Context(), ledger.ReopenRequest{Filter: ledger.Filter{Scope: failed.Key.Scope}, By: by})
+	purged, purge := role.Purge(t.Context(), ledger.PurgeRequest{By: by})
+	audit := role.Audit(t.Context(), []ledger.AuditRecord{{By: by, Action: ledger.ActionReplay, Key: failed.Key}})
+	for what, err := range map[string]error{"renew": renew, "reopen": reopen, "purge": purge, "audit": audit} {
+		if !ledger.Unusable(err) || !strings.Contains(err.Error(), "lacks a privilege") {
+			t.Errorf("%s: %v, want a missing privilege", what, err)
+		}
+	}
+	if reopened.Reopened+purged.Purged != 0 {
+		t.Errorf("reopened %d, purged %d", reopened.Reopened, purged.Purged)
+	}
+	claimOne(t, o, entry("done"), ledger.Done)
+	rec, err := role.Get(t.Context(), failed.Key)
+	if err != nil || rec.Token != c.Token || len(rec.Archived) != 1 || string(rec.Archived[0].Body) != "b" {
+		t.Errorf("the failed message: %+v, %v", rec, err)
 	}
 }
 

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -92,6 +91,21 @@ func (w *oldWorker) reach(t *testing.T, n int64) {
 	}
 }
 
+// firstRows shows everything that the first schema had of a message.
+func firstRows(t *testing.T, b *bench, id string) (text string) {
+	t.Helper()
+	err := b.pool.QueryRow(t.Context(), `SELECT concat(
+		(SELECT row(m.at, m.expiry, m.owner, m.due, m.token, m.scope, m.state, m.attempts, m.crashes, m.key, m.fingerprint, m.id,
+			m.generation, m.result, m.errors, m.failed_delivery)::text FROM ackledger.message m WHERE m.id = $1::bytea),
+		(SELECT row(a.token, a.sent_at, a.at, a.expiry, a.scope, a.attempts, a.generation, a.published, a.key, a.fingerprint,
+			a.delivery, a.id, a.kind, a.source, a.grp, a.position, a.errors, a.headers, a.body)::text
+			FROM ackledger.archive a WHERE a.id = $1::bytea))`, []byte(id)).Scan(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // TestPitfall102_RollingDeploy: a migration stopped the workers that were still running, or lost what was there. Migrate
 // first: workers of the version before go on through it, new ones start beside them, and every row is as it was.
 func TestPitfall102_RollingDeploy(t *testing.T) {
@@ -111,19 +125,21 @@ func TestPitfall102_RollingDeploy(t *testing.T) {
 	old.PlayVersion(1)
 	w := startOld(t, old)
 	w.reach(t, 20)
-	before := map[string]ledger.Record{}
+	before := map[string]string{}
 	for _, id := range []string{"s1", "f1", "r1", "s9", "f9", "r9"} {
-		if before[id], err = old.Get(t.Context(), entry(id).Key); err != nil {
-			t.Fatal(err)
-		}
+		before[id] = firstRows(t, old, id)
 	}
 	if err := postgres.Migrate(t.Context(), conn, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.reach(t, w.done.Load()+20)
 	for id, want := range before {
-		if got, err := early.Get(t.Context(), entry(id).Key); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, %v; was %+v", id, got, err, want)
+		if got := firstRows(t, early, id); got != want || len(got) < 50 {
+			t.Errorf("%s: %s; was %s", id, got, want)
+		}
+		rec, err := early.Get(t.Context(), entry(id).Key)
+		if err != nil || len(rec.Archived) > 0 != (id[0] == 'f') {
+			t.Errorf("%s: %+v, %v", id, rec, err)
 		}
 	}
 	o := join(t, early, time.Minute)

@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// DeadLetters implements [ledger.Operator].
+func (l *Ledger) DeadLetters(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.DeadLetter, error] {
+	return func(yield func(ledger.DeadLetter, error) bool) {
+		if err := l.deadLetters(ctx, &f, func(d ledger.DeadLetter) bool { return yield(d, nil) }); err != nil {
+			yield(ledger.DeadLetter{}, operateError("dead letters", err))
+		}
+	}
+}
+
+// deadLetters calls give for each dead letter until it returns false.
+func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter, give func(ledger.DeadLetter) bool) error {
+	if err := f.Check(); err != nil {
+		return err
+	}
+	begin, err := l.listBegin(ctx, f.Scope)
+	if err != nil || begin.scope < 0 {
+		return err
+	}
+	p := deadPages{l: l, f: f, begin: begin, after: fromMicros(f.From), delivery: []byte{}}
+	for found := 0; ; {
+		page, err := p.next(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			kept, err := f.Keep(ctx, &page[i])
+			if err != nil {
+				return err
+			}
+			if !kept {
+				continue
+			}
+			if !give(page[i]) {
+				return nil
+			}
+			if found++; found == f.Limit {
+				return nil
+			}
+		}
+		if p.done && len(p.ahead) == 0 {
+			return nil
+		}
+	}
+}
+
+// deadPages reads archived deliveries, the oldest first, after the place of the last one that it read.
+type deadPages struct {
+	l     *Ledger
+	f     *ledger.Filter
+	begin listBegin
+
+	after    int64
+	sum      [ledger.KeySize]byte
+	delivery []byte
+	done     bool
+	ahead    []sizedLetter // read, but for their bodies
+}
+
+// sizedLetter is a dead letter, and the bytes of its body and headers.
+type sizedLetter struct {
+	ledger.DeadLetter
+	size int64
+}
+
+// fromMicros is the last moment before a list that begins at t.
+func fromMicros(t time.Time) int64 {
+	if t.Before(time.UnixMicro(1)) {
+		return 0
+	}
+	return t.UnixMicro() - 1
+}
+
+// next returns some of the list; none at its end, or where all were skipped.
+func (p *deadPages) next(ctx context.Context) ([]ledger.DeadLetter, error) {
+	if len(p.ahead) == 0 {
+		if err := p.page(ctx); err != nil {
+			return nil, err
+		}
+	}
+	n, size := 0, int64(0)
+	for n < len(p.ahead) && (n == 0 || !p.f.NeedsBody() || size+p.ahead[n].size <= listBytes) {
+		size += p.ahead[n].size
+		n++
+	}
+	out := make([]ledger.DeadLetter, n)
+	for i := range out {
+		out[i] = p.ahead[i].DeadLetter
+	}
+	p.ahead = p.ahead[n:]
+	if p.f.NeedsBody() && n > 0 {
+		return p.bodies(ctx, out)
+	}
+	return out, nil
+}
+
+// page reads the next ones without their bodies.
+func (p *deadPages) page(ctx context.Context) error {
+	sql, args := p.statement()
+	err := p.l.list(ctx, sql, args, func(rows pgx.Rows) error {
+		var d sizedLetter
+		var r archiveRow
+		var s statusRow
+		if err := rows.Scan(slices.Concat(r.dest(), []any{&d.size, &d.Superseded}, s.dest())...); err != nil {
+			return err
+		}
+		err := r.fill()
+		p.after, p.sum, p.delivery = r.at, r.sum, r.rec.Delivery
+		d.ArchiveRecord, d.Status = r.rec, s.status()
+		p.ahead = append(p.ahead, d)
+		return err
+	})
+	p.done = len(p.ahead) < listPage
+	return err
+}
+
+// statement is a page's, by the index that suits the filter.
+func (p *deadPages) statement() (sql string, args []any) {
+	until := p.begin.at
+	if !p.f.To.IsZero() {
+		until = min(until, p.f.To.UnixMicro())
+	}
+	args = []any{p.after, uuid(p.sum), p.delivery, until, int64(listPage)}
+	source := sqlDeadAll
+	switch {
+	case len(p.f.IDs) > 0:
+		source, args = sqlDeadIDs, append(args, p.begin.scope, p.f.IDs)
+	case len(p.f.Kinds) > 0:
+		kinds := make([][]byte, len(p.f.Kinds))
+		for i, kind := range p.f.Kinds {
+			kinds[i] = []byte(kind)
+		}
+		source, args = sqlDeadKinds, append(args, p.begin.scope, kinds)
+	case p.begin.scope > 0:
+		source, args = sqlDeadScope, append(args, p.begin.scope)
+	}
+	return strings.Replace(sqlDead, "{source}", source, 1), args
+}
+
+// bodies fills in bodies and headers. What was purged or swept meanwhile is left out.
+func (p *deadPages) bodies(ctx context.Context, part []ledger.DeadLetter) ([]ledger.DeadLetter, error) {
+	sums, deliveries := make([]pgtype.UUID, len(part)), make([][]byte, len(part))
+	for i := range part {
+		sums[i], deliveries[i] = uuid(part[i].Key.Sum()), part[i].Delivery
+	}
+	there := make([]ledger.DeadLetter, 0, len(part))
+	err := p.l.list(ctx, sqlDeadBodies, []any{sums, deliveries}, func(rows pgx.Rows) error {
+		var place int64
+		var headers, body []byte
+		err := rows.Scan(&place, &headers, &body)
+		if err != nil {
+			return err
+		}
+		d := part[place-1]
+		d.Body = body
+		d.Headers, err = decodeHeaders(headers)
+		there = append(there, d)
+		return err
+	})
+	return there, err
+}

@@ -1,0 +1,269 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+var _ ledger.Operator = (*Ledger)(nil)
+
+const (
+	// listPage is how many dead letters are read at once, without their bodies.
+	listPage = 500
+	// listBytes is about how many bytes of bodies and headers are read at once; a larger one comes alone.
+	listBytes = 8 << 20
+	// listPages is how many pages of messages one statement reads: 2 MiB.
+	listPages = 256
+)
+
+// operateSQL puts the schema's name into a statement of operators.
+func (l *Ledger) operateSQL(sql string) string {
+	return strings.ReplaceAll(l.maintainSQL(sql), "{durable}", "set_config('synchronous_commit', 'on', true)")
+}
+
+// list carries out one statement, with the plan settings, on the ledger's own connections, and calls scan for each row.
+func (l *Ledger) list(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
+	return l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return tuned(ctx, conn, l.sql.tune, l.operateSQL(sql), args, scan)
+	})
+}
+
+// tuned sends a statement behind its plan settings, in one round trip and one implicit transaction.
+func tuned(ctx context.Context, conn interface {
+	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+}, tune, sql string, args []any, scan func(pgx.Rows) error,
+) error {
+	batch := &pgx.Batch{}
+	batch.Queue(tune)
+	batch.Queue(sql, args...)
+	results := conn.SendBatch(ctx, batch)
+	_, err := results.Exec()
+	if err == nil {
+		err = scanAll(results, scan)
+	}
+	if closing := results.Close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+func scanAll(results pgx.BatchResults, scan func(pgx.Rows) error) error {
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Scopes implements [ledger.Operator].
+func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
+	err = l.list(ctx, sqlScopes, nil, func(rows pgx.Rows) error {
+		var name []byte
+		err := rows.Scan(&name)
+		names = append(names, string(name))
+		return err
+	})
+	return names, operateError("scopes", err)
+}
+
+// Find implements [ledger.Operator].
+func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Record, error) {
+	if err := ledger.CheckID(id); err != nil {
+		return nil, err
+	}
+	var archived []ledger.Key
+	err := l.list(ctx, sqlArchivedID, []any{id}, func(rows pgx.Rows) error {
+		var name []byte
+		var sum [ledger.KeySize]byte
+		err := rows.Scan(&name, &sum)
+		archived = append(archived, ledger.KeyOfSum(string(name), id, sum))
+		return err
+	})
+	if err != nil {
+		return nil, operateError("find", err)
+	}
+	return ledger.FindRecords(ctx, l, archived, scope, id)
+}
+
+// Status implements [ledger.Operator].
+func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status, error) {
+	if err := ledger.CheckKeys("keys", len(keys)); err != nil {
+		return nil, err
+	}
+	sums := make([]pgtype.UUID, len(keys))
+	for i := range keys {
+		sums[i] = uuid(keys[i].Sum())
+	}
+	out := make([]ledger.Status, 0, len(keys))
+	err := l.list(ctx, sqlStatus, []any{sums}, func(rows pgx.Rows) error {
+		var r statusRow
+		err := rows.Scan(r.dest()...)
+		out = append(out, r.status())
+		return err
+	})
+	if err != nil {
+		return nil, operateError("status", err)
+	}
+	return out, nil
+}
+
+// statusRow is how a message is: sqlStatusFields.
+type statusRow struct {
+	state, generation, holder int32
+	token, heldFor, dueIn     int64
+	print                     *[16]byte
+	delivery                  []byte
+}
+
+func (r *statusRow) dest() []any {
+	return []any{&r.state, &r.token, &r.print, &r.generation, &r.holder, &r.heldFor, &r.dueIn, &r.delivery}
+}
+
+func (r *statusRow) status() ledger.Status {
+	s := ledger.Status{State: ledger.State(r.state), Token: uint64(r.token), Generation: int(r.generation)}
+	if r.print != nil {
+		s.Fingerprint = *r.print
+	}
+	switch s.State {
+	case ledger.Pending:
+		s.Holder, s.HeldFor = ledger.Holder(r.holder), time.Duration(r.heldFor)*time.Microsecond
+		s.DueIn = time.Duration(r.dueIn) * time.Microsecond
+		if s.Holder != ledger.Live {
+			s.HeldFor = 0
+		}
+	case ledger.Failed:
+		s.Delivery = r.delivery
+	}
+	return s
+}
+
+// listBegin is how a list begins.
+type listBegin struct {
+	at    int64 // microseconds
+	scope int32 // 0: all; -1: there is no such scope
+	pages int64
+}
+
+func (l *Ledger) listBegin(ctx context.Context, scope string) (b listBegin, err error) {
+	err = l.list(ctx, sqlBegin, []any{[]byte(scope)}, func(rows pgx.Rows) error { return rows.Scan(&b.at, &b.scope, &b.pages) })
+	if scope == "" {
+		b.scope = 0
+	}
+	return b, err
+}
+
+// Messages implements [ledger.Operator]. It reads the table by ranges of its pages, 2 MiB at a time.
+func (l *Ledger) Messages(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Listed, error] {
+	return func(yield func(ledger.Listed, error) bool) {
+		if err := l.messages(ctx, &f, func(m ledger.Listed) bool { return yield(m, nil) }); err != nil {
+			yield(ledger.Listed{}, operateError("messages", err))
+		}
+	}
+}
+
+// messages calls give for each message until it returns false.
+func (l *Ledger) messages(ctx context.Context, f *ledger.Filter, give func(ledger.Listed) bool) error {
+	if err := f.CheckMessages(); err != nil {
+		return err
+	}
+	begin, err := l.listBegin(ctx, f.Scope)
+	if err != nil || begin.scope < 0 {
+		return err
+	}
+	found, seen := 0, map[[ledger.KeySize]byte]bool{}
+	each := func(page []ledger.Listed) (more bool) {
+		for i := range page {
+			if seen[page[i].Key] || !f.Match(&page[i]) {
+				continue
+			}
+			if !give(page[i]) {
+				return false
+			}
+			if found++; found == f.Limit {
+				return false
+			}
+		}
+		return true
+	}
+	if len(f.IDs) > 0 && f.Scope != "" {
+		page, err := l.byID(ctx, f)
+		if err != nil || !each(page) || len(page) == len(f.IDs) {
+			return err
+		}
+		for i := range page {
+			seen[page[i].Key] = true
+		}
+	}
+	state := int32(f.State)
+	if f.Stuck {
+		state = int32(ledger.Pending)
+	}
+	until := begin.at
+	if !f.To.IsZero() {
+		until = min(until, f.To.UnixMicro())
+	}
+	for first := int64(0); first < begin.pages; first += listPages {
+		page, err := l.listed(ctx, sqlListPages, fmt.Sprintf("(%d,0)", first), fmt.Sprintf("(%d,0)", first+listPages),
+			begin.scope, state, until)
+		if err != nil || !each(page) {
+			return err
+		}
+	}
+	return nil
+}
+
+// byID looks up what is kept by its id.
+func (l *Ledger) byID(ctx context.Context, f *ledger.Filter) (all []ledger.Listed, err error) {
+	for part := range slices.Chunk(f.IDs, listPage) {
+		sums := make([]pgtype.UUID, len(part))
+		for i, id := range part {
+			sums[i] = uuid(ledger.Key{Scope: f.Scope, ID: id}.Sum())
+		}
+		page, err := l.listed(ctx, sqlListKeys, sums)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+	}
+	return all, nil
+}
+
+func (l *Ledger) listed(ctx context.Context, sql string, args ...any) (page []ledger.Listed, err error) {
+	err = l.list(ctx, sql, args, func(rows pgx.Rows) error {
+		var m ledger.Listed
+		var s statusRow
+		var sum [ledger.KeySize]byte
+		r := messageRow{rec: &m.Record}
+		if err := rows.Scan(slices.Concat([]any{&sum}, r.dest(), s.dest())...); err != nil {
+			return err
+		}
+		err := r.fill()
+		m.Key, m.Status = sum, s.status()
+		page = append(page, m)
+		return err
+	})
+	return page, err
+}
+
+func operateError(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("postgres: %s: %w", what, err)
+}

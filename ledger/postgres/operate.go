@@ -1,0 +1,231 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Renew implements [ledger.Operator]. It needs the rights of [Operator].
+func (l *Ledger) Renew(ctx context.Context, r ledger.Renewal) (out ledger.Renewed, err error) {
+	if err := r.By.Check(); err != nil {
+		return out, err
+	}
+	err = l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		out, err = l.renew(ctx, tx, r)
+		return err
+	})
+	if err != nil {
+		return ledger.Renewed{}, operateError(fmt.Sprintf("renew %v", r.Key), err)
+	}
+	return out, nil
+}
+
+func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out ledger.Renewed, err error) {
+	sum := uuid(r.Key.Sum())
+	var print *pgtype.UUID
+	if r.Mended {
+		given := uuid(r.Fingerprint)
+		print, out.Delivery = &given, ledger.RenewedDelivery(r.Token+1)
+	}
+	note := ledger.AuditRecord{By: r.By, Action: ledger.ActionRenew, Key: r.Key, State: ledger.Failed, Token: r.Token, Detail: r.Detail()}
+	var token int64
+	err = tx.QueryRow(ctx, l.operateSQL(sqlRenew), sum, int64(r.Token), print, out.Delivery).Scan(&token, &out.Generation, &note.Delivery)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return out, ledger.ErrChanged
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Token = uint64(token)
+	if r.Mended {
+		_, err = tx.Exec(ctx, l.operateSQL(sqlRenewMended), sum, note.Delivery, token, int32(out.Generation), *print, out.Delivery, r.Body)
+	} else {
+		out.Delivery = note.Delivery
+		_, err = tx.Exec(ctx, l.operateSQL(sqlRenewKept), sum, note.Delivery, token)
+	}
+	if err != nil {
+		return out, err
+	}
+	_, err = tx.Exec(ctx, l.operateSQL(sqlAudit), auditArgs([]ledger.AuditRecord{note})...)
+	return out, err
+}
+
+// change is one short transaction on the ledger's own connections. What the server refused was rolled back.
+func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	conn, err := l.own.Acquire(ctx)
+	if err != nil {
+		return notSent(err)
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return usable(err)
+	}
+	if _, err = tx.Exec(ctx, l.sql.tune); err == nil {
+		err = fn(ctx, tx)
+	}
+	if err != nil {
+		// The connection of a rollback that fails is closed, and the server rolls back.
+		_ = tx.Rollback(context.WithoutCancel(ctx))
+		return usable(err)
+	}
+	return sent(tx.Commit(ctx))
+}
+
+// count carries out one writing statement that answers a number.
+func (l *Ledger) count(ctx context.Context, sql string, args ...any) (n int64, err error) {
+	err = l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, l.operateSQL(sql), args...).Scan(&n)
+	})
+	return n, err
+}
+
+// Reopen implements [ledger.Operator]. It needs the rights of [Operator].
+func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.ReopenReport, error) {
+	if err := r.Check(); err != nil {
+		return ledger.ReopenReport{}, err
+	}
+	f := r.Filter
+	begin, err := l.listBegin(ctx, f.Scope)
+	if err != nil {
+		return ledger.ReopenReport{}, operateError("reopen", err)
+	}
+	began := time.UnixMicro(begin.at).UTC()
+	f.State = ledger.Succeeded
+	if f.To.IsZero() || f.To.After(began) {
+		f.To = began
+	}
+	more := int32(0)
+	if r.FreshKeys {
+		more = 1
+	}
+	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (int64, error) {
+		sums, tokens, details := make([]pgtype.UUID, len(batch)), make([]int64, len(batch)), make([][]byte, len(batch))
+		for i := range batch {
+			note := batch[i].Note(r.By, ledger.ActionReopen, r.Detail())
+			sums[i], tokens[i], details[i] = uuid(batch[i].Key), int64(batch[i].Token), note.EncodeRest()
+		}
+		return l.count(ctx, sqlReopen, sums, tokens, details, more, r.By.Actor)
+	})
+	return report, operateError("reopen", err)
+}
+
+// Purge implements [ledger.Operator]. It needs the rights of [Operator].
+func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.PurgeReport, error) {
+	if err := r.Check(); err != nil {
+		return ledger.PurgeReport{}, err
+	}
+	report, err := ledger.RunPurge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (int64, error) {
+		n := len(batch)
+		sums, deliveries, details := make([]pgtype.UUID, n), make([][]byte, n), make([][]byte, n)
+		states, tokens := make([]int32, n), make([]int64, n)
+		for i := range batch {
+			d := &batch[i]
+			note := d.Note(r.By, ledger.ActionPurge, "")
+			sums[i], deliveries[i], details[i] = uuid(d.Key.Sum()), d.Delivery, note.EncodeRest()
+			states[i], tokens[i] = int32(d.Status.State), int64(d.Status.Token)
+		}
+		return l.count(ctx, sqlPurge, sums, deliveries, states, tokens, details, r.By.Actor)
+	})
+	return report, operateError("purge", err)
+}
+
+// Audit implements [ledger.Operator]. It needs the rights of [Operator].
+func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error {
+	if err := ledger.CheckAudit(records); err != nil || len(records) == 0 {
+		return err
+	}
+	return operateError("audit", l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, l.operateSQL(sqlAudit), auditArgs(records)...)
+		return err
+	}))
+}
+
+// auditArgs lines up the parameters of sqlAudit.
+func auditArgs(records []ledger.AuditRecord) []any {
+	n := len(records)
+	actors, actions, sums := make([]string, n), make([]string, n), make([]pgtype.UUID, n)
+	details, deliveries := make([][]byte, n), make([][]byte, n)
+	for i := range records {
+		r := &records[i]
+		actors[i], actions[i], sums[i] = r.By.Actor, string(r.Action), uuid(r.Key.Sum())
+		details[i], deliveries[i] = r.EncodeRest(), r.Delivery
+	}
+	return []any{actors, actions, sums, details, deliveries}
+}
+
+// Audits implements [ledger.Operator]. It needs the rights of [Operator].
+func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[ledger.AuditRecord, error] {
+	return func(yield func(ledger.AuditRecord, error) bool) {
+		if err := l.audits(ctx, &f, func(r ledger.AuditRecord) bool { return yield(r, nil) }); err != nil {
+			yield(ledger.AuditRecord{}, operateError("audit", err))
+		}
+	}
+}
+
+func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter, give func(ledger.AuditRecord) bool) error {
+	if err := f.Check(); err != nil {
+		return err
+	}
+	begin, err := l.listBegin(ctx, "")
+	if err != nil {
+		return err
+	}
+	after, found := int64(0), 0
+	for {
+		sql, args := sqlAudits, []any{after, begin.at, int64(listPage)}
+		if f.Key != nil {
+			sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()))
+		}
+		page, err := l.auditPage(ctx, sql, args)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			after = page[i].ID
+			if !f.Match(&page[i]) {
+				continue
+			}
+			if !give(page[i]) {
+				return nil
+			}
+			if found++; found == f.Limit {
+				return nil
+			}
+		}
+		if len(page) < listPage {
+			return nil
+		}
+	}
+}
+
+func (l *Ledger) auditPage(ctx context.Context, sql string, args []any) (page []ledger.AuditRecord, err error) {
+	err = l.list(ctx, sql, args, func(rows pgx.Rows) error {
+		var r ledger.AuditRecord
+		var at int64
+		var action string
+		var sum *[ledger.KeySize]byte
+		var detail []byte
+		if err := rows.Scan(&r.ID, &at, &r.By.Actor, &r.Role, &action, &sum, &detail); err != nil {
+			return err
+		}
+		r.At, r.Action = time.UnixMicro(at), ledger.Action(action)
+		if sum == nil {
+			sum = new([ledger.KeySize]byte)
+		}
+		err := r.DecodeRest(detail, *sum)
+		page = append(page, r)
+		return err
+	})
+	return page, err
+}

@@ -1,0 +1,23 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ackledger/ackledger/ledger/ledgertest"
+)
+
+// TestOperate: the operators' contract, in every way to execute a statement that poolers need, and on the oldest server.
+func TestOperate(t *testing.T) {
+	for name, v := range map[string]variant{
+		"18": {}, "14": {old: true}, "exec": {mode: pgx.QueryExecModeExec}, "simple": {mode: pgx.QueryExecModeSimpleProtocol},
+		"describe": {mode: pgx.QueryExecModeDescribeExec},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shared := newBench(t, v).store()
+			ledgertest.RunOperate(t, func(*testing.T) ledgertest.Store { return shared })
+		})
+	}
+}

@@ -1,0 +1,191 @@
+package postgres
+
+// What operators ask. Parameters are cast, so that they have a type in every exec mode; times are microseconds since 1970.
+
+const (
+	// sqlStatusFields are those of statusRow, of the message m and its owner o, either of which may be missing. An owner that
+	// the snapshot does not show counts as live.
+	sqlStatusFields = `coalesce(m.state, 0), coalesce(m.token, 0)::bigint, m.fingerprint, coalesce(m.generation, 0),
+	CASE WHEN m.owner IS NULL THEN 0 ELSE coalesce(o.fate, 1) + 1 END,
+	CASE WHEN m.owner IS NULL THEN 0 WHEN o.fate IS NULL THEN 1000000
+		ELSE (extract(epoch FROM o.lease_end - clock_timestamp()) * 1000000)::bigint END,
+	greatest(coalesce((extract(epoch FROM m.due - clock_timestamp()) * 1000000)::bigint, 0), 0), m.failed_delivery`
+
+	sqlJoinOwner = `LEFT JOIN LATERAL (SELECT p.fate, p.lease_end FROM {s}.owner p WHERE p.id = m.owner OFFSET 0) o ON true`
+
+	sqlScopes = `SELECT name FROM {s}.scope ORDER BY name`
+
+	// sqlBegin is how a list begins: the time, the scope's number (-1: no such scope), and how many pages the messages take.
+	sqlBegin = `
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+	coalesce((SELECT id FROM {s}.scope WHERE name = $1::bytea), -1),
+	pg_relation_size({text} || '.message') / current_setting('block_size')::bigint`
+
+	sqlArchivedID = `
+SELECT DISTINCT s.name, a.key FROM (SELECT a.scope, a.key FROM {s}.archive a WHERE a.id = $1::bytea LIMIT 500) a
+JOIN {s}.scope s ON s.id = a.scope`
+
+	sqlStatus = `
+SELECT ` + sqlStatusFields + `
+FROM unnest($1::uuid[]) WITH ORDINALITY AS k(key, place)
+LEFT JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = k.key OFFSET 0) m ON true
+` + sqlJoinOwner + ` ORDER BY k.place`
+
+	// sqlListPages reads the messages in a range of the table's pages, sqlListKeys those of keys.
+	sqlListPages = `
+SELECT m.key, ` + sqlMessageFields + `, ` + sqlStatusFields + `
+FROM {s}.message m JOIN {s}.scope s ON s.id = m.scope
+` + sqlJoinOwner + `
+WHERE m.ctid >= $1::text::tid AND m.ctid < $2::text::tid AND ($3::integer = 0 OR m.scope = $3::integer)
+	AND ($4::integer = 0 OR m.state = $4::integer)
+	AND m.at <= timestamptz 'epoch' + $5::bigint * interval '1 microsecond'`
+
+	sqlListKeys = `
+SELECT m.key, ` + sqlMessageFields + `, ` + sqlStatusFields + `
+FROM unnest($1::uuid[]) k(key)
+CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = k.key OFFSET 0) m
+JOIN {s}.scope s ON s.id = m.scope
+` + sqlJoinOwner
+
+	// sqlDead is a page of dead letters without their bodies, from {source}: the oldest after a place.
+	sqlDead = `
+SELECT ` + sqlArchiveFields + `, coalesce(octet_length(a.body), 0) + coalesce(octet_length(a.headers), 0),
+	a.token <> 0 AND EXISTS (SELECT FROM {s}.archive b WHERE b.key = a.key AND b.token > a.token),
+	` + sqlStatusFields + `
+FROM ({source}) a
+JOIN {s}.scope s ON s.id = a.scope
+LEFT JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = a.key OFFSET 0) m ON true
+` + sqlJoinOwner + `
+ORDER BY a.at, a.key, a.delivery`
+
+	// The sources of sqlDead, each with an index: of all, of a scope, of kinds, of ids.
+	sqlDeadAfter = `a.purged_at IS NULL
+		AND (a.at, a.key, a.delivery) > (timestamptz 'epoch' + $1::bigint * interval '1 microsecond', $2::uuid, $3::bytea)
+		AND a.at <= timestamptz 'epoch' + $4::bigint * interval '1 microsecond'`
+	sqlDeadOrder = ` ORDER BY a.at, a.key, a.delivery LIMIT $5::bigint`
+
+	sqlDeadAll   = `SELECT a.* FROM {s}.archive a WHERE ` + sqlDeadAfter + sqlDeadOrder
+	sqlDeadScope = `SELECT a.* FROM {s}.archive a WHERE a.scope = $6::integer AND ` + sqlDeadAfter + sqlDeadOrder
+	sqlDeadKinds = `SELECT a.* FROM unnest($7::bytea[]) k(kind) CROSS JOIN LATERAL (
+		SELECT a.* FROM {s}.archive a WHERE a.kind = k.kind AND ($6::integer = 0 OR a.scope = $6::integer) AND ` +
+		sqlDeadAfter + sqlDeadOrder + `) a` + sqlDeadOrder
+	sqlDeadIDs = `SELECT a.* FROM unnest($7::bytea[]) k(id) CROSS JOIN LATERAL (
+		SELECT a.* FROM {s}.archive a WHERE a.id = k.id AND ($6::integer = 0 OR a.scope = $6::integer) AND ` +
+		sqlDeadAfter + ` OFFSET 0) a` + sqlDeadOrder
+
+	// sqlDeadBodies reads bodies and headers, in the order asked for; what was purged meanwhile is left out.
+	sqlDeadBodies = `
+SELECT k.place, a.headers, a.body
+FROM unnest($1::uuid[], $2::bytea[]) WITH ORDINALITY AS k(key, delivery, place)
+CROSS JOIN LATERAL (SELECT a.headers, a.body FROM {s}.archive a
+	WHERE a.key = k.key AND a.delivery = k.delivery AND a.purged_at IS NULL OFFSET 0) a
+ORDER BY k.place`
+)
+
+const (
+	// sqlRenew is the guarded write; null keeps the fingerprint and the delivery.
+	sqlRenew = `
+WITH me AS MATERIALIZED (SELECT {durable}, set_config('lock_timeout', '1000', true))
+UPDATE {s}.message m SET token = m.token + 1, generation = coalesce(m.generation, 0) + 1,
+	fingerprint = coalesce($3::uuid, m.fingerprint), failed_delivery = coalesce($4::bytea, m.failed_delivery)
+FROM {s}.archive a, me
+WHERE m.key = $1::uuid AND m.state = 3 AND m.token = $2::bigint AND a.key = $1::uuid AND a.delivery = m.failed_delivery
+	AND a.purged_at IS NULL
+RETURNING m.token::bigint, m.generation, a.delivery`
+
+	sqlRenewKept = `UPDATE {s}.archive SET token = $3::bigint WHERE key = $1::uuid AND delivery = $2::bytea`
+
+	sqlRenewMended = `
+INSERT INTO {s}.archive (token, sent_at, at, expiry, scope, attempts, generation, published, key, fingerprint, delivery, id,
+	kind, source, grp, position, errors, headers, body)
+SELECT $3::bigint, a.sent_at, clock_timestamp(), a.expiry, a.scope, a.attempts, $4::integer, false, a.key, $5::uuid,
+	$6::bytea, a.id, a.kind, a.source, a.grp, a.position, a.errors, a.headers, $7::bytea
+FROM {s}.archive a WHERE a.key = $1::uuid AND a.delivery = $2::bytea`
+
+	// sqlReopen makes messages pending that succeeded and still have the given tokens; a row that another transaction holds
+	// is skipped. Their archived deliveries get another name, or they would be acknowledged when they come again.
+	sqlReopen = `
+WITH clock AS MATERIALIZED (
+	SELECT clock_timestamp() AS at, {durable}, set_config('lock_timeout', '1000', true)
+), ask AS MATERIALIZED (
+	SELECT q.* FROM unnest($1::uuid[], $2::bigint[], $3::bytea[]) AS q(key, token, detail)
+), locked AS MATERIALIZED (
+	SELECT q.key, q.detail, m.place, q.token + 1 AS token
+	FROM (SELECT a.* FROM ask a, clock ORDER BY a.key) q
+	CROSS JOIN LATERAL (SELECT m.ctid AS place FROM {s}.message m
+		WHERE m.key = q.key AND m.state = 2 AND m.token = q.token FOR NO KEY UPDATE SKIP LOCKED) m
+), done AS (
+	UPDATE {s}.message m SET state = 1, owner = NULL, due = NULL, token = l.token, attempts = 0, crashes = 0, errors = NULL,
+		result = NULL, failed_delivery = NULL, generation = nullif(coalesce(m.generation, 0) + $4::integer, 0), at = c.at,
+		expiry = c.at + (m.expiry - m.at)
+	FROM locked l, clock c WHERE m.ctid = l.place
+	RETURNING m.key, l.token, l.detail
+), named AS (
+	UPDATE {s}.archive a SET delivery = ('reopened:' || d.token || ':')::bytea || a.delivery
+	FROM done d WHERE a.key = ANY(ARRAY[d.key]) RETURNING 1
+), noted AS (
+	INSERT INTO {s}.audit (actor, action, key, detail) SELECT $5::text, 'reopen', d.key, d.detail FROM done d
+)
+SELECT count(*) FROM done`
+
+	// sqlPurge empties archived deliveries whose message is in the state and has the token that it was listed with, and
+	// which no other transaction holds. What is empty goes with its message.
+	sqlPurge = `
+WITH clock AS MATERIALIZED (
+	SELECT clock_timestamp() AS at, {durable}, set_config('lock_timeout', '1000', true)
+), ask AS MATERIALIZED (
+	SELECT q.* FROM unnest($1::uuid[], $2::bytea[], $3::integer[], $4::bigint[], $5::bytea[])
+		AS q(key, delivery, state, token, detail)
+), locked AS MATERIALIZED (
+	SELECT k.key, m.state, m.token, m.expiry
+	FROM (SELECT DISTINCT a.key FROM ask a, clock ORDER BY a.key) k
+	CROSS JOIN LATERAL (SELECT m.state, m.token, m.expiry FROM {s}.message m WHERE m.key = k.key
+		FOR NO KEY UPDATE SKIP LOCKED) m
+), free AS MATERIALIZED (
+	SELECT q.*, l.expiry AS till FROM ask q LEFT JOIN locked l ON l.key = q.key
+	WHERE CASE q.state WHEN 0 THEN (SELECT true FROM {s}.message m WHERE m.key = q.key) IS NULL
+		ELSE l.state = q.state AND l.token = q.token END
+), target AS MATERIALIZED (
+	SELECT f.key, f.till, f.detail, a.place
+	FROM (SELECT * FROM free ORDER BY key, delivery) f
+	CROSS JOIN LATERAL (SELECT a.ctid AS place FROM {s}.archive a
+		WHERE a.key = f.key AND a.delivery = f.delivery AND a.purged_at IS NULL FOR NO KEY UPDATE SKIP LOCKED) a
+), done AS (
+	UPDATE {s}.archive a SET body = NULL, headers = NULL, errors = NULL, grp = '', purged_at = c.at,
+		expiry = least(a.expiry, coalesce(t.till, c.at))
+	FROM target t, clock c WHERE a.ctid = t.place
+	RETURNING t.key, t.detail
+), noted AS (
+	INSERT INTO {s}.audit (actor, action, key, detail) SELECT $6::text, 'purge', d.key, d.detail FROM done d
+)
+SELECT count(*) FROM done`
+
+	// sqlAudit adds audit rows, in their order. The hint of a replay waits for nobody.
+	sqlAudit = `
+WITH me AS MATERIALIZED (
+	SELECT clock_timestamp() AS at, {durable}, set_config('lock_timeout', '1000', true)
+), ask AS MATERIALIZED (
+	SELECT q.* FROM unnest($1::text[], $2::text[], $3::uuid[], $4::bytea[], $5::bytea[]) WITH ORDINALITY
+		AS q(actor, action, key, detail, delivery, place)
+), sent AS MATERIALIZED (
+	SELECT a.place FROM (SELECT DISTINCT q.key, q.delivery FROM ask q, me
+		WHERE q.action = 'replay' AND q.delivery IS NOT NULL ORDER BY 1, 2) q
+	CROSS JOIN LATERAL (SELECT a.ctid AS place FROM {s}.archive a WHERE a.key = q.key AND a.delivery = q.delivery
+		FOR NO KEY UPDATE SKIP LOCKED) a
+), hinted AS (
+	UPDATE {s}.archive a SET replayed_at = me.at FROM sent, me WHERE a.ctid = sent.place
+)
+INSERT INTO {s}.audit (actor, action, key, detail)
+SELECT q.actor, q.action, q.key, q.detail FROM ask q, me ORDER BY q.place`
+
+	sqlAudits = `
+SELECT id, (extract(epoch FROM at) * 1000000)::bigint, actor, coalesce(role, ''), action, key, detail
+FROM {s}.audit WHERE id > $1::bigint AND at <= timestamptz 'epoch' + $2::bigint * interval '1 microsecond'
+ORDER BY id LIMIT $3::bigint`
+
+	sqlAuditsKey = `
+SELECT id, (extract(epoch FROM at) * 1000000)::bigint, actor, coalesce(role, ''), action, key, detail
+FROM {s}.audit WHERE key = $4::uuid AND id > $1::bigint
+	AND at <= timestamptz 'epoch' + $2::bigint * interval '1 microsecond'
+ORDER BY id LIMIT $3::bigint`
+)
