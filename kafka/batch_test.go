@@ -14,6 +14,7 @@ import (
 // startBatch runs a worker with a batch handler.
 func (s *site) startBatch(size int, h func(context.Context, []*consumer.Message) []error, c *Config) *running {
 	s.t.Helper()
+	c.Audit = s.audit
 	w, err := NewWorker([]kgo.Opt{
 		kgo.SeedBrokers(s.brokers...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
 		kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(50 * time.Millisecond),

@@ -56,6 +56,20 @@ const (
 	ResetEarliest
 )
 
+// Audit says what the ledger keeps of a record that was handled without trouble. What failed, is retried, has a result or
+// an identity of its own (a stamp, Options.KeyFunc) has a row whatever it says.
+type Audit uint8
+
+const (
+	// AuditRanges keeps a span of offsets for whole batches of records: that each of them succeeded, and between which
+	// times. It costs some kilobytes for millions of records. Default.
+	AuditRanges Audit = iota
+	// AuditRows keeps a row for each record, with its own time: for people who must say of each message when it was
+	// handled. It costs some 200 bytes a record, and most of the speed. Workers of both kinds may share a group: what
+	// was handled under one is known under the other.
+	AuditRows
+)
+
 // Config is what a worker is built of, beside the options of the Kafka client. The zero value of each field means its
 // default.
 //
@@ -71,6 +85,8 @@ type Config struct {
 	Start Start
 	// Reset is what to do about records that the broker has lost. Default: ResetFail. For people who prefer to go on.
 	Reset Reset
+	// Audit is what the ledger keeps of each record. Default: AuditRanges. For people who need each record's own row.
+	Audit Audit
 
 	// Span is how many records of one partition may be delivered past its first unfinished one, 1 to 10,000,000. Then
 	// the partition pauses, and Health reports it. Default 100,000. It bounds memory and what a restart delivers again;
@@ -116,6 +132,7 @@ func newSettings(c *Config, cl client) (settings, error) {
 		inRange("Order", s.Order, OrderKey, OrderNone),
 		inRange("Start", s.Start, StartEarliest, StartLatest),
 		inRange("Reset", s.Reset, ResetFail, ResetEarliest),
+		inRange("Audit", s.Audit, AuditRanges, AuditRows),
 		inRange("Span", s.Span, 1, 10_000_000),
 		inRange("CommitInterval", s.CommitInterval, 10*time.Millisecond, time.Minute),
 		inRange("RevokeDrain", s.RevokeDrain, time.Millisecond, 10*time.Minute),

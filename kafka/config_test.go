@@ -91,6 +91,7 @@ func TestBadInput(t *testing.T) {
 		"Config.Order":          {Order: 9},
 		"Config.Start":          {Start: 9},
 		"Config.Reset":          {Reset: 9},
+		"Config.Audit":          {Audit: 9},
 		"Config.Span":           {Span: -1},
 		"Config.CommitInterval": {CommitInterval: time.Hour},
 		"Config.RevokeDrain":    {RevokeDrain: -time.Second},

@@ -39,13 +39,13 @@ func TestAllocationsOfARecord(t *testing.T) {
 			got := testing.AllocsPerRun(50, func() {
 				fresh = fresh[:0]
 				var some []delivery
-				for i, r := range records {
+				for _, r := range records {
 					if len(some) == 0 {
 						some = make([]delivery, slab)
 					}
 					d := &some[0]
 					some = some[1:]
-					d.of, d.record, d.prev = a, r, int64(i)-1
+					d.of, d.record = a, r
 					fresh = append(fresh, d)
 				}
 				if out = prepare(&set, fresh, out[:0]); len(out) != n {

@@ -41,6 +41,12 @@
 // a topic that is deleted and created again, or a log that was truncated, has new messages. Its readable form is
 // topic-partition-offset. A stamp ([consumer.Stamp]) or Options.KeyFunc replace it.
 //
+// # What the ledger keeps
+//
+// Offsets are dense, so the ledger holds what succeeds in ranges of offsets: it says of each record that it succeeded, and
+// between which times. A record that fails, is retried, has a result, a stamp or a key of its own has a row. With
+// [AuditRows] each record has one, and its own time. Both promise the same, and workers of both kinds may share a group.
+//
 // Each commit carries the topic's id as metadata. A commit without it, made by an operator or another consumer, counts
 // as it stands.
 //

@@ -80,21 +80,22 @@ func TestPitfall63_ForbiddenRequests(t *testing.T) {
 
 // What heals is tried again, and Health says what it is meanwhile.
 func TestPitfall63_TroubleThatHeals(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	h := s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, TopLevel: true, Err: kerr.GroupMaxSizeReached, Count: -1})
-	s.send(0, numbers("v", 5)...)
-	b := newBook()
-	r := s.start(b.handle, nil)
-	eventually(t, "the trouble is reported", func() bool { return strings.Contains(r.Health().LastError, "GROUP_MAX_SIZE_REACHED") })
-	if r.Health().Ready {
-		t.Error("ready without a group")
-	}
-	h.Remove()
-	s.caughtUp()
-	r.ready()
-	r.end()
-	b.once(t, numbers("v", 5))
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		h := s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, TopLevel: true, Err: kerr.GroupMaxSizeReached, Count: -1})
+		s.send(0, numbers("v", 5)...)
+		b := newBook()
+		r := s.start(b.handle, nil)
+		eventually(t, "the trouble is reported", func() bool { return strings.Contains(r.Health().LastError, "GROUP_MAX_SIZE_REACHED") })
+		if r.Health().Ready {
+			t.Error("ready without a group")
+		}
+		h.Remove()
+		s.caughtUp()
+		r.ready()
+		r.end()
+		b.once(t, numbers("v", 5))
+	})
 }
 
 // Brokers that are away when Run begins, and come.
@@ -147,35 +148,36 @@ func TestPitfall63_OffsetOutOfRange(t *testing.T) {
 // The broker lost records behind what was read. By default Run ends; with ResetEarliest the partition goes on where its
 // log does, with a tracker of its own, and what runs of before moves nothing.
 func TestPitfall63_DataLoss(t *testing.T) {
-	t.Parallel()
-	loss := &kgo.ErrDataLoss{Partition: 0, ConsumedTo: 8, ConsumedToEpoch: 1, ResetTo: 5, ResetToEpoch: 2}
-	s := fakeSite(t, 1)
-	r := s.start(nothing, nil)
-	r.owns(1)
-	r.fetchError(s.topic, 0, loss)
-	if err := r.wait(); !errors.Is(err, ErrDataLoss) || !strings.Contains(err.Error(), s.topic) {
-		t.Errorf("Run: %v", err)
-	}
-	c := quick()
-	c.Reset = ResetEarliest
-	again := s.start(nothing, c)
-	again.owns(1)
-	s.send(0, numbers("v", 8)...)
-	s.caughtUp()
-	old := again.table.get(place{s.topic, 0})
-	again.fetchError(s.topic, 0, loss)
-	now := again.table.get(place{s.topic, 0})
-	if now == old || now == nil || now.start != 5 || !old.gone {
-		t.Fatalf("the partition goes on with %+v", now)
-	}
-	fresh, _, rewound := again.table.accept(now, []*kgo.Record{{Topic: s.topic, Offset: 5, LeaderEpoch: 2}})
-	if len(fresh) != 1 || rewound != nil {
-		t.Errorf("the record at 5 of the new epoch: %d accepted, rewound %v", len(fresh), rewound)
-	}
-	fresh, _, rewound = again.table.accept(now, []*kgo.Record{{Topic: s.topic, Offset: 5, LeaderEpoch: 3}})
-	if len(fresh) != 0 || rewound == nil {
-		t.Errorf("a log that was written anew once more: %d accepted, rewound %v", len(fresh), rewound)
-	}
+	inBoth(t, func(t *testing.T, audit Audit) {
+		loss := &kgo.ErrDataLoss{Partition: 0, ConsumedTo: 8, ConsumedToEpoch: 1, ResetTo: 5, ResetToEpoch: 2}
+		s := fakeSite(t, 1).with(audit)
+		r := s.start(nothing, nil)
+		r.owns(1)
+		r.fetchError(s.topic, 0, loss)
+		if err := r.wait(); !errors.Is(err, ErrDataLoss) || !strings.Contains(err.Error(), s.topic) {
+			t.Errorf("Run: %v", err)
+		}
+		c := quick()
+		c.Reset = ResetEarliest
+		again := s.start(nothing, c)
+		again.owns(1)
+		s.send(0, numbers("v", 8)...)
+		s.caughtUp()
+		old := again.table.get(place{s.topic, 0})
+		again.fetchError(s.topic, 0, loss)
+		now := again.table.get(place{s.topic, 0})
+		if now == old || now == nil || now.start != 5 || !old.gone {
+			t.Fatalf("the partition goes on with %+v", now)
+		}
+		fresh, _, rewound := again.table.accept(now, []*kgo.Record{{Topic: s.topic, Offset: 5, LeaderEpoch: 2}})
+		if len(fresh) != 1 || rewound != nil {
+			t.Errorf("the record at 5 of the new epoch: %d accepted, rewound %v", len(fresh), rewound)
+		}
+		fresh, _, rewound = again.table.accept(now, []*kgo.Record{{Topic: s.topic, Offset: 5, LeaderEpoch: 3}})
+		if len(fresh) != 0 || rewound == nil {
+			t.Errorf("a log that was written anew once more: %d accepted, rewound %v", len(fresh), rewound)
+		}
+	})
 }
 
 // The ledger must be able to archive what the broker lets through, or Run refuses: the message could never be

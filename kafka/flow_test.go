@@ -21,31 +21,32 @@ import (
 // Shards by key that forget the topic make the same key of two topics wait for each other, for ever if one holds what
 // the other waits for.
 func TestPitfall56_SameKeyInTwoTopics(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	other := newName()
-	if err := s.fake.CreateTopic(other, 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	key := []byte("customer 7")
-	s.sendRecords(&kgo.Record{Topic: s.topic, Key: key, Value: []byte("waits")}, &kgo.Record{Topic: other, Key: key, Value: []byte("frees")})
-	freed := make(chan struct{})
-	b := newBook()
-	r := s.start(func(ctx context.Context, m *consumer.Message) error {
-		if m.Topic == other {
-			close(freed)
-		} else {
-			select {
-			case <-freed:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		other := newName()
+		if err := s.fake.CreateTopic(other, 1, nil); err != nil {
+			t.Fatal(err)
 		}
-		return b.handle(ctx, m)
-	}, nil, kgo.ConsumeTopics(s.topic, other))
-	eventually(t, "both are handled", func() bool { return b.len() == 2 })
-	r.end()
-	b.once(t, []string{"waits", "frees"})
+		key := []byte("customer 7")
+		s.sendRecords(&kgo.Record{Topic: s.topic, Key: key, Value: []byte("waits")}, &kgo.Record{Topic: other, Key: key, Value: []byte("frees")})
+		freed := make(chan struct{})
+		b := newBook()
+		r := s.start(func(ctx context.Context, m *consumer.Message) error {
+			if m.Topic == other {
+				close(freed)
+			} else {
+				select {
+				case <-freed:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return b.handle(ctx, m)
+		}, nil, kgo.ConsumeTopics(s.topic, other))
+		eventually(t, "both are handled", func() bool { return b.len() == 2 })
+		r.end()
+		b.once(t, []string{"waits", "frees"})
+	})
 }
 
 // Gaps in the offsets: aborted transactions, control records, what retention and compaction took. The position and the
@@ -110,80 +111,83 @@ func lagOf(t *testing.T, reader *metric.ManualReader) (int64, bool) {
 
 // Compaction leaves holes of any size, also at the beginning.
 func TestPitfall57_CompactedLog(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	s.topic = newName()
-	if err := s.fake.CreateTopic(s.topic, 1, map[string]string{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 30 {
-		s.sendRecords(&kgo.Record{Topic: s.topic, Key: fmt.Append(nil, i%3), Value: fmt.Append(nil, i)})
-	}
-	s.fake.Compact()
-	if err := s.worker(nothing, nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Config.Window") {
-		t.Fatalf("a compacted topic without a window: %v", err)
-	}
-	c := quick()
-	c.Window, c.AllowShortWindow = time.Hour, true
-	b := newBook()
-	r := s.start(b.handle, c)
-	s.caughtUp()
-	if h := r.Health(); len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], "compact") {
-		t.Errorf("warnings: %q", h.Warnings)
-	}
-	r.end()
-	if b.len() == 0 || b.len() >= 30 {
-		t.Errorf("%d records after compaction", b.len())
-	}
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		s.topic = newName()
+		if err := s.fake.CreateTopic(s.topic, 1, map[string]string{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 30 {
+			s.sendRecords(&kgo.Record{Topic: s.topic, Key: fmt.Append(nil, i%3), Value: fmt.Append(nil, i)})
+		}
+		s.fake.Compact()
+		if err := s.worker(nothing, nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Config.Window") {
+			t.Fatalf("a compacted topic without a window: %v", err)
+		}
+		c := quick()
+		c.Window, c.AllowShortWindow = time.Hour, true
+		b := newBook()
+		r := s.start(b.handle, c)
+		s.caughtUp()
+		if h := r.Health(); len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], "compact") {
+			t.Errorf("warnings: %q", h.Warnings)
+		}
+		r.end()
+		if b.len() == 0 || b.len() >= 30 {
+			t.Errorf("%d records after compaction", b.len())
+		}
+	})
 }
 
 // The retry of one key holds that key; the retry of a record holds its partition if the order is the partition's.
 func TestPitfall58_RetryHoldsItsKeyOnly(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 2)
-	for i, r := range []struct {
-		partition int32
-		key       string
-	}{{0, "bad"}, {0, "bad"}, {0, "good"}, {1, "bad"}, {0, "good"}} {
-		s.sendRecords(&kgo.Record{Topic: s.topic, Partition: r.partition, Key: []byte(r.key), Value: fmt.Append(nil, i)})
-	}
-	b := newBook()
-	var heal atomic.Bool
-	r := s.start(failing("0", &heal, b), patient())
-	eventually(t, "the others are handled", func() bool { return b.len() == 3 })
-	if b.runs["1"] != 0 {
-		t.Error("a record ran before the one with its key that failed")
-	}
-	heal.Store(true)
-	s.caughtUp()
-	r.end()
-	b.once(t, numbers("", 5))
-	if slices.Index(b.list, "0") > slices.Index(b.list, "1") {
-		t.Errorf("out of order: %v", b.list)
-	}
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 2).with(audit)
+		for i, r := range []struct {
+			partition int32
+			key       string
+		}{{0, "bad"}, {0, "bad"}, {0, "good"}, {1, "bad"}, {0, "good"}} {
+			s.sendRecords(&kgo.Record{Topic: s.topic, Partition: r.partition, Key: []byte(r.key), Value: fmt.Append(nil, i)})
+		}
+		b := newBook()
+		var heal atomic.Bool
+		r := s.start(failing("0", &heal, b), patient())
+		eventually(t, "the others are handled", func() bool { return b.len() == 3 })
+		if b.runs["1"] != 0 {
+			t.Error("a record ran before the one with its key that failed")
+		}
+		heal.Store(true)
+		s.caughtUp()
+		r.end()
+		b.once(t, numbers("", 5))
+		if slices.Index(b.list, "0") > slices.Index(b.list, "1") {
+			t.Errorf("out of order: %v", b.list)
+		}
+	})
 }
 
 func TestPitfall58_RetryHoldsItsPartitionOnly(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 2)
-	s.send(0, "bad", "behind 1", "behind 2")
-	s.send(1, "other 1", "other 2")
-	b := newBook()
-	var heal atomic.Bool
-	c := patient()
-	c.Order = OrderPartition
-	r := s.start(failing("bad", &heal, b), c)
-	eventually(t, "the other partition is handled", func() bool { return b.len() == 2 })
-	eventually(t, "the other partition is committed", func() bool { return s.committed(1) == 2 })
-	if b.runs["behind 1"]+b.runs["behind 2"] != 0 {
-		t.Error("a record ran before the one of its partition that failed")
-	}
-	heal.Store(true)
-	s.caughtUp()
-	r.end()
-	if got := slices.DeleteFunc(b.list, func(v string) bool { return strings.HasPrefix(v, "other") }); !slices.Equal(got, []string{"bad", "behind 1", "behind 2"}) {
-		t.Errorf("order: %v", got)
-	}
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 2).with(audit)
+		s.send(0, "bad", "behind 1", "behind 2")
+		s.send(1, "other 1", "other 2")
+		b := newBook()
+		var heal atomic.Bool
+		c := patient()
+		c.Order = OrderPartition
+		r := s.start(failing("bad", &heal, b), c)
+		eventually(t, "the other partition is handled", func() bool { return b.len() == 2 })
+		eventually(t, "the other partition is committed", func() bool { return s.committed(1) == 2 })
+		if b.runs["behind 1"]+b.runs["behind 2"] != 0 {
+			t.Error("a record ran before the one of its partition that failed")
+		}
+		heal.Store(true)
+		s.caughtUp()
+		r.end()
+		if got := slices.DeleteFunc(b.list, func(v string) bool { return strings.HasPrefix(v, "other") }); !slices.Equal(got, []string{"bad", "behind 1", "behind 2"}) {
+			t.Errorf("order: %v", got)
+		}
+	})
 }
 
 // failing is a handler that fails one body until it is healed.
@@ -205,170 +209,175 @@ func patient() *Config {
 
 // A record that is busy elsewhere blocks the commit, not the others; the commit jumps once it is done.
 func TestPitfall59_BusyBlocksTheCommitNotTheOthers(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	b := newBook()
-	c := quick()
-	c.Order = OrderNone
-	r := s.start(b.handle, c)
-	r.owns(1)
-	owner, err := s.ledger.Join(t.Context(), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claims, err := owner.Claim(t.Context(), []ledger.Entry{{
-		Key: s.key(r, 0, 0, 2), Fingerprint: ledger.BodyFingerprint([]byte("v2")), Delivery: []byte("x"), Window: time.Hour,
-	}})
-	if err != nil || claims[0].Answer != ledger.Run {
-		t.Fatalf("%+v, %v", claims, err)
-	}
-	s.send(0, numbers("v", 50)...)
-	eventually(t, "the others are handled", func() bool { return b.len() == 49 })
-	eventually(t, "the commit reaches the busy record", func() bool { return s.committed(0) == 2 })
-	errs, err := owner.Settle(t.Context(), []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Succeed}})
-	if err != nil || errs[0] != nil {
-		t.Fatal(errs, err)
-	}
-	s.caughtUp()
-	r.end()
-	b.once(t, slices.DeleteFunc(numbers("v", 50), func(v string) bool { return v == "v2" }))
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		b := newBook()
+		c := quick()
+		c.Order = OrderNone
+		r := s.start(b.handle, c)
+		r.owns(1)
+		owner, err := s.ledger.Join(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims, err := owner.Claim(t.Context(), []ledger.Entry{{
+			Key: s.key(r, 0, 0, 2), Fingerprint: ledger.BodyFingerprint([]byte("v2")), Delivery: []byte("x"), Window: time.Hour,
+		}})
+		if err != nil || claims[0].Answer != ledger.Run {
+			t.Fatalf("%+v, %v", claims, err)
+		}
+		s.send(0, numbers("v", 50)...)
+		eventually(t, "the others are handled", func() bool { return b.len() == 49 })
+		eventually(t, "the commit reaches the busy record", func() bool { return s.committed(0) == 2 })
+		errs, err := owner.Settle(t.Context(), []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Succeed}})
+		if err != nil || errs[0] != nil {
+			t.Fatal(errs, err)
+		}
+		s.caughtUp()
+		r.end()
+		b.once(t, slices.DeleteFunc(numbers("v", 50), func(v string) bool { return v == "v2" }))
+	})
 }
 
 // The ledger is out of reach while records come and the group rebalances: no handler starts, no offset moves, the
 // membership lives, and all goes on by itself.
 func TestPitfall60_LedgerDownDuringConsumptionAndRebalance(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 2)
-	b := newBook()
-	c := quick()
-	c.Lease = time.Second
-	first := s.start(b.handle, c)
-	first.owns(2)
-	s.send(0, numbers("before-", 20)...)
-	s.caughtUp()
-	eventually(t, "the last is handled", func() bool { return b.len() == 20 })
-	gone := errors.New("the ledger is gone")
-	s.ledger.FailBefore(func(context.Context, memory.Op) error { return gone })
-	eventually(t, "the worker notices", func() bool { return !first.Health().Ready })
-	s.send(0, numbers("during0-", 20)...)
-	s.send(1, numbers("during1-", 20)...)
-	other, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
-		kgo.DisableAutoCommit(), kgo.HeartbeatInterval(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.owns(1)
-	other.Close()
-	first.owns(2)
-	for deadline := time.Now().Add(2 * c.Lease); time.Now().Before(deadline); {
-		if at := s.committed(0); at != 20 || b.len() != 20 {
-			t.Fatalf("without a ledger: committed %d, handled %d", at, b.len())
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 2).with(audit)
+		b := newBook()
+		c := quick()
+		c.Lease = time.Second
+		first := s.start(b.handle, c)
+		first.owns(2)
+		s.send(0, numbers("before-", 20)...)
+		s.caughtUp()
+		eventually(t, "the last is handled", func() bool { return b.len() == 20 })
+		gone := errors.New("the ledger is gone")
+		s.ledger.FailBefore(func(context.Context, memory.Op) error { return gone })
+		eventually(t, "the worker notices", func() bool { return !first.Health().Ready })
+		s.send(0, numbers("during0-", 20)...)
+		s.send(1, numbers("during1-", 20)...)
+		other, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
+			kgo.DisableAutoCommit(), kgo.HeartbeatInterval(100*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if h := first.Health(); !h.Alive || h.LastError == "" {
-		t.Errorf("health: %+v", h)
-	}
-	s.ledger.FailBefore(nil)
-	eventually(t, "all are handled", func() bool { return b.len() == 60 })
-	s.caughtUp()
-	first.end()
+		first.owns(1)
+		other.Close()
+		first.owns(2)
+		for deadline := time.Now().Add(2 * c.Lease); time.Now().Before(deadline); {
+			if at := s.committed(0); at != 20 || b.len() != 20 {
+				t.Fatalf("without a ledger: committed %d, handled %d", at, b.len())
+			}
+		}
+		if h := first.Health(); !h.Alive || h.LastError == "" {
+			t.Errorf("health: %+v", h)
+		}
+		s.ledger.FailBefore(nil)
+		eventually(t, "all are handled", func() bool { return b.len() == 60 })
+		s.caughtUp()
+		first.end()
+	})
 }
 
 // A handler deaf to its cancelled context: it is reported, its record stays busy for others while its worker lives, and
 // goes on after the restart.
 func TestPitfall61_HungHandler(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	g, b := newGate(t), newBook()
-	s.send(0, numbers("v", 5)...)
-	c := quick()
-	c.HandlerTimeout, c.SlowAfter, c.Drain = 50*time.Millisecond, 20*time.Millisecond, 100*time.Millisecond
-	first := s.start(func(ctx context.Context, m *consumer.Message) error {
-		if string(m.Body) == "v1" {
-			<-g.open
-			return nil
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		g, b := newGate(t), newBook()
+		s.send(0, numbers("v", 5)...)
+		c := quick()
+		c.HandlerTimeout, c.SlowAfter, c.Drain = 50*time.Millisecond, 20*time.Millisecond, 100*time.Millisecond
+		first := s.start(func(ctx context.Context, m *consumer.Message) error {
+			if string(m.Body) == "v1" {
+				<-g.open
+				return nil
+			}
+			return b.handle(ctx, m)
+		}, c)
+		eventually(t, "the hung handler is reported", func() bool {
+			h := first.Health()
+			return !h.Alive && len(h.Stalled) == 1 && h.Stalled[0].What == recordID(s.topic, 0, 1)
+		})
+		eventually(t, "the commit stops before it", func() bool { return s.committed(0) == 1 })
+		first.stop()
+		if err := first.wait(); err == nil || !strings.Contains(err.Error(), recordID(s.topic, 0, 1)) {
+			t.Errorf("the drain does not name what still runs: %v", err)
 		}
-		return b.handle(ctx, m)
-	}, c)
-	eventually(t, "the hung handler is reported", func() bool {
-		h := first.Health()
-		return !h.Alive && len(h.Stalled) == 1 && h.Stalled[0].What == recordID(s.topic, 0, 1)
+		second := s.start(b.handle, nil)
+		s.caughtUp()
+		second.end()
+		b.once(t, numbers("v", 5))
 	})
-	eventually(t, "the commit stops before it", func() bool { return s.committed(0) == 1 })
-	first.stop()
-	if err := first.wait(); err == nil || !strings.Contains(err.Error(), recordID(s.topic, 0, 1)) {
-		t.Errorf("the drain does not name what still runs: %v", err)
-	}
-	second := s.start(b.handle, nil)
-	s.caughtUp()
-	second.end()
-	b.once(t, numbers("v", 5))
 }
 
 // One record is held while many behind it finish: the partition pauses at the span's limit and is reported; memory is
 // bounded, and the other partition goes on.
 func TestPitfall99_SpanLimit(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 2)
-	values := numbers("v", 3000)
-	s.send(0, values...)
-	s.send(1, "other")
-	g, b := newGate(t), newBook()
-	c := quick()
-	c.Order, c.Span = OrderNone, 200
-	r := s.start(func(ctx context.Context, m *consumer.Message) error {
-		if string(m.Body) == "v0" {
-			<-g.open
-		}
-		return b.handle(ctx, m)
-	}, c)
-	eventually(t, "the partition is reported", func() bool {
-		stalls := r.Health().Stalled
-		return len(stalls) == 1 && stalls[0].Why == "span limit" && stalls[0].What == recordID(s.topic, 0, 0)
-	})
-	eventually(t, "what was delivered is handled", func() bool {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 2).with(audit)
+		values := numbers("v", 3000)
+		s.send(0, values...)
+		s.send(1, "other")
+		g, b := newGate(t), newBook()
+		c := quick()
+		c.Order, c.Span = OrderNone, 200
+		r := s.start(func(ctx context.Context, m *consumer.Message) error {
+			if string(m.Body) == "v0" {
+				<-g.open
+			}
+			return b.handle(ctx, m)
+		}, c)
+		eventually(t, "the partition is reported", func() bool {
+			stalls := r.Health().Stalled
+			return len(stalls) == 1 && stalls[0].Why == "span limit" && stalls[0].What == recordID(s.topic, 0, 0)
+		})
+		eventually(t, "what was delivered is handled", func() bool {
+			r.table.mu.Lock()
+			defer r.table.mu.Unlock()
+			a := r.table.now[place{s.topic, 0}]
+			return a.tracker.Unfinished() == 1
+		})
 		r.table.mu.Lock()
-		defer r.table.mu.Unlock()
-		a := r.table.now[place{s.topic, 0}]
-		return a.tracker.Unfinished() == 1
+		span := r.table.now[place{s.topic, 0}].tracker.Span()
+		r.table.mu.Unlock()
+		if span < c.Span || span > 2*c.Span {
+			t.Errorf("span %d with a limit of %d", span, c.Span)
+		}
+		s.send(1, "another")
+		eventually(t, "the other partition goes on", func() bool { return s.committed(1) == 2 })
+		g.release()
+		s.caughtUp()
+		r.end()
+		b.once(t, append(values, "other", "another"))
 	})
-	r.table.mu.Lock()
-	span := r.table.now[place{s.topic, 0}].tracker.Span()
-	r.table.mu.Unlock()
-	if span < c.Span || span > 2*c.Span {
-		t.Errorf("span %d with a limit of %d", span, c.Span)
-	}
-	s.send(1, "another")
-	eventually(t, "the other partition goes on", func() bool { return s.committed(1) == 2 })
-	g.release()
-	s.caughtUp()
-	r.end()
-	b.once(t, append(values, "other", "another"))
 }
 
 // Two workers each hold what the other's head waits for: by business key, two partitions with the same keys in opposite
 // order. Behind a waiting head nothing stays claimed, so both go on.
 func TestPitfall105_LanesInOppositeOrder(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 2)
-	var forward, backward []string
-	for i := range 200 {
-		forward = append(forward, fmt.Sprintf("k%d", i))
-	}
-	backward = slices.Clone(forward)
-	slices.Reverse(backward)
-	s.send(0, forward...)
-	s.send(1, backward...)
-	c := quick()
-	c.Order, c.Concurrency = OrderPartition, 4
-	c.KeyFunc = func(m *consumer.Message) (string, error) { return string(m.Body), nil }
-	b := newBook()
-	workers := []*running{s.start(b.handle, c), s.start(b.handle, c)}
-	s.caughtUp()
-	for _, r := range workers {
-		r.end()
-	}
-	b.once(t, forward)
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 2).with(audit)
+		var forward, backward []string
+		for i := range 200 {
+			forward = append(forward, fmt.Sprintf("k%d", i))
+		}
+		backward = slices.Clone(forward)
+		slices.Reverse(backward)
+		s.send(0, forward...)
+		s.send(1, backward...)
+		c := quick()
+		c.Order, c.Concurrency = OrderPartition, 4
+		c.KeyFunc = func(m *consumer.Message) (string, error) { return string(m.Body), nil }
+		b := newBook()
+		workers := []*running{s.start(b.handle, c), s.start(b.handle, c)}
+		s.caughtUp()
+		for _, r := range workers {
+			r.end()
+		}
+		b.once(t, forward)
+	})
 }
 
 // StartLatest: a new group reads only what comes, and a partition that is added later is read from its beginning.
@@ -405,25 +414,26 @@ func startLatest(s *site) {
 }
 
 func TestPauseAndResume(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	b := newBook()
-	w := s.worker(b.handle, nil)
-	w.Pause() // also before Run
-	r := runWorker(t, w)
-	r.owns(1)
-	s.send(0, numbers("v", 10)...)
-	eventually(t, "it sees that the log grows", func() bool {
-		n := int64(0)
-		r.table.lags(func(_ place, lag int64) { n = lag })
-		return n == 10
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		b := newBook()
+		w := s.worker(b.handle, nil)
+		w.Pause() // also before Run
+		r := runWorker(t, w)
+		r.owns(1)
+		s.send(0, numbers("v", 10)...)
+		eventually(t, "it sees that the log grows", func() bool {
+			n := int64(0)
+			r.table.lags(func(_ place, lag int64) { n = lag })
+			return n == 10
+		})
+		if b.len() != 0 || r.Health().Ready {
+			t.Errorf("paused, and handled %d; health %+v", b.len(), r.Health())
+		}
+		r.Resume()
+		s.caughtUp()
+		r.ready()
+		r.end()
+		b.once(t, numbers("v", 10))
 	})
-	if b.len() != 0 || r.Health().Ready {
-		t.Errorf("paused, and handled %d; health %+v", b.len(), r.Health())
-	}
-	r.Resume()
-	s.caughtUp()
-	r.ready()
-	r.end()
-	b.once(t, numbers("v", 10))
 }

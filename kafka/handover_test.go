@@ -15,17 +15,18 @@ import (
 
 var protocols = map[string][]kgo.Opt{"classic": nil, "KIP-848": {kgo.ServerSideBalancer()}}
 
-// onBoth plays a scenario in process with both group protocols.
+// onBoth plays a scenario in process with both group protocols, and both ways to hold records.
 func onBoth(t *testing.T, partitions int32, scenario func(*site)) {
-	t.Parallel()
-	for name, opts := range protocols {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := fakeSite(t, partitions)
-			s.opts = opts
-			scenario(s)
-		})
-	}
+	inBoth(t, func(t *testing.T, audit Audit) {
+		for name, opts := range protocols {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := fakeSite(t, partitions).with(audit)
+				s.opts = opts
+				scenario(s)
+			})
+		}
+	})
 }
 
 // A commit of the highest offset SEEN, when partitions are revoked, loses what is between it and the first unfinished
@@ -173,90 +174,92 @@ func awayAndBack(s *site) {
 
 // Pauses of the client outlive a rebalance, and counters that leak stop a worker for good after enough of them.
 func TestPitfall55_HundredRebalancesLeakNoPause(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 2)
-	s.opts = []kgo.Opt{kgo.HeartbeatInterval(40 * time.Millisecond)}
-	b := newBook()
-	c := quick()
-	c.Span = 2 // reached with every few records
-	r := s.start(b.handle, c)
-	r.owns(2)
-	var want []string
-	for i := range 50 { // each is a join and a leave
-		other, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
-			kgo.DisableAutoCommit(), kgo.HeartbeatInterval(40*time.Millisecond))
-		if err != nil {
-			t.Fatal(err)
-		}
-		values := numbers(fmt.Sprintf("%d-", i), 4)
-		s.send(0, values[:2]...)
-		s.send(1, values[2:]...)
-		want = append(want, values...)
-		r.owns(1)
-		other.Close()
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 2).with(audit)
+		s.opts = []kgo.Opt{kgo.HeartbeatInterval(40 * time.Millisecond)}
+		b := newBook()
+		c := quick()
+		c.Span = 2 // reached with every few records
+		r := s.start(b.handle, c)
 		r.owns(2)
-	}
-	eventually(t, "all are handled", func() bool { return b.len() == len(want) })
-	s.caughtUp()
-	if p := r.kgo.PauseFetchPartitions(nil); len(p) != 0 {
-		t.Errorf("still paused: %v", p)
-	}
-	r.table.mu.Lock()
-	for p, a := range r.table.now {
-		if a.held != 0 || a.tracker.Span() != 0 {
-			t.Errorf("%v: %d in hand, span %d", p, a.held, a.tracker.Span())
+		var want []string
+		for i := range 50 { // each is a join and a leave
+			other, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
+				kgo.DisableAutoCommit(), kgo.HeartbeatInterval(40*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := numbers(fmt.Sprintf("%d-", i), 4)
+			s.send(0, values[:2]...)
+			s.send(1, values[2:]...)
+			want = append(want, values...)
+			r.owns(1)
+			other.Close()
+			r.owns(2)
 		}
-	}
-	r.table.mu.Unlock()
-	r.end()
-	b.once(t, want)
+		eventually(t, "all are handled", func() bool { return b.len() == len(want) })
+		s.caughtUp()
+		if p := r.kgo.PauseFetchPartitions(nil); len(p) != 0 {
+			t.Errorf("still paused: %v", p)
+		}
+		r.table.mu.Lock()
+		for p, a := range r.table.now {
+			if a.held != 0 || a.tracker.Span() != 0 {
+				t.Errorf("%v: %d in hand, span %d", p, a.held, a.tracker.Span())
+			}
+		}
+		r.table.mu.Unlock()
+		r.end()
+		b.once(t, want)
+	})
 }
 
 // A revoke that finds 2,000 claimed records in the queue: they are released at once and count no attempt, or ten
 // deploys in a row exhaust messages that never ran.
 func TestPitfall98_RevokeReleasesTheQueueUncounted(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 2)
-	values := append(numbers("p0-", 1500), numbers("p1-", 1500)...)
-	s.send(0, values[:1500]...)
-	s.send(1, values[1500:]...)
-	var mu sync.Mutex
-	attempts := map[string]int{}
-	slow := newGate(t)
-	handler := func(ctx context.Context, m *consumer.Message) error {
-		select {
-		case <-slow.open:
-		case <-ctx.Done():
-			return ctx.Err()
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 2).with(audit)
+		values := append(numbers("p0-", 1500), numbers("p1-", 1500)...)
+		s.send(0, values[:1500]...)
+		s.send(1, values[1500:]...)
+		var mu sync.Mutex
+		attempts := map[string]int{}
+		slow := newGate(t)
+		handler := func(ctx context.Context, m *consumer.Message) error {
+			select {
+			case <-slow.open:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			attempts[string(m.Body)] = m.Attempt
+			return nil
 		}
+		c := revokeIn(20 * time.Millisecond)
+		c.Concurrency = 1
+		first := s.start(handler, c)
+		for range 10 {
+			first.owns(2)
+			eventually(t, "records are claimed ahead", func() bool { return first.eng.Load().Held > 1000 })
+			other := s.start(handler, c)
+			other.owns(1)
+			other.end()
+		}
+		slow.release()
+		s.caughtUp()
+		first.end()
 		mu.Lock()
 		defer mu.Unlock()
-		attempts[string(m.Body)] = m.Attempt
-		return nil
-	}
-	c := revokeIn(20 * time.Millisecond)
-	c.Concurrency = 1
-	first := s.start(handler, c)
-	for range 10 {
-		first.owns(2)
-		eventually(t, "records are claimed ahead", func() bool { return first.eng.Load().Held > 1000 })
-		other := s.start(handler, c)
-		other.owns(1)
-		other.end()
-	}
-	slow.release()
-	s.caughtUp()
-	first.end()
-	mu.Lock()
-	defer mu.Unlock()
-	if len(attempts) != len(values) {
-		t.Errorf("%d of %d were handled", len(attempts), len(values))
-	}
-	for v, n := range attempts {
-		if n != 1 {
-			t.Fatalf("%s ran in attempt %d: a release was counted", v, n)
+		if len(attempts) != len(values) {
+			t.Errorf("%d of %d were handled", len(attempts), len(values))
 		}
-	}
+		for v, n := range attempts {
+			if n != 1 {
+				t.Fatalf("%s ran in attempt %d: a release was counted", v, n)
+			}
+		}
+	})
 }
 
 // Run ends during a rebalance whose revocation drains, with its own callbacks under way: nothing waits for itself.

@@ -28,6 +28,7 @@ type site struct {
 	group   string
 	opts    []kgo.Opt // for all of its workers
 	ledger  *memory.Ledger
+	audit   Audit          // of its workers
 	fake    *kfake.Cluster // nil: a real one
 	prod    *kgo.Client
 	adm     *kadm.Client
@@ -61,6 +62,26 @@ func newSite(t *testing.T, brokers []string, topic string, opts ...kgo.Opt) *sit
 	}
 	t.Cleanup(prod.Close)
 	return &site{t: t, brokers: brokers, topic: topic, group: newName(), ledger: memory.New(), prod: prod, adm: kadm.NewClient(prod)}
+}
+
+// audits are the two ways in which the ledger may hold records: what is promised is promised for both.
+var audits = map[string]Audit{"ranges": AuditRanges, "rows": AuditRows}
+
+// inBoth plays a test with each.
+func inBoth(t *testing.T, play func(*testing.T, Audit)) {
+	t.Parallel()
+	for name, audit := range audits {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, audit)
+		})
+	}
+}
+
+// with sets what the ledger holds of the site's records.
+func (s *site) with(audit Audit) *site {
+	s.audit = audit
+	return s
 }
 
 // send produces records with the given values to a partition, keyed by their value.
@@ -128,6 +149,7 @@ func (s *site) worker(h consumer.HandlerFunc, c *Config, opts ...kgo.Opt) *Worke
 	if c.Logger == nil {
 		c.Logger = zaptest.NewLogger(s.t)
 	}
+	c.Audit = s.audit
 	all := slices.Concat([]kgo.Opt{
 		kgo.SeedBrokers(s.brokers...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
 		kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(50 * time.Millisecond),

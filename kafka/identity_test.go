@@ -117,134 +117,141 @@ func recreatedUnderAWorker(s *site) {
 
 // The same topic name on two clusters, and two groups on one topic, with one ledger: each message is handled by each.
 func TestPitfall21_ClustersAndGroupsDoNotMeet(t *testing.T) {
-	t.Parallel()
-	one := fakeSite(t, 1, kfake.ClusterID("one"))
-	two := fakeSite(t, 1, kfake.ClusterID("two"))
-	if err := two.fake.CreateTopic(one.topic, 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	two.topic, two.ledger, two.group = one.topic, one.ledger, one.group
-	third := *one
-	third.group = newName()
-	values := numbers("v", 20)
-	one.send(0, values...)
-	two.send(0, values...)
-	for _, s := range []*site{one, two, &third} {
-		b := newBook()
-		r := s.start(b.handle, nil)
-		eventually(t, "all are handled here too", func() bool { return b.len() == len(values) })
-		s.caughtUp()
-		r.end()
-		b.once(t, values)
-	}
-	if one.ledger.Len() != 3*len(values) {
-		t.Errorf("%d rows, want %d", one.ledger.Len(), 3*len(values))
-	}
+	inBoth(t, func(t *testing.T, audit Audit) {
+		one := fakeSite(t, 1, kfake.ClusterID("one")).with(audit)
+		two := fakeSite(t, 1, kfake.ClusterID("two")).with(audit)
+		if err := two.fake.CreateTopic(one.topic, 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		two.topic, two.ledger, two.group = one.topic, one.ledger, one.group
+		third := *one
+		third.group = newName()
+		values := numbers("v", 20)
+		one.send(0, values...)
+		two.send(0, values...)
+		for _, s := range []*site{one, two, &third} {
+			b := newBook()
+			r := s.start(b.handle, nil)
+			eventually(t, "all are handled here too", func() bool { return b.len() == len(values) })
+			s.caughtUp()
+			r.end()
+			b.once(t, values)
+		}
+		if one.ledger.Len() != 3*len(values) {
+			t.Errorf("%d rows, want %d", one.ledger.Len(), 3*len(values))
+		}
+	})
 }
 
 // A service copies all headers of a stamped record onto others: they run, under their own ids. A stamp for another group
 // counts on the topic that it names and nowhere else.
 func TestPitfall84_CopiedStampsAndTargetGroups(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1, kfake.ClusterID("c"))
-	body := []byte("pay 5")
-	stamped := func(source, group string, value []byte) *kgo.Record {
-		st := consumer.NewStamp(source, "order-7", body)
-		st.Group = group
-		return &kgo.Record{Topic: s.topic, Value: value, Headers: []kgo.RecordHeader{{Key: consumer.StampName, Value: []byte(st.String())}}}
-	}
-	here := "c/" + s.topic
-	s.sendRecords(
-		stamped(here, "", body),                  // 0: runs, as order-7
-		stamped(here, "", []byte("other")),       // 1: copied onto another body: runs as itself
-		stamped("c/elsewhere", "", body),         // 2: copied from another topic: runs as itself
-		stamped("c/elsewhere", "g9", body),       // 3: likewise, with a target group that is not ours
-		stamped(here, s.group, body),             // 4: for us, but order-7 is done
-		stamped(here, "somebody else", body),     // 5: for another group
-		&kgo.Record{Topic: s.topic, Value: body}, // 6: no stamp
-	)
-	var mu sync.Mutex
-	runs := map[string]int64{}
-	r := s.start(func(_ context.Context, m *consumer.Message) error {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1, kfake.ClusterID("c")).with(audit)
+		body := []byte("pay 5")
+		stamped := func(source, group string, value []byte) *kgo.Record {
+			st := consumer.NewStamp(source, "order-7", body)
+			st.Group = group
+			return &kgo.Record{Topic: s.topic, Value: value, Headers: []kgo.RecordHeader{{Key: consumer.StampName, Value: []byte(st.String())}}}
+		}
+		here := "c/" + s.topic
+		s.sendRecords(
+			stamped(here, "", body),                  // 0: runs, as order-7
+			stamped(here, "", []byte("other")),       // 1: copied onto another body: runs as itself
+			stamped("c/elsewhere", "", body),         // 2: copied from another topic: runs as itself
+			stamped("c/elsewhere", "g9", body),       // 3: likewise, with a target group that is not ours
+			stamped(here, s.group, body),             // 4: for us, but order-7 is done
+			stamped(here, "somebody else", body),     // 5: for another group
+			&kgo.Record{Topic: s.topic, Value: body}, // 6: no stamp
+		)
+		var mu sync.Mutex
+		runs := map[string]int64{}
+		r := s.start(func(_ context.Context, m *consumer.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if at, ok := runs[m.ID]; ok {
+				t.Errorf("%s ran at offset %d and at %d", m.ID, at, m.Offset)
+			}
+			runs[m.ID] = m.Offset
+			return nil
+		}, nil)
+		s.caughtUp()
+		r.end()
 		mu.Lock()
 		defer mu.Unlock()
-		if at, ok := runs[m.ID]; ok {
-			t.Errorf("%s ran at offset %d and at %d", m.ID, at, m.Offset)
+		own := func(offset int64) string { return recordID(s.topic, 0, offset) }
+		if _, ok := runs["order-7"]; !ok || len(runs) != 5 {
+			t.Errorf("ran: %v", runs)
 		}
-		runs[m.ID] = m.Offset
-		return nil
-	}, nil)
-	s.caughtUp()
-	r.end()
-	mu.Lock()
-	defer mu.Unlock()
-	own := func(offset int64) string { return recordID(s.topic, 0, offset) }
-	if _, ok := runs["order-7"]; !ok || len(runs) != 5 {
-		t.Errorf("ran: %v", runs)
-	}
-	for _, offset := range []int64{1, 2, 3, 6} {
-		if at, ok := runs[own(offset)]; !ok || at != offset {
-			t.Errorf("the record at offset %d did not run under its own id", offset)
+		for _, offset := range []int64{1, 2, 3, 6} {
+			if at, ok := runs[own(offset)]; !ok || at != offset {
+				t.Errorf("the record at offset %d did not run under its own id", offset)
+			}
 		}
-	}
+	})
 }
 
 // A stamp that carries an absurd or forged identity of another record never hides a message.
 func TestPitfall22_ForgedStampOnAnotherBody(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1, kfake.ClusterID("c"))
-	s.send(0, "original")
-	b := newBook()
-	r := s.start(b.handle, nil)
-	s.caughtUp()
-	key := s.key(r, 0, 0, 0)
-	before, err := s.ledger.Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forged := consumer.NewStamp("c/"+s.topic, string(key.ID), []byte("original"))
-	forged.Pos = key.Pos
-	fitted := consumer.NewStamp("c/"+s.topic, string(key.ID), []byte("forged and fitted"))
-	fitted.Pos = key.Pos
-	for value, st := range map[string]consumer.Stamp{"forged": forged, "forged and fitted": fitted} {
-		s.sendRecords(&kgo.Record{Topic: s.topic, Value: []byte(value), Headers: []kgo.RecordHeader{
-			{Key: consumer.StampName, Value: []byte(st.String())}}})
-	}
-	s.caughtUp()
-	r.end()
-	b.once(t, []string{"original", "forged"}) // the other is a mismatch
-	after, err := s.ledger.Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after.State != before.State || after.Token != before.Token || after.Fingerprint != before.Fingerprint {
-		t.Errorf("the original row changed: %+v, was %+v", after, before)
-	}
-	if len(after.Archived) != 1 || after.Archived[0].Kind != ledger.KindMismatch || string(after.Archived[0].Body) != "forged and fitted" {
-		t.Errorf("archived: %+v", after.Archived)
-	}
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1, kfake.ClusterID("c")).with(audit)
+		s.send(0, "original")
+		b := newBook()
+		r := s.start(b.handle, nil)
+		s.caughtUp()
+		key := s.key(r, 0, 0, 0)
+		before, err := s.ledger.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forged := consumer.NewStamp("c/"+s.topic, string(key.ID), []byte("original"))
+		forged.Pos = key.Pos
+		fitted := consumer.NewStamp("c/"+s.topic, string(key.ID), []byte("forged and fitted"))
+		fitted.Pos = key.Pos
+		for value, st := range map[string]consumer.Stamp{"forged": forged, "forged and fitted": fitted} {
+			s.sendRecords(&kgo.Record{Topic: s.topic, Value: []byte(value), Headers: []kgo.RecordHeader{
+				{Key: consumer.StampName, Value: []byte(st.String())}}})
+		}
+		s.caughtUp()
+		r.end()
+		b.once(t, []string{"original", "forged"}) // the other is a mismatch
+		after, err := s.ledger.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after.State != before.State || after.Token != before.Token || after.Fingerprint != before.Fingerprint {
+			t.Errorf("the original row changed: %+v, was %+v", after, before)
+		}
+		if audit == AuditRanges { // the body of what lies in a range is not known: the copy counts as one of it, and is not run
+			return
+		}
+		if len(after.Archived) != 1 || after.Archived[0].Kind != ledger.KindMismatch || string(after.Archived[0].Body) != "forged and fitted" {
+			t.Errorf("archived: %+v", after.Archived)
+		}
+	})
 }
 
 // Fetches of older protocol versions carry no topic id. The identity comes from metadata, so nothing runs again when
 // they begin to.
 func TestPitfall95_FetchesWithoutTopicIDs(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	old := kversion.Stable()
-	old.SetMaxKeyVersion(kmsg.Fetch.Int16(), 12)
-	values := numbers("v", 30)
-	s.send(0, values[:20]...)
-	b := newBook()
-	r := s.start(b.handle, nil, kgo.MaxVersions(old))
-	s.caughtUp()
-	r.end()
-	s.rewind(0)
-	s.send(0, values[20:]...)
-	again := s.start(b.handle, nil)
-	eventually(t, "the rest is handled", func() bool { return b.len() == len(values) })
-	s.caughtUp()
-	again.end()
-	b.once(t, values)
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		old := kversion.Stable()
+		old.SetMaxKeyVersion(kmsg.Fetch.Int16(), 12)
+		values := numbers("v", 30)
+		s.send(0, values[:20]...)
+		b := newBook()
+		r := s.start(b.handle, nil, kgo.MaxVersions(old))
+		s.caughtUp()
+		r.end()
+		s.rewind(0)
+		s.send(0, values[20:]...)
+		again := s.start(b.handle, nil)
+		eventually(t, "the rest is handled", func() bool { return b.len() == len(values) })
+		s.caughtUp()
+		again.end()
+		b.once(t, values)
+	})
 }
 
 // rewind sets the group's offset back to 0, as an operator does.
@@ -258,101 +265,104 @@ func (s *site) setOffset(partition int32, offset int64) {
 // A cluster without topic ids: a recreated topic cannot be told from the old one, so it is refused unless the user says
 // that names are enough.
 func TestPitfall95_ClustersWithoutTopicIDs(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	old := kversion.Stable()
-	old.SetMaxKeyVersion(kmsg.Metadata.Int16(), 9)
-	s.opts = []kgo.Opt{kgo.MaxVersions(old)}
-	if err := s.worker(nothing, nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "NameIdentity") {
-		t.Fatalf("a cluster without topic ids: %v", err)
-	}
-	c := quick()
-	c.NameIdentity = true
-	values := numbers("v", 20)
-	s.send(0, values...)
-	b := newBook()
-	for range 2 {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		old := kversion.Stable()
+		old.SetMaxKeyVersion(kmsg.Metadata.Int16(), 9)
+		s.opts = []kgo.Opt{kgo.MaxVersions(old)}
+		if err := s.worker(nothing, nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "NameIdentity") {
+			t.Fatalf("a cluster without topic ids: %v", err)
+		}
+		c := quick()
+		c.NameIdentity = true
+		values := numbers("v", 20)
+		s.send(0, values...)
+		b := newBook()
+		for range 2 {
+			r := s.start(b.handle, c)
+			r.owns(1)
+			s.caughtUp()
+			r.end()
+			s.rewind(0)
+		}
+		b.once(t, values)
+		// The same by name on a cluster that has ids: an upgrade of the brokers runs nothing again.
+		s.opts = nil
 		r := s.start(b.handle, c)
 		r.owns(1)
 		s.caughtUp()
 		r.end()
-		s.rewind(0)
-	}
-	b.once(t, values)
-	// The same by name on a cluster that has ids: an upgrade of the brokers runs nothing again.
-	s.opts = nil
-	r := s.start(b.handle, c)
-	r.owns(1)
-	s.caughtUp()
-	r.end()
-	b.once(t, values)
+		b.once(t, values)
+	})
 }
 
 // Tombstones (nil value) and nil keys: handled as they are, and archived as they are when they fail.
 func TestPitfall64_TombstonesAndNilKeys(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	s.sendRecords(
-		&kgo.Record{Topic: s.topic, Key: nil, Value: nil},
-		&kgo.Record{Topic: s.topic, Key: []byte{}, Value: []byte{}},
-		&kgo.Record{Topic: s.topic, Key: []byte("k"), Value: nil, Headers: []kgo.RecordHeader{{Key: "h\x00\xff", Value: nil}}},
-		&kgo.Record{Topic: s.topic, Key: nil, Value: []byte{0xff, 0, 0xfe}},
-	)
-	var mu sync.Mutex
-	seen := map[int64]consumer.Message{}
-	r := s.start(func(_ context.Context, m *consumer.Message) error {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		s.sendRecords(
+			&kgo.Record{Topic: s.topic, Key: nil, Value: nil},
+			&kgo.Record{Topic: s.topic, Key: []byte{}, Value: []byte{}},
+			&kgo.Record{Topic: s.topic, Key: []byte("k"), Value: nil, Headers: []kgo.RecordHeader{{Key: "h\x00\xff", Value: nil}}},
+			&kgo.Record{Topic: s.topic, Key: nil, Value: []byte{0xff, 0, 0xfe}},
+		)
+		var mu sync.Mutex
+		seen := map[int64]consumer.Message{}
+		r := s.start(func(_ context.Context, m *consumer.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[m.Offset] = *m
+			return consumer.Terminal(errors.New("not wanted"))
+		}, nil)
+		s.caughtUp()
+		defer r.end()
 		mu.Lock()
 		defer mu.Unlock()
-		seen[m.Offset] = *m
-		return consumer.Terminal(errors.New("not wanted"))
-	}, nil)
-	s.caughtUp()
-	defer r.end()
-	mu.Lock()
-	defer mu.Unlock()
-	for offset, want := range []struct{ key, value []byte }{{nil, nil}, {[]byte{}, []byte{}}, {[]byte("k"), nil}, {nil, []byte{0xff, 0, 0xfe}}} {
-		m := seen[int64(offset)]
-		rec, err := s.ledger.Get(t.Context(), s.key(r, 0, 0, int64(offset)))
-		if err != nil || len(rec.Archived) != 1 {
-			t.Fatalf("offset %d: %d archived, %v", offset, len(rec.Archived), err)
-		}
-		for name, pair := range map[string][2][]byte{
-			"key": {m.Key, want.key}, "body": {m.Body, want.value}, "archived body": {rec.Archived[0].Body, want.value},
-		} {
-			if (pair[0] == nil) != (pair[1] == nil) || !bytes.Equal(pair[0], pair[1]) {
-				t.Errorf("offset %d: %s is %#v, want %#v", offset, name, pair[0], pair[1])
+		for offset, want := range []struct{ key, value []byte }{{nil, nil}, {[]byte{}, []byte{}}, {[]byte("k"), nil}, {nil, []byte{0xff, 0, 0xfe}}} {
+			m := seen[int64(offset)]
+			rec, err := s.ledger.Get(t.Context(), s.key(r, 0, 0, int64(offset)))
+			if err != nil || len(rec.Archived) != 1 {
+				t.Fatalf("offset %d: %d archived, %v", offset, len(rec.Archived), err)
+			}
+			for name, pair := range map[string][2][]byte{
+				"key": {m.Key, want.key}, "body": {m.Body, want.value}, "archived body": {rec.Archived[0].Body, want.value},
+			} {
+				if (pair[0] == nil) != (pair[1] == nil) || !bytes.Equal(pair[0], pair[1]) {
+					t.Errorf("offset %d: %s is %#v, want %#v", offset, name, pair[0], pair[1])
+				}
 			}
 		}
-	}
+	})
 }
 
 // A backfill with timestamps of 2019, and records dated in 1970 and in 2200: the timestamp is the producer's word, and no
 // message is treated as past its deadline for it.
 func TestPitfall109_Backfill(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
-	old := time.Date(2019, 3, 1, 0, 0, 0, 0, time.UTC)
-	var values []string
-	for i, at := range []time.Time{old, time.UnixMilli(0), old.AddDate(181, 0, 0)} {
-		v := numbers("v", 3)[i]
-		values = append(values, v)
-		s.sendRecords(&kgo.Record{Topic: s.topic, Value: []byte(v), Timestamp: at})
-	}
-	b := newBook()
-	failed := map[string]bool{}
-	var mu sync.Mutex
-	r := s.start(func(ctx context.Context, m *consumer.Message) error {
-		mu.Lock()
-		first := !failed[m.ID]
-		failed[m.ID] = true
-		mu.Unlock()
-		if first {
-			return errors.New("once") // a retry must not be past a deadline either
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		old := time.Date(2019, 3, 1, 0, 0, 0, 0, time.UTC)
+		var values []string
+		for i, at := range []time.Time{old, time.UnixMilli(0), old.AddDate(181, 0, 0)} {
+			v := numbers("v", 3)[i]
+			values = append(values, v)
+			s.sendRecords(&kgo.Record{Topic: s.topic, Value: []byte(v), Timestamp: at})
 		}
-		return b.handle(ctx, m)
-	}, nil)
-	eventually(t, "all are handled in their second attempt", func() bool { return b.len() == len(values) })
-	s.caughtUp()
-	r.end()
-	b.once(t, values)
+		b := newBook()
+		failed := map[string]bool{}
+		var mu sync.Mutex
+		r := s.start(func(ctx context.Context, m *consumer.Message) error {
+			mu.Lock()
+			first := !failed[m.ID]
+			failed[m.ID] = true
+			mu.Unlock()
+			if first {
+				return errors.New("once") // a retry must not be past a deadline either
+			}
+			return b.handle(ctx, m)
+		}, nil)
+		eventually(t, "all are handled in their second attempt", func() bool { return b.len() == len(values) })
+		s.caughtUp()
+		r.end()
+		b.once(t, values)
+	})
 }

@@ -121,10 +121,12 @@ func (w *Worker) takePartition(topic string, id topicID, p *kgo.FetchPartition) 
 	if a == nil {
 		return nil // let go of in this moment: the topic was created anew
 	}
-	if id != (topicID{}) && a.id != (topicID{}) && id != a.id {
-		w.lookAt(topic) // the client and the broker speak of two topics of this name
+	if a.astray || id != (topicID{}) && a.id != (topicID{}) && id != a.id {
+		a.astray = true // the client and the broker speak of two topics of this name
+		w.joinAfresh(topic)
 		return nil
 	}
+	a.first = max(p.LogStartOffset, 0)
 	return w.accept(a, p.Records)
 }
 
@@ -206,6 +208,14 @@ func (w *Worker) lookAt(topic string) {
 	case w.poke <- topic:
 	default: // it is busy with others, and looks at all of them in a while
 	}
+}
+
+// joinAfresh lets the watcher restart a topic of which records were thrown away, now or as soon as it may.
+func (w *Worker) joinAfresh(topic string) {
+	w.mu.Lock()
+	w.astray[topic] = true
+	w.mu.Unlock()
+	w.lookAt(topic)
 }
 
 // of matches the items of assignments.

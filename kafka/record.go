@@ -19,7 +19,6 @@ type delivery struct {
 	engine.Item
 	of      *assignment
 	seq     uint64
-	prev    int64
 	record  *kgo.Record // until the item is made
 	msg     consumer.Message
 	pos     ledger.Position
@@ -84,7 +83,7 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *
 			d.headers[i] = ledger.Header{Name: r.Headers[i].Key, Value: copies.clone(r.Headers[i].Value)}
 		}
 	}
-	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: d.prev}
+	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: a.prev, First: a.first}
 	d.Item = engine.Item{
 		Msg: &d.msg, Delivery: copies.deliveryID(a.log, r.LeaderEpoch, r.Offset), Lane: d.lane(s.Order, names),
 		Window: a.source.window, Deadline: a.source.deadline(r.Timestamp), Original: original, Ref: d,
@@ -92,6 +91,13 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
 		Key: a.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group,
 	}, &d.msg)
+	d.Ranged = s.Audit == AuditRanges && d.Key.Pos == &d.pos
+	// What lies between two records of an assignment, the broker has read and left out: it was compacted away, aborted, or
+	// is a control record. So the ledger may take it for finished. What every worker of the group skips is so, too; what
+	// has an identity of its own is not.
+	if !d.Skip {
+		a.prev = r.Offset
+	}
 	return &d.Item
 }
 

@@ -26,12 +26,17 @@ type place struct {
 type assignment struct {
 	place
 	id     topicID
-	log    string         // ledger.Position.Log
-	name   string         // topic and partition, for people
-	keys   ledger.LogKeys // of poll's goroutine
+	log    string // ledger.Position.Log
+	name   string // topic and partition, for people
 	source topicSource
 	start  int64
 	epoch  int32
+
+	// Of poll's goroutine.
+	keys   ledger.LogKeys
+	prev   int64 // ledger.Position.Prev of the next record
+	first  int64 // where the log begins; 0: not known
+	astray bool  // records of it were thrown away: none is taken in any more, so that none is passed over
 
 	tracker   *offsets.Tracker
 	committed int64         // what the broker confirmed; -1: nothing yet
@@ -66,6 +71,7 @@ func newTable(span, maxHeld int, maxBytes int64) *table {
 // install begins an assignment. One that was there is let go of: it is returned, for its items to be dropped.
 func (t *table) install(a *assignment) (old *assignment) {
 	a.tracker, a.high, a.empty = offsets.New(a.start, a.epoch), -1, make(chan struct{})
+	a.prev = -1
 	a.name, a.keys = a.topic+"-"+strconv.Itoa(int(a.partition)), ledger.LogKeys{Scope: a.source.scope, Log: a.log}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,10 +105,9 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 	fresh = make([]*delivery, 0, len(records))
 	var some []delivery
 	for i, r := range records {
-		prev, epoch := a.tracker.Last()
 		seq, ok := a.tracker.Add(r.Offset, r.LeaderEpoch)
 		if !ok {
-			if r.LeaderEpoch > epoch {
+			if _, epoch := a.tracker.Last(); r.LeaderEpoch > epoch {
 				rewound = records[i:]
 				break
 			}
@@ -112,15 +117,12 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 			a.tracker.Finish(seq)
 			continue
 		}
-		if seq == 0 {
-			prev = -1
-		}
 		if len(some) == 0 {
 			some = make([]delivery, min(slab, len(records)-i))
 		}
 		d := &some[0]
 		some = some[1:]
-		d.of, d.seq, d.record, d.prev = a, seq, r, prev
+		d.of, d.seq, d.record = a, seq, r
 		fresh = append(fresh, d)
 	}
 	t.hold(a, fresh)

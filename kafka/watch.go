@@ -59,7 +59,7 @@ func (v *watcher) look(ctx context.Context, suspect string) {
 		switch {
 		case seen && known != m.id:
 			v.restart(topic, known, m.id)
-		case topic == suspect && time.Since(v.forced[topic]) > forcedPause:
+		case (topic == suspect || v.isAstray(topic)) && time.Since(v.forced[topic]) > forcedPause:
 			v.forced[topic] = time.Now()
 			v.restart(topic, known, m.id)
 		}
@@ -88,8 +88,17 @@ func (v *watcher) restart(topic string, from, to topicID) {
 		v.mu.Unlock()
 	}
 	v.abandon(func(a *assignment) bool { return a.topic == topic })
+	v.mu.Lock()
+	delete(v.astray, topic)
+	v.mu.Unlock()
 	v.kgo.PurgeTopicsFromClient(topic)
 	v.kgo.AddConsumeTopics(topic)
+}
+
+func (w *Worker) isAstray(topic string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.astray[topic]
 }
 
 // measureEnds keeps the lag true while nothing is polled.

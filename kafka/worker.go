@@ -61,6 +61,7 @@ type Worker struct {
 	warnings []string
 	notes    map[place]string // metadata of the offsets that were fetched last
 	reborn   map[string]bool  // topics that were created anew while we ran
+	astray   map[string]bool  // topics of which records were thrown away: see joinAfresh
 }
 
 var _ consumer.Worker = (*Worker)(nil)
@@ -91,7 +92,7 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 		set: set, ledger: l, handler: h, watch: watchInterval, table: newTable(set.Span, set.MaxHeld, set.MaxHeldBytes),
 		log:   set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group)),
 		poke:  make(chan string, 16),
-		notes: map[place]string{}, reborn: map[string]bool{},
+		notes: map[place]string{}, reborn: map[string]bool{}, astray: map[string]bool{},
 	}, nil
 }
 

@@ -235,7 +235,7 @@ func (e *Engine) entries(buf *claimBuf, solo bool) []ledger.Entry {
 		}
 		buf.entries = append(buf.entries, ledger.Entry{
 			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken,
-			Window: window, Solo: solo || buf.dropped[i], Park: e.opt.Park,
+			Ranged: it.Ranged, Window: window, Solo: solo || buf.dropped[i], Park: e.opt.Park,
 		})
 	}
 	return buf.entries

@@ -13,6 +13,8 @@ type Identity struct {
 	Key         ledger.Key
 	Fingerprint ledger.Fingerprint
 	StampToken  uint64
+	// Ranged is ledger.Entry.Ranged. Identify leaves it to the worker, whose key it takes.
+	Ranged bool
 	// Skip says that the copy carries a stamp for another group: it is acknowledged without a claim. Never where there
 	// are no groups.
 	Skip bool
