@@ -32,9 +32,11 @@ const (
 type script struct {
 	DSN   string
 	Do    string
-	Scope string
-	IDs   []string
+	Keys  []ledger.Key
+	IDs   []string // of the same messages: their bodies
 	Lease time.Duration
+
+	Ranged bool
 }
 
 // event is one line that a second process writes.
@@ -108,8 +110,8 @@ func (c *child) entries() []ledger.Entry {
 	out := make([]ledger.Entry, len(c.script.IDs))
 	for i, id := range c.script.IDs {
 		out[i] = ledger.Entry{
-			Key:         ledger.Key{Scope: c.script.Scope, ID: []byte(id)},
-			Fingerprint: ledger.BodyFingerprint([]byte(id)), Delivery: []byte(id + "#1"), Window: window, Solo: true,
+			Key: c.script.Keys[i], Fingerprint: ledger.BodyFingerprint([]byte(id)), Delivery: []byte(id + "#1"),
+			Window: window, Solo: true, Ranged: c.script.Ranged,
 		}
 	}
 	return out

@@ -67,18 +67,18 @@ func claimOldStamp(e *env) {
 	e.holds(o, release(e.want(o, m, ledger.Run)))
 	m.StampToken = 77 // a stamp says nothing of a pending row
 	c := e.want(o, m, ledger.Run)
-	e.holds(o, fail(c, m)) // failed under token 2
+	e.holds(o, fail(c, m)) // failed under token 2; later, if the first one was of a range
 	before := e.record(m)
-	for i, token := range []uint64{1, 3, 1 << 62} {
+	for i, token := range []uint64{c.Token - 1, c.Token + 1, 1 << 62} {
 		m.Delivery, m.StampToken = []byte("copy "+number(i)), token
 		if c := e.want(o, m, ledger.Done); c.Outcome.State != ledger.Failed {
 			e.Fatalf("stamp %d: %+v", token, c)
 		}
 	}
 	e.same(before)
-	m.Delivery, m.StampToken = []byte("the copy of this failure"), 2
+	m.Delivery, m.StampToken = []byte("the copy of this failure"), c.Token
 	c = e.want(o, m, ledger.Run)
-	e.holds(o, fail(c, m)) // failed under token 3
+	e.holds(o, fail(c, m)) // failed under the next one
 	m.Delivery, m.StampToken = []byte("unstamped"), 0
 	e.want(o, m, ledger.Run)
 }

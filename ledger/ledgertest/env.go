@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,8 +22,9 @@ const (
 type env struct {
 	*testing.T
 	Store
-	ctx   context.Context
-	scope string
+	ctx    context.Context
+	scope  string
+	places *places
 }
 
 func begin(t *testing.T, open Open) *env {
@@ -31,7 +33,8 @@ func begin(t *testing.T, open Open) *env {
 	if s.Ledger == nil || s.Get == nil || s.Declare == nil || s.Drop == nil || s.DropOwner == nil {
 		t.Fatal("ledgertest.Store: Ledger, Get, Declare, Drop and DropOwner are needed")
 	}
-	return &env{T: t, Store: s, ctx: t.Context(), scope: "ledgertest " + t.Name() + " " + rand.Text()}
+	return &env{T: t, Store: s, ctx: t.Context(), scope: "ledgertest " + t.Name() + " " + rand.Text(),
+		places: &places{of: map[string]ledger.Position{}}}
 }
 
 // join makes an owner that leaves when the case ends.
@@ -53,19 +56,31 @@ func (e *env) join(lease time.Duration) ledger.Owner {
 
 func (e *env) owner() ledger.Owner { e.Helper(); return e.join(longLease) }
 
-func (e *env) key(id string) ledger.Key { return ledger.Key{Scope: e.scope, ID: []byte(id)} }
+func (e *env) key(id string) ledger.Key {
+	if e.Ranged {
+		return e.places.key(e.scope, id)
+	}
+	return ledger.Key{Scope: e.scope, ID: []byte(id)}
+}
 
 // entry asks for the message id, whose body is its id, by its first delivery.
 func (e *env) entry(id string) ledger.Entry {
 	return ledger.Entry{
 		Key: e.key(id), Fingerprint: ledger.BodyFingerprint([]byte(id)), Delivery: []byte(id + "#1"), Window: window,
+		Ranged: e.Ranged,
 	}
 }
 
+// entries are n messages; in ranges they are neighbours in one log.
 func (e *env) entries(n int) []ledger.Entry {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = number(i)
+	}
+	e.places.join(ids)
 	out := make([]ledger.Entry, n)
-	for i := range out {
-		out[i] = e.entry(number(i))
+	for i, id := range ids {
+		out[i] = e.entry(id)
 	}
 	return out
 }
@@ -115,6 +130,9 @@ func (e *env) settle(o ledger.Owner, settlements ...ledger.Settlement) error {
 func (e *env) settleAll(o ledger.Owner, settlements []ledger.Settlement) []error {
 	e.Helper()
 	errs, err := o.Settle(e.ctx, settlements)
+	if e.Ranged && ledger.IsLost(err) { // only a live owner writes in its ranges: the others lose the whole call
+		return slices.Repeat([]error{err}, len(settlements))
+	}
 	if err != nil {
 		e.Fatalf("settle of %d: %v", len(settlements), err)
 	}
@@ -200,10 +218,29 @@ func (e *env) crash(entry ledger.Entry) {
 	e.declare(o)
 }
 
+// wantUnknown checks that nothing is known of a message: in a range, one that was given back is as if never claimed.
+func (e *env) wantUnknown(entry ledger.Entry) {
+	e.Helper()
+	if r, err := e.Get(e.ctx, entry.Key); !errors.Is(err, ledger.ErrNotFound) {
+		e.Fatalf("%s, %v; want ErrNotFound", summary(r), err)
+	}
+}
+
+// inRow claims a message, and makes sure that it has a row of its own: in a range it leaves it by a failed attempt.
+func (e *env) inRow(o ledger.Owner, entry ledger.Entry) ledger.Claim {
+	e.Helper()
+	c := e.want(o, entry, ledger.Run)
+	if !e.Ranged {
+		return c
+	}
+	e.holds(o, failedAttempt(c, "leave the range"))
+	return e.want(o, entry, ledger.Run)
+}
+
 // same checks that nothing of a row changed.
 func (e *env) same(before ledger.Record) {
 	e.Helper()
-	after, err := e.Get(e.ctx, ledger.Key{Scope: before.Scope, ID: before.ID})
+	after, err := e.Get(e.ctx, before.MessageKey())
 	if err != nil {
 		e.Fatalf("get: %v", err)
 	}

@@ -184,12 +184,19 @@ func txReleased(e *env) {
 	c := e.want(o, m, ledger.Run)
 	ctx, a := e.attempt(o, c)
 	e.holds(o, release(c))
-	before := e.record(m)
+	var before ledger.Record
+	if !e.Ranged {
+		before = e.record(m)
+	}
 	if err := e.InTx(ctx, e.effect(m)); !ledger.IsLost(err) {
 		e.Fatalf("InTx: %v, want ErrLost", err)
 	}
 	e.wantState(a, ledger.AttemptLost)
 	e.wantEffects(m, 0)
+	if e.Ranged {
+		e.wantUnknown(m)
+		return
+	}
 	e.same(before)
 }
 

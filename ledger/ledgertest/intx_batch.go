@@ -29,7 +29,7 @@ type batch struct {
 
 // within is the same case with a scope of its own.
 func (e *env) within(name string) *env {
-	return &env{T: e.T, Store: e.Store, ctx: e.ctx, scope: e.scope + " " + name}
+	return &env{T: e.T, Store: e.Store, ctx: e.ctx, scope: e.scope + " " + name, places: e.places}
 }
 
 // batch claims n messages and makes the context of their handler. The tickets are not in the order of the keys.
@@ -178,7 +178,11 @@ func txBatchOneLost(e *env) {
 			e.holds(o, release(b.claims[lost]))
 			e.want(e.owner(), b.entries[lost], ledger.Run)
 		},
-		"gone": func(e *env, _ ledger.Owner, b *batch) {
+		"gone": func(e *env, o ledger.Owner, b *batch) {
+			if e.Ranged { // nothing in a live owner's range goes: only what has left it for a row
+				e.holds(o, failedAttempt(b.claims[lost], "leave the range"))
+				return
+			}
 			if err := e.Drop(e.ctx, b.entries[lost].Key); err != nil {
 				e.Fatal(err)
 			}

@@ -48,6 +48,9 @@ func Pitfall02(t *testing.T, open Open) {
 		wg.Go(func() { settled, errA = a.Settle(e.ctx, []ledger.Settlement{succeed(c)}) })
 		wg.Go(func() { taken, errB = b.Claim(e.ctx, []ledger.Entry{m}) })
 		wg.Wait()
+		if e.Ranged && ledger.IsLost(errA) { // only a live owner writes in its ranges
+			settled, errA = []error{errA}, nil
+		}
 		if errA != nil || errB != nil {
 			e.Fatalf("settle %v, claim %v", errA, errB)
 		}
@@ -242,7 +245,7 @@ func Pitfall16(t *testing.T, open Open) {
 	copy(s.Dead.Body, "XXXXXXXXX")
 	s.Dead.Headers[0].Value[0] = 'X'
 	r := e.record(m)
-	if r.State != ledger.Failed || string(r.ID) != "a message" || showArchive(&r.Archived[0].Archive) != want {
+	if r.State != ledger.Failed || string(r.ID) != string(m.Key.ID) || showArchive(&r.Archived[0].Archive) != want {
 		e.Fatalf("row: %s", summary(r))
 	}
 	n := e.entry("with a result")
@@ -266,10 +269,14 @@ func Pitfall17(t *testing.T, open Open) {
 	half.Fingerprint = ledger.NewFingerprint([]byte("body"), []byte("canonical of a new version"))
 	o := e.owner()
 	c := e.want(o, half, ledger.Run)
+	want := m.Fingerprint
+	if e.Ranged { // the dead owner's range had none: the first one that is told is kept
+		want = half.Fingerprint
+	}
 	kept := func() {
 		e.Helper()
-		if r := e.record(m); r.Fingerprint != m.Fingerprint {
-			e.Fatalf("fingerprint %x, want %x", r.Fingerprint, m.Fingerprint)
+		if r := e.record(m); r.Fingerprint != want {
+			e.Fatalf("fingerprint %x, want %x", r.Fingerprint, want)
 		}
 		mismatch(e, o, m)
 	}
@@ -364,17 +371,18 @@ func Pitfall26(t *testing.T, open Open) {
 func Pitfall27(t *testing.T, open Open) {
 	e := begin(t, open)
 	o, m := e.owner(), e.entry("a")
-	e.holds(o, release(e.want(o, m, ledger.Run)))
+	e.holds(o, release(e.inRow(o, m)))
 	made := e.record(m)
+	before := made.Attempts
 	for i := range 4 {
 		e.holds(o, failedAttempt(e.want(o, m, ledger.Run), "again"))
 		r := e.record(m)
-		if r.Attempts != i+1 || r.State != ledger.Pending || !r.At.Equal(made.At) || !r.Expiry.Equal(made.Expiry) {
+		if r.Attempts != before+i+1 || r.State != ledger.Pending || !r.At.Equal(made.At) || !r.Expiry.Equal(made.Expiry) {
 			e.Fatalf("row: %s", summary(r))
 		}
 		e.holds(o, release(e.want(o, m, ledger.Run))) // an interruption by us neither counts nor resets
-		if got := e.record(m).Attempts; got != i+1 {
-			e.Fatalf("%d attempts, want %d", got, i+1)
+		if got := e.record(m).Attempts; got != before+i+1 {
+			e.Fatalf("%d attempts, want %d", got, before+i+1)
 		}
 	}
 }

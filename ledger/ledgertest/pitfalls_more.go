@@ -15,15 +15,18 @@ func Pitfall30(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, m := e.owner(), e.entry("a")
 	m.Window = 10 * 24 * time.Hour
-	e.holds(a, release(e.want(a, m, ledger.Run)))
+	e.holds(a, release(e.inRow(a, m)))
 	made := e.record(m)
 	short := m
 	short.Window = time.Minute
 	b := e.owner()
 	e.want(b, short, ledger.Run)
 	e.declare(b)
-	c := e.want(a, short, ledger.Run)
-	e.holds(a, succeed(c))
+	s := succeed(e.want(a, short, ledger.Run))
+	if e.Ranged { // without a result, the row would go in ten minutes, and its range speak for it
+		s.Result = []byte("result")
+	}
+	e.holds(a, s)
 	e.want(e.owner(), short, ledger.Done)
 	if r := e.record(m); !r.Expiry.Equal(made.Expiry) || !r.At.Equal(made.At) {
 		e.Fatalf("expiry %s, was %s", r.Expiry, made.Expiry)
@@ -115,6 +118,10 @@ func Pitfall77(t *testing.T, open Open) {
 		if errS != nil || errR != nil {
 			e.Fatalf("settle: %v, %v", errS, errR)
 		}
+		if e.Ranged && success[0] != nil {
+			e.wantUnknown(n)
+			continue
+		}
 		if r := e.record(n); (success[0] == nil) != (r.State == ledger.Succeeded) {
 			e.Fatalf("success: %v; row: %s", success[0], summary(r))
 		}
@@ -184,7 +191,7 @@ func Pitfall91(t *testing.T, open Open) {
 		if err != nil {
 			e.Fatalf("id %q: %v", good[i+1], err)
 		}
-		if r := e.record(entries[i+1]); string(r.ID) != good[i+1] || len(r.Archived) != 1 {
+		if r := e.record(entries[i+1]); string(r.ID) != string(entries[i+1].Key.ID) || len(r.Archived) != 1 {
 			e.Fatalf("row: %s", summary(r))
 		}
 		e.want(o, entries[i+1], ledger.Done)
@@ -207,7 +214,7 @@ func Pitfall94(t *testing.T, open Open) {
 
 	n := e.entry("b") // the other half: the same canonical bytes, another body
 	n.Fingerprint = ledger.NewFingerprint(body, []byte("7"))
-	e.holds(o, succeed(e.want(o, n, ledger.Run)))
+	e.holds(o, succeed(e.inRow(o, n)))
 	n.Fingerprint = ledger.NewFingerprint([]byte(`{"at":"later","id":7}`), []byte("7"))
 	e.want(o, n, ledger.Done)
 	n.Fingerprint = ledger.NewFingerprint([]byte("8"), []byte("8"))

@@ -46,7 +46,12 @@ type process struct {
 
 func (e *env) start(do string, lease time.Duration, ids ...string) *process {
 	e.Helper()
-	text, err := json.Marshal(script{DSN: e.DSN, Do: do, Scope: e.scope, IDs: ids, Lease: lease})
+	e.places.join(ids)
+	todo := script{DSN: e.DSN, Do: do, IDs: ids, Lease: lease, Ranged: e.Ranged}
+	for _, id := range ids {
+		todo.Keys = append(todo.Keys, e.key(id))
+	}
+	text, err := json.Marshal(todo)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -214,7 +219,7 @@ func Pitfall86(t *testing.T, open Open) {
 	if e.Lock != nil && e.InTx != nil {
 		do, said = doFreeze, "inside"
 	}
-	p := e.start(do, 2*time.Second, string(frozen.Key.ID))
+	p := e.start(do, 2*time.Second, number(20))
 	p.waitFor(said)
 	p.signal(syscall.SIGSTOP)
 	o := e.owner()

@@ -16,13 +16,16 @@ type Store struct {
 	// Declare seals a live owner dead at once, as a peer's beat does with an overdue one. An owner that left or is dead
 	// stays as it is.
 	Declare func(ctx context.Context, ownerID string) error
-	// Drop deletes the message's row physically, as the sweep does when its window is over; the archive stays.
+	// Drop deletes the message's row physically, as the sweep does when its window is over; the archive stays. Of a key
+	// with a position it deletes all that ranges know of the log, too.
 	Drop func(ctx context.Context, key ledger.Key) error
 	// DropOwner deletes a left or dead owner's row physically, as the sweep does long after its fate was sealed.
 	DropOwner func(ctx context.Context, ownerID string) error
 	// Rest makes look older, by more than [ledger.OwnerRest], what the sweep waits for: the fates of owners that left or
 	// died, and the lease of a process that sweeps. Needed by [RunMaintain].
 	Rest func(ctx context.Context) error
+	// Ranged makes every message of the suite a record of a log, which the ledger may hold in a range; see [Ranged].
+	Ranged bool
 	// DSN is what a second process is given to open the same ledger (see [Main]). Empty: there are no second processes
 	// (memory), and the cases that need one are not part of this store's suite.
 	DSN string

@@ -16,12 +16,11 @@ func (p *pass) ranges(now time.Time) {
 	for log, g := range l.logs {
 		l.dissolve(g, now)
 		g.segments = slices.DeleteFunc(g.segments, func(s ranges.Segment) bool {
-			if s.Expiry.Before(now) {
-				p.report.Messages += s.Messages
-				return true
+			over := s.Expiry.Before(now)
+			if !over && !s.Rows {
+				p.tally.Add(g.info.Scope, ledger.Succeeded, s.Messages)
 			}
-			p.tally.Add(g.info.Scope, ledger.Succeeded, s.Messages)
-			return false
+			return over
 		})
 		for _, r := range g.open {
 			p.open(g, r, now)

@@ -1,0 +1,11 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/ackledger/ackledger/ledger/ledgertest"
+)
+
+func TestRanged(t *testing.T)         { ledgertest.RunRanged(t, open) }
+func TestRangedGrouped(t *testing.T)  { ledgertest.Run(t, ledgertest.Ranged(openGrouped)) }
+func TestRangedMaintain(t *testing.T) { ledgertest.RunRangedMaintain(t, open) }
