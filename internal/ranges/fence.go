@@ -63,6 +63,7 @@ func (o *Owner) Committed(fences []Fenced) {
 		}
 		if r := h.open[fences[i].Token]; r != nil {
 			r.Done.AddAll(fences[i].Offsets)
+			r.inTx = true
 			if r.over() {
 				o.ripe.Add(1)
 			}

@@ -27,6 +27,25 @@ type Store interface {
 	Update(ctx context.Context, queries []Query, plan func(i int, f *Facts) Change) error
 }
 
+// Closer is a Store with a short way for what happens most: a range that is over, right behind what is finished already.
+type Closer interface {
+	// Close takes this owner's ranges away and lets the segments before them grow over them, while this owner is live
+	// ([ledger.ErrLost] otherwise), and says which. A range that is not this owner's any more, or whose segment is not
+	// there or ends elsewhere, is left as it is. It locks the logs as Update does.
+	Close(ctx context.Context, closings []Closing) ([]bool, error)
+}
+
+// Closing is a range that is over, none of it given back, and the segment that ends where it begins. Each is of another
+// log.
+type Closing struct {
+	Log      Log
+	Token    uint64
+	Segment  int64 // the first offset of the segment
+	Range    Span
+	Messages int64
+	Window   time.Duration
+}
+
 // Opening is new ranges for one log.
 type Opening struct {
 	Log     Log
@@ -79,6 +98,7 @@ type held struct {
 	first   int64
 	rows    Set       // bound to rows
 	bound   time.Time // until then
+	tail    Span      // the latest segment of finished offsets that this owner wrote
 	open    map[uint64]*open
 	past    map[uint64]past // the latest, by token
 	closed  []uint64        // their tokens, oldest first
@@ -98,6 +118,7 @@ type open struct {
 	dirty   bool
 	gave    bool // some were given back since it was written
 	known   bool // an earlier write may have closed it
+	inTx    bool // some of it lies in segments already
 }
 
 // past is a range that was closed, kept for settlements that are repeated.

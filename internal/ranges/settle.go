@@ -151,8 +151,8 @@ func (c *settling) touch(h *held, log Log, token uint64) *logSave {
 
 // save writes the ranges that were touched.
 func (c *settling) save(ctx context.Context) error {
-	if len(c.logs) == 0 {
-		return nil
+	if err := c.close(ctx); err != nil || len(c.logs) == 0 {
+		return err
 	}
 	o := c.owner
 	slices.SortFunc(c.logs, func(a, b *logSave) int { return bytes.Compare(a.log[:], b.log[:]) })
@@ -187,10 +187,61 @@ func (c *settling) save(ctx context.Context) error {
 	return nil
 }
 
+// close writes ranges that are over the short way, as far as the store has one.
+func (c *settling) close(ctx context.Context) error {
+	o := c.owner
+	store, ok := o.Store.(Closer)
+	if !ok || len(c.logs) == 0 {
+		return nil
+	}
+	var closings []Closing
+	var of []*logSave
+	o.mu.Lock()
+	for _, l := range c.logs {
+		if r := l.open[l.tokens[0]]; len(l.tokens) == 1 && r.fits(l.tail) {
+			closings = append(closings, Closing{Log: l.log, Token: r.Token, Segment: l.tail.From, Range: r.Span,
+				Messages: r.Messages, Window: r.Window})
+			of = append(of, l)
+			r.known = true
+		}
+	}
+	o.mu.Unlock()
+	if len(closings) == 0 {
+		return nil
+	}
+	closed, err := store.Close(ctx, closings)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, l := range of {
+		if !closed[i] {
+			l.tail = Span{}
+			continue
+		}
+		l.tail.To = closings[i].Range.To
+		l.held.close(closings[i].Token)
+		l.tokens = nil
+	}
+	c.logs = slices.DeleteFunc(c.logs, func(l *logSave) bool { return len(l.tokens) == 0 })
+	return nil
+}
+
+// fits says whether the range is over, all of it finished and written by nobody yet, and right behind tail.
+func (r *open) fits(tail Span) bool {
+	return tail.Len() > 0 && tail.To == r.From && r.Done.Covers(r.Span) && r.Back.Empty() && !r.inTx && len(r.leaving) == 0
+}
+
 // note takes over what was written of a log. The owner is locked.
 func (l *logSave) note() {
 	if l.locked {
 		return
+	}
+	for _, s := range l.change.Put {
+		if !s.Rows {
+			l.tail = s.Span
+		}
 	}
 	for _, token := range l.tokens {
 		r := l.open[token]
@@ -233,7 +284,7 @@ func (c *settling) settleRows(ctx context.Context) error {
 	}
 	errs, err := c.owner.Store.Settle(ctx, settlements)
 	if err != nil {
-		if len(c.logs) > 0 && !ledger.IsLost(err) {
+		if len(c.place) > 0 && !ledger.IsLost(err) {
 			err = ledger.MarkUnknown(err)
 		}
 		return err
