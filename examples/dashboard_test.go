@@ -71,7 +71,11 @@ func newSite(t *testing.T) *site {
 	if _, err := consumer.ObserveLedger(s.store, meters); err != nil {
 		t.Fatal(err)
 	}
-	options := consumer.Options{Name: siteName, MeterProvider: meters, BackoffBase: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond,
+	dead, err := sqs.NewDeadLetterQueue(s.queues.Client(), createQueue(t, s.queues, "dead"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := consumer.Options{Name: siteName, MeterProvider: meters, DeadLetter: dead, BackoffBase: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond,
 		Lease: 3 * time.Second}
 	first, err := sqs.NewWorker(s.queues.Client(), s.queue, s.store, consumer.HandlerFunc(s.handle),
 		&sqs.Config{Options: options, WaitTime: time.Second, VisibilityTimeout: 4 * time.Second})

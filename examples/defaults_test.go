@@ -33,6 +33,9 @@ var defaults = map[string]string{
 	"Options.MaxHeldBytes":   size(consumer.DefaultMaxHeldBytes),
 	"Options.Keep":           span(consumer.DefaultKeep),
 
+	"Options.DeadLetterTries":   count(consumer.DefaultDeadLetterTries),
+	"Options.DeadLetterTimeout": span(consumer.DefaultDeadLetterTimeout),
+
 	"sqs.Config.VisibilityTimeout": span(sqs.DefaultVisibilityTimeout),
 	"sqs.Config.WaitTime":          span(sqs.DefaultWaitTime),
 	"sqs.Config.MaxPollers":        count(sqs.DefaultMaxPollers),

@@ -41,6 +41,9 @@ var expected = map[string]struct {
 	}},
 	"batch":        {lines: []string{"archived: order-4: 0 cents", "stored: 5 orders, 5615 cents"}},
 	"business-key": {lines: []string{"charging order-1 100", "charging order-2 250", "received: 3 handled: 2"}},
+	"dead-letter": {lines: []string{
+		"handled order 1", `dead letter: exhausted after 3 attempts: no such price list: {"id":"2"}`, "handled order 2", "drained",
+	}},
 	"many-queues": {sorted: true, lines: []string{
 		"drained", "handled order 1", "handled order 2", "handled refund 1", "handled shipment 1", "handled shipment 2",
 	}},

@@ -59,6 +59,16 @@
 // dead-letter queue together (unless AllowShortWindow). A queue without redrive policy, or with a maxReceiveCount below
 // Attempts + 5 crashes + 10, is a warning in the log and in Health.
 //
+// # Dead letters
+//
+// Options.DeadLetter forwards messages that failed for good, to a [DeadLetterQueue] or elsewhere. The queue's own redrive
+// policy goes on working beside it: it takes what no worker could finish, such as messages that the ledger refuses to
+// archive. [ParseDeadLetter] reads both, [SourceInput] sends either back.
+//
+// What SQS moves keeps its MessageId, and so its row in the ledger. What a person moves (a console redrive, a move task)
+// has a new one, and meets its row by its stamp: a dead letter of ours has one, and so has what a producer stamped with
+// [StampInput]. One without is a new message to everybody.
+//
 // # Identity
 //
 // A message is its MessageId, within the scope of Config.Name and the queue's ARN: it survives redelivery and the move to

@@ -352,6 +352,26 @@ func (e *envelope) headers(copied []ledger.Header) []ledger.Header {
 	return append(out, trace...)
 }
 
+// ownHeaders are the headers of a message of a source. Of a dead letter that somebody moved back here they are the
+// message's own, with its stamp: those that had no room beside the envelope come out of it.
+func ownHeaders(raw *types.Message, source string) []ledger.Header {
+	headers := headersOf(raw)
+	sealed, ok := raw.MessageAttributes[EnvelopeName]
+	if !ok {
+		return headers
+	}
+	var e envelope
+	err := json.Unmarshal([]byte(aws.ToString(sealed.StringValue)), &e)
+	if err != nil || e.Version != envelopeVersion || e.Source != source {
+		return headers // it was dead-lettered somewhere else
+	}
+	own := e.headers(headers)
+	if i := slices.IndexFunc(headers, func(h ledger.Header) bool { return h.Name == consumer.StampName }); i >= 0 {
+		own = append(own, headers[i])
+	}
+	return own
+}
+
 // ErrNoRoom says that a message has no room for a stamp: ten attributes of its own, or not the bytes.
 var ErrNoRoom = errors.New("sqs: the message has no room for a stamp")
 

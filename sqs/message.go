@@ -29,7 +29,7 @@ const traceHeader = types.MessageSystemAttributeNameAWSTraceHeader
 // with the original but immutable strings.
 func newMessage(raw *types.Message, source string) (m consumer.Message, id []byte) {
 	m = consumer.Message{
-		ID: aws.ToString(raw.MessageId), Source: source, Group: groupOf(raw), Headers: headersOf(raw),
+		ID: aws.ToString(raw.MessageId), Source: source, Group: groupOf(raw), Headers: ownHeaders(raw, source),
 		SentAt: sentAt(raw), Received: receives(raw),
 	}
 	both := append(make([]byte, 0, len(m.ID)+len(aws.ToString(raw.Body))), m.ID...)
@@ -109,5 +109,5 @@ func (w *Worker) prepare(h *hold) *engine.Item {
 // original is engine.Item.Original.
 func original(it *engine.Item) engine.Content {
 	raw := &it.Ref.(*hold).raw
-	return engine.Content{Body: bodyOf(raw), Headers: headersOf(raw)}
+	return engine.Content{Body: bodyOf(raw), Headers: ownHeaders(raw, it.Msg.Source)}
 }
