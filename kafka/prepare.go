@@ -66,6 +66,9 @@ func (w *Worker) prepareOnce(ctx context.Context) error {
 	if cluster == "" {
 		return errors.New("kafka: the cluster has no id, which is part of each message's identity")
 	}
+	w.mu.Lock()
+	w.seen(metas)
+	w.mu.Unlock()
 	limits, err := w.describe(ctx)
 	if err != nil {
 		return &retryError{err}

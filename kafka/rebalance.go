@@ -252,9 +252,6 @@ func (w *Worker) survey(ctx context.Context, offsets map[string]map[int32]kgo.Of
 		}
 	}
 	s := &survey{}
-	w.mu.Lock()
-	s.notes, s.known = maps.Clone(w.notes), maps.Clone(w.reborn)
-	w.mu.Unlock()
 	_, metas, err := w.metadata(ctx, topics)
 	if err != nil {
 		return nil, err
@@ -265,6 +262,7 @@ func (w *Worker) survey(ctx context.Context, offsets map[string]map[int32]kgo.Of
 		}
 	}
 	s.metas = metas
+	s.notes, s.known = w.remembered(metas)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if s.starts, err = w.adm.ListStartOffsets(ctx, topics...); err != nil {
@@ -274,6 +272,26 @@ func (w *Worker) survey(ctx context.Context, offsets map[string]map[int32]kgo.Of
 		return s, w.newcomers(ctx, s, newcomers)
 	}
 	return s, nil
+}
+
+// remembered returns the metadata of the offsets that were fetched last, and the topics that were created anew while we
+// ran. The group may be given the new topic before the watcher has seen it: with StartLatest, whose position is the log's
+// end, records that nobody has seen would count as past.
+func (w *Worker) remembered(metas map[string]topicMeta) (notes map[place]string, reborn map[string]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen(metas)
+	return maps.Clone(w.notes), maps.Clone(w.reborn)
+}
+
+// seen notes the topics' ids. The worker is locked.
+func (w *Worker) seen(metas map[string]topicMeta) {
+	for topic, m := range metas {
+		if was, ok := w.born[topic]; ok && was != m.id {
+			w.reborn[topic] = true
+		}
+		w.born[topic] = m.id
+	}
 }
 
 // newcomers looks at topics with partitions that have no commit, for StartLatest. If the group has never committed an

@@ -59,9 +59,10 @@ type Worker struct {
 	failed   error          // why Run ends; nil: it does not
 	trouble  [origins]error // why the worker is not well; nil: it is
 	warnings []string
-	notes    map[place]string // metadata of the offsets that were fetched last
-	reborn   map[string]bool  // topics that were created anew while we ran
-	astray   map[string]bool  // topics of which records were thrown away: see joinAfresh
+	notes    map[place]string   // metadata of the offsets that were fetched last
+	born     map[string]topicID // the topics' ids as they were seen last
+	reborn   map[string]bool    // topics that were created anew while we ran
+	astray   map[string]bool    // topics of which records were thrown away: see joinAfresh
 }
 
 var _ consumer.Worker = (*Worker)(nil)
@@ -92,7 +93,7 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 		set: set, ledger: l, handler: h, watch: watchInterval, table: newTable(set.Span, set.MaxHeld, set.MaxHeldBytes),
 		log:   set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group)),
 		poke:  make(chan string, 16),
-		notes: map[place]string{}, reborn: map[string]bool{}, astray: map[string]bool{},
+		notes: map[place]string{}, born: map[string]topicID{}, reborn: map[string]bool{}, astray: map[string]bool{},
 	}, nil
 }
 
