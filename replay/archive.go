@@ -2,13 +2,20 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"strconv"
+	"strings"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
 )
 
 // Archive is the ledger's own archive as a source: failed messages, and those that are pending and nobody's, such as what a
 // killed replay in place left behind. Nothing is removed from it.
+//
+// The archive has a Kafka key as text only, so that of a record with an empty key, which is not nil, the key is nil when it
+// is replayed; a dead-letter topic keeps the difference.
 func Archive(op ledger.Operator) Source { return &archive{op: op} }
 
 type archive struct{ op ledger.Operator }
@@ -17,7 +24,94 @@ func (a *archive) String() string                          { return "the ledger'
 func (a *archive) Address(context.Context) (string, error) { return "", nil }
 func (a *archive) Count(context.Context) (int64, error)    { return -1, nil }
 func (a *archive) Done(context.Context, []*Letter) error   { return nil }
+func (a *archive) Keep([]*Letter)                          {}
+func (a *archive) Removes() bool                           { return false }
 func (a *archive) Warnings() []string                      { return nil }
+
+// Letters implements Source.
 func (a *archive) Letters(ctx context.Context, f *ledger.Filter) iter.Seq2[*Letter, error] {
-	return func(func(*Letter, error) bool) {}
+	return func(yield func(*Letter, error) bool) {
+		whole := *f
+		whole.Body, whole.Limit = true, 0
+		for d, err := range a.op.DeadLetters(ctx, whole) {
+			var l *Letter
+			if err == nil {
+				l, err = a.letter(ctx, &d)
+			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// letter makes of an archived delivery what was delivered.
+func (a *archive) letter(ctx context.Context, d *ledger.DeadLetter) (*Letter, error) {
+	key, complete := completeKey(d.Key, d.Delivery, d.Headers)
+	if !complete && d.Status.State != 0 && d.Status.State != ledger.Succeeded && !d.Superseded {
+		var err error
+		if key, err = a.complete(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	l := &Letter{
+		Key: key, Identified: true, Archived: true, Superseded: d.Superseded, At: d.At, Errors: d.Errors, Token: d.Token,
+		Fingerprint: d.Fingerprint,
+	}
+	if d.Sealed() {
+		l.Unreadable = errors.New("it is encrypted, and Config.Filter.Cipher is not set")
+	}
+	l.Delivery, l.Kind, l.FailedAt = d.Delivery, d.Kind, d.At
+	if n := len(d.Errors); n > 0 {
+		l.Class, l.Error = d.Errors[n-1].Kind, d.Errors[n-1].Error
+	}
+	_, l.Consumer, _ = ParseScope(d.Key.Scope)
+	m := &l.Message
+	*m = consumer.Message{
+		ID: string(d.Key.ID), Source: d.Source, Body: d.Body, Headers: d.Headers, SentAt: d.SentAt, Attempt: d.Attempts,
+	}
+	if isARN(d.Source) {
+		m.Group = d.Group
+		return l, nil
+	}
+	if d.Group != "" {
+		m.Key = []byte(d.Group)
+	}
+	_, m.Topic = cutLast(d.Source)
+	m.Partition, m.Offset = placeOf(d.Key.ID)
+	return l, nil
+}
+
+// complete looks for the position of a message among all its failed deliveries.
+func (a *archive) complete(ctx context.Context, key ledger.Key) (ledger.Key, error) {
+	rec, err := a.op.Get(ctx, key)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return key, err
+	}
+	for i := range rec.Archived {
+		if whole, ok := completeKey(key, rec.Archived[i].Delivery, rec.Archived[i].Headers); ok {
+			return whole, nil
+		}
+	}
+	return key, nil // it can be handled in place
+}
+
+// placeOf reads `topic-partition-offset`; zeros if the id is another one.
+func placeOf(id []byte) (partition int32, offset int64) {
+	rest, last, _ := cutDash(string(id))
+	_, first, _ := cutDash(rest)
+	o, err := strconv.ParseInt(last, 10, 64)
+	p, bad := strconv.ParseInt(first, 10, 32)
+	if err != nil || bad != nil {
+		return 0, 0
+	}
+	return int32(p), o
+}
+
+func cutDash(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, '-')
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+1:], true
 }

@@ -27,6 +27,10 @@ type Letter struct {
 	Errors []ledger.AttemptError
 	// Token is the failing claim's; 0: not known.
 	Token uint64
+	// Fingerprint is that of the message; zero: Run takes the body's.
+	Fingerprint ledger.Fingerprint
+	// Unreadable is why the letter cannot be read; nil: it can. Such a letter is refused.
+	Unreadable error
 	// Origin is the source's own, such as what it needs to remove the letter.
 	Origin any
 
@@ -34,9 +38,12 @@ type Letter struct {
 	decision Decision
 	lane     string
 	size     int
+	own      bool // it is sent as a message of its own
+	renewed  bool // the row was renewed for it
 }
 
-// Source has dead letters. One Run uses a source; calls are not concurrent but for Done.
+// Source has dead letters. One Run at a time uses a source. Each letter is given to Done or to Keep, which are called
+// concurrently with each other and with Letters, unless the run is stopped.
 type Source interface {
 	// String names the source for people: a URL, a topic.
 	String() string
@@ -52,6 +59,10 @@ type Source interface {
 	// Done removes letters that are sent, handled or dropped, if letters can be removed from the source. The error says that
 	// some are still there: they are met again, and do no harm.
 	Done(ctx context.Context, letters []*Letter) error
+	// Keep says that nothing more is done with letters in this run: they stay where they are.
+	Keep(letters []*Letter)
+	// Removes says that what is done with is removed, so that nothing else may have it.
+	Removes() bool
 	// Warnings are what a report should say of the source, after Letters has ended.
 	Warnings() []string
 }
@@ -81,6 +92,8 @@ type Begin struct {
 	// Source is the address of the dead letters (Source.Address); empty: none.
 	Source string
 	DryRun bool
+	// Concurrency is how many calls of Send are under way at once at most.
+	Concurrency int
 }
 
 // Result is what became of a letter at its target.
@@ -102,3 +115,6 @@ const (
 	Handled                // the handler succeeded, and the ledger says so
 	Broken                 // the handler failed for good once more: the ledger has archived that
 )
+
+// settled says that its source need not keep the letter.
+func (r *Result) settled() bool { return r.Outcome != Kept }

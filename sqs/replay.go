@@ -3,12 +3,20 @@ package sqs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/replay"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
 // ReplayAPI is what a [ReplaySource] and a [ReplayTarget] use of an SQS client; *sqs.Client of aws-sdk-go-v2 implements it.
@@ -24,11 +32,39 @@ type ReplayAPI interface {
 
 var _ ReplayAPI = (*sqs.Client)(nil)
 
+const (
+	replayHide    = 30 * time.Second
+	replayPollers = 4
+	replayTries   = 5         // of a request that may succeed when it is repeated
+	maxSeen       = 1_000_000 // messages that a run leaves, and remembers
+)
+
 // ReplaySource is a dead-letter queue as a source of package replay. Build it with [NewReplaySource].
+//
+// A run is of the messages that were sent or moved there before it began, by the queue's clock. Of a FIFO queue, ten
+// messages of a group are seen at a time, and the others only when these are gone; so a dry run of one sees the first ten of
+// each group, and what a run leaves keeps those behind it hidden until it is visible again.
 type ReplaySource struct {
 	client ReplayAPI
 	url    string
 	hide   time.Duration
+
+	mu       sync.Mutex
+	began    time.Time          // by the queue's clock
+	seen     map[string]*inHand // by MessageId
+	open     int                // letters that the run has in hand
+	kept     int                // letters that stay
+	removed  int
+	young    int
+	quiet    int // polls in a row that brought nothing new
+	last     time.Time
+	warnings []string
+}
+
+// inHand is one message of the queue.
+type inHand struct {
+	id, handle string
+	done       bool // sent, and to be deleted
 }
 
 var _ replay.Source = (*ReplaySource)(nil)
@@ -37,34 +73,350 @@ var _ replay.Source = (*ReplaySource)(nil)
 // others for visibility (1 s to 12 h, whole seconds; 0: 30 s), and deleted once it is sent; what is left is there again
 // after that time, also if the process is killed. Nothing connects before the run.
 func NewReplaySource(client ReplayAPI, queueURL string, visibility time.Duration) (*ReplaySource, error) {
-	return nil, errors.New("sqs: not built yet")
+	if visibility == 0 {
+		visibility = replayHide
+	}
+	switch {
+	case engine.IsNil(client):
+		return nil, errors.New("sqs: NewReplaySource: the client must not be nil")
+	case strings.TrimSpace(queueURL) == "":
+		return nil, errors.New("sqs: NewReplaySource: the queue URL must not be empty")
+	case visibility < time.Second || visibility > maxVisibility || visibility%time.Second != 0:
+		return nil, fmt.Errorf("sqs: NewReplaySource: visibility must be whole seconds, 1s to %s, is %s", maxVisibility, visibility)
+	}
+	return &ReplaySource{client: client, url: queueURL, hide: visibility}, nil
 }
 
-func (s *ReplaySource) String() string                          { return s.url }
-func (s *ReplaySource) Address(context.Context) (string, error) { return "", nil }
-func (s *ReplaySource) Count(context.Context) (int64, error)    { return -1, nil }
-func (s *ReplaySource) Letters(context.Context, *ledger.Filter) iter.Seq2[*replay.Letter, error] {
-	return func(func(*replay.Letter, error) bool) {}
-}
-func (s *ReplaySource) Done(context.Context, []*replay.Letter) error { return nil }
-func (s *ReplaySource) Warnings() []string                           { return nil }
+// String names the queue by its URL.
+func (s *ReplaySource) String() string { return s.url }
 
-// ReplayTarget sends dead letters back to the SQS queues they came from. Build it with [NewReplayTarget].
-type ReplayTarget struct{ client ReplayAPI }
+// Removes implements replay.Source: what is done with is deleted.
+func (s *ReplaySource) Removes() bool { return true }
 
-var _ replay.Target = (*ReplayTarget)(nil)
-
-// NewReplayTarget returns a target for replay.Run that sends each message back to the queue it came from, if that is one of
-// queueURLs. With none, a queue is found by its ARN (sqs:GetQueueUrl).
-func NewReplayTarget(client ReplayAPI, queueURLs ...string) (*ReplayTarget, error) {
-	return nil, errors.New("sqs: not built yet")
+// Address returns the queue's ARN.
+func (s *ReplaySource) Address(ctx context.Context) (string, error) {
+	out, err := s.attributes(ctx)
+	if err != nil {
+		return "", err
+	}
+	return out[string(types.QueueAttributeNameQueueArn)], nil
 }
 
-func (t *ReplayTarget) String() string                            { return "" }
-func (t *ReplayTarget) Begin(context.Context, replay.Begin) error { return nil }
-func (t *ReplayTarget) Accept(*replay.Letter) error               { return nil }
-func (t *ReplayTarget) Send(context.Context, []*replay.Letter) []replay.Result {
-	return nil
+// Count returns how many messages the queue says it has.
+func (s *ReplaySource) Count(ctx context.Context) (int64, error) {
+	out, err := s.attributes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	visible, hidden := depth(out)
+	return int64(visible + hidden), nil
 }
-func (t *ReplayTarget) Most() int                 { return maxBatch }
-func (t *ReplayTarget) End(context.Context) error { return nil }
+
+func depth(attributes map[string]string) (visible, hidden int) {
+	visible, _ = strconv.Atoi(attributes[string(types.QueueAttributeNameApproximateNumberOfMessages)])
+	hidden, _ = strconv.Atoi(attributes[string(types.QueueAttributeNameApproximateNumberOfMessagesNotVisible)])
+	return visible, hidden
+}
+
+func (s *ReplaySource) attributes(ctx context.Context) (map[string]string, error) {
+	out, err := s.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return out.Attributes, nil
+}
+
+func (s *ReplaySource) ask(ctx context.Context) (*sqs.GetQueueAttributesOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	out, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &s.url, AttributeNames: []types.QueueAttributeName{
+		types.QueueAttributeNameQueueArn, types.QueueAttributeNameApproximateNumberOfMessages,
+		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("sqs: dead-letter queue %q: %w", s.url, err)
+	}
+	return out, nil
+}
+
+// queueTime is the queue's clock, at the latest. An answer tells it to the second; our own clock tells it to the
+// millisecond, as far as it agrees.
+func queueTime(out *sqs.GetQueueAttributesOutput, now time.Time) time.Time {
+	theirs, ok := middleware.GetServerTime(out.ResultMetadata)
+	if !ok || !now.Before(theirs) && now.Sub(theirs) < time.Second {
+		return now
+	}
+	return theirs.Add(time.Second)
+}
+
+// Letters receives what was there, by several polls at once.
+func (s *ReplaySource) Letters(ctx context.Context, _ *ledger.Filter) iter.Seq2[*replay.Letter, error] {
+	return func(yield func(*replay.Letter, error) bool) {
+		out, err := s.ask(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		s.mu.Lock()
+		s.began = queueTime(out, time.Now())
+		s.seen, s.open, s.kept, s.removed, s.young, s.quiet = map[string]*inHand{}, 0, 0, 0, 0, 0
+		s.last, s.warnings = time.Now(), nil
+		s.mu.Unlock()
+		polling, stop := context.WithCancelCause(ctx)
+		letters := make(chan *replay.Letter)
+		var pollers sync.WaitGroup
+		for range replayPollers {
+			pollers.Go(func() {
+				if err := s.poll(polling, letters); err != nil {
+					stop(err)
+				}
+			})
+		}
+		go func() { pollers.Wait(); close(letters) }()
+		defer func() {
+			stop(nil)
+			for range letters { // until the pollers have ended
+			}
+		}()
+		for l := range letters {
+			if !yield(l, nil) {
+				return
+			}
+		}
+		if err := context.Cause(polling); err != nil {
+			yield(nil, err)
+			return
+		}
+		s.look(ctx)
+	}
+}
+
+// poll receives until there is nothing more.
+func (s *ReplaySource) poll(ctx context.Context, out chan<- *replay.Letter) error {
+	for failed := 0; ctx.Err() == nil; {
+		if s.over(ctx) {
+			return nil
+		}
+		got, err := s.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+			QueueUrl: &s.url, MaxNumberOfMessages: maxBatch, WaitTimeSeconds: 1, VisibilityTimeout: int32(s.hide / time.Second),
+			MessageAttributeNames:       []string{"All"},
+			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+		})
+		if err != nil {
+			failed++
+			if k := kindOf(err); ctx.Err() != nil || k == kindHopeless || k == kindHandle || failed == replayTries {
+				return fmt.Errorf("sqs: dead-letter queue %q: %w", s.url, err)
+			}
+			pause(ctx, retryDelay(failed))
+			continue
+		}
+		failed = 0
+		fresh, again, err := s.take(got.Messages)
+		if err != nil {
+			return err
+		}
+		if len(again) > 0 {
+			_ = s.remove(ctx, again) // they come again otherwise
+		}
+		for _, l := range fresh {
+			select {
+			case out <- l:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// take notes what was received. It returns the letters that are new to this run, and what was sent already and only has to
+// be deleted.
+func (s *ReplaySource) take(messages []types.Message) (fresh []*replay.Letter, again []*inHand, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range messages {
+		m := &messages[i]
+		id, handle := aws.ToString(m.MessageId), aws.ToString(m.ReceiptHandle)
+		if r := s.seen[id]; r != nil {
+			if r.handle = handle; r.done {
+				again = append(again, r)
+			}
+			continue
+		}
+		r := &inHand{id: id, handle: handle}
+		s.seen[id] = r
+		if sentAt(m).After(s.began) {
+			s.young++
+			continue
+		}
+		s.open++
+		fresh = append(fresh, newLetter(m, r))
+	}
+	s.quiet++
+	if len(fresh) > 0 {
+		s.quiet, s.last = 0, time.Now()
+	}
+	if len(s.seen) > maxSeen {
+		err = fmt.Errorf("sqs: dead-letter queue %q: more than %d messages are left in it: a run remembers no more", s.url, maxSeen)
+	}
+	return fresh, again, err
+}
+
+// newLetter reads a message of the queue.
+func newLetter(m *types.Message, r *inHand) *replay.Letter {
+	l := &replay.Letter{Origin: r}
+	d, err := ParseDeadLetter(m)
+	if err != nil {
+		l.Message.ID, l.Unreadable = r.id, err
+		return l
+	}
+	_, ours := m.MessageAttributes[EnvelopeName]
+	l.DeadLetter, l.At = *d, d.FailedAt
+	l.Identified = d.Stamp != nil || !ours && d.Message.Source != ""
+	if d.Stamp != nil {
+		l.Token = d.Stamp.Token
+	}
+	return l
+}
+
+// over says that nothing more is to come: polls bring nothing new, and the run has nothing in hand whose group others may
+// wait behind.
+func (s *ReplaySource) over(ctx context.Context) bool {
+	s.mu.Lock()
+	quiet, idle, held := s.quiet, s.open == 0, s.kept+s.young
+	behind := s.removed > 0 && s.kept > 0 && time.Since(s.last) < s.hide+2*time.Second
+	s.mu.Unlock()
+	if !idle || quiet < 2*replayPollers {
+		return false
+	}
+	if !behind || !strings.HasSuffix(s.url, ".fifo") {
+		return true
+	}
+	attributes, err := s.attributes(ctx)
+	if err != nil {
+		return true
+	}
+	visible, hidden := depth(attributes)
+	return visible+hidden <= held
+}
+
+// look says what the run could not see.
+func (s *ReplaySource) look(ctx context.Context) {
+	attributes, err := s.attributes(ctx)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	visible, hidden := depth(attributes)
+	if rest := visible + hidden - s.kept - s.young; rest > 0 {
+		s.warnings = append(s.warnings, fmt.Sprintf("about %d more messages are in %s: hidden by others, or in FIFO groups behind "+
+			"what is left; run again once they are visible", rest, s.url))
+	}
+	if s.young > 0 {
+		s.warnings = append(s.warnings, fmt.Sprintf("%d messages came to %s after the run had begun: they are the next run's", s.young, s.url))
+	}
+}
+
+// Warnings says what the run could not see.
+func (s *ReplaySource) Warnings() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.warnings
+}
+
+// Keep implements replay.Source: the messages stay hidden until their time is over.
+func (s *ReplaySource) Keep(letters []*replay.Letter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open -= len(letters)
+	s.kept += len(letters)
+}
+
+// Done implements replay.Source: it deletes the messages.
+func (s *ReplaySource) Done(ctx context.Context, letters []*replay.Letter) error {
+	list := make([]*inHand, len(letters))
+	s.mu.Lock()
+	for i, l := range letters {
+		list[i] = l.Origin.(*inHand)
+		list[i].done = true
+	}
+	s.open -= len(letters)
+	s.removed += len(letters)
+	s.mu.Unlock()
+	return s.remove(ctx, list)
+}
+
+// remove deletes messages, in batches. What is not deleted comes again, and is deleted then.
+func (s *ReplaySource) remove(ctx context.Context, list []*inHand) (err error) {
+	for len(list) > 0 {
+		n := min(len(list), maxBatch)
+		err = errors.Join(err, s.removeBatch(ctx, list[:n]))
+		list = list[n:]
+	}
+	return err
+}
+
+func (s *ReplaySource) removeBatch(ctx context.Context, list []*inHand) error {
+	var refused error
+	for tries := 1; ; tries++ {
+		in := &sqs.DeleteMessageBatchInput{QueueUrl: &s.url}
+		s.mu.Lock()
+		for i, r := range list {
+			in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(r.handle)})
+		}
+		s.mu.Unlock()
+		out, err := s.client.DeleteMessageBatch(ctx, in)
+		var rest []*inHand
+		switch {
+		case err == nil:
+			rest, refused = s.forget(list, out.Failed)
+		case kindOf(err) == kindHopeless || kindOf(err) == kindHandle:
+			return fmt.Errorf("sqs: dead-letter queue %q: %w", s.url, err)
+		default:
+			rest, refused = list, err
+		}
+		if len(rest) == 0 {
+			return nil
+		}
+		if tries == replayTries || ctx.Err() != nil {
+			return fmt.Errorf("sqs: dead-letter queue %q: %d messages are not deleted yet: %w", s.url, len(rest), refused)
+		}
+		list = rest
+		pause(ctx, retryDelay(tries))
+	}
+}
+
+// forget forgets what was deleted, and returns what was not and can be tried again: a handle of old is not, the message
+// comes again with a new one.
+func (s *ReplaySource) forget(list []*inHand, failed []types.BatchResultErrorEntry) (rest []*inHand, refused error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bad := make(map[int]bool, len(failed))
+	for i := range failed {
+		n, err := strconv.Atoi(aws.ToString(failed[i].Id))
+		if err != nil || n < 0 || n >= len(list) {
+			continue
+		}
+		bad[n] = true
+		if code := aws.ToString(failed[i].Code); kindOfEntry(code) != kindHandle {
+			rest, refused = append(rest, list[n]), fmt.Errorf("%s: %s", code, aws.ToString(failed[i].Message))
+		}
+	}
+	for i, r := range list {
+		if !bad[i] {
+			delete(s.seen, r.id)
+		}
+	}
+	return rest, refused
+}
+
+// pause waits for d, less if ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,210 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ackledger/ackledger/replay"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// ReplayTarget puts dead letters back on the Kafka topics they came from: key, value, headers and timestamp as they were,
+// with their stamp (see [SourceRecord]). Build it with [NewReplayTarget].
+//
+// A record that is put back on a topic reaches every group that reads it. Its stamp names the group whose message failed;
+// workers of this module in other groups skip it, other consumers handle it once more. So nothing is sent to a topic of
+// which another group has committed offsets, or members that read it, unless AllowGroups is set.
+type ReplayTarget struct {
+	client *kgo.Client
+	opt    ReplayTargetOptions
+
+	dead    string // the address of the dead letters
+	cluster string
+	mu      sync.Mutex
+	groups  map[string][]string // that read a topic
+}
+
+var _ replay.Target = (*ReplayTarget)(nil)
+
+// ReplayTargetOptions are the settings of a [ReplayTarget]. The zero value of each field means its default.
+type ReplayTargetOptions struct {
+	// Topics are the only ones that records are put back on; empty: whichever they came from. For people whose dead-letter
+	// topic serves several.
+	Topics []string
+	// AllowGroups sends although other groups read the topic: for people who know that these skip or bear the copies.
+	AllowGroups bool
+}
+
+// NewReplayTarget returns a target for replay.Run that puts each record back on the topic it came from. The client is the
+// caller's, who closes it after the run; it may be shared, but not be that of a worker. It must wait for all in-sync
+// replicas (franz-go's default), and must not be transactional or flush by hand.
+func NewReplayTarget(client *kgo.Client, o *ReplayTargetOptions) (*ReplayTarget, error) {
+	if o == nil {
+		o = &ReplayTargetOptions{}
+	}
+	for _, topic := range append(slices.Clone(o.Topics), "any") {
+		if _, err := NewDeadLetterTopic(client, topic); err != nil { // it asks for the same
+			return nil, fmt.Errorf("kafka: NewReplayTarget: %w", err)
+		}
+	}
+	return &ReplayTarget{client: client, opt: *o, groups: map[string][]string{}}, nil
+}
+
+// String names the topics.
+func (t *ReplayTarget) String() string {
+	if len(t.opt.Topics) == 0 {
+		return "the source topics"
+	}
+	return "topic " + strings.Join(t.opt.Topics, ", ")
+}
+
+// Most implements replay.Target.
+func (t *ReplayTarget) Most() int { return 500 }
+
+// End implements replay.Target.
+func (t *ReplayTarget) End(context.Context) error { return nil }
+
+// Begin asks the cluster who reads the topics. The dead letters' own topic is refused.
+func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	adm := kadm.NewClient(t.client)
+	meta, err := adm.BrokerMetadata(ctx)
+	if err != nil {
+		return fmt.Errorf("kafka: ask for metadata: %w", err)
+	}
+	t.dead, t.cluster = b.Source, meta.Cluster
+	for _, topic := range t.opt.Topics {
+		if SourceName(t.cluster, topic) == t.dead {
+			return fmt.Errorf("kafka: the target must not be the dead-letter topic itself, is %q", topic)
+		}
+	}
+	if len(t.opt.Topics) > 0 {
+		listed, err := adm.ListTopics(ctx, t.opt.Topics...)
+		if err == nil {
+			err = listed.Error()
+		}
+		if err != nil {
+			return fmt.Errorf("kafka: topics %q: %w", t.opt.Topics, err)
+		}
+	}
+	if t.opt.AllowGroups {
+		return nil
+	}
+	readers, err := readersOf(ctx, adm)
+	t.groups = readers
+	return err
+}
+
+// readersOf asks for all groups that have committed offsets of a topic, or members that read it, by topic.
+func readersOf(ctx context.Context, adm *kadm.Client) (map[string][]string, error) {
+	listed, err := adm.ListGroups(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: list the consumer groups: %w", err)
+	}
+	found := map[string]map[string]bool{}
+	add := func(topic, group string) {
+		if found[topic] == nil {
+			found[topic] = map[string]bool{}
+		}
+		found[topic][group] = true
+	}
+	names := listed.Groups()
+	for group, offsets := range adm.FetchManyOffsets(ctx, names...) {
+		if offsets.Err != nil {
+			return nil, fmt.Errorf("kafka: offsets of group %q: %w", group, offsets.Err)
+		}
+		for topic := range offsets.Fetched {
+			add(topic, group)
+		}
+	}
+	if err := members(ctx, adm, names, add); err != nil {
+		return nil, err
+	}
+	out := make(map[string][]string, len(found))
+	for topic, groups := range found {
+		out[topic] = slices.Sorted(maps.Keys(groups))
+	}
+	return out, nil
+}
+
+// members adds what groups read that have not committed yet. Groups of the new protocol (KIP-848) are described by a request
+// that older clusters do not have.
+func members(ctx context.Context, adm *kadm.Client, names []string, add func(topic, group string)) error {
+	if len(names) == 0 {
+		return nil
+	}
+	classic, err := adm.DescribeGroups(ctx, names...)
+	if err != nil {
+		return fmt.Errorf("kafka: describe the consumer groups: %w", err)
+	}
+	for name, g := range classic {
+		for topic := range g.AssignedPartitions() {
+			add(topic, name)
+		}
+	}
+	modern, err := adm.DescribeConsumerGroups(ctx, names...)
+	if err != nil {
+		return nil //nolint:nilerr // no such request, so no such groups
+	}
+	for name, g := range modern {
+		for topic := range g.AssignedPartitions() {
+			add(topic, name)
+		}
+	}
+	return nil
+}
+
+// Accept implements replay.Target.
+func (t *ReplayTarget) Accept(l *replay.Letter) error {
+	r, err := SourceRecord(&l.DeadLetter)
+	if err != nil {
+		return err
+	}
+	switch {
+	case l.Message.Source != SourceName(t.cluster, r.Topic), len(t.opt.Topics) > 0 && !slices.Contains(t.opt.Topics, r.Topic):
+		return fmt.Errorf("%w: %.300q", replay.ErrElsewhere, l.Message.Source)
+	case l.Message.Source == t.dead:
+		return errors.New("it came from the dead-letter topic itself")
+	case l.Stamp == nil:
+		return errors.New("its identity cannot be told in a stamp: it can be replayed in place")
+	}
+	foreign := slices.DeleteFunc(slices.Clone(t.groups[r.Topic]), func(g string) bool { return g == l.Stamp.Group })
+	if len(foreign) > 0 {
+		return fmt.Errorf("other groups read topic %q, and would get the copy too: %.300q; replay in place, or allow it", r.Topic, foreign)
+	}
+	return nil
+}
+
+// Send implements replay.Target. The client keeps the order of a key; behind a record that fails it fails those that are
+// under way for the same partition.
+func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []replay.Result {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
+	defer cancel()
+	results := make([]replay.Result, len(letters))
+	var done sync.WaitGroup
+	for i, l := range letters {
+		r, err := SourceRecord(&l.DeadLetter)
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		done.Add(1)
+		t.client.Produce(ctx, r, func(_ *kgo.Record, err error) {
+			defer done.Done()
+			if err != nil {
+				results[i].Err = fmt.Errorf("kafka: topic %q: %w", r.Topic, err)
+				return
+			}
+			results[i].Outcome = replay.Sent
+		})
+	}
+	done.Wait()
+	return results
+}

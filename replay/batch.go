@@ -1,0 +1,274 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+	"go.uber.org/zap"
+)
+
+// Reasons that Plan has no part in.
+const (
+	nowhere    Reason = "it does not say where it came from, and Config.Origin is not set"
+	nobody     Reason = "it does not say which consumer failed, and the ledger knows none or several of its source: set Config.Consumer"
+	unseen     Reason = "the ledger has never seen its consumer: it may be another ledger's"
+	behind     Reason = "behind one of its group or key that failed"
+	notFailed  Reason = "only a failed message can be renewed"
+	changed    Reason = "its message changed meanwhile"
+	unreadable Reason = "it cannot be read"
+	unsendable Reason = "the target cannot take it"
+	sendError  Reason = "the send failed"
+	broke      Reason = "its handler failed again"
+	ownSent    Reason = "sent as a message of its own"
+)
+
+// batch decides about letters, does what was decided, and counts. An error ends the run.
+func (r *runner) batch(ctx context.Context, letters []*Letter) error {
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
+	defer cancel()
+	all := slices.Clone(letters)
+	for _, l := range letters {
+		r.identify(l)
+	}
+	letters, err := r.decide(ending, letters)
+	if err != nil {
+		return err
+	}
+	var sends, done []*Letter
+	for _, l := range letters {
+		switch l.decision.Step {
+		case Send:
+			sends = append(sends, l)
+		case Drop:
+			done = append(done, l)
+			r.count(l, nil)
+		default:
+			r.count(l, nil)
+		}
+	}
+	sent, err := r.send(ctx, sends)
+	done = append(done, sent...)
+	if r.c.DryRun {
+		done = nil
+	}
+	r.src.Keep(without(all, done))
+	if len(done) > 0 {
+		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
+		defer cancel()
+		if gone := r.src.Done(settle, done); gone != nil {
+			r.c.Logger.Warn("dead letters that are done with could not be removed", zap.Error(gone))
+			err = errors.Join(err, r.failed(fmt.Errorf("remove from %s: %w", r.src, gone)))
+		}
+	}
+	return err
+}
+
+// without returns those of all that are not among some.
+func without(all, some []*Letter) []*Letter {
+	gone := make(map[*Letter]bool, len(some))
+	for _, l := range some {
+		gone[l] = true
+	}
+	return slices.DeleteFunc(all, func(l *Letter) bool { return gone[l] })
+}
+
+// identify finds the key of a letter that another source than the ledger has. Without one it is decided upon at once.
+func (r *runner) identify(l *Letter) {
+	m := &l.Message
+	if l.Unreadable != nil {
+		l.decision = Decision{Step: Refuse, Reason: unreadable}
+		return
+	}
+	if l.Archived {
+		return
+	}
+	if m.Source == "" {
+		m.Source = r.c.Origin
+	}
+	if l.Consumer == "" && l.Stamp != nil {
+		l.Consumer = l.Stamp.Group
+	}
+	if l.Consumer == "" {
+		l.Consumer = r.onlyConsumer(m.Source)
+	}
+	switch {
+	case m.Source == "":
+		l.decision = Decision{Step: Refuse, Reason: nowhere}
+		return
+	case l.Consumer == "":
+		l.decision = Decision{Step: Refuse, Reason: nobody}
+		return
+	}
+	l.Key = ledger.Key{Scope: Scope(m.Source, l.Consumer), ID: []byte(m.ID)}
+	if l.Fingerprint = ledger.BodyFingerprint(m.Body); l.Stamp != nil {
+		l.Key.Pos, l.Token, l.Fingerprint = l.Stamp.Pos, l.Stamp.Token, l.Stamp.Fingerprint
+	}
+	l.Key = l.Key.Known()
+	if !r.scopes[l.Key.Scope] && !r.c.Unknown {
+		l.decision = Decision{Step: Refuse, Reason: unseen}
+	}
+}
+
+// onlyConsumer is the consumer to assume for letters that do not say.
+func (r *runner) onlyConsumer(source string) (found string) {
+	if r.c.Consumer != "" || source == "" {
+		return r.c.Consumer
+	}
+	for scope := range r.scopes {
+		if of, name, ok := ParseScope(scope); ok && of == source {
+			if found != "" {
+				return ""
+			}
+			found = name
+		}
+	}
+	return found
+}
+
+// decide asks the ledger for the messages' rows and plans. It returns the letters that the filter selects.
+func (r *runner) decide(ctx context.Context, letters []*Letter) ([]*Letter, error) {
+	if err := r.ask(ctx, letters); err != nil {
+		return nil, err
+	}
+	kept, owns := letters[:0], []*Letter(nil)
+	for _, l := range letters {
+		if ok, err := r.selects(ctx, l); err != nil {
+			return nil, err
+		} else if !ok {
+			continue
+		}
+		kept = append(kept, l)
+		if l.decision.Reason != "" {
+			continue
+		}
+		if err := r.plan(ctx, l); err != nil {
+			return nil, err
+		}
+		if l.decision.Step == Mismatch && r.c.Mismatched && !r.c.FreshKeys && !r.c.Mend {
+			owns = append(owns, l)
+		}
+	}
+	for _, l := range owns {
+		l.becomeOwn()
+	}
+	if err := r.ask(ctx, owns); err != nil {
+		return nil, err
+	}
+	for _, l := range owns {
+		l.decision = Plan(Case{Identified: true, Fingerprint: l.Fingerprint, Status: l.status, Proved: true})
+	}
+	return kept, nil
+}
+
+// ask fills in how the letters' messages are.
+func (r *runner) ask(ctx context.Context, letters []*Letter) error {
+	var keys []ledger.Key
+	var of []*Letter
+	for _, l := range letters {
+		if l.Key.Scope != "" && l.decision.Step != Refuse {
+			keys, of = append(keys, l.Key), append(of, l)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	status, err := r.op.Status(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("replay: ask the ledger how %d messages are: %w", len(keys), err)
+	}
+	for i, l := range of {
+		l.status = status[i]
+	}
+	return nil
+}
+
+// selects applies the filter to what the ledger's archive has not filtered.
+func (r *runner) selects(ctx context.Context, l *Letter) (bool, error) {
+	if l.Archived {
+		return true, nil
+	}
+	f := r.c.Filter
+	f.Body, f.Limit = true, 0
+	group := l.Message.Group
+	if group == "" {
+		group = string(l.Message.Key)
+	}
+	errs := l.Errors
+	if errs == nil && l.Error != "" {
+		errs = []ledger.AttemptError{{Kind: l.Class, Error: l.Error}}
+	}
+	at := l.At
+	if at.IsZero() {
+		at = l.Message.SentAt
+	}
+	d := ledger.DeadLetter{Status: l.status, ArchiveRecord: ledger.ArchiveRecord{At: at, Archive: ledger.Archive{
+		Key: l.Key, Kind: l.Kind, Errors: errs, Headers: l.Message.Headers, Group: group,
+	}}}
+	return f.Keep(ctx, &d)
+}
+
+// plan decides about one letter.
+func (r *runner) plan(ctx context.Context, l *Letter) error {
+	c := Case{
+		Identified: l.Identified, Archived: l.Archived, Superseded: l.Superseded, Kind: l.Kind, Token: l.Token,
+		Fingerprint: l.Fingerprint, Status: l.status, Unknown: r.c.Unknown, Proved: !r.src.Removes(),
+	}
+	if l.Identified && !c.Proved && l.status.State == ledger.Succeeded && l.status.Fingerprint.IsZero() {
+		rec, err := r.op.Get(ctx, l.Key)
+		if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			return fmt.Errorf("replay: ask the ledger for %v: %w", l.Key, err)
+		}
+		for i := range rec.Archived {
+			a := &rec.Archived[i]
+			c.Proved = c.Proved || a.Kind != ledger.KindMismatch && a.Fingerprint.Agrees(l.Fingerprint)
+		}
+	}
+	l.decision = Plan(c)
+	if (r.c.FreshKeys || r.c.Mend) && l.decision.Step == Send && l.status.State != ledger.Failed {
+		l.decision = Decision{Step: Refuse, Reason: notFailed}
+	}
+	return nil
+}
+
+// becomeOwn makes a message of its own of a letter that is no copy of what has its id.
+func (l *Letter) becomeOwn() {
+	id := ownID(l)
+	l.own, l.Stamp, l.Token, l.Kind = true, nil, 0, ""
+	l.Message.ID, l.Fingerprint = id, ledger.BodyFingerprint(l.Message.Body)
+	l.Key = ledger.Key{Scope: l.Key.Scope, ID: []byte(id)}.Known()
+}
+
+// stamp gives a letter the stamp of its copy. One whose key cannot be told from its id has none: no copy would meet its row.
+func (l *Letter) stamp() {
+	key := ledger.Key{Scope: l.Key.Scope, ID: l.Key.ID, Pos: l.Key.Pos}
+	if key.Sum() != l.Key.Sum() {
+		l.Stamp = nil
+		return
+	}
+	l.Stamp = &consumer.Stamp{
+		Source: l.Message.Source, ID: string(l.Key.ID), Pos: l.Key.Pos, Fingerprint: l.Fingerprint, Token: l.decision.Token,
+	}
+	if !isARN(l.Message.Source) {
+		l.Stamp.Group = l.Consumer
+	}
+}
+
+// detail is what the audit says of a send.
+func (r *runner) detail(l *Letter) string {
+	text := "to " + r.dst.String()
+	if l.own {
+		text += " as " + l.Message.ID
+	}
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
+	return text[:min(len(text), 500)]
+}
+
+// pause keeps to the rate. False: the run is stopped.
+func (r *runner) pause(ctx context.Context, n int) bool {
+	return ctx.Err() == nil && (r.rate == nil || r.rate.WaitN(ctx, n) == nil)
+}

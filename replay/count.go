@@ -1,0 +1,119 @@
+package replay
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// count counts what became of a letter: what was decided, and with Send what the target did.
+func (r *runner) count(l *Letter, result *Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rep := &r.report
+	rep.Read++
+	step, reason := l.decision.Step, l.decision.Reason
+	text := string(reason)
+	sample := true
+	switch {
+	case result != nil && (result.Outcome == Sent || result.Outcome == Handled):
+		rep.Replayed++
+		sample = false
+		if l.own {
+			reason = ownSent
+		}
+	case result != nil && result.Outcome == Kept && result.Err == nil:
+		rep.Left++
+		step, reason = Leave, result.Reason
+		text = string(reason)
+	case result != nil:
+		rep.Failed++
+		reason, text = sendError, string(broke)
+		if result.Reason != "" {
+			reason = result.Reason
+		}
+		if result.Err != nil {
+			text = result.Err.Error()
+		}
+	case step == Drop && reason == Succeeded:
+		rep.Succeeded++
+		sample = false
+	case step == Drop:
+		rep.Superseded++
+		sample = false
+	case step == Refuse:
+		rep.Refused++
+		if l.Unreadable != nil {
+			text = l.Unreadable.Error()
+		}
+		if len(rep.Reasons) > maxReasons {
+			reason = unsendable
+		}
+	case step == Mismatch:
+		rep.Mismatched++
+	default:
+		rep.Left++
+	}
+	rep.Reasons[reason]++
+	if sample && len(rep.Samples) < maxSamples {
+		name := step.String()
+		if result != nil && step == Send {
+			name = "failed"
+		}
+		rep.Samples = append(rep.Samples, Sample{ID: l.Message.ID, Scope: l.Key.Scope, Step: name, Reason: text})
+	}
+}
+
+// maxReasons bounds Report.Reasons: targets have reasons of their own.
+const maxReasons = 50
+
+// watch tells how far the run is until over is closed.
+func (r *runner) watch(over <-chan struct{}) {
+	if r.c.Progress == nil {
+		return
+	}
+	t := time.NewTicker(r.c.Interval)
+	defer t.Stop()
+	var last *mark
+	for {
+		select {
+		case now := <-t.C:
+			r.c.Progress(r.progress(last, now))
+			last = r.mark(now)
+		case <-over:
+			return
+		}
+	}
+}
+
+// mark is how far the run was at a time.
+type mark struct {
+	at   time.Time
+	read int64
+}
+
+func (r *runner) mark(now time.Time) *mark {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &mark{at: now, read: r.report.Read}
+}
+
+// progress describes how far the run is; since is an earlier moment, nil: the beginning.
+func (r *runner) progress(since *mark, now time.Time) Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := Progress{Report: r.report, Total: r.total, Elapsed: now.Sub(r.report.Began), Left: -1}
+	p.Report.Reasons, p.Report.Samples = maps.Clone(r.report.Reasons), nil
+	p.Report.Warnings = slices.Clone(r.report.Warnings)
+	if since == nil {
+		since = &mark{at: r.report.Began}
+	}
+	if d := now.Sub(since.at).Seconds(); d > 0 {
+		p.Rate = float64(p.Report.Read-since.read) / d
+	}
+	if p.Total >= 0 && p.Rate > 0 {
+		p.Total = max(p.Total, p.Report.Read)
+		p.Left = time.Duration(float64(p.Total-p.Report.Read) / p.Rate * float64(time.Second))
+	}
+	return p
+}

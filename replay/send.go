@@ -1,0 +1,179 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ackledger/ackledger/ledger"
+	"go.uber.org/zap"
+)
+
+// send brings letters to the target, with the audit first, and counts what became of them. It returns those that their
+// source need not keep.
+func (r *runner) send(ctx context.Context, letters []*Letter) (done []*Letter, err error) {
+	ready, full := r.admit(letters)
+	if full != nil {
+		r.stop(full)
+	}
+	if r.c.DryRun {
+		for _, l := range ready {
+			r.count(l, &Result{Outcome: Sent})
+		}
+		return nil, nil
+	}
+	if len(ready) == 0 || !r.pause(ctx, len(ready)) {
+		return nil, nil
+	}
+	if ready, err = r.prepare(ctx, ready); err != nil || len(ready) == 0 {
+		return nil, err
+	}
+	for i, result := range r.dst.Send(ctx, ready) {
+		l := ready[i]
+		r.count(l, &result)
+		if result.settled() {
+			done = append(done, l)
+		}
+		if result.Outcome == Kept && result.Err != nil && l.lane != "" {
+			r.block(l.lane)
+		}
+		if result.Outcome == Broken && result.Err == nil {
+			result.Err = errors.New(string(broke))
+		}
+		if result.Err != nil {
+			err = errors.Join(err, r.failed(fmt.Errorf("message %q: %w", l.Message.ID, result.Err)))
+		}
+	}
+	return done, err
+}
+
+// admit says which letters may be sent: the target takes them, nothing before them in their lane has failed, and there are
+// not more of them than asked for.
+func (r *runner) admit(letters []*Letter) (ready []*Letter, full error) {
+	for _, l := range letters {
+		l.stamp()
+		if err := r.dst.Accept(l); err != nil {
+			l.decision = Decision{Step: Refuse, Reason: Reason(string(unsendable) + ": " + err.Error())}
+			r.count(l, nil)
+			continue
+		}
+		r.mu.Lock()
+		waits, over := r.blocked[l.lane], r.reserved == r.c.limit()
+		if !waits && !over {
+			r.reserved++
+		}
+		r.mu.Unlock()
+		switch {
+		case waits:
+			l.decision = Decision{Step: Leave, Reason: behind}
+			r.count(l, nil)
+		case over:
+			return ready, errLimit
+		default:
+			ready = append(ready, l)
+		}
+	}
+	return ready, nil
+}
+
+// prepare renews what is to be renewed, and writes the audit.
+func (r *runner) prepare(ctx context.Context, letters []*Letter) (ready []*Letter, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
+	defer cancel()
+	ready = letters
+	if r.c.FreshKeys || r.c.Mend {
+		if ready, err = r.renew(ctx, letters); err != nil {
+			return nil, err
+		}
+	}
+	records := make([]ledger.AuditRecord, 0, len(ready))
+	for _, l := range ready {
+		action := ledger.ActionReplay
+		if l.own {
+			action = ledger.ActionSend
+		}
+		delivery := l.Delivery
+		if !l.Archived && l.status.State == ledger.Failed {
+			delivery = l.status.Delivery
+		}
+		records = append(records, ledger.AuditRecord{
+			By: r.c.By, Action: action, Key: l.Key, State: l.status.State, Token: l.status.Token, Delivery: delivery, Detail: r.detail(l),
+		})
+	}
+	if len(records) == 0 {
+		return nil, nil
+	}
+	if err := r.op.Audit(ctx, records); err != nil {
+		return nil, fmt.Errorf("replay: write the audit of %d messages: %w", len(records), err)
+	}
+	return ready, nil
+}
+
+// renew makes failed messages others on purpose.
+func (r *runner) renew(ctx context.Context, letters []*Letter) (ready []*Letter, err error) {
+	for _, l := range letters {
+		renewal := ledger.Renewal{Key: l.Key, Token: l.status.Token, By: r.c.By}
+		if r.c.Mend {
+			if err := r.mend(ctx, l, &renewal); err != nil {
+				return nil, err
+			}
+		}
+		renewed, err := r.op.Renew(ctx, renewal)
+		if errors.Is(err, ledger.ErrChanged) {
+			l.decision = Decision{Step: Leave, Reason: changed}
+			r.count(l, nil)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("replay: renew %v: %w", l.Key, err)
+		}
+		l.decision.Token, l.status.Token, l.Delivery, l.Token = renewed.Token, renewed.Token, renewed.Delivery, renewed.Token
+		l.status.Delivery = renewed.Delivery
+		l.stamp()
+		ready = append(ready, l)
+	}
+	return ready, nil
+}
+
+// mend gives a letter its new body. What is stored of it is sealed if what failed is.
+func (r *runner) mend(ctx context.Context, l *Letter, renewal *ledger.Renewal) error {
+	l.Message.Body, l.Fingerprint = r.c.Body, ledger.BodyFingerprint(r.c.Body)
+	renewal.Mended, renewal.Body, renewal.Fingerprint = true, r.c.Body, l.Fingerprint
+	if r.c.Filter.Cipher == nil {
+		return nil
+	}
+	rec, err := r.op.Get(ctx, l.Key)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return fmt.Errorf("replay: ask the ledger for %v: %w", l.Key, err)
+	}
+	for i := range rec.Archived {
+		a := &rec.Archived[i].Archive
+		if string(a.Delivery) != string(l.status.Delivery) || !a.Sealed() {
+			continue
+		}
+		whole := ledger.Archive{Key: l.Key, Body: r.c.Body, Headers: l.Message.Headers}
+		if err := whole.Seal(ctx, r.c.Filter.Cipher); err != nil {
+			return err
+		}
+		renewal.Body = whole.Body
+	}
+	return nil
+}
+
+// block keeps what comes behind in a lane from overtaking.
+func (r *runner) block(lane string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blocked[lane] = true
+}
+
+// failed counts an error, and returns one that ends the run if there were too many.
+func (r *runner) failed(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.c.Logger.Warn("not replayed", zap.Error(err))
+	if r.errors++; r.errors < r.c.StopAfter {
+		return nil
+	}
+	return fmt.Errorf("%w: after %d errors, the last: %w", ErrStopped, r.errors, err)
+}

@@ -1,0 +1,258 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/replay"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+// ReplayTarget sends dead letters back to the SQS queues they came from: body, attributes and group as they were, with
+// their stamp (see [SourceInput]). Build it with [NewReplayTarget].
+type ReplayTarget struct {
+	client ReplayAPI
+	given  []string
+	dead   string // the address of the dead letters
+
+	mu   sync.Mutex
+	urls map[string]string // by ARN
+}
+
+var _ replay.Target = (*ReplayTarget)(nil)
+
+// NewReplayTarget returns a target for replay.Run that sends each message back to the queue it came from, if that is one of
+// queueURLs. With none, a queue is found by its ARN (sqs:GetQueueUrl).
+func NewReplayTarget(client ReplayAPI, queueURLs ...string) (*ReplayTarget, error) {
+	if engine.IsNil(client) {
+		return nil, errors.New("sqs: NewReplayTarget: the client must not be nil")
+	}
+	for i, u := range queueURLs {
+		if strings.TrimSpace(u) == "" {
+			return nil, fmt.Errorf("sqs: NewReplayTarget: queue URL %d of %d must not be empty", i+1, len(queueURLs))
+		}
+	}
+	return &ReplayTarget{client: client, given: slices.Clone(queueURLs), urls: map[string]string{}}, nil
+}
+
+// String names the queues.
+func (t *ReplayTarget) String() string {
+	if len(t.given) == 0 {
+		return "the source queues"
+	}
+	return strings.Join(t.given, ", ")
+}
+
+// Most implements replay.Target.
+func (t *ReplayTarget) Most() int { return maxBatch }
+
+// End implements replay.Target.
+func (t *ReplayTarget) End(context.Context) error { return nil }
+
+// Begin looks the given queues up. The dead letters' own queue is refused.
+func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
+	t.dead = b.Source
+	for _, url := range t.given {
+		ask, cancel := context.WithTimeout(ctx, callTimeout)
+		out, err := t.client.GetQueueAttributes(ask, &sqs.GetQueueAttributesInput{
+			QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
+		})
+		cancel()
+		if err != nil {
+			return fmt.Errorf("sqs: queue %q: %w", url, err)
+		}
+		arn := out.Attributes[string(types.QueueAttributeNameQueueArn)]
+		if arn == "" || arn == t.dead {
+			return fmt.Errorf("sqs: the target must not be the dead-letter queue itself, is %q", url)
+		}
+		t.urls[arn] = url
+	}
+	return nil
+}
+
+// Accept implements replay.Target.
+func (t *ReplayTarget) Accept(l *replay.Letter) error {
+	arn := l.Message.Source
+	if _, _, ok := splitARN(arn); !ok || len(t.given) > 0 && t.url(arn) == "" {
+		return fmt.Errorf("%w: %.200q", replay.ErrElsewhere, arn)
+	}
+	if arn == t.dead {
+		return errors.New("it came from the dead-letter queue itself")
+	}
+	if l.Stamp == nil {
+		return errors.New("its identity cannot be told in a stamp: it can be replayed in place")
+	}
+	_, err := SourceInput(&l.DeadLetter, arn)
+	if errors.Is(err, ErrNoRoom) {
+		return fmt.Errorf("%w: it can be replayed in place", err)
+	}
+	return err
+}
+
+func (t *ReplayTarget) url(arn string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.urls[arn]
+}
+
+// resolve finds a queue by its ARN.
+func (t *ReplayTarget) resolve(ctx context.Context, arn string) (string, error) {
+	if url := t.url(arn); url != "" {
+		return url, nil
+	}
+	account, name, _ := splitARN(arn)
+	in := &sqs.GetQueueUrlInput{QueueName: &name}
+	if account != "" {
+		in.QueueOwnerAWSAccountId = &account
+	}
+	out, err := t.client.GetQueueUrl(ctx, in)
+	if err != nil {
+		return "", fmt.Errorf("sqs: queue %s: %w", arn, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.urls[arn] = aws.ToString(out.QueueUrl)
+	return t.urls[arn], nil
+}
+
+// copied is one letter on its way.
+type copied struct {
+	result *replay.Result
+	lane   string
+	in     *sqs.SendMessageInput
+	size   int
+}
+
+// Send implements replay.Target. Of one group, one message at a time is in a request: what is refused by itself must not be
+// overtaken.
+func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []replay.Result {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
+	defer cancel()
+	results := make([]replay.Result, len(letters))
+	var waiting []*copied
+	for i, l := range letters {
+		c := &copied{result: &results[i]}
+		url, err := t.resolve(ctx, l.Message.Source)
+		if err == nil {
+			c.in, err = SourceInput(&l.DeadLetter, url)
+		}
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		c.size = sizeOf(c.in)
+		if strings.HasSuffix(url, ".fifo") {
+			c.lane = url + " " + aws.ToString(c.in.MessageGroupId)
+		}
+		waiting = append(waiting, c)
+	}
+	failed := map[string]bool{}
+	for len(waiting) > 0 {
+		var batch []*copied
+		batch, waiting = pick(waiting)
+		t.sendAll(ctx, batch)
+		for _, c := range batch {
+			failed[c.lane] = failed[c.lane] || c.lane != "" && c.result.Err != nil
+		}
+		waiting = slices.DeleteFunc(waiting, func(c *copied) bool {
+			if failed[c.lane] {
+				c.result.Reason = "behind one of its group that failed"
+			}
+			return failed[c.lane]
+		})
+	}
+	return results
+}
+
+// pick takes what goes with one request: of one queue, at most ten, at most what a request may have, one of each group.
+func pick(waiting []*copied) (batch, rest []*copied) {
+	bytes, lanes := 0, map[string]bool{}
+	for _, c := range waiting {
+		other := len(batch) > 0 && *c.in.QueueUrl != *batch[0].in.QueueUrl
+		if other || len(batch) == maxBatch || len(batch) > 0 && bytes+c.size > maxMessage || lanes[c.lane] {
+			rest = append(rest, c)
+			lanes[c.lane] = lanes[c.lane] || c.lane != ""
+			continue
+		}
+		batch, bytes = append(batch, c), bytes+c.size
+		lanes[c.lane] = c.lane != ""
+	}
+	return batch, rest
+}
+
+// sendAll sends one request, again as long as that may help. What was sent twice for an answer that was lost is harmless:
+// both copies have one stamp.
+func (t *ReplayTarget) sendAll(ctx context.Context, batch []*copied) {
+	for tries := 1; len(batch) > 0; tries++ {
+		out, err := t.client.SendMessageBatch(ctx, request(batch))
+		var rest []*copied
+		if err != nil {
+			for _, c := range batch {
+				c.result.Err = fmt.Errorf("sqs: queue %q: %w", *batch[0].in.QueueUrl, err)
+			}
+			if k := kindOf(err); k != kindHopeless && k != kindHandle {
+				rest = batch
+			}
+		} else {
+			rest = sent(batch, out)
+		}
+		if tries == replayTries || ctx.Err() != nil {
+			return
+		}
+		if batch = rest; len(batch) > 0 {
+			pause(ctx, retryDelay(tries))
+		}
+	}
+}
+
+func request(batch []*copied) *sqs.SendMessageBatchInput {
+	in := &sqs.SendMessageBatchInput{QueueUrl: batch[0].in.QueueUrl}
+	for i, c := range batch {
+		in.Entries = append(in.Entries, types.SendMessageBatchRequestEntry{
+			Id: aws.String(strconv.Itoa(i)), MessageBody: c.in.MessageBody, MessageAttributes: c.in.MessageAttributes,
+			MessageSystemAttributes: c.in.MessageSystemAttributes, MessageGroupId: c.in.MessageGroupId,
+			MessageDeduplicationId: c.in.MessageDeduplicationId,
+		})
+	}
+	return in
+}
+
+// sent notes an answer, and returns what may be tried again. Only what the queue says it has is sent.
+func sent(batch []*copied, out *sqs.SendMessageBatchOutput) (rest []*copied) {
+	for i := range out.Successful {
+		if c := entryOf(batch, out.Successful[i].Id); c != nil {
+			*c.result = replay.Result{Outcome: replay.Sent}
+		}
+	}
+	for i := range out.Failed {
+		f := &out.Failed[i]
+		if c := entryOf(batch, f.Id); c != nil {
+			c.result.Err = fmt.Errorf("sqs: queue %q: %s: %s", *c.in.QueueUrl, aws.ToString(f.Code), aws.ToString(f.Message))
+			if !f.SenderFault {
+				rest = append(rest, c)
+			}
+		}
+	}
+	for _, c := range batch {
+		if c.result.Outcome != replay.Sent && c.result.Err == nil {
+			c.result.Err = fmt.Errorf("sqs: queue %q: the answer does not speak of the message", *c.in.QueueUrl)
+		}
+	}
+	return rest
+}
+
+func entryOf(batch []*copied, id *string) *copied {
+	n, err := strconv.Atoi(aws.ToString(id))
+	if err != nil || n < 0 || n >= len(batch) {
+		return nil
+	}
+	return batch[n]
+}
