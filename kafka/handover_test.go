@@ -18,15 +18,20 @@ var protocols = map[string][]kgo.Opt{"classic": nil, "KIP-848": {kgo.ServerSideB
 // onBoth plays a scenario in process with both group protocols, and both ways to hold records.
 func onBoth(t *testing.T, partitions int32, scenario func(*site)) {
 	inBoth(t, func(t *testing.T, audit Audit) {
-		for name, opts := range protocols {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				s := fakeSite(t, partitions).with(audit)
-				s.opts = opts
-				scenario(s)
-			})
-		}
+		onBothProtocols(t, partitions, func(s *site) { scenario(s.with(audit)) })
 	})
+}
+
+// onBothProtocols is onBoth for scenarios that choose themselves how records are held.
+func onBothProtocols(t *testing.T, partitions int32, scenario func(*site)) {
+	for name, opts := range protocols {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fakeSite(t, partitions)
+			s.opts = opts
+			scenario(s)
+		})
+	}
 }
 
 // A commit of the highest offset SEEN, when partitions are revoked, loses what is between it and the first unfinished

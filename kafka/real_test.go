@@ -37,13 +37,22 @@ func TestRealBroker(t *testing.T) {
 		"Pitfall81":   {1, recreatedUnderAWorker},
 		"StartLatest": {2, startLatest},
 		"Static":      {2, staticMember},
+		"Rebalance":   {2, rebalanceInARange},
+		"Gap":         {1, gapOf100k},
+		"Reset":       {1, resetOffsets},
+		"Switch":      {4, switchAudit},
 	} {
 		for protocol, opts := range protocols {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				t.Parallel()
-				s := realSite(t, brokers, scenario.partitions)
-				s.opts = opts
-				scenario.play(s)
+				for mode, audit := range audits {
+					t.Run(mode, func(t *testing.T) {
+						t.Parallel()
+						s := realSite(t, brokers, scenario.partitions).with(audit)
+						s.opts = opts
+						scenario.play(s)
+					})
+				}
 			})
 		}
 	}

@@ -41,8 +41,11 @@ type message struct {
 var brokers = map[string]func(t *testing.T) broker{
 	"sqstest":   func(t *testing.T) broker { return newQueue(t, sqstest.Start(t, nil).URL) },
 	"ElasticMQ": func(t *testing.T) broker { return newQueue(t, services.ElasticMQ(t)) },
-	"kfake":     newFake,
-	"Kafka":     func(t *testing.T) broker { return newTopic(t, services.Kafka(t)) },
+	"kfake":     func(t *testing.T) broker { return newFake(t, kafka.AuditRanges) },
+	"Kafka":     func(t *testing.T) broker { return newTopic(t, services.Kafka(t), kafka.AuditRanges) },
+
+	"kfake, rows": func(t *testing.T) broker { return newFake(t, kafka.AuditRows) },
+	"Kafka, rows": func(t *testing.T) broker { return newTopic(t, services.Kafka(t), kafka.AuditRows) },
 }
 
 // queue is a standard SQS queue.
@@ -116,22 +119,23 @@ type topic struct {
 	admin  *kadm.Client
 	name   string
 	group  string
+	audit  kafka.Audit
 	sent   int
 }
 
-func newFake(t *testing.T) broker {
+func newFake(t *testing.T, audit kafka.Audit) broker {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	return newTopic(t, cluster.ListenAddrs())
+	return newTopic(t, cluster.ListenAddrs(), audit)
 }
 
-func newTopic(t *testing.T, seeds []string) broker {
+func newTopic(t *testing.T, seeds []string, audit kafka.Audit) broker {
 	t.Helper()
-	p := &topic{seeds: seeds, name: services.Name(t), group: services.Name(t)}
+	p := &topic{seeds: seeds, name: services.Name(t), group: services.Name(t), audit: audit}
 	var err error
 	if p.client, err = kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.DefaultProduceTopic(p.name), kgo.ProducerBatchMaxBytes(2<<20)); err != nil {
 		t.Fatal(err)
@@ -163,7 +167,7 @@ func (p *topic) worker(t *testing.T, l ledger.Ledger, h consumer.Handler, o cons
 	t.Helper()
 	w, err := kafka.NewWorker([]kgo.Opt{
 		kgo.SeedBrokers(p.seeds...), kgo.ConsumerGroup(p.group), kgo.ConsumeTopics(p.name),
-	}, l, h, &kafka.Config{Options: o, CommitInterval: 50 * time.Millisecond})
+	}, l, h, &kafka.Config{Options: o, Audit: p.audit, CommitInterval: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

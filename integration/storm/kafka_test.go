@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/kafka"
 )
 
 // log is a topic under test, with its oracle.
@@ -120,14 +121,27 @@ func (l *log) lag() string {
 // TestKafkaStorm is the main job under fire: processes killed, others joining and leaving, the database stopped.
 func TestKafkaStorm(t *testing.T) {
 	t.Parallel()
-	records, every := 20_000, 4*time.Second
+	records := map[kafka.Audit]int{kafka.AuditRanges: 20_000, kafka.AuditRows: 5_000}
 	if long() {
-		records = 100_000
+		records = map[kafka.Audit]int{kafka.AuditRanges: 100_000, kafka.AuditRows: 100_000}
 	}
+	for name, audit := range audits {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kafkaStorm(t, records[audit], audit)
+		})
+	}
+}
+
+// audits are the two ways in which the ledger may hold records.
+var audits = map[string]kafka.Audit{"ranges": kafka.AuditRanges, "rows": kafka.AuditRows}
+
+func kafkaStorm(t *testing.T, records int, audit kafka.Audit) {
+	const every = 4 * time.Second
 	d := newDatabase(t)
 	l := newLog(t, records)
 	c := newCrew(t, orders{
-		Database: d.server.URL(), Brokers: services.Kafka(t), Topic: l.topic, Group: l.group,
+		Database: d.server.URL(), Brokers: services.Kafka(t), Topic: l.topic, Group: l.group, Audit: audit,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -34,6 +34,7 @@ type orders struct {
 	Brokers  []string // Kafka, or:
 	Topic    string
 	Group    string
+	Audit    kafka.Audit
 	Queue    string // SQS: URL, endpoint beside it
 	Endpoint string
 	Work     time.Duration // how long a handler works beside its effect
@@ -106,7 +107,7 @@ func kafkaWorker(o orders, options consumer.Options, l *postgres.Ledger) (consum
 	return kafka.NewWorker([]kgo.Opt{
 		kgo.SeedBrokers(o.Brokers...), kgo.ConsumerGroup(o.Group), kgo.ConsumeTopics(o.Topic), kgo.SessionTimeout(session),
 		kgo.HeartbeatInterval(time.Second),
-	}, l, handler(o), &kafka.Config{Options: options, CommitInterval: 200 * time.Millisecond, RevokeDrain: 5 * time.Second})
+	}, l, handler(o), &kafka.Config{Options: options, Audit: o.Audit, CommitInterval: 200 * time.Millisecond, RevokeDrain: 5 * time.Second})
 }
 
 func sqsWorker(o orders, options consumer.Options, l *postgres.Ledger) (consumer.Worker, error) {
