@@ -2,9 +2,11 @@
 //
 //	ackledger list       dead letters, or messages by their state
 //	ackledger show ID    everything about one message
+//	ackledger replay     bring dead letters back, each once
 //	ackledger reopen     let messages that succeeded run again, on purpose
 //	ackledger purge      empty archived dead letters for good
 //	ackledger stats      how the ledger is doing
+//	ackledger doctor     what is wrong with the ledger, queues and topics, and what to do
 //	ackledger migrate    make the tables, or bring them to this program's version
 //	ackledger maintain   remove what has expired, all the time or once
 //	ackledger version    which program this is

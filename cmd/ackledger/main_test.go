@@ -210,6 +210,23 @@ func TestPostgres(t *testing.T) {
 func grants(t *testing.T, pool *pgxpool.Pool, url string) {
 	t.Helper()
 	role := pool.Config().ConnConfig.Database + "_worker"
+	newRole(t, pool, url, role)
+	done(t, "migrate", "--ledger", url, "--worker-role", role)
+	r := ackledger(t, "migrate", "--ledger", url, "--worker-role", role, "--operator-role", "no_such_role_here")
+	if r.code != exitPartly || !strings.Contains(r.errors, "no_such_role_here") || strings.Count(r.errors, "\n") != 1 {
+		t.Errorf("a role that does not exist: code %d, %s", r.code, r.errors)
+	}
+	var selects, deletes bool
+	err := pool.QueryRow(t.Context(), `SELECT has_table_privilege($1, 'ackledger.message', 'SELECT'),
+		has_table_privilege($1, 'ackledger.message', 'DELETE')`, role).Scan(&selects, &deletes)
+	if err != nil || !selects || deletes {
+		t.Errorf("the worker's role: select %t, delete %t, %v", selects, deletes, err)
+	}
+}
+
+// newRole makes a role for the time of a test.
+func newRole(t *testing.T, pool *pgxpool.Pool, url, role string) {
+	t.Helper()
 	if _, err := pool.Exec(t.Context(), "CREATE ROLE "+role+" LOGIN"); err != nil {
 		t.Fatal(err)
 	}
@@ -224,17 +241,6 @@ func grants(t *testing.T, pool *pgxpool.Pool, url string) {
 			t.Error(err)
 		}
 	})
-	done(t, "migrate", "--ledger", url, "--worker-role", role)
-	r := ackledger(t, "migrate", "--ledger", url, "--worker-role", role, "--operator-role", "no_such_role_here")
-	if r.code != exitPartly || !strings.Contains(r.errors, "no_such_role_here") || strings.Count(r.errors, "\n") != 1 {
-		t.Errorf("a role that does not exist: code %d, %s", r.code, r.errors)
-	}
-	var selects, deletes bool
-	err := pool.QueryRow(t.Context(), `SELECT has_table_privilege($1, 'ackledger.message', 'SELECT'),
-		has_table_privilege($1, 'ackledger.message', 'DELETE')`, role).Scan(&selects, &deletes)
-	if err != nil || !selects || deletes {
-		t.Errorf("the worker's role: select %t, delete %t, %v", selects, deletes, err)
-	}
 }
 
 // use leaves three expired messages that succeeded, one that is pending for a long time, and one that is abandoned.

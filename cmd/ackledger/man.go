@@ -33,7 +33,7 @@ func printManual(out io.Writer, root *cobra.Command) error {
 		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
 			continue
 		}
-		fmt.Fprintf(&b, ".SS %s\n", roff(strings.TrimSuffix(c.UseLine(), " [flags]")))
+		fmt.Fprintf(&b, ".SS %s\n", roff(c.Use))
 		verbatim(&b, c.Long)
 		if usages := c.NonInheritedFlags().FlagUsages(); usages != "" {
 			verbatim(&b, usages)

@@ -18,11 +18,7 @@ func (t *target) operate(cmd *cobra.Command, do func(context.Context, ledger.Ope
 	if err != nil {
 		return err
 	}
-	op, ok := l.(ledger.Operator)
-	if !ok {
-		return errors.Join(errors.New("this ledger has no operators"), closeLedger())
-	}
-	return errors.Join(do(cmd.Context(), op), closeLedger())
+	return errors.Join(do(cmd.Context(), l), closeLedger())
 }
 
 // by are the flags that say who changes something, and why.

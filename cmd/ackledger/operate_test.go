@@ -33,13 +33,7 @@ type store struct {
 func onStores(t *testing.T, test func(*testing.T, *store)) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		file := filepath.Join(t.TempDir(), "ledger.db")
-		l, err := sqlite.Open(t.Context(), file, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		test(t, newStore(t, file, l))
+		test(t, openStore(t, filepath.Join(t.TempDir(), "ledger.db")))
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
@@ -57,6 +51,17 @@ func onStores(t *testing.T, test func(*testing.T, *store)) {
 		t.Cleanup(l.Close)
 		test(t, newStore(t, url, l))
 	})
+}
+
+// openStore opens a SQLite file.
+func openStore(t *testing.T, file string) *store {
+	t.Helper()
+	l, err := sqlite.Open(t.Context(), file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return newStore(t, file, l)
 }
 
 func newStore(t *testing.T, name string, l ledger.Ledger) *store {
@@ -388,7 +393,7 @@ func TestIncompatibleLedger(t *testing.T) {
 	onStores(t, func(t *testing.T, s *store) {
 		shop(s)
 		s.newer()
-		for _, args := range []string{"list", "show o1", "purge --yes", "reopen --yes --scope orders", "stats", "migrate"} {
+		for _, args := range []string{"list", "show o1", "purge --yes", "reopen --yes --scope orders", "stats", "migrate", "maintain --once"} {
 			r := ackledger(t, append(strings.Fields(args), "--ledger", s.name)...)
 			if r.code != exitFailed || r.out != "" || strings.Count(r.errors, "\n") != 1 || !strings.Contains(r.errors, "99") {
 				t.Errorf("ackledger %s: code %d, output %q, error %q", args, r.code, r.out, r.errors)

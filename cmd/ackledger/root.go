@@ -38,7 +38,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage (nothing was done), 3 partly done.`,
 	flags.StringVar(&t.schema, "schema", postgres.DefaultSchema, "the ledger's schema in Postgres")
 	t.schemaSet = func() bool { return flags.Changed("schema") }
 	t.env = os.Getenv(ledgerVariable)
-	root.AddCommand(newList(t), newShow(t), newReopen(t), newPurge(t), newStats(t), newMigrate(t), newMaintain(t), newVersion(), newMan())
+	root.AddCommand(newList(t), newShow(t), newReplay(t), newReopen(t), newPurge(t), newStats(t), newDoctor(t), newMigrate(t), newMaintain(t), newVersion(), newMan())
 	return root
 }
 

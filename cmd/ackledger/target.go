@@ -34,6 +34,7 @@ type target struct {
 type opened interface {
 	ledger.Maintainer
 	ledger.Inspector
+	ledger.Operator
 }
 
 // notAFile are names of databases in other notations (libpq's key=value, URLs without //). As the name of a new SQLite
@@ -124,7 +125,11 @@ func (t *target) open(ctx context.Context, warnings io.Writer) (opened, func() e
 		pool.Close()
 		return nil, nil, invalid(err)
 	}
-	return l, func() error { l.Close(); pool.Close(); return nil }, nil
+	closeLedger := func() error { l.Close(); pool.Close(); return nil }
+	if err := l.Check(ctx); err != nil {
+		return nil, nil, errors.Join(err, closeLedger())
+	}
+	return l, closeLedger, nil
 }
 
 // logger writes what a ledger cannot tell its caller as lines for people.

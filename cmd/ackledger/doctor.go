@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// grade says how bad a finding is.
+type grade string
+
+const (
+	good    grade = "ok"
+	warning grade = "warning"
+	problem grade = "problem"
+	unknown grade = "unknown" // it could not be found out
+)
+
+// finding is the answer to one check.
+type finding struct {
+	Grade  grade  `json:"grade"`
+	Check  string `json:"check"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// findings are what a visit found.
+type findings []finding
+
+func (f *findings) add(g grade, check, text, remedy string) {
+	*f = append(*f, finding{g, check, oneLine(errors.New(text)), remedy})
+}
+
+type doctor struct {
+	cloud
+	brokers
+	queues, topics []string
+	attempts       int
+	json           bool
+}
+
+// stuckAfter is how long a pending message may wait for a copy before it is worth a word.
+const stuckAfter = time.Hour
+
+func newDoctor(t *target) *cobra.Command {
+	d := new(doctor)
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is wrong with the ledger, queues and topics, and what to do",
+		Long: `Say what is wrong, and what to do about it, a line for each check: the ledger's tables and version, this role's rights,
+bloat, the sweep, stuck messages; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
+dead-letter queue's retention, and the ledger's window against both; with --topic a Kafka topic's retention against the
+window. It changes nothing.
+
+Exit codes: 0 no problem (there may be warnings), 1 a problem, 2 wrong usage, 3 no problem, but something could not be
+found out.`,
+		Args: cobra.NoArgs,
+		RunE: begun(func(cmd *cobra.Command) error { return d.run(cmd.Context(), t, cmd.OutOrStdout(), cmd.ErrOrStderr()) }),
+	}
+	d.cloud.flags(cmd)
+	d.brokers.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&d.queues, "queue", nil, "an SQS queue that workers consume: its URL, ARN or name (repeatable)")
+	flags.StringArrayVar(&d.topics, "topic", nil, "a Kafka topic that workers consume (repeatable)")
+	flags.IntVar(&d.attempts, "attempts", consumer.DefaultAttempts, "the workers' Options.Attempts")
+	flags.BoolVar(&d.json, "json", false, "a line of JSON for each check")
+	return cmd
+}
+
+func (d *doctor) run(ctx context.Context, t *target, out, messages io.Writer) error {
+	if d.attempts < 1 {
+		return usage("--attempts must be 1 or more, is %d", d.attempts)
+	}
+	if _, _, err := t.where(); err != nil {
+		return err
+	}
+	if len(d.topics) > 0 {
+		if _, err := d.options(); err != nil {
+			return err
+		}
+	}
+	var f findings
+	l, closeLedger, err := t.open(ctx, messages)
+	if err != nil {
+		if o, coded := errors.AsType[*outcome](err); coded && o.code == exitUsage {
+			return err
+		}
+		f.add(problem, "ledger", fmt.Sprintf("%s: %v", t, err), "make it reachable, or run `ackledger migrate` if it has no tables or old ones")
+	} else {
+		defer func() { _ = closeLedger() }() // it was only read
+		visit(ctx, l, t, &f)
+	}
+	var op ledger.Operator
+	if err == nil {
+		op = l
+	}
+	d.visitQueues(ctx, op, &f)
+	d.visitTopics(ctx, op, &f)
+	return d.report(out, f)
+}
+
+// visit looks at the ledger.
+func visit(ctx context.Context, l opened, t *target, f *findings) {
+	if name, pg, err := t.where(); err == nil && pg {
+		visitPostgres(ctx, name, t.schema, f)
+	} else {
+		f.add(good, "tables", "SQLite, of this program's version", "")
+	}
+	s, err := l.Stats(ctx)
+	if err != nil {
+		f.add(unknown, "statistics", err.Error(), "see the error")
+		return
+	}
+	visitSweep(&s, f)
+	visitStuck(ctx, l, f)
+}
+
+// visitSweep reads the last pass of the sweep.
+func visitSweep(s *ledger.Stats, f *findings) {
+	const late = 24 * time.Hour
+	switch {
+	case s.At.IsZero():
+		f.add(warning, "sweep", "no pass has ended yet: what has expired stays", "let workers maintain the ledger (the default), or run `ackledger maintain`")
+	case s.Age > late:
+		f.add(warning, "sweep", fmt.Sprintf("the last pass ended %s ago: what has expired stays", short(s.Age)), "let workers maintain the ledger (the default), or run `ackledger maintain`")
+	default:
+		f.add(good, "sweep", fmt.Sprintf("the last pass ended %s ago", short(s.Age)), "")
+	}
+	var abandoned int64
+	for _, c := range s.Scopes {
+		abandoned += c.Abandoned
+	}
+	if abandoned > 0 {
+		f.add(warning, "abandoned", count(abandoned)+" pending messages are past their window: their broker has forgotten them, or nobody consumes them",
+			"`ackledger list --state pending` names them; consume their source, or replay their dead letters")
+	}
+	if s.Owners.Overdue > 0 {
+		f.add(warning, "owners", count(s.Owners.Overdue)+" owners' leases have ended, and no peer has declared them dead yet",
+			"run a worker: it takes over what they held")
+	}
+	if s.LockWaits > 0 {
+		f.add(warning, "locks", count(s.LockWaits)+" sessions wait for locks on the ledger's tables", "look for long transactions in pg_stat_activity")
+	}
+}
+
+// visitStuck counts pending messages that wait for nothing but a copy, for long.
+func visitStuck(ctx context.Context, op ledger.Operator, f *findings) {
+	const most, patience = 1000, 30 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	n := 0
+	for _, err := range op.Messages(ctx, ledger.Filter{Stuck: true, To: time.Now().Add(-stuckAfter), Limit: most}) {
+		if err != nil {
+			f.add(unknown, "stuck", "messages that wait for a copy cannot be counted: "+err.Error(), "run `ackledger list --stuck`, which reads the whole table")
+			return
+		}
+		n++
+	}
+	switch {
+	case n == 0:
+		f.add(good, "stuck", "no pending message waits for a copy for more than "+short(stuckAfter), "")
+	case n == most:
+		f.add(warning, "stuck", fmt.Sprintf("%s or more pending messages wait for nothing but a copy for more than %s", count(int64(n)), short(stuckAfter)), stuckRemedy)
+	default:
+		f.add(warning, "stuck", fmt.Sprintf("%d pending messages wait for nothing but a copy for more than %s", n, short(stuckAfter)), stuckRemedy)
+	}
+}
+
+const stuckRemedy = "`ackledger list --stuck` names them; run workers of their source, or `ackledger replay` if they are archived"
+
+// report prints what was found, the worst last.
+func (d *doctor) report(out io.Writer, f findings) error {
+	n := map[grade]int{}
+	for _, x := range f {
+		n[x.Grade]++
+		if d.json {
+			if err := printJSON(out, x); err != nil {
+				return err
+			}
+			continue
+		}
+		line := fmt.Sprintf("%-8s %s: %s\n", x.Grade, x.Check, x.Text)
+		if x.Grade != good {
+			line += fmt.Sprintf("%-8s   -> %s\n", "", x.Remedy)
+		}
+		if _, err := io.WriteString(out, line); err != nil {
+			return err
+		}
+	}
+	switch {
+	case n[problem] > 0:
+		return fmt.Errorf("problems: %d, warnings: %d", n[problem], n[warning])
+	case n[unknown] > 0:
+		return partly(fmt.Errorf("%d checks could not be made", n[unknown]))
+	}
+	return nil
+}

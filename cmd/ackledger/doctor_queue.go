@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// spareReceives is what maxReceiveCount should leave beside attempts and crashes, for redeliveries that are nobody's fault.
+const spareReceives = 10
+
+func (d *doctor) visitQueues(ctx context.Context, op ledger.Operator, f *findings) {
+	if len(d.queues) == 0 {
+		return
+	}
+	client, err := d.cloud.client(ctx)
+	if err != nil {
+		f.add(unknown, "queues", err.Error(), "name a region and credentials as for the AWS command line")
+		return
+	}
+	for _, q := range d.queues {
+		d.visitQueue(ctx, client, op, q, f)
+	}
+}
+
+func (d *doctor) visitQueue(ctx context.Context, client *sqs.Client, op ledger.Operator, queue string, f *findings) {
+	url, err := queueURL(ctx, client, queue)
+	var attributes map[string]string
+	if err == nil {
+		attributes, err = queueAttributes(ctx, client, url)
+	}
+	if err != nil {
+		f.add(problem, "queue "+queue, err.Error(), "check its name, the region, and sqs:GetQueueUrl and sqs:GetQueueAttributes")
+		return
+	}
+	name := "queue " + nameOf(attributes["QueueArn"], queue)
+	retention := secondsOf(attributes, "MessageRetentionPeriod")
+	var policy struct {
+		Target string      `json:"deadLetterTargetArn"`
+		Max    json.Number `json:"maxReceiveCount"`
+	}
+	text := attributes["RedrivePolicy"]
+	if text == "" {
+		f.add(warning, name, "it has no redrive policy: a message that kills its receiver each time comes for ever",
+			fmt.Sprintf("give it a dead-letter queue, with maxReceiveCount %d", d.receives()))
+		visitWindow(ctx, op, "sqs:"+attributes["QueueArn"]+"/", name, retention, f)
+		return
+	}
+	if err := json.Unmarshal([]byte(text), &policy); err != nil {
+		f.add(unknown, name, "its redrive policy cannot be read: "+err.Error(), "set it anew")
+		return
+	}
+	if n, err := policy.Max.Int64(); err == nil && n < int64(d.receives()) {
+		f.add(warning, name, fmt.Sprintf("its maxReceiveCount is %d: SQS may dead-letter a message before its handler has had %d attempts", n, d.attempts),
+			fmt.Sprintf("set maxReceiveCount to %d (attempts, %d crashes, %d to spare)", d.receives(), ledger.CrashLimit, spareReceives))
+	} else {
+		f.add(good, name, fmt.Sprintf("maxReceiveCount %s leaves room for %d attempts", policy.Max, d.attempts), "")
+	}
+	dead, ok := d.visitDeadLetterQueue(ctx, client, name, policy.Target, retention, f)
+	if ok {
+		visitWindow(ctx, op, "sqs:"+attributes["QueueArn"]+"/", name, retention+dead, f)
+	}
+}
+
+// receives is what maxReceiveCount should be at least.
+func (d *doctor) receives() int { return d.attempts + ledger.CrashLimit + spareReceives }
+
+func (d *doctor) visitDeadLetterQueue(ctx context.Context, client *sqs.Client, name, arn string, source time.Duration, f *findings) (time.Duration, bool) {
+	url, err := queueURL(ctx, client, arn)
+	var attributes map[string]string
+	if err == nil {
+		attributes, err = queueAttributes(ctx, client, url)
+	}
+	if err != nil {
+		f.add(problem, name, "its dead-letter queue: "+err.Error(), "make the queue, or mend the redrive policy; check sqs:GetQueueUrl and sqs:GetQueueAttributes on it")
+		return 0, false
+	}
+	retention := secondsOf(attributes, "MessageRetentionPeriod")
+	if retention < source {
+		f.add(warning, name, fmt.Sprintf("its dead-letter queue keeps messages for %s, the queue for %s: on a standard queue the age counts from the first send, "+
+			"so a dead letter may be gone at once", short(retention), short(source)), "set the dead-letter queue's MessageRetentionPeriod to 14 days")
+	} else {
+		f.add(good, name, "its dead-letter queue keeps messages for "+short(retention), "")
+	}
+	if n, err := strconv.Atoi(attributes["ApproximateNumberOfMessages"]); err == nil && n > 0 {
+		f.add(good, name, fmt.Sprintf("about %s dead letters wait in %s", count(int64(n)), nameOf(arn, arn)), "")
+	}
+	return retention, true
+}
+
+// visitWindow compares what the broker may deliver again with how long the ledger keeps the youngest rows of the source.
+func visitWindow(ctx context.Context, op ledger.Operator, prefix, name string, need time.Duration, f *findings) {
+	if op == nil {
+		return
+	}
+	const patience = 20 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	scopes, err := op.Scopes(ctx)
+	if err != nil {
+		f.add(unknown, name, "the ledger's scopes: "+err.Error(), "see the error")
+		return
+	}
+	for _, scope := range scopes {
+		if !strings.HasPrefix(scope, prefix) {
+			continue
+		}
+		window, err := windowOf(ctx, op, scope)
+		switch {
+		case err != nil:
+			f.add(unknown, name, "the window of "+scope+": "+err.Error(), "see the error")
+		case window == 0:
+		case window < need.Truncate(time.Second):
+			f.add(problem, name, fmt.Sprintf("%s keeps finished messages for %s, but the broker may deliver one again for %s: it would run twice",
+				text(scope), short(window), short(need)), "leave Config.Window unset, and restart the workers")
+		default:
+			f.add(good, name, fmt.Sprintf("%s recognises messages for %s", text(scope), short(window)), "")
+		}
+	}
+}
+
+// windowOf is the longest window of some rows of a scope that were claimed within a day; zero: there is none.
+func windowOf(ctx context.Context, op ledger.Operator, scope string) (window time.Duration, err error) {
+	const some = 20
+	for m, err := range op.Messages(ctx, ledger.Filter{Scope: scope, From: time.Now().Add(-24 * time.Hour), Limit: some}) {
+		if err != nil {
+			return 0, err
+		}
+		window = max(window, m.Expiry.Sub(m.At).Round(time.Second))
+	}
+	return window, nil
+}
+
+func secondsOf(attributes map[string]string, name string) time.Duration {
+	n, _ := strconv.Atoi(attributes[name]) // SQS's own numbers; what a compatible service leaves out counts as nothing
+	return time.Duration(n) * time.Second
+}
+
+// nameOf is the last part of an ARN.
+func nameOf(arn, or string) string {
+	if i := strings.LastIndexByte(arn, ':'); i >= 0 {
+		return arn[i+1:]
+	}
+	return or
+}

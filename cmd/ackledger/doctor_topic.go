@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+func (d *doctor) visitTopics(ctx context.Context, op ledger.Operator, f *findings) {
+	if len(d.topics) == 0 {
+		return
+	}
+	client, err := d.brokers.client()
+	if err != nil {
+		f.add(unknown, "topics", err.Error(), "mend the flags")
+		return
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	meta, err := admin.Metadata(ctx, d.topics...)
+	if err != nil {
+		f.add(unknown, "topics", "the brokers: "+err.Error(), "check --brokers, TLS and SASL")
+		return
+	}
+	for _, name := range d.topics {
+		topic := meta.Topics[name]
+		if topic.Err != nil || len(topic.Partitions) == 0 {
+			f.add(problem, "topic "+text(name), fmt.Sprintf("%v", topic.Err), "check its name, and Describe on it")
+			continue
+		}
+		if topic.ID == (kadm.TopicID{}) {
+			f.add(warning, "topic "+text(name), "the cluster has no topic ids: a topic that is made anew uses the same offsets again", "workers need Config.NameIdentity; never make a topic anew under its name")
+		}
+		d.visitTopic(ctx, admin, op, meta.Cluster, name, f)
+	}
+}
+
+func (d *doctor) visitTopic(ctx context.Context, admin *kadm.Client, op ledger.Operator, cluster, topic string, f *findings) {
+	check := "topic " + text(topic)
+	configs, err := admin.DescribeTopicConfigs(ctx, topic)
+	if err == nil && len(configs) == 1 {
+		err = configs[0].Err
+	}
+	if err != nil || len(configs) != 1 {
+		f.add(unknown, check, fmt.Sprintf("its configuration cannot be read: %v", err), "allow DescribeConfigs on it, or set Config.Window by hand")
+		return
+	}
+	get := map[string]string{}
+	for _, c := range configs[0].Configs {
+		get[c.Key] = c.MaybeValue()
+	}
+	retention, segment := millisOf(get["retention.ms"]), millisOf(get["segment.ms"])
+	if get["cleanup.policy"] != "delete" || retention <= 0 {
+		f.add(warning, check, fmt.Sprintf("a record may stay for ever (cleanup.policy %s, retention.ms %s)", get["cleanup.policy"], get["retention.ms"]),
+			"set Config.Window and Config.AllowShortWindow to say how long finished messages are recognised")
+		return
+	}
+	f.add(good, check, "a record may be delivered for "+short(retention+segment), "")
+	visitWindow(ctx, op, "kafka:"+url.PathEscape(cluster)+"/"+topic+"/", check, retention+segment, f)
+}
+
+// millisOf reads a number of milliseconds; 0: none. What is longer than any window counts as one.
+func millisOf(s string) time.Duration {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(min(n, int64(ledger.MaxWindow/time.Millisecond))) * time.Millisecond
+}

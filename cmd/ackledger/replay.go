@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ackledger/ackledger/kafka"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/replay"
+	"github.com/ackledger/ackledger/sqs"
+)
+
+type replaying struct {
+	filters
+	by
+	cloud
+	brokers
+	cfg              replay.Config
+	source, to, body string
+	visibility       span
+	yes, json        bool
+	anyGroup         bool
+}
+
+func newReplay(t *target) *cobra.Command {
+	r := &replaying{cfg: replay.Config{Concurrency: replay.DefaultConcurrency, StopAfter: replay.DefaultStopAfter}, visibility: span(30 * time.Second)}
+	cmd := &cobra.Command{
+		Use:   "replay",
+		Short: "Bring dead letters back, each once",
+		Long: `Bring dead letters back to the queue or topic that they came from, each once. Without --yes nothing is changed: it says
+what would happen.
+
+  ackledger replay --source archive --to source --scope orders
+  ackledger replay --source sqs:orders-dlq --to source --kind exhausted --since 2d --yes
+  ackledger replay --source kafka:orders.dlq --to source --brokers kafka.example.com:9092 --rate 50 --yes
+
+The ledger decides for each: what succeeded meanwhile is dropped, what a worker has in hands is left, and the copy of the
+rest carries a stamp by which it meets its own row. So nothing is done twice that was done, two replays at once do no harm,
+and one that was interrupted or killed is simply run again. A message leaves a dead-letter queue only after its copy was
+sent. It handles what was there when it began: if the bug still lives, it ends.
+
+A mismatch, whose body is not the one that is known under its id, is sent with --mismatches only, as a message of its own.
+On Kafka a copy reaches every group that reads the topic; workers of other groups skip it, other programs do not: with such
+groups it is refused without --any-group.
+
+Ctrl-C stops between two messages; the report says what was done. To replay through your handler, without the broker, use
+replay.InPlace in a program of your own.`,
+		Args: cobra.NoArgs,
+		RunE: begun(func(cmd *cobra.Command) error {
+			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
+				return r.run(ctx, op, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
+		}),
+	}
+	r.messageFlags(cmd, "failed")
+	r.deadLetterFlags(cmd)
+	r.by.flags(cmd)
+	r.cloud.flags(cmd)
+	r.brokers.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&r.source, "source", "", "archive, sqs:QUEUE (its URL, ARN or name) or kafka:TOPIC")
+	flags.StringVar(&r.to, "to", "", "source: where each came from; or only sqs:QUEUE or kafka:TOPIC, of those that came from there")
+	flags.BoolVar(&r.yes, "yes", false, "do it")
+	flags.IntVar(&r.count, "count", 0, "send so many at most, 0 for all")
+	flags.Float64Var(&r.cfg.Rate, "rate", 0, "so many in a second at most, 0 for no limit")
+	flags.IntVar(&r.cfg.Concurrency, "concurrency", r.cfg.Concurrency, "so many sends at once")
+	flags.IntVar(&r.cfg.StopAfter, "max-errors", r.cfg.StopAfter, "stop at this many errors")
+	flags.BoolVar(&r.cfg.Mismatched, "mismatches", false, "send mismatches, too, as messages of their own")
+	flags.BoolVar(&r.cfg.Unknown, "unknown", false, "send what the ledger does not know any more: it may have been handled since")
+	flags.BoolVar(&r.anyGroup, "any-group", false, "Kafka: although other groups read the topic")
+	flags.BoolVar(&r.cfg.FreshKeys, "fresh-keys", false, "change the child keys: effects that were done are done AGAIN")
+	flags.StringVar(&r.body, "body-file", "", "send this body in place of the one that failed; with one --id")
+	flags.StringVar(&r.cfg.Consumer, "consumer", "", "the consumer of dead letters that name none (SQS moved them by itself)")
+	flags.StringVar(&r.cfg.Origin, "origin", "", "where dead letters came from that do not say so: a queue's ARN, or CLUSTER/TOPIC")
+	flags.Var(&r.visibility, "visibility", "SQS: how long what is read from the queue is hidden from others")
+	flags.BoolVar(&r.json, "json", false, "the report as a line of JSON")
+	return cmd
+}
+
+func (r *replaying) run(ctx context.Context, op ledger.Operator, out, messages io.Writer) error {
+	if err := r.prepare(ctx, op); err != nil {
+		return err
+	}
+	if r.cfg.Mend {
+		if err := r.showMended(ctx, op, out); err != nil {
+			return err
+		}
+	}
+	if r.cfg.FreshKeys {
+		fmt.Fprintln(messages, "--fresh-keys: the child keys change, so services that were given one do their work AGAIN for each "+
+			"message that is sent: a payment is taken twice. Without it they recognise the key and do nothing.")
+	}
+	src, dst, end, err := r.ends(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer end()
+	p := newProgress(messages)
+	r.cfg.Progress, r.cfg.Interval = p.show, p.interval
+	report, err := replay.Run(ctx, op, src, dst, r.cfg)
+	p.end()
+	if bad, ok := settingError(err); ok {
+		return bad
+	}
+	return errors.Join(r.print(out, &report, err), r.outcome(ctx, &report, err))
+}
+
+// prepare makes the settings of the flags.
+func (r *replaying) prepare(ctx context.Context, op ledger.Operator) (err error) {
+	if r.cfg.By, err = r.who(); err != nil {
+		return err
+	}
+	if r.cfg.Filter, err = r.filter(ctx, op); err != nil {
+		return err
+	}
+	r.cfg.DryRun = !r.yes
+	if r.body == "" {
+		return nil
+	}
+	if len(r.ids) != 1 {
+		return usage("--body-file needs --id exactly once, it is there %d times", len(r.ids))
+	}
+	r.cfg.Mend = true
+	r.cfg.Body, err = readBody(r.body)
+	return err
+}
+
+// ends makes source and target. end releases what they need.
+func (r *replaying) ends(ctx context.Context, op ledger.Operator) (src replay.Source, dst replay.Target, end func(), err error) {
+	o := &opener{r: r}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
+	kind, name, _ := strings.Cut(r.source, ":")
+	switch {
+	case r.source == "archive":
+		src = replay.Archive(op)
+	case kind == "sqs" && name != "":
+		src, err = o.queueSource(ctx, name)
+	case kind == "kafka" && name != "":
+		src, err = o.topicSource(name)
+	default:
+		err = usage("--source must be archive, sqs:QUEUE or kafka:TOPIC, is %q", r.source)
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	dst, err = o.target(ctx)
+	return src, dst, o.close, err
+}
+
+// settingError says what is wrong with a setting in the words of the command line.
+func settingError(err error) (error, bool) {
+	if err == nil {
+		return nil, false
+	}
+	rest, ok := strings.CutPrefix(err.Error(), "replay: Config.")
+	if !ok {
+		return nil, false
+	}
+	field, problem, _ := strings.Cut(rest, ":")
+	flag := map[string]string{"Rate": "--rate", "Concurrency": "--concurrency", "StopAfter": "--max-errors", "Mend": "--id"}[field]
+	if flag == "" {
+		return nil, false
+	}
+	return usage("%s%s", flag, problem), true
+}
+
+// print writes the report, if there is one: a run that could not begin has none.
+func (r *replaying) print(out io.Writer, report *replay.Report, err error) error {
+	if err != nil && report.Read == 0 {
+		return nil
+	}
+	if r.json {
+		return printJSON(out, report)
+	}
+	if _, err := io.WriteString(out, safe(report.Text())); err != nil {
+		return err
+	}
+	if report.DryRun {
+		fmt.Fprintln(out, "nothing was changed: --yes does it")
+	}
+	return nil
+}
+
+// outcome is the error of a run, with its exit code.
+func (r *replaying) outcome(ctx context.Context, report *replay.Report, err error) error {
+	finished := report.Replayed + report.Succeeded + report.Superseded
+	if report.DryRun {
+		finished = 0
+	}
+	open := report.Left + report.Refused + report.Mismatched + report.Failed
+	switch {
+	case errors.Is(err, replay.ErrStopped) || ctx.Err() != nil:
+		return stopped(ctx, err, finished, "dead letters were finished", "nothing is lost: the same command goes on with the rest")
+	case err != nil && finished > 0:
+		return partly(err)
+	case err != nil:
+		return err
+	case report.DryRun || open == 0:
+		return nil
+	case report.Failed > 0 && finished == 0:
+		return fmt.Errorf("%s dead letters failed again; they are where they were", count(report.Failed))
+	}
+	return partly(fmt.Errorf("%s of %s dead letters were not replayed: see the report", count(open), count(report.Read)))
+}
+
+// opener makes clients as they are needed, and closes them.
+type opener struct {
+	r       *replaying
+	closing []func()
+}
+
+func (o *opener) close() {
+	for _, c := range o.closing {
+		c()
+	}
+}
+
+func (o *opener) queueSource(ctx context.Context, name string) (replay.Source, error) {
+	client, err := o.r.cloud.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	url, err := queueURL(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := queueAttributes(ctx, client, url); err != nil {
+		return nil, err
+	}
+	return sqs.NewReplaySource(client, url, time.Duration(o.r.visibility))
+}
+
+func (o *opener) topicSource(name string) (replay.Source, error) {
+	opts, err := o.r.options()
+	if err != nil {
+		return nil, err
+	}
+	return kafka.NewReplaySource(opts, name)
+}
+
+// target is where the dead letters go: --to.
+func (o *opener) target(ctx context.Context) (replay.Target, error) {
+	kind, name, _ := strings.Cut(o.r.to, ":")
+	switch {
+	case o.r.to == "source":
+		return o.home(ctx)
+	case kind == "sqs" && name != "":
+		client, err := o.r.cloud.client(ctx)
+		if err != nil {
+			return nil, err
+		}
+		url, err := queueURL(ctx, client, name)
+		if err != nil {
+			return nil, err
+		}
+		return sqs.NewReplayTarget(client, url)
+	case kind == "kafka" && name != "":
+		return o.topics(name)
+	}
+	return nil, usage("--to must be source, sqs:QUEUE or kafka:TOPIC, is %q: this command cannot run your handlers", o.r.to)
+}
+
+func (o *opener) topics(names ...string) (replay.Target, error) {
+	client, err := o.r.brokers.client()
+	if err != nil {
+		return nil, err
+	}
+	o.closing = append(o.closing, client.Close)
+	return kafka.NewReplayTarget(client, &kafka.ReplayTargetOptions{Topics: names, AllowGroups: o.r.anyGroup})
+}
+
+// home sends each dead letter to where it came from, as far as the brokers are named.
+func (o *opener) home(ctx context.Context) (replay.Target, error) {
+	scope := o.r.cfg.Filter.Scope
+	var both home
+	if o.r.named() && !strings.HasPrefix(scope, "sqs:") {
+		t, err := o.topics()
+		if err != nil {
+			return nil, err
+		}
+		both.topics = t
+	}
+	if !strings.HasPrefix(scope, "kafka:") {
+		client, err := o.r.cloud.client(ctx)
+		switch {
+		case err == nil:
+			if both.queues, err = sqs.NewReplayTarget(client); err != nil {
+				return nil, err
+			}
+		case both.topics == nil:
+			return nil, err
+		}
+	}
+	switch {
+	case both.topics == nil && both.queues == nil:
+		return nil, usage("--brokers is missing: host:port,… (or %s in the environment)", brokersVariable)
+	case both.topics == nil:
+		return both.queues, nil
+	case both.queues == nil:
+		return both.topics, nil
+	}
+	return &both, nil
+}
