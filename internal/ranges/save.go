@@ -43,7 +43,7 @@ func Save(f *Facts, saved []Saved) (c Change, lost []uint64) {
 			}
 		}
 		inTx.AddAll(r.Back)
-		if !inTx.Covers(r.Span) {
+		if !inTx.Covers(r.Span) || r.Locked { // who has it locked is about to end: it goes later
 			c.Alter = append(c.Alter, *r)
 			continue
 		}

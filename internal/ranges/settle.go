@@ -158,10 +158,15 @@ func (c *settling) save(ctx context.Context) error {
 	slices.SortFunc(c.logs, func(a, b *logSave) int { return bytes.Compare(a.log[:], b.log[:]) })
 	queries := make([]Query, len(c.logs))
 	o.mu.Lock()
+	c.moved()
 	for i, l := range c.logs {
 		queries[i] = Query{Info: l.info, Tokens: l.tokens}
 		for _, token := range l.tokens {
 			r := l.open[token]
+			if r == nil {
+				l.saved = append(l.saved, Saved{Token: token, Known: true})
+				continue
+			}
 			l.saved = append(l.saved, Saved{Token: token, Done: r.Done.Clone(), Back: r.Back.Clone(),
 				Messages: r.Messages, Rows: slices.Clone(r.leaving), Known: r.known})
 			r.known = r.known || r.over()
@@ -181,10 +186,23 @@ func (c *settling) save(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range c.logs {
-		l.note()
+		if l.note() {
+			o.ripe.Add(1)
+		}
 	}
 	c.answer()
 	return nil
+}
+
+// moved leaves to their rows what a claim has taken out of its range, and closed that, since the settlements were sorted.
+// The owner is locked.
+func (c *settling) moved() {
+	for _, p := range c.place {
+		_, offset := SplitSum(c.in[p.item].Ticket.Sum())
+		if past, ok := p.log.past[p.of]; ok && past.moved.Has(offset) && !slices.Contains(c.rows, p.item) {
+			c.rows = append(c.rows, p.item)
+		}
+	}
 }
 
 // close writes ranges that are over the short way, as far as the store has one.
@@ -198,7 +216,7 @@ func (c *settling) close(ctx context.Context) error {
 	var of []*logSave
 	o.mu.Lock()
 	for _, l := range c.logs {
-		if r := l.open[l.tokens[0]]; len(l.tokens) == 1 && r.fits(l.tail) {
+		if r := l.open[l.tokens[0]]; r != nil && len(l.tokens) == 1 && r.fits(l.tail) {
 			closings = append(closings, Closing{Log: l.log, Token: r.Token, Segment: l.tail.From, Range: r.Span,
 				Messages: r.Messages, Window: r.Window})
 			of = append(of, l)
@@ -233,10 +251,10 @@ func (r *open) fits(tail Span) bool {
 	return tail.Len() > 0 && tail.To == r.From && r.Done.Covers(r.Span) && r.Back.Empty() && !r.inTx && len(r.leaving) == 0
 }
 
-// note takes over what was written of a log. The owner is locked.
-func (l *logSave) note() {
+// note takes over what was written of a log, and says whether a range that is over is there still. The owner is locked.
+func (l *logSave) note() (ripe bool) {
 	if l.locked {
-		return
+		return false
 	}
 	for _, s := range l.change.Put {
 		if !s.Rows {
@@ -251,10 +269,12 @@ func (l *logSave) note() {
 			delete(l.open, token)
 		case slices.ContainsFunc(l.change.Alter, func(a Range) bool { return a.Token == token }):
 			r.dirty, r.gave, r.leaving = false, false, nil
+			ripe = ripe || r.over()
 		default: // closed, now or before
 			l.close(token)
 		}
 	}
+	return ripe
 }
 
 // answer tells the settlements whose ranges could not be written; their rows are not asked.
