@@ -33,6 +33,7 @@ const (
 const (
 	flagSolo = 1
 	flagPark = 2
+	flagOnly = 4
 )
 
 const holderLeft, holderDead = 3, 4 // as sqlClaim numbers them
@@ -41,6 +42,7 @@ const holderLeft, holderDead = 3, 4 // as sqlClaim numbers them
 type claimCall struct {
 	owner   *owner
 	entries []ledger.Entry
+	only    []bool // see ranges.Store.ClaimRows
 	sums    [][ledger.KeySize]byte
 	scopes  map[string]int32
 	until   int64 // the deadline on the database's clock
@@ -49,9 +51,14 @@ type claimCall struct {
 
 // Claim implements [ledger.Owner].
 func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
+	return o.ClaimRows(ctx, entries, nil)
+}
+
+// ClaimRows implements [ranges.Store].
+func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	c := &claimCall{owner: o, entries: entries, out: make([]ledger.Claim, len(entries))}
+	c := &claimCall{owner: o, entries: entries, only: only, out: make([]ledger.Claim, len(entries))}
 	asked := c.check()
 	if len(asked) == 0 {
 		return c.out, nil
@@ -79,6 +86,9 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 	}
 	return c.out, nil
 }
+
+// onlyRow says that an entry gets no row if it has none.
+func (c *claimCall) onlyRow(i int32) bool { return c.only != nil && c.only[i] }
 
 func (c *claimCall) size(i int32) int { return len(c.entries[i].Key.ID) + len(c.entries[i].Delivery) }
 
@@ -175,9 +185,9 @@ func (c *claimCall) args(part []int32, wait time.Duration) []any {
 			stamps = sized(stamps, n)
 			stamps[at] = int64(e.StampToken) // beyond 63 bits it becomes negative: no row's token, as it should be
 		}
-		if e.Solo || e.Park {
+		if only := c.onlyRow(i); e.Solo || e.Park || only {
 			flags = sized(flags, n)
-			flags[at] = int16(bit(e.Solo, flagSolo) | bit(e.Park, flagPark))
+			flags[at] = int16(bit(e.Solo, flagSolo) | bit(e.Park, flagPark) | bit(only, flagOnly))
 		}
 	}
 	return []any{

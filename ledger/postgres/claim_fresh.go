@@ -16,7 +16,7 @@ import (
 func (c *claimCall) fresh(ctx context.Context, asked []int32) (rest []int32, wrote bool, err error) {
 	likely := make([]int32, 0, len(asked))
 	for _, i := range asked {
-		if e := &c.entries[i]; e.Solo || e.StampToken != 0 {
+		if e := &c.entries[i]; e.Solo || e.StampToken != 0 || c.onlyRow(i) {
 			rest = append(rest, i)
 		} else {
 			likely = append(likely, i)

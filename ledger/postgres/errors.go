@@ -18,6 +18,7 @@ const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 	codeLockTimeout   = "55P03"
+	codeUnique        = "23505"
 )
 
 // code returns the SQLSTATE of what the server answered; empty if it did not answer.

@@ -25,7 +25,11 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 			if err := l.getArchive(ctx, tx, &rec); err != nil {
 				return err
 			}
-			return l.getMessage(ctx, tx, &rec)
+			err := l.getMessage(ctx, tx, &rec)
+			if errors.Is(err, pgx.ErrNoRows) {
+				err = l.getRanged(ctx, tx, &rec)
+			}
+			return err
 		})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -74,7 +75,9 @@ type run struct {
 	owner   *owner
 	ledger  *Ledger
 	session session
-	began   int64 // now() of the transaction
+	began   int64           // now() of the transaction
+	rows    []int           // the tickets whose rows are fenced
+	fences  []ranges.Fenced // the ranges of the others
 }
 
 func transact(ctx context.Context, begin func(context.Context, *Ledger) (session, error),
@@ -166,11 +169,19 @@ func (r *run) fields(err error) []zap.Field {
 // fence writes the success if the messages are still ours. Only all of them allow the commit.
 func (r *run) fence(ctx context.Context) (ledger.AttemptState, error) {
 	tickets := r.attempt.Tickets()
-	write := r.fenceOne
-	if len(tickets) > 1 {
-		write = r.fenceAll
+	r.rows, r.fences = r.owner.ranged.Fences(tickets)
+	n, err := 0, error(nil)
+	switch {
+	case len(r.rows) == 1:
+		n, err = r.fenceOne(ctx, tickets)
+	case len(r.rows) > 1:
+		n, err = r.fenceAll(ctx, tickets)
 	}
-	n, err := write(ctx, tickets)
+	if err == nil && n == len(r.rows) && len(r.fences) > 0 {
+		var more int
+		more, err = r.fenceRanges(ctx, tickets)
+		n += more
+	}
 	switch {
 	case err == nil && n == len(tickets):
 		return ledger.AttemptRunning, nil
@@ -178,14 +189,17 @@ func (r *run) fence(ctx context.Context) (ledger.AttemptState, error) {
 		return r.unfenced(ctx, len(tickets)-n)
 	case code(err) == codeSerialization:
 		return r.serialization(ctx, err)
+	case code(err) == codeUnique && len(r.fences) > 0: // somebody else's success is there
+		return ledger.AttemptLost, r.lost(1)
 	}
 	return ledger.AttemptOpen, r.broken(ctx, fmt.Errorf("postgres: the fence failed, rolled back: %w", err))
 }
 
 // fenceOne returns how many rows it wrote, as fenceAll does.
 func (r *run) fenceOne(ctx context.Context, tickets []ledger.Ticket) (int, error) {
-	t := tickets[0]
-	result := ledger.CutResult(r.attempt.ResultAt(0), r.ledger.cfg.Limits.Result)
+	i := r.rows[0]
+	t := tickets[i]
+	result := ledger.CutResult(r.attempt.ResultAt(i), r.ledger.cfg.Limits.Result)
 	var token int64
 	var durable string
 	err := r.session.tuned(ctx, r.ledger.sql.tune, r.ledger.sql.tx.fence,
@@ -200,14 +214,14 @@ func (r *run) fenceOne(ctx context.Context, tickets []ledger.Ticket) (int, error
 }
 
 func (r *run) fenceAll(ctx context.Context, tickets []ledger.Ticket) (int, error) {
-	n := len(tickets)
-	keys, tokens := txKeys(tickets), make([]int64, n)
+	n := len(r.rows)
+	keys, tokens := make([]pgtype.UUID, n), make([]int64, n)
 	var results [][]byte
-	for i, t := range tickets {
-		tokens[i] = int64(t.Token())
+	for at, i := range r.rows {
+		keys[at], tokens[at] = uuid(tickets[i].Sum()), int64(tickets[i].Token())
 		if result := r.attempt.ResultAt(i); result != nil {
 			results = sized(results, n)
-			results[i] = ledger.CutResult(result, r.ledger.cfg.Limits.Result)
+			results[at] = ledger.CutResult(result, r.ledger.cfg.Limits.Result)
 		}
 	}
 	var written int
@@ -284,6 +298,7 @@ func (r *run) lost(messages int) error {
 func (r *run) commit(ctx, last context.Context) (ledger.AttemptState, error) {
 	sent, err := r.session.commit(last)
 	if err == nil {
+		r.owner.ranged.Committed(r.fences)
 		return ledger.AttemptSucceeded, nil
 	}
 	if !sent || !commitUnknown(err) {
@@ -334,8 +349,15 @@ func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, 
 	if err != nil {
 		return ledger.AttemptUnknown, err
 	}
-	switch state := ledger.DecideCommit(r.attempt.Tickets(), func(i int) *ledger.Row { return rows[i] }); state {
+	state := ledger.DecideCommit(r.attempt.Tickets(), func(i int) *ledger.Row { return rows[i] })
+	if len(r.fences) > 0 { // one transaction: the ranges tell of the rows, too
+		if state, err = r.rangeOutcome(ctx); err != nil {
+			return ledger.AttemptUnknown, err
+		}
+	}
+	switch state {
 	case ledger.AttemptSucceeded:
+		r.owner.ranged.Committed(r.fences)
 		return state, nil
 	case ledger.AttemptOpen:
 		return state, fmt.Errorf("rolled back: %w", why)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -86,7 +87,7 @@ func (l *Ledger) Limits() ledger.Limits { return l.cfg.Limits }
 
 // Join implements [ledger.Ledger]. Its errors for which [ledger.Unusable] is true: no tables, a schema too old or too
 // new for this program, a refused login, no such database, a missing privilege. The owner makes batches of concurrent
-// calls ([ledger.Group]).
+// calls ([ledger.Group]), and holds records of logs in ranges where it may ([ledger.Entry.Ranged]).
 func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
 	if lease < time.Millisecond || lease > 24*time.Hour {
 		return nil, &ledger.InvalidError{Field: "lease", Bound: "1ms to 24h", Value: lease.String()}
@@ -122,7 +123,8 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	}
 	o := &owner{ledger: l, id: id, lease: lease, pulse: ledger.NewPulse(lease, before)}
 	o.clock.Note(time.UnixMicro(now), time.Now())
-	return ledger.Group(o, ledger.GroupConfig{Flushes: max(int(l.cfg.MaxConns)/2, 1), Timeout: callTimeout}), nil
+	o.ranged = ranges.NewOwner(o, l.cfg.Limits)
+	return ledger.Group(o.ranged, ledger.GroupConfig{Flushes: max(int(l.cfg.MaxConns)/2, 1), Timeout: callTimeout}), nil
 }
 
 // newOwnerID draws an id, so that an owner restored away with a backup cannot meet another one under its number.

@@ -26,7 +26,7 @@ type versions struct {
 	needs  int // the oldest schema that this program can work with
 }
 
-var program = versions{worker: 3, needs: 3}
+var program = versions{worker: 4, needs: 4}
 
 // The version table of goose, inside the ledger's own schema.
 const versionTable = "migration"

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -19,6 +20,7 @@ type owner struct {
 	ledger *Ledger
 	id     int64
 	lease  time.Duration
+	ranged *ranges.Owner // what Join returned, in a group
 
 	mu    sync.Mutex
 	clock ledger.DBClock

@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
+	"errors"
 	"io"
 	"testing"
 
@@ -157,6 +159,14 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 		},
 		Drop: func(ctx context.Context, key ledger.Key) error {
 			_, err := pool.Exec(ctx, "DELETE FROM ackledger.message WHERE key = $1", pgKey(key))
+			if key.Pos == nil {
+				return err
+			}
+			sum := key.Sum()
+			for _, table := range []string{"claim_range", "segment", "range_log"} {
+				_, more := pool.Exec(ctx, "DELETE FROM ackledger."+table+" WHERE log = $1", int64(binary.BigEndian.Uint64(sum[:8])))
+				err = errors.Join(err, more)
+			}
 			return err
 		},
 		DropOwner: func(ctx context.Context, id string) error {
@@ -181,7 +191,13 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 			}
 			var one int
 			const lock = "UPDATE ackledger.message SET due = due WHERE key = $1 RETURNING 1"
-			if err := tx.QueryRow(ctx, lock, pgKey(key)).Scan(&one); err != nil {
+			err = tx.QueryRow(ctx, lock, pgKey(key)).Scan(&one)
+			if errors.Is(err, pgx.ErrNoRows) && key.Pos != nil { // it is in a range, and InTx holds that
+				sum := key.Sum()
+				err = tx.QueryRow(ctx, "SELECT 1 FROM ackledger.claim_range WHERE log = $1 AND first <= $2 AND last > $2 FOR KEY SHARE",
+					int64(binary.BigEndian.Uint64(sum[:8])), key.Pos.Offset).Scan(&one)
+			}
+			if err != nil {
 				_ = tx.Rollback(context.WithoutCancel(ctx))
 				return nil, err
 			}

@@ -17,11 +17,12 @@ type Right uint8
 // The rights. The zero value is none.
 const (
 	// Worker is what [New]'s ledger needs for all it does: claims, settles, InTx, Get, Stats, and Maintain. It owns
-	// nothing and deletes from no table: what has expired goes through functions of the schema that remove nothing else.
+	// nothing and deletes nothing but ranges and segments, which it joins: what has expired goes through functions of the
+	// schema that remove nothing else.
 	// The application's own tables are its own matter.
 	Worker Right = iota + 1
 	// Operator is Worker, and may also change and empty archived deliveries, and read and add to the audit: what the methods
-	// of [ledger.Operator] need. It deletes from no table either.
+	// of [ledger.Operator] need. It deletes no more than a worker.
 	Operator
 )
 
@@ -33,8 +34,11 @@ GRANT USAGE ON SCHEMA {s} TO {r};
 GRANT SELECT ON {s}.meta, {s}.scope, {s}.owner, {s}.message, {s}.archive, {s}.maintenance TO {r};
 GRANT INSERT ON {s}.scope, {s}.owner, {s}.message, {s}.archive TO {r};
 GRANT UPDATE ON {s}.owner, {s}.message, {s}.maintenance TO {r};
+GRANT SELECT, INSERT, UPDATE ON {s}.range_log TO {r};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {s}.claim_range, {s}.segment TO {r};
 GRANT EXECUTE ON FUNCTION {s}.sweep_message(bigint, bigint, bigint, bigint, bigint),
-	{s}.sweep_archive(bigint, bigint, bigint, bigint), {s}.sweep_owner(bigint, bigint[]) TO {r}`,
+	{s}.sweep_archive(bigint, bigint, bigint, bigint), {s}.sweep_owner(bigint, bigint[]),
+	{s}.sweep_log(bigint, bigint, bigint, bigint) TO {r}`,
 	Operator: `
 GRANT SELECT, INSERT ON {s}.audit TO {r};
 GRANT UPDATE ON {s}.archive TO {r}`,

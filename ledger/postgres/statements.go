@@ -17,12 +17,13 @@ type statements struct {
 	pastErrors, find                   string
 	getMessage, getArchive             string
 	tx                                 txStatements
+	ranged                             rangeStatements
 }
 
 func newStatements(schema string) statements {
 	quoted := pgx.Identifier{schema}.Sanitize()
 	r := strings.NewReplacer("{s}", quoted, "{text}", "'"+strings.ReplaceAll(quoted, "'", "''")+"'",
-		"{durable}", "set_config('synchronous_commit', 'on', true)")
+		"{durable}", "set_config('synchronous_commit', 'on', true)", "{fold}", "interval '10 minutes'")
 	waiting := func(sql string) string { return r.Replace(strings.Replace(sql, " SKIP LOCKED", "", 1)) }
 	return statements{
 		meta: r.Replace(sqlMeta), join: r.Replace(sqlJoin), beat: r.Replace(sqlBeat), seal: r.Replace(sqlSeal),
@@ -32,7 +33,7 @@ func newStatements(schema string) statements {
 		fail: r.Replace(sqlFail), failWait: waiting(sqlFail),
 		pastErrors: r.Replace(sqlPastErrors), find: r.Replace(sqlFind),
 		getMessage: r.Replace(sqlGetMessage), getArchive: r.Replace(sqlGetArchive),
-		tx: newTxStatements(r),
+		tx: newTxStatements(r), ranged: newRangeStatements(r),
 	}
 }
 
@@ -40,7 +41,7 @@ const (
 	// The version, and the names of tables that are missing all the same.
 	sqlMeta = `
 SELECT schema_version, oldest_worker, (SELECT coalesce(string_agg(n, ', '), '')
-	FROM unnest(ARRAY['archive', 'message', 'owner', 'scope']) n WHERE to_regclass({text} || '.' || n) IS NULL)
+	FROM unnest(ARRAY['archive', 'claim_range', 'message', 'owner', 'range_log', 'scope', 'segment']) n WHERE to_regclass({text} || '.' || n) IS NULL)
 FROM {s}.meta`
 
 	sqlJoin = `
@@ -126,7 +127,7 @@ WITH clock AS MATERIALIZED (
 	FROM unnest($4::uuid[], $5::uuid[], $6::integer[], $7::bytea[], $8::bytea[], $9::bigint[], $10::bigint[],
 		$11::smallint[]) AS e(key, print, scope, id, delivery, keep, stamp, flags)
 	LEFT JOIN LATERAL (SELECT m.token, m.state FROM {s}.message m WHERE m.key = e.key OFFSET 0) s ON true
-	WHERE (SELECT ok FROM me)
+	WHERE (SELECT ok FROM me) AND (s.token IS NOT NULL OR coalesce(e.flags, 0) & 4 = 0)
 ), locked AS MATERIALIZED (
 	SELECT m.*, e.print, e.delivery, e.keep, e.seen_token, e.seen_state, coalesce(e.stamp, 0) AS stamp,
 		coalesce(e.flags, 0) & 1 <> 0 AS solo, coalesce(e.flags, 0) & 2 <> 0 AS park
@@ -139,7 +140,8 @@ WITH clock AS MATERIALIZED (
 			OR l.state = 3 AND l.failed_delivery IS NOT NULL AND
 			(SELECT true FROM {s}.archive a WHERE a.key = l.key AND a.delivery = l.failed_delivery) IS NULL AS unseen,
 		(SELECT true FROM {s}.archive a WHERE a.key = l.key AND a.delivery = l.delivery) IS NOT NULL AS archived,
-		substring(uuid_send(l.fingerprint), 1, 8) = substring(uuid_send(l.print), 1, 8)
+		l.fingerprint = '00000000-0000-0000-0000-000000000000'
+			OR substring(uuid_send(l.fingerprint), 1, 8) = substring(uuid_send(l.print), 1, 8)
 			OR substring(uuid_send(l.fingerprint), 9, 8) = substring(uuid_send(l.print), 9, 8) AS agrees
 	FROM locked l
 	LEFT JOIN LATERAL (SELECT p.fate, p.lease_end FROM {s}.owner p WHERE p.id = l.owner OFFSET 0) o ON true
@@ -160,7 +162,8 @@ WITH clock AS MATERIALIZED (
 		ELSE 10 END AS rule
 	FROM fact f
 ), written AS MATERIALIZED (
-	SELECT d.rule, d.holder, d.key, d.fingerprint, d.id, d.scope, d.token + 1 AS token, d.generation,
+	SELECT d.rule, d.holder, d.key, d.id, d.scope, d.token + 1 AS token, d.generation,
+		CASE d.fingerprint WHEN '00000000-0000-0000-0000-000000000000' THEN d.print ELSE d.fingerprint END AS fingerprint,
 		CASE d.state WHEN 3 THEN 0 ELSE d.attempts END AS attempts,
 		CASE d.state WHEN 3 THEN least(d.counted, 2) ELSE least(d.counted, 32767) END AS crashes,
 		CASE d.state WHEN 3 THEN NULL ELSE d.errors END AS errors,
@@ -173,7 +176,7 @@ WITH clock AS MATERIALIZED (
 	FROM written w
 	ON CONFLICT (key) DO UPDATE SET state = 1, owner = excluded.owner, token = excluded.token, due = NULL,
 		result = NULL, failed_delivery = NULL, attempts = excluded.attempts, crashes = excluded.crashes,
-		errors = excluded.errors, at = excluded.at, expiry = excluded.expiry
+		errors = excluded.errors, at = excluded.at, expiry = excluded.expiry, fingerprint = excluded.fingerprint
 	RETURNING key
 ), fresh AS (
 	INSERT INTO {s}.message (token, at, expiry, owner, scope, state, attempts, crashes, key, fingerprint, id)

@@ -70,16 +70,17 @@ ORDER BY a.at, a.key, a.delivery`
 		SELECT a.* FROM {s}.archive a WHERE a.kind = k.kind AND ($6::integer = 0 OR a.scope = $6::integer) AND ` +
 		sqlDeadAfter + sqlDeadOrder + `) a` + sqlDeadOrder
 	sqlDeadIDs = `SELECT a.* FROM unnest($7::bytea[]) k(id) CROSS JOIN LATERAL (
-		SELECT a.* FROM {s}.archive a WHERE a.id = k.id AND ($6::integer = 0 OR a.scope = $6::integer) AND ` +
-		sqlDeadAfter + ` OFFSET 0) a` + sqlDeadOrder
+		SELECT a.* FROM {s}.archive a WHERE a.id = k.id OFFSET 0) a
+		WHERE ($6::integer = 0 OR a.scope = $6::integer) AND ` + sqlDeadAfter + sqlDeadOrder
 
-	// sqlDeadBodies reads bodies and headers, in the order asked for; what was purged meanwhile is left out.
+	// sqlDeadBodies reads bodies and headers, in the order asked for; what was purged meanwhile is left out. (Where a row is
+	// looked up by its key, purged_at is asked for outside, or the index of a list might seem to do as well.)
 	sqlDeadBodies = `
 SELECT k.place, a.headers, a.body
 FROM unnest($1::uuid[], $2::bytea[]) WITH ORDINALITY AS k(key, delivery, place)
-CROSS JOIN LATERAL (SELECT a.headers, a.body FROM {s}.archive a
-	WHERE a.key = k.key AND a.delivery = k.delivery AND a.purged_at IS NULL OFFSET 0) a
-ORDER BY k.place`
+CROSS JOIN LATERAL (SELECT a.headers, a.body, a.purged_at FROM {s}.archive a
+	WHERE a.key = k.key AND a.delivery = k.delivery OFFSET 0) a
+WHERE a.purged_at IS NULL ORDER BY k.place`
 )
 
 const (
@@ -148,8 +149,9 @@ WITH clock AS MATERIALIZED (
 ), target AS MATERIALIZED (
 	SELECT f.key, f.till, f.detail, a.place
 	FROM (SELECT * FROM free ORDER BY key, delivery) f
-	CROSS JOIN LATERAL (SELECT a.ctid AS place FROM {s}.archive a
-		WHERE a.key = f.key AND a.delivery = f.delivery AND a.purged_at IS NULL FOR NO KEY UPDATE SKIP LOCKED) a
+	CROSS JOIN LATERAL (SELECT a.ctid AS place, a.purged_at FROM {s}.archive a
+		WHERE a.key = f.key AND a.delivery = f.delivery FOR NO KEY UPDATE SKIP LOCKED) a
+	WHERE a.purged_at IS NULL
 ), done AS (
 	UPDATE {s}.archive a SET body = NULL, headers = NULL, errors = NULL, grp = '', purged_at = c.at,
 		expiry = least(a.expiry, coalesce(t.till, c.at))

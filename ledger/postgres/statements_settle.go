@@ -7,10 +7,12 @@ package postgres
 // the table's size: each key is looked up. (With =, the index may also be read from end to end, and compared.)
 const sqlSucceed = `
 WITH me AS MATERIALIZED (
-	SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint < $2::bigint AS ok, {durable},
-		set_config('lock_timeout', $3::text, true)
+	SELECT (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok, {durable},
+		set_config('lock_timeout', $3::text, true), c.at + {fold} AS fold
+	FROM (SELECT clock_timestamp() AS at OFFSET 0) c
 ), done AS (
-	UPDATE {s}.message m SET state = 2, owner = NULL, result = a.result
+	UPDATE {s}.message m SET state = 2, owner = NULL, result = a.result,
+		expiry = CASE WHEN m.covered AND a.result IS NULL THEN least(m.expiry, (SELECT fold FROM me)) ELSE m.expiry END
 	FROM unnest($4::uuid[], $5::bigint[], $6::bytea[]) AS a(key, token, result)
 	WHERE (SELECT ok FROM me) AND m.key = ANY(ARRAY[a.key]) AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
 	RETURNING m.key
@@ -44,6 +46,8 @@ WITH clock AS MATERIALIZED (
 	UPDATE {s}.message m SET owner = NULL, state = CASE l.kind WHEN 1 THEN 2 ELSE 1 END,
 		due = CASE WHEN l.after > 0 THEN (SELECT at FROM clock) + l.after * interval '1 microsecond' END,
 		attempts = least(m.attempts + l.counted, 32767), result = l.result,
+		expiry = CASE WHEN l.kind = 1 AND m.covered AND l.result IS NULL THEN least(m.expiry, (SELECT at FROM clock) + {fold})
+			ELSE m.expiry END,
 		errors = CASE l.counted WHEN 0 THEN m.errors ELSE l.errors END
 	FROM locked l WHERE m.ctid = l.place
 	RETURNING m.key

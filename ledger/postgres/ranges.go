@@ -1,0 +1,244 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/internal/ranges"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+var (
+	_ ranges.Store  = (*owner)(nil)
+	_ ranges.Closer = (*owner)(nil)
+)
+
+// rangeIdle ends a transaction whose process says nothing between its two round trips (it is frozen): until then it
+// holds the logs, and the others' claims there are Busy.
+const rangeIdle = 3 * time.Second
+
+// codeLate is the SQLSTATE (division by zero) of writes that came after their deadline: sqlRangeInTime.
+const codeLate = "22012"
+
+// logKey is a log as it is stored.
+func logKey(l ranges.Log) int64 { return int64(binary.BigEndian.Uint64(l[:])) }
+
+func logOf(key int64) (l ranges.Log) {
+	binary.BigEndian.PutUint64(l[:], uint64(key))
+	return l
+}
+
+// Open implements [ranges.Store].
+func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	var moved []int64
+	if err := o.short(ctx, o.ledger.sql.ranged.open, o.openArgs(openings, o.deadline(ctx)), &moved); err != nil {
+		return nil, err
+	}
+	opened, at := make([]bool, len(openings)), among(moved)
+	for i := range openings {
+		opened[i] = at[logKey(openings[i].Log)]
+	}
+	return opened, nil
+}
+
+// Close implements [ranges.Closer].
+func (o *owner) Close(ctx context.Context, closings []ranges.Closing) ([]bool, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	n := len(closings)
+	logs, tokens, segments := make([]int64, n), make([]int64, n), make([]int64, n)
+	firsts, lasts, messages, keeps := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	for i := range closings {
+		c := &closings[i]
+		logs[i], tokens[i], segments[i] = logKey(c.Log), int64(c.Token), c.Segment
+		firsts[i], lasts[i], messages[i], keeps[i] = c.Range.From, c.Range.To, c.Messages, c.Window.Microseconds()
+	}
+	var gone, grown []int64
+	args := []any{o.id, o.deadline(ctx), milliseconds(o.ledger.cfg.LockWait), logs, tokens, segments, firsts, lasts, messages, keeps}
+	if err := o.short(ctx, o.ledger.sql.ranged.over, args, &gone, &grown); err != nil {
+		return nil, err
+	}
+	if len(gone) != len(grown) {
+		return nil, ledger.MarkUnknown(fmt.Errorf("%w: %d of %d segments", errMissed, len(grown), len(gone)))
+	}
+	closed, at := make([]bool, n), among(gone)
+	for i := range closings {
+		closed[i] = at[logs[i]]
+	}
+	return closed, nil
+}
+
+func among(logs []int64) map[int64]bool {
+	at := make(map[int64]bool, len(logs))
+	for _, log := range logs {
+		at[log] = true
+	}
+	return at
+}
+
+// short sends a statement that goes ahead: one round trip instead of two. It answers nothing if the database gave the
+// statement up for others' sake: a look at the logs says more.
+func (o *owner) short(ctx context.Context, query string, args []any, dest ...any) error {
+	l := o.ledger
+	conn, err := l.own.Acquire(ctx)
+	if err != nil {
+		return notSent(err)
+	}
+	defer conn.Release()
+	var fate int32
+	var inTime bool
+	batch := &pgx.Batch{}
+	batch.Queue(l.sql.tune)
+	batch.Queue(query, args...)
+	results := conn.SendBatch(ctx, batch)
+	if _, err = results.Exec(); err == nil {
+		err = results.QueryRow().Scan(append([]any{&fate, &inTime}, dest...)...)
+	}
+	// The commit happens at the end of the batch, so what was read counts only when that went well.
+	if closing := results.Close(); err == nil || errors.Is(err, pgx.ErrNoRows) && closing != nil {
+		err = closing
+	}
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return claimState{}.check(o)
+	case err != nil:
+		if err = fmt.Errorf("postgres: ranges: %w", sent(err)); refused(err) {
+			return nil
+		}
+		return err
+	}
+	return (claimState{answered: true, live: fate == 1, inTime: inTime}).check(o)
+}
+
+// openArgs lines up the parameters of sqlRangeOpen.
+func (o *owner) openArgs(openings []ranges.Opening, until int64) []any {
+	n := len(openings)
+	logs, known, versions := make([]int64, n), make([]int64, n), make([]int64, n)
+	tokens, tops := make([]int64, n), make([]int64, n)
+	var r rangeArgs
+	for i := range openings {
+		c := &openings[i].Change
+		logs[i], known[i], versions[i] = logKey(openings[i].Log), int64(openings[i].Version), int64(c.Version)
+		tokens[i], tops[i] = int64(c.Token), c.Top
+		for j := range c.Open {
+			r.add(logs[i], &c.Open[j])
+		}
+	}
+	return []any{o.id, until, milliseconds(o.ledger.cfg.LockWait), logs, known, versions, tokens, tops,
+		orEmpty(r.logs), orEmpty(r.tokens), orEmpty(r.firsts), orEmpty(r.lasts), orEmpty(r.messages), orEmpty(r.keeps), orEmpty(r.dones)}
+}
+
+// rangeArgs are ranges in columns.
+type rangeArgs struct {
+	logs, tokens, firsts, lasts, messages, keeps, ats []int64
+	dones, backs                                      [][]byte
+}
+
+func (a *rangeArgs) add(log int64, r *ranges.Range) {
+	a.logs, a.tokens = append(a.logs, log), append(a.tokens, int64(r.Token))
+	a.firsts, a.lasts = append(a.firsts, r.From), append(a.lasts, r.To)
+	a.messages, a.keeps = append(a.messages, r.Messages), append(a.keeps, r.Window.Microseconds())
+	a.ats = append(a.ats, r.At.UnixMicro())
+	a.dones, a.backs = append(a.dones, r.Done.Encode(r.From)), append(a.backs, r.Back.Encode(r.From))
+}
+
+// update is one call of Update, or a part of the sweep.
+type update struct {
+	ledger  *Ledger
+	me      int64 // the owner; 0: the sweep, which has none
+	until   int64 // the deadline on the database's clock
+	queries []ranges.Query
+	plan    func(i int, f *ranges.Facts) ranges.Change
+	scopes  map[string]int32
+	patient bool // waits for what others hold; else that is skipped
+}
+
+// Update implements [ranges.Store]. A log or range that another transaction holds for longer than Config.LockWait is
+// left alone, and its facts say so; the others are carried out all the same.
+func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	u := &update{ledger: o.ledger, me: o.id, queries: queries, plan: plan, scopes: make(map[string]int32, 1)}
+	for i := range queries {
+		u.scopes[queries[i].Info.Scope] = 0
+	}
+	if err := o.ledger.numbers(ctx, u.scopes); err != nil {
+		return err
+	}
+	u.until = o.deadline(ctx)
+	return u.run(ctx)
+}
+
+func (u *update) run(ctx context.Context) error {
+	var err error
+	for _, u.patient = range []bool{true, false} {
+		s := &splitter{exec: func(ctx context.Context, _ []int32, wait time.Duration) error { return u.exec(ctx, wait) }}
+		if err = s.try(ctx, nil, u.ledger.cfg.LockWait); code(err) != codeLockTimeout || ledger.Unknown(err) {
+			return err
+		}
+	}
+	u.ledger.log.Debug("logs are held by another transaction: busy", zap.Error(err))
+	for i := range u.queries {
+		u.plan(i, &ranges.Facts{Locked: true})
+	}
+	return nil
+}
+
+// exec reads, plans and writes in one transaction.
+func (u *update) exec(ctx context.Context, wait time.Duration) (err error) {
+	conn, err := u.ledger.own.Acquire(ctx)
+	if err != nil {
+		return notSent(err)
+	}
+	defer conn.Release()
+	defer u.rollback(ctx, conn)
+	seen, err := u.read(ctx, conn, wait)
+	switch {
+	case err != nil:
+		return fmt.Errorf("postgres: read ranges: %w", usable(err)) // nothing was written
+	case u.me != 0 && seen.fate != 1:
+		return claimState{}.check(&owner{ledger: u.ledger, id: u.me})
+	case !seen.inTime:
+		return errLate
+	}
+	w := &rangeWrite{update: u, made: seen.made}
+	for i := range u.queries {
+		f := &seen.facts[i]
+		change := u.plan(i, f)
+		if !f.Locked {
+			w.add(&u.queries[i], f, &change, seen.owners[i])
+		}
+	}
+	if w.empty() {
+		return nil
+	}
+	err = w.send(ctx, conn)
+	if code(err) == codeLate {
+		return errLate
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: write ranges: %w", sent(err))
+	}
+	return nil
+}
+
+// rollback ends a transaction that was not committed, so that its connection can be used again.
+func (u *update) rollback(ctx context.Context, conn *pgxpool.Conn) {
+	if conn.Conn().IsClosed() || conn.Conn().PgConn().TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+	defer cancel()
+	if _, err := conn.Exec(ctx, "rollback"); err != nil {
+		u.ledger.log.Debug("rolling back a transaction of ranges; its connection is closed", zap.Error(err))
+	}
+}

@@ -1,0 +1,90 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/ledgertest"
+)
+
+// records are n records of a log from an offset on, that may be held in ranges.
+func records(scope string, partition int, from int64, n int) []ledger.Entry {
+	keys := ledger.LogKeys{Scope: scope, Log: fmt.Sprint("cluster uuid ", partition)}
+	entries := make([]ledger.Entry, n)
+	for i := range entries {
+		at := from + int64(i)
+		id := fmt.Appendf(nil, "topic-%d-%d", partition, at)
+		entries[i] = ledger.Entry{
+			Key:         keys.Key(id, &ledger.Position{Log: keys.Log, Epoch: 3, Offset: at, Prev: at - 1}),
+			Fingerprint: ledger.BodyFingerprint(id), Delivery: id, Window: time.Hour, Ranged: true,
+		}
+	}
+	return entries
+}
+
+func claimsOf(t *testing.T, o ledger.Owner, entries []ledger.Entry, want ledger.Answer) []ledger.Claim {
+	t.Helper()
+	claims, err := o.Claim(t.Context(), entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range claims {
+		if c.Answer != want || c.Err != nil {
+			t.Fatalf("claim %d: %+v, want %v", i, c, want)
+		}
+	}
+	return claims
+}
+
+func succeedAll(t *testing.T, o ledger.Owner, claims []ledger.Claim) {
+	t.Helper()
+	settlements := make([]ledger.Settlement, len(claims))
+	for i, c := range claims {
+		settlements[i] = ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed}
+	}
+	errs, err := o.Settle(t.Context(), settlements)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range errs {
+		if err != nil {
+			t.Fatalf("settle %d: %v", i, err)
+		}
+	}
+}
+
+// TestRanges: a log's messages come and go without rows, and are known afterwards, one by one.
+func TestRanges(t *testing.T) {
+	for name, v := range map[string]variant{"18": {}, "14": {old: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, v)
+			o, peer := join(t, b, time.Minute), join(t, b, time.Minute)
+			for batch := range 5 {
+				entries := append(records("s", 0, int64(batch*100), 100), records("s", 1, int64(batch*50), 50)...)
+				claims := claimsOf(t, o, entries, ledger.Run)
+				claimsOf(t, peer, entries, ledger.Busy)
+				if r, err := b.Get(t.Context(), entries[3].Key); err != nil || r.State != ledger.Pending || r.Owner != o.ID() {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				succeedAll(t, o, claims)
+				claimsOf(t, peer, entries, ledger.Done)
+			}
+			for what, want := range map[string]int{"message": 0, "claim_range": 0, "segment": 2, "range_log": 2} {
+				if n := b.number(t, "SELECT count(*) FROM ackledger."+what); n != want {
+					t.Errorf("%d rows in %s, want %d", n, what, want)
+				}
+			}
+			r, err := b.Get(t.Context(), records("s", 0, 321, 1)[0].Key)
+			if err != nil || r.State != ledger.Succeeded || string(r.ID) != "topic-0-321" || r.Scope != "s" ||
+				r.In == nil || r.In.From != 0 || r.In.To != 500 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+func TestLedgerRanged(t *testing.T) { ledgertest.Run(t, ledgertest.Ranged(shared(t, variant{}))) }
+func TestInTxRanged(t *testing.T)   { ledgertest.RunInTx(t, ledgertest.Ranged(shared(t, variant{}))) }
