@@ -74,8 +74,9 @@ var layers = map[string][]string{
 	"internal/backoff":   {},
 	"internal/fencedsql": {},
 	"internal/engine":    {"ledger", "consumer", "internal/backoff"},
-	"sqs":                {"ledger", "consumer", "internal/engine", "internal/backoff"},
-	"kafka":              {"ledger", "consumer", "internal/engine", "internal/backoff", "kafka/internal/offsets"},
+	"replay":             {"ledger", "consumer", "internal/engine", "internal/backoff"},
+	"sqs":                {"ledger", "consumer", "replay", "internal/engine", "internal/backoff"},
+	"kafka":              {"ledger", "consumer", "replay", "internal/engine", "internal/backoff", "kafka/internal/offsets"},
 	"cmd/ackledger": {
 		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "kafka/internal/offsets", "replay",
 		"internal/engine", "internal/fencedsql", "internal/backoff", "internal/ranges",
