@@ -40,6 +40,7 @@ type orders struct {
 	Work     time.Duration // how long a handler works beside its effect
 	Die      step          // where the process kills itself, once half of its messages are done
 	Half     int
+	Poison   string // a body that kills the process
 }
 
 // The lease is short so that the work of a killed process is taken over soon; so are Kafka's session and SQS's
@@ -134,6 +135,9 @@ func handler(o orders) consumer.Handler {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
+		}
+		if o.Poison != "" && string(m.Body) == o.Poison {
+			o.die()
 		}
 		o.dieAt(beforeEffect)
 		err := postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {

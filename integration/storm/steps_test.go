@@ -31,11 +31,15 @@ var passed atomic.Int64
 // dieAt kills the process, as kill -9 does, when it has come by its step often enough: others are then on their way.
 func (o orders) dieAt(s step) {
 	if o.Die == s && passed.Add(1) > int64(o.Half) {
-		if err := syscall.Kill(syscall.Getpid(), syscall.SIGKILL); err != nil {
-			panic(err)
-		}
-		select {} // the signal is on its way
+		o.die()
 	}
+}
+
+func (o orders) die() {
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGKILL); err != nil {
+		panic(err)
+	}
+	select {} // the signal is on its way
 }
 
 // dying is a client whose process may die around its calls.
