@@ -44,7 +44,9 @@ var _ DeadLetterAPI = (*sqs.Client)(nil)
 // after a crash, is one message there, and a later failure of the same message is another one. On a standard queue a
 // repeated publish is a second copy with the same stamp or an older one.
 //
-// The queue may be that of the source's redrive policy too.
+// The queue may be that of the source's redrive policy too. A console redrive, or a move task, of what we sent there must
+// name its destination: SQS knows the source only of what it moved itself. The source's worker recognises the copy by its
+// stamp, and takes out of the envelope what had no room beside it.
 type DeadLetterQueue struct {
 	client DeadLetterAPI
 	url    string
