@@ -286,8 +286,11 @@ func (l *looking) bind(a *Ask) {
 		return
 	}
 	span := Span{a.Offset, a.Offset + rowStride}
-	if a.Lone {
+	switch {
+	case a.Lone:
 		span.To = a.Offset + 1
+	case a.Offset < l.f.Top: // nothing is seen of what lies behind the last ask
+		span.To = l.asks[len(l.asks)-1].Offset + 1
 	}
 	cut := func(s Span) {
 		if s.From > a.Offset {

@@ -217,6 +217,9 @@ func (h *held) adopt(c *Change, asks []Ask, answers []Answer, entries []ledger.E
 		h.open[n.Token] = n
 	}
 	for i := range asks {
+		if answers[i].Verdict == InRow {
+			h.left(asks[i].Offset)
+		}
 		if answers[i].Verdict != Fresh {
 			continue
 		}
@@ -227,14 +230,19 @@ func (h *held) adopt(c *Change, asks []Ask, answers []Answer, entries []ledger.E
 		}
 		r.prints[asks[i].Offset-r.base] = entries[asks[i].Index].Fingerprint
 	}
-	for _, row := range c.Rows { // ours, that were asked for again
-		if r := h.open[row.Token]; r != nil {
-			r.Done.Add(Span{row.Offset, row.Offset + 1})
-			r.moved.Add(Span{row.Offset, row.Offset + 1})
-		}
-	}
 	for _, token := range c.Close {
 		h.close(token)
+	}
+}
+
+// left notes that a message of ours, asked for again since an answer was lost, has left its range for a row: now, or with
+// the answer that was lost.
+func (h *held) left(offset int64) {
+	for _, r := range h.open {
+		if r.Has(offset) && !r.Done.Has(offset) && !r.Back.Has(offset) {
+			r.Done.Add(Span{offset, offset + 1})
+			r.moved.Add(Span{offset, offset + 1})
+		}
 	}
 }
 

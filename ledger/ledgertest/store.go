@@ -39,6 +39,10 @@ type Store struct {
 	// Effects counts the committed effects by id; the table may hold those of other cases. Needed with InTx.
 	Effects func(ctx context.Context) (map[string]int, error)
 
+	// Lose makes the calls of this ledger's owners be carried out and answered with an unknown error, until it is called
+	// with false. Nil: the store's own tests lose answers.
+	Lose func(lose bool)
+
 	// Lock holds the message's row locked from another transaction until unlock is called, as a frozen worker's InTx
 	// does. Nil: rows cannot be locked alone in this store (memory, sqlite), so that row 2 of the table cannot occur.
 	Lock func(ctx context.Context, key ledger.Key) (unlock func(), err error)

@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -68,7 +69,14 @@ func openLedger(l *memory.Ledger, wrap func(ledger.Ledger) ledger.Ledger) ledger
 		// An owner is forgotten the moment that its fate is sealed: only its rows know it.
 		DropOwner: func(context.Context, string) error { return nil },
 		Rest:      rest,
-		InTx:      table.inTx, Effect: table.insert, Effects: table.all,
+		Lose: func(lose bool) {
+			if !lose {
+				l.FailAfter(nil)
+				return
+			}
+			l.FailAfter(func(context.Context, memory.Op) error { return errors.New("reset") })
+		},
+		InTx: table.inTx, Effect: table.insert, Effects: table.all,
 	}
 }
 
