@@ -108,12 +108,12 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if err := conn.QueryRow(ctx, l.sql.meta).Scan(&version, &oldest, &missing); err != nil {
 		return nil, fmt.Errorf("postgres: read the schema's version: %w", noRowIsUnusable(err))
 	}
+	if err := l.is.check(l.cfg.Schema, version, oldest); err != nil {
+		return nil, err
+	}
 	if missing != "" {
 		return nil, ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d but lacks the tables %s: restore them",
 			l.cfg.Schema, version, missing))
-	}
-	if err := l.is.check(l.cfg.Schema, version, oldest); err != nil {
-		return nil, err
 	}
 	l.scopes.forget() // this may be another database than the one that numbered them
 	before := time.Now()

@@ -105,7 +105,8 @@ func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, pace *
 	if err != nil {
 		return report, false, err
 	}
-	p := &pass{ledger: l, cfg: cfg, me: me, gentle: !now, pace: pace, named: make(map[int64]bool), names: make(map[int32]string)}
+	p := &pass{ledger: l, cfg: cfg, me: me, gentle: !now, pace: pace, named: make(map[int64]bool), names: make(map[int32]string),
+		ranged: make(map[int32]int64)}
 	var began int64
 	err = l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, l.maintainSQL(sqlTurn), me, []byte(l.cfg.Host), maintainLease.Microseconds(), now).

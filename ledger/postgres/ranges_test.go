@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/ledgertest"
+	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
 // records are n records of a log from an offset on, that may be held in ranges.
@@ -86,5 +89,31 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-func TestLedgerRanged(t *testing.T) { ledgertest.Run(t, ledgertest.Ranged(shared(t, variant{}))) }
-func TestInTxRanged(t *testing.T)   { ledgertest.RunInTx(t, ledgertest.Ranged(shared(t, variant{}))) }
+// TestRanged runs the suites of ranges on real servers, in every way to send a statement.
+func TestRanged(t *testing.T) { ledgertest.RunRanged(t, shared(t, variant{})) }
+
+func TestRangedMaintain(t *testing.T)  { ledgertest.RunRangedMaintain(t, open) }
+func TestRangedProcesses(t *testing.T) { ledgertest.RunRangedProcesses(t, open) }
+func TestRangedOldest(t *testing.T)    { ledgertest.RunRanged(t, shared(t, variant{old: true})) }
+
+func TestRangedModes(t *testing.T) {
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			open := ledgertest.Ranged(shared(t, variant{mode: mode}))
+			ledgertest.Run(t, open)
+			ledgertest.RunInTx(t, open)
+		})
+	}
+	t.Run("sql", func(t *testing.T) {
+		t.Parallel()
+		ledgertest.RunInTx(t, ledgertest.Ranged(shared(t, variant{sql: true})))
+	})
+	t.Run("repeatable read", func(t *testing.T) {
+		t.Parallel()
+		ledgertest.RunInTx(t, ledgertest.Ranged(shared(t, variant{cfg: &postgres.Config{Isolation: pgx.RepeatableRead}})))
+	})
+}

@@ -8,7 +8,7 @@ type rangeStatements struct {
 	hold, holdOf, holdOfSkip, read, readOf                  string
 	segments, segmentsOf, rows, rowsOf                      string
 	writeLog, writeRows, alter, close, openMore, drop, put  string
-	info, fence, probe, outcome, owners, rested             string
+	info, fence, probe, outcome                             string
 }
 
 func newRangeStatements(r *strings.Replacer) rangeStatements {
@@ -26,7 +26,6 @@ func newRangeStatements(r *strings.Replacer) rangeStatements {
 		close: r.Replace(sqlRangeClose), openMore: r.Replace(sqlRangeOpenMore), drop: r.Replace(sqlSegmentDrop),
 		put: r.Replace(sqlSegmentPut), info: r.Replace(sqlLogInfo),
 		fence: r.Replace(sqlRangeFence), probe: r.Replace(sqlSegmentProbe), outcome: r.Replace(sqlRangeOutcome),
-		owners: r.Replace(sqlRangeOwners), rested: r.Replace(sqlRangeRested),
 	}
 }
 
@@ -289,11 +288,27 @@ SELECT EXISTS (SELECT FROM {s}.segment s WHERE s.log = $1::bigint AND s.first <=
 	coalesce((SELECT m.state FROM {s}.message m WHERE m.key = $5::uuid), 0)::integer,
 	coalesce((SELECT m.token FROM {s}.message m WHERE m.key = $5::uuid), 0)::bigint`
 
-	// sqlRangeOwners are the owners that ranges name; of those that are not live, ranges make rows.
+	// sqlRangeOwners are the owners that ranges name.
 	sqlRangeOwners = `SELECT DISTINCT owner FROM {s}.claim_range`
+	sqlSweepLog    = `SELECT coalesce(last_log, 0), last_log IS NULL, segments, logs
+FROM {s}.sweep_log($1::bigint, $2::bigint, $3::bigint, $4::bigint)`
+
+	// sqlSegmentCounts counts the messages of segments by scope, but for those that InTx has added to a range that is open.
+	sqlSegmentCounts = `
+SELECT g.scope, sum(s.messages)::bigint FROM {s}.segment s JOIN {s}.range_log g ON g.log = s.log
+WHERE s.kind = 1 AND NOT EXISTS (SELECT FROM {s}.claim_range r WHERE r.log = s.log AND r.first < s.last AND s.first < r.last)
+GROUP BY g.scope`
+
+	// sqlRangeCounts are the open ranges, with what InTx has added to them.
+	sqlRangeCounts = `
+SELECT g.scope, r.first, r.last, r.messages, r.keep, (extract(epoch FROM clock_timestamp() - r.at) * 1000000)::bigint,
+	(extract(epoch FROM r.at) * 1000000)::bigint, r.done, r.back, g.prefix, coalesce(s.firsts, '{}'), coalesce(s.lasts, '{}')
+FROM {s}.claim_range r JOIN {s}.range_log g ON g.log = r.log
+LEFT JOIN LATERAL (SELECT array_agg(s.first) AS firsts, array_agg(s.last) AS lasts FROM {s}.segment s
+	WHERE s.log = r.log AND s.kind = 1 AND s.first >= r.first AND s.last <= r.last) s ON true`
 	// sqlRangeRested are ranges whose owners left or died so long ago, and that nobody has asked for.
 	sqlRangeRested = `
-SELECT r.log, r.token, r.first, r.last, s.name, g.name, g.epoch, g.prefix FROM {s}.claim_range r
+SELECT r.log, r.token, s.name, g.name, g.epoch, g.prefix FROM {s}.claim_range r
 JOIN {s}.owner o ON o.id = r.owner JOIN {s}.range_log g ON g.log = r.log JOIN {s}.scope s ON s.id = g.scope
 WHERE o.fate <> 1 AND o.sealed < clock_timestamp() - $1::bigint * interval '1 microsecond'
 ORDER BY r.log, r.token LIMIT $2::bigint`

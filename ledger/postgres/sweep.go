@@ -66,7 +66,8 @@ type pass struct {
 
 	report ledger.SweepReport
 	tally  ledger.Tally
-	named  map[int64]bool   // owners that pending messages name
+	named  map[int64]bool   // owners that pending messages name, or ranges that may become rows
+	ranged map[int32]int64  // messages of each scope that segments and ranges have, less those that have rows, too
 	names  map[int32]string // of the scopes
 	pace   *ledger.SweepPace
 }
@@ -84,8 +85,17 @@ func (p *pass) run(ctx context.Context) error {
 	if err := p.exec(ctx, sqlSealed); err != nil {
 		return err
 	}
+	if err := p.rangeOwners(ctx); err != nil {
+		return err
+	}
+	if err := p.dissolve(ctx); err != nil {
+		return err
+	}
 	whole, err := p.messages(ctx)
 	if err != nil {
+		return err
+	}
+	if err := p.logs(ctx); err != nil {
 		return err
 	}
 	if err := p.exec(ctx, sqlArchiveBegin, p.me); err != nil {
@@ -315,6 +325,7 @@ func (p *pass) note(r *sweptRow) {
 		p.report.Rows += r.n + r.late
 	case sweptCount:
 		p.report.Rows += r.n
+		p.ranged[r.scope] -= r.expiry // covered
 		if ledger.State(r.state) != ledger.Pending {
 			p.report.Locked += r.late
 			p.tally.Add(p.names[r.scope], ledger.State(r.state), r.n)

@@ -3,33 +3,57 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
-// oldWorker claims, settles, fails and beats in a loop, as a worker of an earlier version.
+// oldWorker claims, settles, fails and beats in a loop, by the statements of version 1 in short.
 type oldWorker struct {
+	pool  *pgxpool.Pool
+	id    int64
 	done  atomic.Int64
 	ended chan error
 	stop  context.CancelFunc
 }
 
+const (
+	oldJoin = `INSERT INTO ackledger.owner (id, lease_end, joined, host) VALUES ($1, now() + interval '1 minute', now(), 'old')`
+	oldBeat = `UPDATE ackledger.owner SET lease_end = now() + interval '1 minute' WHERE id = $1 AND fate = 1`
+	// oldClaim is for messages that are new.
+	oldClaim = `INSERT INTO ackledger.message (token, at, expiry, owner, scope, state, attempts, crashes, key, fingerprint, id)
+SELECT 1, now(), now() + interval '1 hour', o.id, s.id, 1, 0, 0, k.key, k.print, k.id
+FROM ackledger.owner o, ackledger.scope s, unnest($2::uuid[], $3::uuid[], $4::bytea[]) k(key, print, id)
+WHERE o.id = $1 AND o.fate = 1 AND s.name = 'scope'`
+	oldSettle = `UPDATE ackledger.message SET state = $3, owner = NULL WHERE key = $2 AND token = 1 AND state = 1 AND owner = $1`
+)
+
+// joinOld makes an owner of an earlier version.
+func joinOld(t *testing.T, b *bench) *oldWorker {
+	t.Helper()
+	b.exec(t, `INSERT INTO ackledger.scope (name) VALUES ('scope') ON CONFLICT DO NOTHING`)
+	w := &oldWorker{pool: b.pool, id: time.Now().UnixNano(), ended: make(chan error, 1)}
+	b.exec(t, oldJoin, w.id)
+	return w
+}
+
 func startOld(t *testing.T, b *bench) *oldWorker {
 	t.Helper()
-	o := join(t, b, time.Minute)
+	w := joinOld(t, b)
 	ctx, stop := context.WithCancel(t.Context())
-	w := &oldWorker{ended: make(chan error, 1), stop: stop}
+	w.stop = stop
 	go func() {
 		for ctx.Err() == nil {
-			if err := w.work(context.WithoutCancel(ctx), o); err != nil {
+			if err := w.work(context.WithoutCancel(ctx)); err != nil {
 				w.ended <- err
 				return
 			}
@@ -40,35 +64,43 @@ func startOld(t *testing.T, b *bench) *oldWorker {
 	return w
 }
 
-func (w *oldWorker) work(ctx context.Context, o ledger.Owner) error {
+// expect runs a statement that must change so many rows.
+func (w *oldWorker) expect(ctx context.Context, rows int64, sql string, args ...any) error {
+	tag, err := w.pool.Exec(ctx, sql, args...)
+	if err == nil && tag.RowsAffected() != rows {
+		err = fmt.Errorf("%d rows, want %d: %w", tag.RowsAffected(), rows, ledger.ErrLost)
+	}
+	return err
+}
+
+func (w *oldWorker) claim(ctx context.Context, ids ...string) error {
+	var keys, prints []any
+	var raw [][]byte
+	for _, id := range ids {
+		e := entry(id)
+		keys, prints, raw = append(keys, pgKey(e.Key)), append(prints, pgUUID(e.Fingerprint)), append(raw, []byte(id))
+	}
+	return w.expect(ctx, int64(len(ids)), oldClaim, w.id, keys, prints, raw)
+}
+
+func (w *oldWorker) settle(ctx context.Context, id string, state ledger.State) error {
+	return w.expect(ctx, 1, oldSettle, w.id, pgKey(entry(id).Key), int16(state))
+}
+
+func (w *oldWorker) beat(ctx context.Context) error { return w.expect(ctx, 1, oldBeat, w.id) }
+
+func (w *oldWorker) work(ctx context.Context) error {
 	n := w.done.Load()
-	entries := []ledger.Entry{entry(fmt.Sprint("s", n)), entry(fmt.Sprint("f", n)), entry(fmt.Sprint("r", n))}
-	claims, err := o.Claim(ctx, entries)
-	if err != nil {
+	s, f, r := fmt.Sprint("s", n), fmt.Sprint("f", n), fmt.Sprint("r", n)
+	if err := w.claim(ctx, s, f, r); err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
-	for i, c := range claims {
-		if c.Answer == ledger.Busy { // the migration holds the table for a moment
-			return nil
-		}
-		if c.Answer != ledger.Run {
-			return fmt.Errorf("claim %d: %+v", i, c)
+	for id, state := range map[string]ledger.State{s: ledger.Succeeded, f: ledger.Failed, r: ledger.Pending} {
+		if err := w.settle(ctx, id, state); err != nil {
+			return fmt.Errorf("settle: %w", err)
 		}
 	}
-	errs, err := o.Settle(ctx, []ledger.Settlement{
-		{Ticket: claims[0].Ticket, Kind: ledger.Succeed},
-		{Ticket: claims[1].Ticket, Kind: ledger.Fail, Dead: &ledger.Archive{Key: entries[1].Key, Delivery: entries[1].Delivery, Keep: time.Hour}},
-		{Ticket: claims[2].Ticket, Kind: ledger.Release},
-	})
-	if err != nil {
-		return fmt.Errorf("settle: %w", err)
-	}
-	for i, err := range errs {
-		if err != nil {
-			return fmt.Errorf("settle %d: %w", i, err)
-		}
-	}
-	if _, err := o.Beat(ctx); err != nil {
+	if err := w.beat(ctx); err != nil {
 		return fmt.Errorf("beat: %w", err)
 	}
 	w.done.Add(1)
@@ -91,23 +123,9 @@ func (w *oldWorker) reach(t *testing.T, n int64) {
 	}
 }
 
-// firstRows shows everything that the first schema had of a message.
-func firstRows(t *testing.T, b *bench, id string) (text string) {
-	t.Helper()
-	err := b.pool.QueryRow(t.Context(), `SELECT concat(
-		(SELECT row(m.at, m.expiry, m.owner, m.due, m.token, m.scope, m.state, m.attempts, m.crashes, m.key, m.fingerprint, m.id,
-			m.generation, m.result, m.errors, m.failed_delivery)::text FROM ackledger.message m WHERE m.id = $1::bytea),
-		(SELECT row(a.token, a.sent_at, a.at, a.expiry, a.scope, a.attempts, a.generation, a.published, a.key, a.fingerprint,
-			a.delivery, a.id, a.kind, a.source, a.grp, a.position, a.errors, a.headers, a.body)::text
-			FROM ackledger.archive a WHERE a.id = $1::bytea))`, []byte(id)).Scan(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-// TestPitfall102_RollingDeploy: a migration stopped the workers that were still running, or lost what was there. Migrate
-// first: workers of the version before go on through it, new ones start beside them, and every row is as it was.
+// TestPitfall102_RollingDeploy: a migration stopped the workers that were still running, or lost what was there. Workers
+// of version 1 go on through the migrations up to version 3. That to version 4 ends their owners' lives, since they would
+// claim rows beside ranges: they finish what they have, claim nothing more, and every row is as it was.
 func TestPitfall102_RollingDeploy(t *testing.T) {
 	db := services.Postgres(t)
 	conn, err := pgx.ParseConfig(db.URL)
@@ -117,46 +135,84 @@ func TestPitfall102_RollingDeploy(t *testing.T) {
 	if err := postgres.MigrateTo(t.Context(), conn, 1); err != nil {
 		t.Fatal(err)
 	}
-	early := openBench(t, db.URL, variant{})
-	if _, err := early.Join(t.Context(), time.Minute); !ledger.Unusable(err) || !strings.Contains(err.Error(), "postgres.Migrate") {
+	b := openBench(t, db.URL, variant{})
+	w := startOld(t, b)
+	w.reach(t, 20)
+	if err := postgres.MigrateTo(t.Context(), conn, 3); err != nil {
+		t.Fatal(err)
+	}
+	w.reach(t, w.done.Load()+20)
+	if _, err := b.Join(t.Context(), time.Minute); !ledger.Unusable(err) || !strings.Contains(err.Error(), "postgres.Migrate") {
 		t.Fatalf("a new worker before the migration: %v", err)
 	}
-	old := openBench(t, db.URL, variant{})
-	old.PlayVersion(1)
-	w := startOld(t, old)
-	w.reach(t, 20)
-	before := map[string]string{}
+	before := map[string]ledger.Record{}
 	for _, id := range []string{"s1", "f1", "r1", "s9", "f9", "r9"} {
-		before[id] = firstRows(t, old, id)
+		if before[id], err = b.Get(t.Context(), entry(id).Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow := joinOld(t, b)
+	if err := slow.claim(t.Context(), "slow", "slower"); err != nil {
+		t.Fatal(err)
 	}
 	if err := postgres.Migrate(t.Context(), conn, ""); err != nil {
 		t.Fatal(err)
 	}
-	w.reach(t, w.done.Load()+20)
+	if err := <-w.ended; !ledger.IsLost(err) {
+		t.Errorf("an old worker after the migration: %v", err)
+	}
+	if err := slow.settle(t.Context(), "slow", ledger.Succeeded); err != nil {
+		t.Errorf("what an old worker had claimed: %v", err)
+	}
 	for id, want := range before {
-		if got := firstRows(t, early, id); got != want || len(got) < 50 {
-			t.Errorf("%s: %s; was %s", id, got, want)
-		}
-		rec, err := early.Get(t.Context(), entry(id).Key)
-		if err != nil || len(rec.Archived) > 0 != (id[0] == 'f') {
-			t.Errorf("%s: %+v, %v", id, rec, err)
+		if got, err := b.Get(t.Context(), entry(id).Key); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v; was %+v", id, got, err, want)
 		}
 	}
-	o := join(t, early, time.Minute)
+	o := join(t, b, time.Minute)
 	claimOne(t, o, entry("s1"), ledger.Done)
-	claimOne(t, o, entry("f1"), ledger.Done)
+	claimOne(t, o, entry("slow"), ledger.Done)
 	claimOne(t, o, entry("r1"), ledger.Run)
-	join(t, old, time.Minute) // a restart of the old version, before its turn came
-	if r, err := early.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil || r.Removed() != 0 || r.Rows < 100 {
+	if c := claimOne(t, o, entry("slower"), ledger.Run); !c.TookOver || c.Crashes != 0 {
+		t.Errorf("what an old worker had not finished: %+v", c)
+	}
+	if r, err := b.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil || r.Removed() != 0 || r.Rows < 100 {
 		t.Errorf("sweep: %+v, %v", r, err)
 	}
-	w.reach(t, w.done.Load()+5)
-	w.stop()
-	if err := <-w.ended; err != nil {
-		t.Error(err)
-	}
-	early.exec(t, "UPDATE ackledger.meta SET oldest_worker = 2") // as a later migration will
+	old := openBench(t, db.URL, variant{})
+	old.PlayVersion(1)
 	if _, err := old.Join(t.Context(), time.Minute); !ledger.Unusable(err) || !strings.Contains(err.Error(), "deploy a newer one") {
 		t.Errorf("an old worker that is not served any more: %v", err)
+	}
+}
+
+// TestRowsBeforeRanges: records that were claimed with rows by workers before version 4 stay with their rows: the
+// stretch that they lie in is bound to rows, whatever claims there next.
+func TestRowsBeforeRanges(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	all := records("s", 0, 90, 100)
+	b.exec(t, `INSERT INTO ackledger.scope (name) VALUES ('s') ON CONFLICT DO NOTHING`)
+	for i := 10; i < 30; i += 2 {
+		b.exec(t, `INSERT INTO ackledger.message (token, at, expiry, scope, state, attempts, crashes, key, fingerprint, id)
+			SELECT 1, now(), now() + interval '1 hour', id, 2, 0, 0, $1, $2, $3 FROM ackledger.scope WHERE name = 's'`,
+			pgKey(all[i].Key), pgUUID(all[i].Fingerprint), all[i].Key.ID)
+	}
+	claims, err := o.Claim(t.Context(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range claims {
+		want := ledger.Run
+		if i >= 10 && i < 30 && i%2 == 0 {
+			want = ledger.Done
+		}
+		if c.Answer != want {
+			t.Errorf("offset %d: %v, want %v", 90+i, c.Answer, want)
+		}
+	}
+	if n := b.number(t, "SELECT count(*) FROM ackledger.message"); n != 19 { // 100, 102 ... 118, and those between
+		t.Errorf("%d rows", n)
 	}
 }

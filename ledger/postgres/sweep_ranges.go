@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ackledger/ackledger/internal/ranges"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// dissolveAtOnce is how many ranges one pass dissolves at most.
+const dissolveAtOnce = 1000
+
+// rangeOwners notes the owners that ranges name: rows may name them by the time that the pass comes to the owners. A dead
+// owner gets no new ranges.
+func (p *pass) rangeOwners(ctx context.Context) error {
+	return p.query(ctx, sqlRangeOwners, nil, func(rows pgx.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		p.named[id] = true
+		return err
+	})
+}
+
+// dissolve makes rows of what is left of ranges that nobody asks for: what is abandoned there shows, and ends, as rows do.
+func (p *pass) dissolve(ctx context.Context) error {
+	u := &update{ledger: p.ledger, until: math.MaxInt64, scopes: map[string]int32{},
+		plan: func(_ int, f *ranges.Facts) ranges.Change { return ranges.Abandoned(f) }}
+	var log, token int64
+	var scope, name, prefix []byte
+	var epoch int32
+	err := p.query(ctx, sqlRangeRested, []any{ranges.AbandonAfter.Microseconds(), dissolveAtOnce}, func(rows pgx.Rows) error {
+		if err := rows.Scan(&log, &token, &scope, &name, &epoch, &prefix); err != nil {
+			return err
+		}
+		if n := len(u.queries); n == 0 || u.queries[n-1].Info.Log != logOf(log) {
+			u.queries = append(u.queries, ranges.Query{Alone: true, Info: ranges.Info{
+				Log: logOf(log), Scope: string(scope), Name: string(name), Epoch: epoch, Prefix: string(prefix)}})
+			u.scopes[string(scope)] = 0
+		}
+		q := &u.queries[len(u.queries)-1]
+		q.Tokens = append(q.Tokens, uint64(token))
+		return nil
+	})
+	if err != nil || len(u.queries) == 0 {
+		return err
+	}
+	if err := p.ledger.numbers(ctx, u.scopes); err != nil {
+		return err
+	}
+	for all := u.queries; len(all) > 0; all = all[1:] { // a log a transaction
+		u.queries = all[:1]
+		if err := u.run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logs drops what has expired of logs, and counts the rest.
+func (p *pass) logs(ctx context.Context) error {
+	var past *int64
+	for {
+		var last, segments, logs int64
+		var none, mine bool
+		err := p.query(ctx, sqlSweepLog, []any{p.me, maintainLease.Microseconds(), past, max(p.cfg.Batch/10, 1)}, func(rows pgx.Rows) error {
+			mine = true
+			return rows.Scan(&last, &none, &segments, &logs)
+		})
+		switch {
+		case err != nil:
+			return err
+		case !mine:
+			return errTurnLost
+		case none:
+			return p.countRanges(ctx)
+		}
+		p.report.Transactions++
+		past = &last
+	}
+}
+
+// countRanges adds the messages that have no rows to the tally. Those that have both are counted by their rows.
+func (p *pass) countRanges(ctx context.Context) error {
+	err := p.query(ctx, sqlSegmentCounts, nil, func(rows pgx.Rows) error {
+		var scope int32
+		var n int64
+		err := rows.Scan(&scope, &n)
+		p.ranged[scope] += n
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = p.query(ctx, sqlRangeCounts, nil, p.countOpen)
+	if err != nil {
+		return err
+	}
+	for scope, n := range p.ranged {
+		if n > 0 {
+			p.tally.Add(p.names[scope], ledger.Succeeded, n)
+		}
+	}
+	return nil
+}
+
+// countOpen counts what is pending, and what is not, of a range that is open.
+func (p *pass) countOpen(rows pgx.Rows) error {
+	var scope int32
+	var r storedRange
+	var age int64
+	var firsts, lasts []int64
+	var prefix []byte
+	err := rows.Scan(&scope, &r.first, &r.last, &r.messages, &r.keep, &age, &r.at, &r.done, &r.back, &prefix, &firsts, &lasts)
+	if err != nil {
+		return err
+	}
+	seen, err := r.decode(0, time.Time{})
+	if err != nil {
+		return err
+	}
+	for i := range firsts {
+		seen.Done.Add(ranges.Span{From: firsts[i], To: lasts[i]})
+	}
+	pending := seen.Pending()
+	p.ranged[scope] += max(seen.Messages-pending, 0)
+	if pending > 0 {
+		old := max(time.Duration(age)*time.Microsecond, 0)
+		abandoned := int64(0)
+		if old > seen.Window {
+			abandoned = pending
+			p.abandon(p.names[scope], prefix, &seen)
+		}
+		p.tally.AddPending(p.names[scope], ledger.AgeBucket(old), pending, abandoned, old)
+	}
+	return nil
+}
+
+// abandon names the first messages of a range that are past their expiry.
+func (p *pass) abandon(scope string, prefix []byte, r *ranges.Range) {
+	listed := 0
+	for offset := range r.Open() {
+		if listed++; listed > ledger.MaxAbandoned {
+			return
+		}
+		p.tally.Abandon(ledger.Abandoned{Scope: scope, ID: strconv.AppendInt(slices.Clone(prefix), offset, 10),
+			At: r.At.UTC(), Expiry: r.At.Add(r.Window).UTC()})
+	}
+}
