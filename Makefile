@@ -7,13 +7,17 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 TEST_FLAGS = -race -p 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long unit lint bench
+.PHONY: help demo demo-replay test test-long unit lint bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## run the order-payment pipeline: needs Go alone, takes under a minute
 	$(GO) run ./examples/demo
+
+demo-replay: ## 500 dead letters on both brokers, brought back each once by the command: needs Go alone
+	$(GO) build -o bin/ackledger ./cmd/ackledger
+	$(GO) run ./examples/replay -command bin/ackledger
 
 test: bin/withservices ## all tests that must pass, on real servers (Java and Maven fetch and run them)
 	bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
