@@ -83,10 +83,7 @@ type queue struct {
 
 func newQueue(t *testing.T, endpoint, suffix string) *queue {
 	t.Helper()
-	q := &queue{fifo: suffix != "", client: awssqs.New(awssqs.Options{
-		BaseEndpoint: aws.String(endpoint), Region: "elasticmq",
-		Credentials: credentials.NewStaticCredentialsProvider("x", "x", ""),
-	})}
+	q := &queue{fifo: suffix != "", client: clientOf(endpoint)}
 	attributes := map[string]string{"VisibilityTimeout": "60"}
 	if q.fifo {
 		attributes["FifoQueue"] = "true"
@@ -103,6 +100,13 @@ func newQueue(t *testing.T, endpoint, suffix string) *queue {
 	})
 	q.arn = q.attributes(t)["QueueArn"]
 	return q
+}
+
+func clientOf(endpoint string) *awssqs.Client {
+	return awssqs.New(awssqs.Options{
+		BaseEndpoint: aws.String(endpoint), Region: "elasticmq",
+		Credentials: credentials.NewStaticCredentialsProvider("x", "x", ""),
+	})
 }
 
 func (q *queue) attributes(t *testing.T) map[string]string {
