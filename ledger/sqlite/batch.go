@@ -32,16 +32,20 @@ type holder struct {
 func (o *owner) run(ctx context.Context, fn func(*batch) error) error {
 	var b *batch
 	err := o.l.main.do(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		b = &batch{
-			o: o, ctx: ctx, tx: tx, now: time.Now(),
-			stmts: make(map[*sql.Stmt]*sql.Stmt), owners: make(map[int64]holder), scopes: make(map[string]int64),
-		}
+		b = newBatch(o, ctx, tx, time.Now())
 		return fn(b)
 	})
 	if err == nil {
 		o.l.scopes.keep(b.scopes)
 	}
 	return err
+}
+
+func newBatch(o *owner, ctx context.Context, tx *sql.Tx, now time.Time) *batch {
+	return &batch{
+		o: o, ctx: ctx, tx: tx, now: now,
+		stmts: make(map[*sql.Stmt]*sql.Stmt), owners: make(map[int64]holder), scopes: make(map[string]int64),
+	}
 }
 
 func (b *batch) stmt(s *sql.Stmt) *sql.Stmt {
@@ -110,20 +114,8 @@ func (b *batch) row(sum []byte, delivery []byte) (*row, error) {
 	if !owner.Valid {
 		return &r, nil
 	}
-	if owner.Int64 == b.o.id {
-		r.Holder = ledger.Mine
-		return &r, nil
-	}
-	h, err := b.holder(owner.Int64)
-	switch {
-	case err != nil:
+	if r.Holder, r.HeldFor, err = b.holds(owner.Int64); err != nil {
 		return nil, err
-	case h.fate == fateLive:
-		r.Holder, r.HeldFor = ledger.Live, time.Duration(h.leaseEnd-b.now.UnixMicro())*time.Microsecond
-	case h.fate == fateLeft:
-		r.Holder = ledger.Left
-	default:
-		r.Holder = ledger.Dead
 	}
 	return &r, nil
 }

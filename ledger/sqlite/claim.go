@@ -8,25 +8,23 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Claim implements [ledger.Owner]. If the write lock is not free until ctx's deadline, because an InTx of some process
-// holds it, every entry is Busy: nothing was written.
+// Claim implements [ledger.Owner].
 func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
+	return o.ClaimRows(ctx, entries, nil)
+}
+
+// ClaimRows implements [ranges.Store]. If the write lock is not free until ctx's deadline, because an InTx of some process
+// holds it, every entry is Busy: nothing was written.
+func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	claims, ask := checkEntries(entries)
 	if len(ask) == 0 && len(entries) > 0 {
 		return claims, nil
 	}
-	err := o.run(ctx, func(b *batch) error {
-		me, err := b.holder(o.id)
-		if err != nil {
-			return err
-		}
-		if me.fate != fateLive {
-			return ledger.ErrLost
-		}
+	err := o.runLive(ctx, func(b *batch) error {
 		for _, i := range ask {
-			if err := b.claim(&entries[i], &claims[i]); err != nil {
+			if err := b.claim(&entries[i], &claims[i], only != nil && only[i]); err != nil {
 				return err
 			}
 		}
@@ -63,10 +61,14 @@ func checkEntries(entries []ledger.Entry) (claims []ledger.Claim, ask []int) {
 	return claims, ask
 }
 
-// claim answers one entry. Most messages are new, so the insert comes first: it is the decision about no row.
-func (b *batch) claim(e *ledger.Entry, c *ledger.Claim) error {
+// claim answers one entry; with only, a message without a row gets none. Most messages are new, so the insert comes
+// first: it is the decision about no row.
+func (b *batch) claim(e *ledger.Entry, c *ledger.Claim, only bool) error {
 	sum := c.Ticket.Sum()
 	c.Ticket = ledger.Ticket{}
+	if only {
+		return b.claimThere(sum, e, c, true)
+	}
 	scope, err := b.scope(e.Key.Scope)
 	if err != nil {
 		return err
@@ -81,9 +83,17 @@ func (b *batch) claim(e *ledger.Entry, c *ledger.Claim) error {
 		answer(c, sum, fresh)
 		return nil
 	}
+	return b.claimThere(sum, e, c, false)
+}
+
+// claimThere answers for a row that is there, or may be.
+func (b *batch) claimThere(sum [ledger.KeySize]byte, e *ledger.Entry, c *ledger.Claim, may bool) error {
 	r, err := b.row(sum[:], e.Delivery)
 	if err != nil {
 		return err
+	}
+	if r == nil && may {
+		return nil
 	}
 	if r == nil {
 		return fmt.Errorf("%v: neither inserted nor found", e.Key)
@@ -110,7 +120,7 @@ func (b *batch) take(sum []byte, e *ledger.Entry, d ledger.Decision) error {
 	if !d.Write {
 		return nil
 	}
-	s, args := b.o.l.stmts.take, []any{sum, b.o.id, int64(d.Token), d.Attempts, d.Crashes}
+	s, args := b.o.l.stmts.take, []any{sum, b.o.id, int64(d.Token), d.Attempts, d.Crashes, e.Fingerprint[:]}
 	if d.Renew {
 		s, args = b.o.l.stmts.renew, append(args, b.now.UnixMicro(), b.now.Add(e.Window).UnixMicro())
 	}

@@ -13,6 +13,11 @@ func TestInTx(t *testing.T)         { ledgertest.RunInTx(t, open) }
 func TestProcesses(t *testing.T)    { ledgertest.RunProcesses(t, open) }
 func TestDifferential(t *testing.T) { ledgertest.Differential(t, open, 40) }
 
+func TestRanged(t *testing.T)             { ledgertest.RunRanged(t, open) }
+func TestRangedMaintain(t *testing.T)     { ledgertest.RunRangedMaintain(t, open) }
+func TestRangedProcesses(t *testing.T)    { ledgertest.RunRangedProcesses(t, open) }
+func TestRangedDifferential(t *testing.T) { ledgertest.Differential(t, ledgertest.Ranged(open), 60) }
+
 func TestPitfall01_TakenAtOnce(t *testing.T)         { ledgertest.Pitfall01(t, open) }
 func TestPitfall02_ReadThenTakeOver(t *testing.T)    { ledgertest.Pitfall02(t, open) }
 func TestPitfall03_StaleOwner(t *testing.T)          { ledgertest.Pitfall03(t, open) }

@@ -22,6 +22,9 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	}
 	defer func() { _ = tx.Rollback() }() // it only read
 	found, err := getMessage(ctx, tx, &rec)
+	if err == nil && !found {
+		found, err = findInRange(ctx, tx, &rec)
+	}
 	if err == nil {
 		rec.Archived, err = getArchive(ctx, tx, rec.Key[:])
 	}

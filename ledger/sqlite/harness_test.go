@@ -47,6 +47,11 @@ func storeOf(l *sqlite.Ledger, a *app, path string) ledgertest.Store {
 		Drop: func(ctx context.Context, key ledger.Key) error {
 			sum := key.Sum()
 			_, err := a.main.ExecContext(ctx, "DELETE FROM ackledger_message WHERE key = ?", sum[:])
+			for _, table := range []string{"segment", "claim_range", "range_log"} {
+				if err == nil && key.Pos != nil {
+					_, err = a.main.ExecContext(ctx, "DELETE FROM ackledger_"+table+" WHERE log = ?", sum[:8])
+				}
+			}
 			return err
 		},
 		DropOwner: func(ctx context.Context, id string) error {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/internal/fencedsql"
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -96,12 +97,14 @@ func (o *owner) commit(ctx context.Context, a *ledger.Attempt, tx *fencedsql.Tx)
 	if _, err := tx.SQL().ExecContext(ctx, "RELEASE "+savepoint); err != nil {
 		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w: %w", ErrEnded, err)
 	}
-	if state, err := o.fence(ctx, a, tx.SQL()); err != nil {
+	rows, fences := o.ranged.Fences(a.Tickets())
+	if state, err := o.fence(ctx, a, tx.SQL(), rows, fences); err != nil {
 		return state, err
 	}
 	sent, err := tx.Commit()
 	switch {
 	case err == nil:
+		o.ranged.Committed(fences)
 		return ledger.AttemptSucceeded, nil
 	case sent && ledger.Unknown(commitError(err)):
 		return ledger.AttemptUnknown, err
@@ -110,18 +113,24 @@ func (o *owner) commit(ctx context.Context, a *ledger.Attempt, tx *fencedsql.Tx)
 }
 
 // fence writes the success of each message, if it is still ours. Only all of them allow the commit.
-func (o *owner) fence(ctx context.Context, a *ledger.Attempt, tx *sql.Tx) (ledger.AttemptState, error) {
-	for i, t := range a.Tickets() {
-		sum := t.Sum()
-		res, err := tx.ExecContext(ctx, fence, sum[:], int64(t.Token()), o.id,
-			ledger.CutResult(a.ResultAt(i), o.l.cfg.Limits.Result))
-		if err != nil {
-			return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: the fence: %w", err)
+func (o *owner) fence(ctx context.Context, a *ledger.Attempt, tx *sql.Tx, rows []int, fences []ranges.Fenced) (ledger.AttemptState, error) {
+	var err error
+	for i := range fences {
+		if err == nil {
+			err = o.fenceRange(ctx, a, tx, &fences[i])
 		}
-		if n, err := res.RowsAffected(); err != nil || n != 1 {
-			lost := fmt.Errorf("ledger/sqlite: InTx: %w: message %x, token %d", ledger.ErrLost, sum, t.Token())
-			return ledger.AttemptLost, errors.Join(lost, err)
+	}
+	tickets := a.Tickets()
+	for _, i := range rows {
+		if err == nil {
+			err = o.fenceRow(ctx, tx, tickets[i], a.ResultAt(i))
 		}
+	}
+	switch {
+	case ledger.IsLost(err):
+		return ledger.AttemptLost, fmt.Errorf("ledger/sqlite: InTx: %w", err)
+	case err != nil:
+		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: the fence: %w", err)
 	}
 	return ledger.AttemptRunning, nil
 }
@@ -143,6 +152,8 @@ func (o *owner) resolve(ctx context.Context, tickets []ledger.Ticket, cause erro
 	}
 	switch state := ledger.DecideCommit(tickets, func(i int) *ledger.Row { return &rows[i] }); state {
 	case ledger.AttemptSucceeded:
+		_, fences := o.ranged.Fences(tickets)
+		o.ranged.Committed(fences)
 		return state, nil
 	case ledger.AttemptOpen:
 		return state, fmt.Errorf("ledger/sqlite: InTx: COMMIT: rolled back: %w", cause)
@@ -166,6 +177,10 @@ func (o *owner) readLocked(ctx context.Context, tickets []ledger.Ticket) ([]ledg
 				}
 				if r != nil {
 					rows[i] = r.Row
+					continue
+				}
+				if rows[i], err = b.rangeRow(t); err != nil {
+					return err
 				}
 			}
 			return nil

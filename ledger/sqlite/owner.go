@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -26,6 +27,8 @@ type owner struct {
 	l     *Ledger
 	id    int64
 	lease time.Duration
+
+	ranged *ranges.Owner // what Join returned
 
 	mu    sync.Mutex
 	pulse ledger.Pulse
@@ -44,8 +47,8 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	o := &owner{l: l, lease: lease, pulse: ledger.NewPulse(lease, time.Now())}
 	err := l.owners.do(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := time.Now()
-		res, err := tx.ExecContext(ctx, "INSERT INTO ackledger_owner (lease_end, fate, host, joined) VALUES (?, ?, ?, ?)",
-			now.Add(lease).UnixMicro(), fateLive, l.host, now.UnixMicro())
+		res, err := tx.ExecContext(ctx, "INSERT INTO ackledger_owner (lease_end, fate, host, joined, knows) VALUES (?, ?, ?, ?, ?)",
+			now.Add(lease).UnixMicro(), fateLive, l.host, now.UnixMicro(), schemaVersion)
 		if err != nil {
 			return err
 		}
@@ -55,7 +58,8 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if err != nil {
 		return nil, fmt.Errorf("ledger/sqlite: join: %w", err)
 	}
-	return o, nil
+	o.ranged = ranges.NewOwner(o, l.cfg.Limits)
+	return o.ranged, nil
 }
 
 // ID implements [ledger.Owner].

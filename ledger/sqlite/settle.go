@@ -46,7 +46,8 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 func (b *batch) settle(s *ledger.Settlement, dead *deadRow) (ledger.Effect, error) {
 	sum := s.Ticket.Sum()
 	if s.Kind == ledger.Succeed {
-		n, err := b.exec(b.o.l.stmts.succeed, sum[:], int64(s.Ticket.Token()), b.o.id, ledger.CutResult(s.Result, b.o.l.cfg.Limits.Result))
+		n, err := b.exec(b.o.l.stmts.succeed, sum[:], int64(s.Ticket.Token()), b.o.id, ledger.CutResult(s.Result, b.o.l.cfg.Limits.Result),
+			b.now.Add(foldAfter).UnixMicro())
 		if err != nil || n == 1 {
 			return ledger.EffectWrite, err
 		}

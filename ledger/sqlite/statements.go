@@ -7,13 +7,25 @@ import (
 	"fmt"
 )
 
-// fence is the guard of every success, settled or committed by InTx: ?1 key, ?2 token, ?3 owner, ?4 result.
-const fence = `UPDATE ackledger_message SET state = 2, owner = NULL, due = NULL, result = ?4
+// fence is the guard of every success, settled or committed by InTx: ?1 key, ?2 token, ?3 owner, ?4 result, ?5 when the row
+// goes if a range speaks for it then.
+const fence = `UPDATE ackledger_message SET state = 2, owner = NULL, due = NULL, result = ?4,
+	expiry = CASE WHEN covered IS NOT NULL AND ?4 IS NULL THEN min(expiry, ?5) ELSE expiry END
 	WHERE key = ?1 AND state = 1 AND owner = ?3 AND token = ?2`
+
+// Of ranges, also for InTx.
+const (
+	alterRange = `UPDATE ackledger_claim_range SET done = ?3, back = ?4, messages = ?5 WHERE log = ?1 AND token = ?2`
+	leaveRange = `INSERT INTO ackledger_message
+		(key, scope, id, fingerprint, state, token, owner, attempts, crashes, generation, at, expiry, covered)
+		VALUES (?, ?, ?, ?, 1, ?, ?, 0, 0, 0, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
+)
 
 // statements are prepared once, on the connection of the claims and settles.
 type statements struct {
 	owner, scope, insert, row, take, renew, succeed, release, fail, archive *sql.Stmt
+
+	rangeLog, setLog, trim, ranges, openRange, alterRange, closeRange, segments, putSegment, dropSegment, rowsOf, leave *sql.Stmt
 }
 
 func (s *statements) list() map[**sql.Stmt]string {
@@ -27,9 +39,10 @@ func (s *statements) list() map[**sql.Stmt]string {
 			EXISTS (SELECT 1 FROM ackledger_archive a WHERE a.key = ?1 AND a.delivery = ?2)
 			FROM ackledger_message WHERE key = ?1`,
 		&s.take: `UPDATE ackledger_message SET state = 1, owner = ?2, token = ?3, attempts = ?4, crashes = ?5, due = NULL,
-			result = NULL WHERE key = ?1`,
+			result = NULL, fingerprint = CASE fingerprint WHEN zeroblob(16) THEN ?6 ELSE fingerprint END WHERE key = ?1`,
 		&s.renew: `UPDATE ackledger_message SET state = 1, owner = ?2, token = ?3, attempts = ?4, crashes = ?5, due = NULL,
-			result = NULL, at = ?6, expiry = ?7, errors = NULL, failed_delivery = NULL WHERE key = ?1`,
+			result = NULL, fingerprint = CASE fingerprint WHEN zeroblob(16) THEN ?6 ELSE fingerprint END,
+			at = ?7, expiry = ?8, errors = NULL, failed_delivery = NULL WHERE key = ?1`,
 		&s.succeed: fence,
 		&s.release: `UPDATE ackledger_message SET owner = NULL, due = ?4, attempts = ?5, errors = ?6
 			WHERE key = ?1 AND state = 1 AND owner = ?3 AND token = ?2`,
@@ -38,6 +51,22 @@ func (s *statements) list() map[**sql.Stmt]string {
 		&s.archive: `INSERT INTO ackledger_archive (key, delivery, scope, id, fingerprint, token, generation, kind, errors,
 			source, grp, attempts, sent_at, published, at, expiry, headers, body, position)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, delivery) DO NOTHING`,
+
+		&s.rangeLog: `SELECT version, token, top, scope, prefix FROM ackledger_range_log WHERE log = ?`,
+		&s.setLog:   `UPDATE ackledger_range_log SET version = ?2, token = ?3, top = ?4 WHERE log = ?1`,
+		&s.trim: `DELETE FROM ackledger_segment WHERE log IN (SELECT log FROM ackledger_range_log WHERE scope = ? AND name = ?)
+			AND last <= ? AND until < ?`,
+		&s.ranges: selectRanges,
+		&s.openRange: `INSERT INTO ackledger_claim_range (log, token, first, last, owner, messages, keep, at, done, back)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&s.alterRange: alterRange,
+		&s.closeRange: `DELETE FROM ackledger_claim_range WHERE log = ? AND token = ?`,
+		&s.segments:   selectSegments,
+		&s.putSegment: `INSERT INTO ackledger_segment (log, first, last, messages, since, until, expiry, kind)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		&s.dropSegment: `DELETE FROM ackledger_segment WHERE log = ? AND first = ?`,
+		&s.rowsOf:      `SELECT key FROM ackledger_message WHERE key >= ? AND key < ?`,
+		&s.leave:       leaveRange,
 	}
 }
 

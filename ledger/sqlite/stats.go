@@ -36,6 +36,13 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 		}
 		s.Tables = append(s.Tables, t)
 	}
+	for _, table := range []string{"segment", "claim_range"} {
+		t := ledger.TableStats{Name: table}
+		if err := l.read.QueryRowContext(ctx, "SELECT count(*) FROM ackledger_"+table).Scan(&t.Rows); err != nil {
+			return ledger.Stats{}, statsError(err)
+		}
+		s.Tables = append(s.Tables, t)
+	}
 	file := ledger.TableStats{Name: "file", Rows: -1}
 	var pages, size int64
 	if err := l.read.QueryRowContext(ctx, "PRAGMA page_count").Scan(&pages); err != nil {

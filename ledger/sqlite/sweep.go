@@ -44,6 +44,9 @@ func (p *pass) run(ctx context.Context) error {
 	if err := p.ranges(ctx, 0, math.MaxInt64, p.archives); err != nil {
 		return err
 	}
+	if err := p.logs(ctx); err != nil {
+		return err
+	}
 	if err := p.owners(ctx); err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func (p *pass) messages(b *sweepTx, after, until int64, rows int) (last, looked,
 		return last, looked, 0, err
 	}
 	var messages, dropped int64
-	err = b.each(`DELETE FROM ackledger_message WHERE num > ?1 AND num <= ?2 AND expiry < ?3 AND (state <> 1
+	err = b.each(`DELETE FROM ackledger_message WHERE num > ?1 AND num <= ?2 AND expiry < ?3 AND NOT `+neededRow+` AND (state <> 1
 			OR expiry + max(?4, expiry - at) < ?3
 				AND NOT EXISTS (SELECT 1 FROM owners.ackledger_owner o WHERE o.id = owner AND o.fate = 1))
 		RETURNING state`, []any{after, last, b.now.UnixMicro(), p.cfg.Keep.Microseconds()}, func(rows *sql.Rows) error {
@@ -166,21 +169,16 @@ func (p *pass) messages(b *sweepTx, after, until int64, rows int) (last, looked,
 // count notes what is left of a range. If the transaction fails, so does the whole pass.
 func (b *sweepTx) count(after, last int64) error {
 	p := b.p
-	err := b.each(`SELECT id, name FROM ackledger_scope`, nil, func(rows *sql.Rows) error {
-		var id int64
-		var name []byte
-		err := rows.Scan(&id, &name)
-		p.names[id] = string(name)
-		return err
-	})
+	err := b.readScopes()
 	if err != nil {
 		return err
 	}
-	err = b.each(`SELECT scope, state, count(*) FROM ackledger_message WHERE num > ? AND num <= ? AND state <> 1 GROUP BY 1, 2`,
+	err = b.each(`SELECT scope, state, count(*), count(covered) FROM ackledger_message WHERE num > ? AND num <= ? GROUP BY 1, 2`,
 		[]any{after, last}, func(rows *sql.Rows) error {
-			var scope, n int64
+			var scope, n, covered int64
 			var state ledger.State
-			err := rows.Scan(&scope, &state, &n)
+			err := rows.Scan(&scope, &state, &n, &covered)
+			p.tally.Add(p.names[scope], ledger.Succeeded, -covered) // their ranges count them, too
 			p.tally.Add(p.names[scope], state, n)
 			return err
 		})
@@ -195,6 +193,16 @@ func (b *sweepTx) count(after, last int64) error {
 			p.pending(b.now.UnixMicro(), scope, id, at, expiry, owner)
 			return err
 		})
+}
+
+func (b *sweepTx) readScopes() error {
+	return b.each(`SELECT id, name FROM ackledger_scope`, nil, func(rows *sql.Rows) error {
+		var id int64
+		var name []byte
+		err := rows.Scan(&id, &name)
+		b.p.names[id] = string(name)
+		return err
+	})
 }
 
 func (p *pass) pending(now, scope int64, id []byte, at, expiry, owner int64) {
