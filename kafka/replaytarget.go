@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ackledger/ackledger/replay"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -43,7 +44,8 @@ type ReplayTargetOptions struct {
 
 // NewReplayTarget returns a target for replay.Run that puts each record back on the topic it came from. The client is the
 // caller's, who closes it after the run; it may be shared, but not be that of a worker. It must wait for all in-sync
-// replicas (franz-go's default), and must not be transactional or flush by hand.
+// replicas (franz-go's default), and must neither be transactional nor flush by hand nor have a RecordDeliveryTimeout,
+// which franz-go counts from the record's timestamp: a copy keeps its original's.
 func NewReplayTarget(client *kgo.Client, o *ReplayTargetOptions) (*ReplayTarget, error) {
 	if o == nil {
 		o = &ReplayTargetOptions{}
@@ -52,6 +54,9 @@ func NewReplayTarget(client *kgo.Client, o *ReplayTargetOptions) (*ReplayTarget,
 		if _, err := NewDeadLetterTopic(client, topic); err != nil { // it asks for the same
 			return nil, fmt.Errorf("kafka: NewReplayTarget: %w", err)
 		}
+	}
+	if limit, _ := client.OptValue(kgo.RecordDeliveryTimeout).(time.Duration); limit != 0 {
+		return nil, refused("RecordDeliveryTimeout", "it counts from a record's timestamp, and a copy keeps its original's")
 	}
 	return &ReplayTarget{client: client, opt: *o, groups: map[string][]string{}}, nil
 }

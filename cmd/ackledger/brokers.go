@@ -58,7 +58,7 @@ func (b *brokers) options() ([]kgo.Opt, error) {
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(b.addresses()...), kgo.ClientID("ackledger"), kgo.DialTimeout(connectTimeout),
-		kgo.RetryTimeout(30 * time.Second), kgo.RecordDeliveryTimeout(30 * time.Second),
+		kgo.RetryTimeout(30 * time.Second),
 	}
 	if b.tls || b.ca != "" || b.cert != "" {
 		c, err := b.tlsConfig()

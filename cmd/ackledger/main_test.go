@@ -83,7 +83,7 @@ func done(t *testing.T, args ...string) string {
 	t.Helper()
 	r := ackledger(t, args...)
 	if r.code != exitDone || r.errors != "" {
-		t.Fatalf("ackledger %v: code %d, %s", args, r.code, r.errors)
+		t.Fatalf("ackledger %v: code %d, %s%s", args, r.code, r.errors, r.out)
 	}
 	return r.out
 }

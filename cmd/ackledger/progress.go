@@ -66,7 +66,11 @@ func (p *progress) end() {
 
 func progressLine(now replay.Progress) string {
 	r := &now.Report
-	line := fmt.Sprintf("%s read, %s replayed, %s dropped, %s left, %s failed; %.0f/s", count(r.Read), count(r.Replayed),
+	verb := "replayed"
+	if r.DryRun {
+		verb = "to replay"
+	}
+	line := fmt.Sprintf("%s read, %s %s, %s dropped, %s left, %s failed; %.0f/s", count(r.Read), count(r.Replayed), verb,
 		count(r.Succeeded+r.Superseded), count(r.Left+r.Refused+r.Mismatched), count(r.Failed), now.Rate)
 	if now.Left > 0 {
 		line += ", " + short(now.Left.Round(time.Second)) + " to go"

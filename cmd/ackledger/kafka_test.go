@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/kafka"
+)
+
+// topics is a ledger beside a Kafka cluster.
+type topics struct {
+	*store
+	brokers string
+	client  *kgo.Client
+}
+
+func onTopics(t *testing.T, test func(*testing.T, *topics)) {
+	onStores(t, func(t *testing.T, s *store) {
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders", "orders.dlq"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(cluster.Close)
+		client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		test(t, &topics{store: s, brokers: strings.Join(cluster.ListenAddrs(), ","), client: client})
+	})
+}
+
+// work runs a worker until it has handled n records; those whose body has the word fail for good.
+func (k *topics) work(n int64, bad string) {
+	k.Helper()
+	dead, err := kafka.NewDeadLetterTopic(k.client, "orders.dlq")
+	if err != nil {
+		k.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(k.Context())
+	defer stop()
+	var seen atomic.Int64
+	worker, err := kafka.NewWorker([]kgo.Opt{kgo.SeedBrokers(strings.Split(k.brokers, ",")...), kgo.ConsumerGroup("shipping"), kgo.ConsumeTopics("orders")},
+		k.Ledger, consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
+			if seen.Add(1) == n {
+				defer stop()
+			}
+			if bad != "" && strings.Contains(string(m.Body), bad) {
+				return consumer.Terminal(errors.New("no such SKU"))
+			}
+			return nil
+		}), &kafka.Config{Options: consumer.Options{DeadLetter: dead}})
+	if err != nil {
+		k.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		k.Fatal(err)
+	}
+}
+
+func (k *topics) end(topic string) int64 {
+	k.Helper()
+	ends, err := kadm.NewClient(k.client).ListEndOffsets(k.Context(), topic)
+	if err != nil {
+		k.Fatal(err)
+	}
+	o, _ := ends.Lookup(topic, 0)
+	return o.Offset
+}
+
+// TestKafka goes through the life of dead letters of a topic: they are listed, shown, replayed and handled.
+func TestKafka(t *testing.T) {
+	t.Parallel()
+	onTopics(t, func(t *testing.T, k *topics) {
+		for i := range 10 {
+			body := fmt.Sprintf("order %d", i)
+			if i%4 == 0 {
+				body = secret
+			}
+			if err := k.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Key: []byte(fmt.Sprint(i)), Value: []byte(body)}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.work(10, secret)
+		got := k.listed("--scope", "orders")
+		slices.Sort(got) // they failed side by side
+		if got := strings.Join(got, " "); got != "orders-0-0 orders-0-4 orders-0-8" {
+			t.Errorf("dead letters: %s", got)
+		}
+		if got := strings.Join(k.listed("--offsets", "0:1-7"), " "); got != "orders-0-4" {
+			t.Errorf("dead letters of offsets 1 to 7: %s", got)
+		}
+		k.shows()
+
+		replayed := []string{"replay", "--ledger", k.name, "--brokers", k.brokers, "--source", "kafka:orders.dlq", "--to"}
+		for to, want := range map[string]string{"kafka:orders.dlq": "must not be the dead-letter topic itself", "kafka:none": "none"} {
+			if r := ackledger(t, append(replayed, to, "--yes")...); r.code != exitFailed || strings.Count(r.errors, "\n") != 1 || !strings.Contains(r.errors, want) {
+				t.Errorf("to %s: code %d, %s%s", to, r.code, r.out, r.errors)
+			}
+		}
+		r := ackledger(t, "replay", "--ledger", k.name, "--brokers", k.brokers, "--source", "kafka:none", "--to", "source", "--yes")
+		if r.code != exitFailed || strings.Count(r.errors, "\n") != 1 || !strings.Contains(r.errors, "none") {
+			t.Errorf("no such topic: code %d, %s%s", r.code, r.out, r.errors)
+		}
+		if out := done(t, append(replayed, "source")...); !strings.Contains(out, "3 would be replayed") || k.end("orders") != 10 {
+			t.Errorf("the dry run sent, or says %s", out)
+		}
+		if out := done(t, append(replayed, "source", "--yes", "--error", "SKU")...); !strings.Contains(out, "3 replayed") || k.end("orders") != 13 {
+			t.Errorf("%d records in the topic: %s", k.end("orders"), out)
+		}
+		k.work(3, "")
+		if got := k.listed("--state", "failed"); len(got) != 0 {
+			t.Errorf("still failed: %v", got)
+		}
+		if out := done(t, append(replayed, "source", "--yes")...); !strings.Contains(out, "3 succeeded already") || k.end("orders") != 13 {
+			t.Errorf("once more: %s", out)
+		}
+	})
+}
+
+// shows: a record that succeeded is found by its place in the log, one that failed by its id as well.
+func (k *topics) shows() {
+	k.Helper()
+	for _, id := range []string{"orders-0-1", "orders-0-9"} {
+		out := done(k.T, "show", id, "--ledger", k.name, "--brokers", k.brokers)
+		if !strings.Contains(out, "succeeded") || !strings.Contains(out, "/orders/shipping") {
+			k.Errorf("show %s:\n%s", id, out)
+		}
+	}
+	if out := done(k.T, "show", "orders-0-4", "--ledger", k.name); !strings.Contains(out, "no such SKU") || !strings.Contains(out, "failed") {
+		k.Errorf("show orders-0-4:\n%s", out)
+	}
+	one := jsonLines[shown](k.T, done(k.T, "show", "orders-0-4", "--ledger", k.name, "--brokers", k.brokers, "--json"))
+	if len(one) != 1 {
+		k.Errorf("one record is shown as %d: %+v", len(one), one)
+	}
+	for id, want := range map[string]string{"orders-0-77": "knows nothing of orders-0-77", "orders-5-1": "has no partition 5", "none-0-1": "none"} {
+		r := ackledger(k.T, "show", id, "--ledger", k.name, "--brokers", k.brokers)
+		if r.code != exitFailed || !strings.Contains(r.errors, want) || strings.Count(r.errors, "\n") != 1 {
+			k.Errorf("show %s: code %d, %s%s", id, r.code, r.out, r.errors)
+		}
+	}
+}
+
+func TestBrokersSettings(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	done(t, "migrate", "--ledger", file)
+	for args, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"--sasl plain --sasl-user u":                                         {exitUsage, passwordVariable},
+		"--sasl plain --sasl-password-file /none":                            {exitUsage, "--sasl-password-file"},
+		"--sasl-user u":                                                      {exitUsage, "--sasl is missing"},
+		"--tls-cert /none":                                                   {exitUsage, "go together"},
+		"--tls-cert /none --tls-key /none":                                   {exitUsage, "--tls-cert"},
+		"--tls-ca " + file:                                                   {exitUsage, "no certificate"},
+		"--sasl scram-sha-1 --sasl-password-file /dev/null":                  {exitUsage, "--sasl must be plain"},
+		"--sasl scram-sha-512 --sasl-password-file " + file:                  {exitFailed, "brokers"},
+		"--sasl scram-sha-256 --sasl-password-file " + file:                  {exitFailed, "brokers"},
+		"--sasl plain --sasl-user u --sasl-password-file " + file + " --tls": {exitFailed, "brokers"},
+	} {
+		r := ackledger(t, append([]string{"show", "orders-0-1", "--ledger", file, "--brokers", "127.0.0.1:1"}, strings.Fields(args)...)...)
+		if r.code != want.code || !strings.Contains(r.errors, want.text) || strings.Count(r.errors, "\n") != 1 {
+			t.Errorf("%s: code %d, error %q; want code %d and one line with %q", args, r.code, r.errors, want.code, want.text)
+		}
+	}
+}
