@@ -74,7 +74,7 @@ ORDER BY a.at, a.key, a.delivery`
 		WHERE ($6::integer = 0 OR a.scope = $6::integer) AND ` + sqlDeadAfter + sqlDeadOrder
 
 	// sqlDeadBodies reads bodies and headers, in the order asked for; what was purged meanwhile is left out. (Where a row is
-	// looked up by its key, purged_at is asked for outside, or the index of a list might seem to do as well.)
+	// looked up by its key, purged_at is asked for outside or otherwise, or the index of a list might seem to do as well.)
 	sqlDeadBodies = `
 SELECT k.place, a.headers, a.body
 FROM unnest($1::uuid[], $2::bytea[]) WITH ORDINALITY AS k(key, delivery, place)
@@ -151,7 +151,7 @@ WITH clock AS MATERIALIZED (
 	FROM (SELECT * FROM free ORDER BY key, delivery) f
 	CROSS JOIN LATERAL (SELECT a.ctid AS place, a.purged_at FROM {s}.archive a
 		WHERE a.key = f.key AND a.delivery = f.delivery FOR NO KEY UPDATE SKIP LOCKED) a
-	WHERE a.purged_at IS NULL
+	WHERE coalesce(a.purged_at, 'infinity') = 'infinity'
 ), done AS (
 	UPDATE {s}.archive a SET body = NULL, headers = NULL, errors = NULL, grp = '', purged_at = c.at,
 		expiry = least(a.expiry, coalesce(t.till, c.at))

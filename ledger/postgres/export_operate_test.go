@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// DeadStatement is the statement of the first page of dead letters that the filter selects.
+func DeadStatement(l *Ledger, f ledger.Filter, scope int32, until int64) Statement {
+	p := deadPages{l: l, f: &f, begin: listBegin{at: until, scope: scope}, delivery: []byte{}}
+	sql, args := p.statement()
+	return Statement{l.sql.tune, l.operateSQL(sql), args}
+}
+
+// OperateStatements are the operators' other statements on tables that grow, for n messages, by name.
+func OperateStatements(l *Ledger, keys []ledger.Key, until int64) map[string]Statement {
+	n := len(keys)
+	sums, deliveries, details := make([]pgtype.UUID, n), make([][]byte, n), make([][]byte, n)
+	states, tokens := make([]int32, n), make([]int64, n)
+	var notes []ledger.AuditRecord
+	for i, key := range keys {
+		sums[i], deliveries[i], states[i], tokens[i] = uuid(key.Sum()), []byte("d"), 3, 1
+		note := ledger.AuditRecord{By: ledger.By{Actor: "a"}, Action: ledger.ActionReplay, Key: key, Delivery: []byte("d")}
+		details[i] = note.EncodeRest()
+		notes = append(notes, note)
+	}
+	of := func(sql string, args ...any) Statement { return Statement{l.sql.tune, l.operateSQL(sql), args} }
+	return map[string]Statement{
+		"status": of(sqlStatus, sums), "list by keys": of(sqlListKeys, sums), "bodies": of(sqlDeadBodies, sums, deliveries),
+		"find":         of(sqlArchivedID, []byte("id 7")),
+		"list pages":   of(sqlListPages, "(0,0)", "(10,0)", int32(0), int32(3), until),
+		"renew":        of(sqlRenew, sums[0], int64(1), (*pgtype.UUID)(nil), []byte(nil)),
+		"renew kept":   of(sqlRenewKept, sums[0], []byte("d"), int64(2)),
+		"renew mended": of(sqlRenewMended, sums[0], []byte("d"), int64(2), int32(1), sums[0], []byte("renewed"), []byte("b")),
+		"reopen":       of(sqlReopen, sums, tokens, details, int32(1), "a"),
+		"purge":        of(sqlPurge, sums, deliveries, states, tokens, details, "a"),
+		"audit":        of(sqlAudit, auditArgs(notes)...),
+		"audits":       of(sqlAudits, int64(0), until, int64(listPage)),
+		"audits of":    of(sqlAuditsKey, int64(0), until, int64(listPage), sums[0]),
+	}
+}
