@@ -29,9 +29,11 @@ import (
 // clock that runs ahead is no reason to refuse it; the message's own is consumer.HeaderOriginalTimestamp. Records of one
 // key, and messages of one FIFO group, go to one partition, as the client's partitioner has it.
 //
-// A publish that is repeated after a crash is a second record with the same stamp or an older one. A record that is too
-// large with the error's text goes without; one that is too large even so is in the ledger's archive only, marked as not
-// sent.
+// A publish whose answer was lost may be two records, with one stamp. After a crash the message is claimed anew: if it
+// fails again, that is another failure, whose dead letter carries a higher token.
+//
+// A record that is too large with the error's text goes without; one that is too large even so is in the ledger's archive
+// only, marked as not sent.
 type DeadLetterTopic struct {
 	client *kgo.Client
 	topic  string

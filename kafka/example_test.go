@@ -52,3 +52,22 @@ func Example() {
 	// orders-0-1 customer 7 2 pears
 	// <nil>
 }
+
+// A producer that may send one order twice gives it an identity: both records are one message to the workers.
+func ExampleStampRecord() {
+	source := kafka.SourceName("the-cluster's-id", "orders")
+	for range 2 {
+		r := &kgo.Record{Topic: "orders", Value: []byte("order 7")}
+		if err := kafka.StampRecord(r, source, "order-7"); err != nil {
+			log.Fatal(err)
+		}
+		stamp, err := consumer.ParseStamp(r.Headers[0].Value)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(r.Headers[0].Key, stamp.Source, stamp.ID)
+	}
+	// Output:
+	// ackledger-id the-cluster's-id/orders order-7
+	// ackledger-id the-cluster's-id/orders order-7
+}

@@ -40,9 +40,9 @@ var _ DeadLetterAPI = (*sqs.Client)(nil)
 //     in the ledger's archive only, marked as not sent.
 //
 // The queue may be standard or FIFO, whatever the source is (SQS's own redrive policy wants the same type). A FIFO queue
-// gets the message's group, else its Kafka key, else a group of its own; a publish that is repeated within five minutes,
-// after a crash, is one message there, and a later failure of the same message is another one. On a standard queue a
-// repeated publish is a second copy with the same stamp or an older one.
+// gets the message's group, else its Kafka key, else a group of its own; a publish whose answer was lost, and that is
+// repeated within five minutes, is one message there. On a standard queue it may be two, with one stamp. After a crash the
+// message is claimed anew: if it fails again, that is another failure, whose dead letter carries a higher token.
 //
 // The queue may be that of the source's redrive policy too. A console redrive, or a move task, of what we sent there must
 // name its destination: SQS knows the source only of what it moved itself. The source's worker recognises the copy by its
@@ -105,7 +105,7 @@ func (q *DeadLetterQueue) Publish(ctx context.Context, d *consumer.DeadLetter) e
 	return consumer.Terminal(fmt.Errorf("sqs: dead-letter queue %q does not take the message: %w", q.url, refused))
 }
 
-// address says where a copy goes. A repeated publish of one failure is one message of a FIFO queue.
+// address says where a copy goes. A repeated publish of one failure, by one claim, is one message of a FIFO queue.
 func (q *DeadLetterQueue) address(in *sqs.SendMessageInput, d *consumer.DeadLetter) {
 	in.QueueUrl = &q.url
 	if q.fifo {

@@ -275,7 +275,7 @@ func TestDeadLetterThatTheQueueRefuses(t *testing.T) {
 	}
 }
 
-// A publish that is repeated after a crash is one message of a FIFO queue; the message's next failure is another one.
+// A publish whose answer was lost is repeated: it is one message of a FIFO queue; the message's next failure is another one.
 func TestDeadLetterDeduplication(t *testing.T) {
 	f := &fakeQueue{}
 	q := deadQueue(t, f, "http://localhost/0/dead.fifo")

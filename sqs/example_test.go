@@ -2,12 +2,14 @@ package sqs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger/memory"
@@ -51,4 +53,58 @@ func Example() {
 	// Output:
 	// charge order 1, attempt 1
 	// left in the queue: 0
+}
+
+// An order that fails for good is forwarded to a queue of its own, and read back from there.
+func ExampleNewDeadLetterQueue() {
+	srv, err := sqstest.New(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	client := srv.Client()
+	orders, err := srv.CreateQueue("orders", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	failed, err := srv.CreateQueue("failed-orders", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if _, err := client.SendMessage(ctx, &awssqs.SendMessageInput{QueueUrl: &orders, MessageBody: aws.String("order 7")}); err != nil {
+		log.Fatal(err)
+	}
+	target, err := sqs.NewDeadLetterQueue(client, failed)
+	if err != nil {
+		log.Fatal(err)
+	}
+	w, err := sqs.NewWorker(client, orders, memory.New(), consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+		return consumer.Terminal(errors.New("no such customer"))
+	}), &sqs.Config{Options: consumer.Options{Name: "billing", DeadLetter: target}, WaitTime: time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		defer stop()
+		got, err := client.ReceiveMessage(ctx, &awssqs.ReceiveMessageInput{
+			QueueUrl: &failed, WaitTimeSeconds: 20, MessageAttributeNames: []string{"All"},
+			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+		})
+		if err != nil || len(got.Messages) == 0 {
+			log.Print("no dead letter: ", err)
+			return
+		}
+		d, err := sqs.ParseDeadLetter(&got.Messages[0])
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		fmt.Printf("%s: %s: %s, to be sent back under its own identity: %t\n", d.Message.Body, d.Kind, d.Error, d.Stamp != nil)
+	}()
+	if err := w.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: order 7: terminal: no such customer, to be sent back under its own identity: true
 }

@@ -181,7 +181,7 @@ func TestPitfall82_FIFOWithinFiveMinutes(t *testing.T) {
 		t.Fatalf("%v, %+v", err, d)
 	}
 	q := s.forwarding().DeadLetter
-	if err := q.Publish(t.Context(), d); err != nil { // repeated after a crash
+	if err := q.Publish(t.Context(), d); err != nil { // its answer was lost: repeated
 		t.Fatal(err)
 	}
 	back, err := SourceInput(d, s.url)
