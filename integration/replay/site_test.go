@@ -1,0 +1,137 @@
+package replay_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/postgres"
+)
+
+// amount is how many dead letters each storm has, and how often it kills: two storms make 2,000 and 8, or 40 in the long run.
+func amount() (letters, kills int) {
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		return 1000, 20
+	}
+	return 1000, 4
+}
+
+// database is a ledger and the table of effects.
+type database struct {
+	t      *testing.T
+	url    string
+	pool   *pgxpool.Pool
+	ledger *postgres.Ledger
+}
+
+func newDatabase(t *testing.T) *database {
+	t.Helper()
+	d := &database{t: t, url: services.Postgres(t).URL}
+	config, err := pgx.ParseConfig(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.Migrate(t.Context(), config, postgres.DefaultSchema); err != nil {
+		t.Fatal(err)
+	}
+	if d.pool, err = pgxpool.New(t.Context(), d.url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.pool.Close)
+	if _, err = d.pool.Exec(t.Context(), `CREATE TABLE effect (seq bigserial, body text NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	var end func()
+	if d.ledger, end, err = openLedger(t.Context(), d.url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+	return d
+}
+
+func (d *database) count(query string) int {
+	d.t.Helper()
+	var n int
+	if err := d.pool.QueryRow(d.t.Context(), query).Scan(&n); err != nil {
+		d.t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// effects says what is wrong with the effects of n messages; empty: each is there once.
+func (d *database) effects(n int) string {
+	rows, bodies := d.count(`SELECT count(*) FROM effect`), d.count(`SELECT count(DISTINCT body) FROM effect`)
+	if rows != n || bodies != n {
+		return fmt.Sprintf("%d effects of %d messages, there are %d", rows, bodies, n)
+	}
+	return ""
+}
+
+// expect says that each of n messages had its effect once, that nothing failed is left, and that the audit knows all.
+func (d *database) expect(n int) {
+	d.t.Helper()
+	if wrong := d.effects(n); wrong != "" {
+		d.t.Error(wrong)
+	}
+	open := 0
+	for m, err := range d.ledger.Messages(d.t.Context(), ledger.Filter{}) {
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if m.State != ledger.Succeeded {
+			open++
+			d.t.Logf("%s is %s: %+v", m.ID, m.State, m.Status)
+		}
+	}
+	if open > 0 {
+		d.t.Errorf("%d messages have not succeeded", open)
+	}
+	audited := map[string]bool{}
+	for a, err := range d.ledger.Audits(d.t.Context(), ledger.AuditFilter{Action: ledger.ActionReplay}) {
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		audited[string(a.Key.ID)] = a.By.Actor == "storm"
+	}
+	if len(audited) != n {
+		d.t.Errorf("the audit knows %d messages of %d", len(audited), n)
+	}
+}
+
+// run runs a worker until the returned function is called, or the test ends.
+func run(t *testing.T, w consumer.Worker) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("worker: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// eventually polls until what holds, or fails with what is wrong.
+func eventually(t *testing.T, what func() (wrong string)) {
+	t.Helper()
+	const patience = 3 * time.Minute
+	deadline := time.Now().Add(patience)
+	for wrong := what(); wrong != ""; wrong = what() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: %s", patience, wrong)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
