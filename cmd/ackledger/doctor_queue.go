@@ -117,6 +117,7 @@ func visitWindow(ctx context.Context, op ledger.Operator, prefix, name string, n
 		case err != nil:
 			f.add(unknown, name, "the window of "+scope+": "+err.Error(), "see the error")
 		case window == 0:
+			f.add(good, name, text(scope)+" has no row of the last day, so its window is not seen here: the worker checks it when it starts", "")
 		case window < need.Truncate(time.Second):
 			f.add(problem, name, fmt.Sprintf("%s keeps finished messages for %s, but the broker may deliver one again for %s: it would run twice",
 				text(scope), short(window), short(need)), "leave Config.Window unset, and restart the workers")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/integration/services"
@@ -285,6 +286,56 @@ func TestShow(t *testing.T) {
 			t.Errorf("a success without --body:\n%s", out)
 		}
 	})
+}
+
+func TestStatsOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		shop(s)
+		s.fail(testScope, ledger.KindTerminal, "cannot parse", "o1")
+		s.again("o1")
+		var all statistics
+		decode(t, s.run("stats", "--dead-letters", "--json"), &all)
+		got := map[string]deadLetters{}
+		for _, d := range all.DeadLetters {
+			got[d.Scope+" "+d.Kind] = d
+		}
+		if len(got) != 4 || got[orders+" exhausted"].Failed != 2 || got[orders+" terminal"].Failed != 1 ||
+			got[payments+" exhausted"].Failed != 1 || got[testScope+" terminal"].Succeeded != 1 {
+			t.Errorf("dead letters: %+v", all.DeadLetters)
+		}
+		if out := s.run("stats", "--dead-letters"); !strings.Contains(out, "dead letters") || !strings.Contains(out, payments) {
+			t.Errorf("as a table:\n%s", out)
+		}
+		if out := s.run("stats"); strings.Contains(out, "dead letters") {
+			t.Errorf("not asked for:\n%s", out)
+		}
+	})
+}
+
+// What a signal or a failure in the middle leaves behind is said, with how to go on.
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		ctx  context.Context
+		done int64
+		code int
+		want string
+	}{
+		{over, 0, exitFailed, "stopped before anything was changed; again"},
+		{over, 7, exitPartly, "stopped: 7 rows were changed; again"},
+		{t.Context(), 0, exitFailed, "broken"},
+		{t.Context(), 7, exitPartly, "broken; 7 rows were changed before that; again"},
+	} {
+		err := begun(func(*cobra.Command) error {
+			return stopped(c.ctx, errors.New("broken"), c.done, "rows were changed", "again")
+		})(nil, nil)
+		if o, ok := errors.AsType[*outcome](err); !ok || o.code != c.code || err.Error() != c.want {
+			t.Errorf("%d done: %v, want code %d, %s", c.done, err, c.code, c.want)
+		}
+	}
 }
 
 func TestReopen(t *testing.T) {

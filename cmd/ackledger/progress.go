@@ -48,7 +48,8 @@ func (p *progress) show(now replay.Progress) {
 func (p *progress) draw(now replay.Progress) {
 	if p.bar == nil {
 		p.bar = progressbar.NewOptions64(max(now.Total, -1), progressbar.OptionSetWriter(p.out), progressbar.OptionFullWidth(),
-			progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish())
+			progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetSpinnerChangeInterval(0)) // it would be drawn again behind the report
 	}
 	if now.Total > 0 && now.Total != p.bar.GetMax64() {
 		p.bar.ChangeMax64(max(now.Total, now.Report.Read))
@@ -60,7 +61,7 @@ func (p *progress) draw(now replay.Progress) {
 // end takes the bar away, so that the report stands alone.
 func (p *progress) end() {
 	if p.bar != nil {
-		_ = p.bar.Clear()
+		_ = p.bar.Finish()
 	}
 }
 

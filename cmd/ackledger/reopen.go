@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,9 @@ again with their stamp). Nothing is sent by this command.
 
 EFFECTS ARE DONE TWICE: that is what it is for. Child keys stay the same, so services that were given one do nothing
 again; with --fresh-keys they change, and such services do it again, too.
+
+Of a Kafka topic only records with a row of their own can be reopened: those that were retried, have a result, or whose
+workers use kafka.AuditRows. The others are held in ranges with their neighbours.
 
 Interrupted, it says which --until goes on with the rest: messages that were reopened count as first claimed now.`,
 		Args: cobra.NoArgs,
@@ -78,6 +82,9 @@ func (r *reopen) run(ctx context.Context, op ledger.Operator, who ledger.By, out
 	}
 	if !r.json {
 		fmt.Fprintf(out, "%s messages of %s succeeded and are selected\n", count(counted.Matched), text(f.Scope))
+		if strings.HasPrefix(f.Scope, "kafka:") {
+			fmt.Fprintln(out, "records that succeeded in one go with their neighbours have no row, and are not among them")
+		}
 		if r.fresh {
 			fmt.Fprintln(out, "--fresh-keys: services that were given a child key will do their work for these messages AGAIN")
 		}

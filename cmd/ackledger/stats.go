@@ -13,7 +13,7 @@ import (
 )
 
 func newStats(t *target) *cobra.Command {
-	asJSON := false
+	asJSON, letters := false, false
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Say how the ledger is doing",
@@ -21,7 +21,10 @@ func newStats(t *target) *cobra.Command {
 sessions that wait for locks.
 
 It is cheap at any size of the tables: counts and ages are those of the last whole pass of the sweep, and the answer says
-how old they are; the rest is of now. (` + "`ackledger maintain --once`" + ` makes a pass.)`,
+how old they are; the rest is of now. (` + "`ackledger maintain --once`" + ` makes a pass.)
+
+--dead-letters counts the archive, too: by scope, kind and what became of the messages. That reads all of it, without
+bodies.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
 			l, closeLedger, err := t.open(cmd.Context(), cmd.ErrOrStderr())
@@ -29,16 +32,27 @@ how old they are; the rest is of now. (` + "`ackledger maintain --once`" + ` mak
 				return err
 			}
 			s, err := l.Stats(cmd.Context())
+			var dead []deadLetters
+			if err == nil && letters {
+				dead, err = countDeadLetters(cmd.Context(), l)
+			}
 			if err = errors.Join(err, closeLedger()); err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), newStatistics(&s))
+				all := newStatistics(&s)
+				all.DeadLetters = dead
+				return printJSON(cmd.OutOrStdout(), all)
 			}
-			return printStats(cmd.OutOrStdout(), &s)
+			err = printStats(cmd.OutOrStdout(), &s)
+			if err == nil && letters {
+				err = printDeadLetters(cmd.OutOrStdout(), dead)
+			}
+			return err
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "JSON, with ages in seconds")
+	cmd.Flags().BoolVar(&letters, "dead-letters", false, "count the archive, too")
 	return cmd
 }
 
@@ -51,6 +65,8 @@ type statistics struct {
 	Owners    owners     `json:"owners"`
 	Tables    []table    `json:"tables"`
 	LockWaits int64      `json:"lock_waits"`
+	// DeadLetters are there if they were asked for.
+	DeadLetters []deadLetters `json:"dead_letters,omitempty"`
 }
 
 type scope struct {

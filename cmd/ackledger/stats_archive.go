@@ -1,0 +1,74 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// deadLetters counts the archived deliveries of one scope and kind.
+type deadLetters struct {
+	Scope     string `json:"scope"`
+	Kind      string `json:"kind"`
+	Failed    int64  `json:"failed"` // their message still is
+	Pending   int64  `json:"pending"`
+	Succeeded int64  `json:"succeeded"`
+	Gone      int64  `json:"gone"`     // the archive alone is left
+	Replayed  int64  `json:"replayed"` // at least once, as far as operators said so
+}
+
+// countDeadLetters reads the archive without bodies.
+func countDeadLetters(ctx context.Context, op ledger.Operator) ([]deadLetters, error) {
+	type name struct {
+		scope string
+		kind  ledger.FailureKind
+	}
+	counted := map[name]*deadLetters{}
+	for d, err := range op.DeadLetters(ctx, ledger.Filter{}) {
+		if err != nil {
+			return nil, err
+		}
+		n := name{d.Key.Scope, d.Kind}
+		c := counted[n]
+		if c == nil {
+			c = &deadLetters{Scope: text(n.scope), Kind: text(string(n.kind))}
+			counted[n] = c
+		}
+		switch d.Status.State {
+		case ledger.Failed:
+			c.Failed++
+		case ledger.Pending:
+			c.Pending++
+		case ledger.Succeeded:
+			c.Succeeded++
+		default:
+			c.Gone++
+		}
+		if !d.Replayed.IsZero() {
+			c.Replayed++
+		}
+	}
+	out := make([]deadLetters, 0, len(counted))
+	for _, c := range slices.SortedFunc(maps.Values(counted), func(a, b *deadLetters) int {
+		return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Kind, b.Kind))
+	}) {
+		out = append(out, *c)
+	}
+	return out, nil
+}
+
+func printDeadLetters(out io.Writer, list []deadLetters) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\ndead letters\tfailed\tpending\tsucceeded\tgone\treplayed\t  scope")
+	for _, c := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", c.Kind, count(c.Failed), count(c.Pending), count(c.Succeeded),
+			count(c.Gone), count(c.Replayed), c.Scope)
+	}
+	return w.Flush()
+}
