@@ -290,7 +290,7 @@ SELECT EXISTS (SELECT FROM {s}.segment s WHERE s.log = $1::bigint AND s.first <=
 
 	// sqlRangeOwners are the owners that ranges name.
 	sqlRangeOwners = `SELECT DISTINCT owner FROM {s}.claim_range`
-	sqlSweepLog    = `SELECT coalesce(last_log, 0), last_log IS NULL, segments, logs
+	sqlSweepLog    = `SELECT coalesce(last_log, 0), last_log IS NULL
 FROM {s}.sweep_log($1::bigint, $2::bigint, $3::bigint, $4::bigint)`
 
 	// sqlSegmentCounts counts the messages of segments by scope, but for those that InTx has added to a range that is open.

@@ -66,11 +66,11 @@ func (p *pass) dissolve(ctx context.Context) error {
 func (p *pass) logs(ctx context.Context) error {
 	var past *int64
 	for {
-		var last, segments, logs int64
+		var last int64
 		var none, mine bool
 		err := p.query(ctx, sqlSweepLog, []any{p.me, maintainLease.Microseconds(), past, max(p.cfg.Batch/10, 1)}, func(rows pgx.Rows) error {
 			mine = true
-			return rows.Scan(&last, &none, &segments, &logs)
+			return rows.Scan(&last, &none)
 		})
 		switch {
 		case err != nil:

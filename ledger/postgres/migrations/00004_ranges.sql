@@ -61,7 +61,7 @@ ALTER TABLE message ADD COLUMN covered boolean, ALTER COLUMN token TYPE bigint;
 -- lease it extends, else it answers no row.
 -- +goose StatementBegin
 CREATE FUNCTION sweep_log(me bigint, lease bigint, past bigint, n bigint)
-RETURNS TABLE (last_log bigint, segments bigint, logs bigint)
+RETURNS TABLE (last_log bigint)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
@@ -71,8 +71,6 @@ DECLARE
     clock  timestamptz := clock_timestamp();
     seen   bigint[];
     held   bigint[];
-    gone   bigint;
-    empty  bigint;
 BEGIN
     UPDATE maintenance SET lease_end = clock + lease * interval '1 microsecond' WHERE maintenance.holder = me;
     IF NOT FOUND THEN
@@ -85,12 +83,10 @@ BEGIN
         AND (s.kind = 1 OR NOT EXISTS (SELECT FROM message m
             WHERE m.key >= encode(int8send(s.log) || int8send(s.first), 'hex')::uuid
                 AND m.key < encode(int8send(s.log) || int8send(s.last), 'hex')::uuid));
-    GET DIAGNOSTICS gone = ROW_COUNT;
     DELETE FROM range_log g WHERE g.log = ANY(held)
         AND NOT EXISTS (SELECT FROM segment s WHERE s.log = g.log)
         AND NOT EXISTS (SELECT FROM claim_range r WHERE r.log = g.log);
-    GET DIAGNOSTICS empty = ROW_COUNT;
-    RETURN QUERY SELECT seen[cardinality(seen)], gone, empty;
+    RETURN QUERY SELECT seen[cardinality(seen)];
 END $$;
 -- +goose StatementEnd
 REVOKE ALL ON FUNCTION sweep_log(bigint, bigint, bigint, bigint) FROM PUBLIC;
