@@ -73,6 +73,9 @@ func (r *Report) Text() string {
 	for _, reason := range slices.SortedFunc(maps.Keys(r.Reasons), func(x, y Reason) int {
 		return cmp.Or(cmp.Compare(r.Reasons[y], r.Reasons[x]), cmp.Compare(x, y))
 	}) {
+		if reason == Failed || reason == Succeeded || reason == Superseded {
+			continue // said already
+		}
 		fmt.Fprintf(&b, "  %7d because: %s\n", r.Reasons[reason], reason)
 	}
 	for _, s := range r.Samples {
