@@ -80,6 +80,11 @@ func (f *filters) filter(ctx context.Context, op ledger.Operator) (ledger.Filter
 	return out, err
 }
 
+// unmet is the error of a command whose --id names nothing that it could work on.
+func (f *filters) unmet(what string) error {
+	return fmt.Errorf("there is no %s with the id %s that the other flags select; nothing was changed", what, someOf(f.ids))
+}
+
 // filterError says what is wrong with a filter in the words of the command line.
 func filterError(err error) error {
 	bad, ok := errors.AsType[*ledger.InvalidError](err)

@@ -79,6 +79,16 @@ func (k *topics) end(topic string) int64 {
 	return o.Offset
 }
 
+// ran is done, but for lines of progress.
+func ran(t *testing.T, args ...string) string {
+	t.Helper()
+	r := ackledger(t, args...)
+	if r.code != exitDone {
+		t.Fatalf("ackledger %v: code %d, %s%s", args, r.code, r.errors, r.out)
+	}
+	return r.out
+}
+
 // TestKafka goes through the life of dead letters of a topic: they are listed, shown, replayed and handled.
 func TestKafka(t *testing.T) {
 	t.Parallel()
@@ -113,17 +123,17 @@ func TestKafka(t *testing.T) {
 		if r.code != exitFailed || strings.Count(r.errors, "\n") != 1 || !strings.Contains(r.errors, "none") {
 			t.Errorf("no such topic: code %d, %s%s", r.code, r.out, r.errors)
 		}
-		if out := done(t, append(replayed, "source")...); !strings.Contains(out, "3 would be replayed") || k.end("orders") != 10 {
+		if out := ran(t, append(replayed, "source")...); !strings.Contains(out, "3 would be replayed") || k.end("orders") != 10 {
 			t.Errorf("the dry run sent, or says %s", out)
 		}
-		if out := done(t, append(replayed, "source", "--yes", "--error", "SKU")...); !strings.Contains(out, "3 replayed") || k.end("orders") != 13 {
+		if out := ran(t, append(replayed, "source", "--yes", "--error", "SKU")...); !strings.Contains(out, "3 replayed") || k.end("orders") != 13 {
 			t.Errorf("%d records in the topic: %s", k.end("orders"), out)
 		}
 		k.work(3, "")
 		if got := k.listed("--state", "failed"); len(got) != 0 {
 			t.Errorf("still failed: %v", got)
 		}
-		if out := done(t, append(replayed, "source", "--yes")...); !strings.Contains(out, "3 succeeded already") || k.end("orders") != 13 {
+		if out := ran(t, append(replayed, "source", "--yes")...); !strings.Contains(out, "3 succeeded already") || k.end("orders") != 13 {
 			t.Errorf("once more: %s", out)
 		}
 	})

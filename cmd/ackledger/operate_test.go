@@ -402,6 +402,9 @@ func TestOperatorsMistakes(t *testing.T) {
 			text string
 		}{
 			"show nobody":                                        {exitFailed, "the ledger knows nothing of nobody"},
+			"purge --id nobody --yes":                            {exitFailed, "no dead letter with the id nobody"},
+			"reopen --scope orders --id nobody --yes":            {exitFailed, "no message that succeeded with the id nobody"},
+			"reopen --scope orders --id o1 --yes":                {exitFailed, "no message that succeeded with the id o1"},
 			"show orders-3-17":                                   {exitFailed, "--brokers"},
 			"show o1 --scope nowhere":                            {exitFailed, `there is no scope "nowhere"`},
 			"show o1 --scope shipping":                           {exitFailed, "may be any of " + orders + ", " + payments},

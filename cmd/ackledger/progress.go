@@ -39,7 +39,7 @@ func (p *progress) show(now replay.Progress) {
 		p.draw(now)
 		return
 	}
-	if now.Elapsed < lineInterval/2 { // a short run has its report
+	if now.Elapsed < lineInterval || now.Report.Read == 0 { // a short run has its report
 		return
 	}
 	fmt.Fprintln(p.out, progressLine(now))

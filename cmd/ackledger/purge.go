@@ -70,6 +70,9 @@ func (p *purge) run(ctx context.Context, op ledger.Operator, who ledger.By, out 
 	if err != nil {
 		return err
 	}
+	if counted.Matched == 0 && len(p.ids) > 0 {
+		return p.unmet("dead letter")
+	}
 	if !p.json {
 		fmt.Fprintf(out, "%s dead letters are selected, of which %s are of pending messages and stay\n", count(counted.Matched), count(counted.Left))
 	}

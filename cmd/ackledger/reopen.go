@@ -80,6 +80,9 @@ func (r *reopen) run(ctx context.Context, op ledger.Operator, who ledger.By, out
 	if err != nil {
 		return err
 	}
+	if counted.Matched == 0 && len(r.ids) > 0 {
+		return r.unmet("message that succeeded")
+	}
 	if !r.json {
 		fmt.Fprintf(out, "%s messages of %s succeeded and are selected\n", count(counted.Matched), text(f.Scope))
 		if strings.HasPrefix(f.Scope, "kafka:") {
@@ -108,20 +111,20 @@ func (r *reopen) run(ctx context.Context, op ledger.Operator, who ledger.By, out
 }
 
 func (r *reopen) report(out io.Writer, scope string, rep ledger.ReopenReport, dry bool) error {
-	if r.json {
-		return printJSON(out, reopened{Scope: text(scope), DryRun: dry, Began: rep.Began.UTC(), Matched: rep.Matched,
-			Reopened: rep.Reopened, Skipped: rep.Skipped})
-	}
-	if dry {
-		if rep.Matched > 0 {
-			fmt.Fprintln(out, "nothing was changed: --yes does it")
+	switch {
+	case r.json:
+		if err := printJSON(out, reopened{Scope: text(scope), DryRun: dry, Began: rep.Began.UTC(), Matched: rep.Matched,
+			Reopened: rep.Reopened, Skipped: rep.Skipped}); err != nil {
+			return err
 		}
+	case !dry:
+		fmt.Fprintf(out, "%s reopened, %s left as they are (locked by others, or changed meanwhile)\n", count(rep.Reopened), count(rep.Skipped))
+	case rep.Matched > 0:
+		fmt.Fprintln(out, "nothing was changed: --yes does it")
+	}
+	if dry || rep.Skipped == 0 {
 		return nil
 	}
-	fmt.Fprintf(out, "%s reopened, %s left as they are (locked by others, or changed meanwhile)\n", count(rep.Reopened), count(rep.Skipped))
-	if rep.Skipped > 0 {
-		return partly(fmt.Errorf("%s messages were not reopened; the same command with --until %s goes on with them",
-			count(rep.Skipped), rep.Began.UTC().Format(time.RFC3339Nano)))
-	}
-	return nil
+	return partly(fmt.Errorf("%s messages were not reopened; the same command with --until %s goes on with them",
+		count(rep.Skipped), rep.Began.UTC().Format(time.RFC3339Nano)))
 }

@@ -108,6 +108,9 @@ func (r *replaying) run(ctx context.Context, op ledger.Operator, out, messages i
 	if bad, ok := settingError(err); ok {
 		return bad
 	}
+	if err == nil && report.Read == 0 && len(r.ids) > 0 {
+		return r.unmet("dead letter")
+	}
 	return errors.Join(r.print(out, &report, err), r.outcome(ctx, &report, err))
 }
 

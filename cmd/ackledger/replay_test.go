@@ -191,6 +191,7 @@ func TestReplayMistakes(t *testing.T) {
 			"--source sqs:orders-dlq --to sqs:none":                        {exitFailed, "there is no queue none"},
 			"--source sqs:orders-dlq --to sqs:orders-dlq":                  {exitFailed, "must not be the dead-letter queue itself"},
 			"--source kafka:dead --to source":                              {exitUsage, "--brokers is missing"},
+			"--source archive --to source --id nobody":                     {exitFailed, "no dead letter with the id nobody"},
 			"--source archive --to kafka:orders":                           {exitUsage, "--brokers is missing"},
 			"--source archive --to source --scope nowhere":                 {exitFailed, "there is no scope"},
 			"--source archive --to source --kind odd":                      {exitUsage, "--kind must be one of"},
@@ -249,7 +250,7 @@ func TestInterruptedReplay(t *testing.T) {
 		}
 		sent := s.srv.Queue("orders").Depth()
 		if cmd.ProcessState.ExitCode() != exitPartly || rep.Replayed != int64(sent) || sent < 5 || sent >= all ||
-			!strings.Contains(errs.String(), "the same command goes on with the rest") || strings.Count(errs.String(), "\n") != 1 {
+			!strings.HasSuffix(errs.String(), "the same command goes on with the rest\n") {
 			t.Errorf("code %d, %d sent, report %+v, error %q", cmd.ProcessState.ExitCode(), sent, rep, errs.String())
 		}
 		if n := s.audited(); n < sent {
@@ -270,6 +271,35 @@ func (s *store) audited() (n int) {
 		n++
 	}
 	return n
+}
+
+// Without a terminal there are lines, and only of runs that last.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	now := replay.Progress{Report: replay.Report{Read: 1500, Replayed: 1400, Succeeded: 60, Superseded: 7, Left: 20, Refused: 10, Failed: 3},
+		Total: 3000, Rate: 150, Left: 10 * time.Second, Elapsed: time.Second}
+	p := newProgress(&out)
+	p.show(now)
+	if p.terminal || out.Len() > 0 {
+		t.Errorf("a run of a second says %q", out.String())
+	}
+	now.Elapsed = lineInterval
+	p.show(now)
+	p.end()
+	if want := "1,500 read, 1,400 replayed, 67 dropped, 30 left, 3 failed; 150/s, 10s to go\n"; out.String() != want {
+		t.Errorf("a line says %q, want %q", out.String(), want)
+	}
+	out.Reset()
+	p = &progress{out: &out, terminal: true}
+	p.show(now)
+	if !strings.Contains(out.String(), "1,500 read") {
+		t.Errorf("the bar says %q", out.String())
+	}
+	p.end()
+	if last := out.String()[strings.LastIndexByte(out.String(), '\r')+1:]; strings.TrimSpace(last) != "" {
+		t.Errorf("the bar leaves %q behind", last)
+	}
 }
 
 func TestDifference(t *testing.T) {

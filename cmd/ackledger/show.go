@@ -186,8 +186,12 @@ func (s *showOne) print(out io.Writer, r *ledger.Record, one shown) error {
 	p.line("id", "%s", text(string(r.ID)))
 	p.line("scope", "%s", text(r.Scope))
 	p.line("state", "%s", describe(&one))
-	if r.In != nil {
-		p.line("held with", "offsets %d to %d of its partition, between %s and %s", r.In.From, r.In.To-1,
+	switch {
+	case r.In == nil:
+	case r.In.Until.IsZero():
+		p.line("held with", "offsets %d to %d of its partition, claimed %s", r.In.From, r.In.To-1, instant(r.In.Since))
+	default:
+		p.line("held with", "offsets %d to %d of its partition, finished between %s and %s", r.In.From, r.In.To-1,
 			instant(r.In.Since), instant(r.In.Until))
 	}
 	if r.State != 0 && r.In == nil {
