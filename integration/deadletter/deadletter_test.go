@@ -9,11 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap/zaptest"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
 // book is a handler that fails as long as the bug is there, and keeps what it got.
@@ -95,20 +99,56 @@ func own(headers []consumer.Header) (out []consumer.Header) {
 // repeat (64), a FIFO message that comes again within five minutes (82), groups (48), nine attributes of its own.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
-	for _, kinds := range [][]string{{"sqstest", "sqstest FIFO", "kfake"}, {"ElasticMQ", "ElasticMQ FIFO", "Kafka"}} {
-		for _, source := range kinds {
-			for _, target := range kinds {
+	for _, c := range []struct {
+		kinds []string
+		store func(*testing.T) store
+	}{
+		{[]string{"sqstest", "sqstest FIFO", "kfake"}, func(*testing.T) store { return memory.New() }},
+		{[]string{"ElasticMQ", "ElasticMQ FIFO", "Kafka"}, database},
+	} {
+		for _, source := range c.kinds {
+			for _, target := range c.kinds {
 				t.Run(source+" to "+target, func(t *testing.T) {
 					t.Parallel()
-					thereAndBack(t, brokers(t, source), brokers(t, target))
+					thereAndBack(t, c.store(t), brokers(t, source), brokers(t, target))
 				})
 			}
 		}
 	}
 }
 
-func thereAndBack(t *testing.T, from, to place) {
-	l, b := memory.New(), &book{}
+// store is a ledger that shows its rows.
+type store interface {
+	ledger.Ledger
+	Get(context.Context, ledger.Key) (ledger.Record, error)
+}
+
+// database is a fresh PostgreSQL ledger.
+func database(t *testing.T) store {
+	t.Helper()
+	db := services.Postgres(t)
+	config, err := pgx.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.Migrate(t.Context(), config, postgres.DefaultSchema); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	l, err := postgres.New(t.Context(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return l
+}
+
+func thereAndBack(t *testing.T, l store, from, to place) {
+	b := &book{}
 	end := start(t, from.worker(t, l, b, options(t, to.target(t))))
 	from.send(t)
 	got := to.letters(t, 1)
