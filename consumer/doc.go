@@ -9,4 +9,10 @@
 // whole body. A handler runs at least once. Effects inside the transaction that postgres.InTx or sqlite.InTx hands to
 // the handler are committed exactly once, in the same commit as the success. Effects outside of it may happen again
 // after a crash: pass [ChildKey] on to the service as its idempotency key.
+//
+// # What fails
+//
+// A message that fails for good is kept whole in the ledger's archive. With Options.DeadLetter a copy of it is published
+// first, to a queue or a topic ([DeadLetterer]); then its failure is settled, then it is acknowledged. The copy carries a
+// [Stamp], by which it meets its own row wherever it is sent again; package replay does that.
 package consumer

@@ -347,32 +347,48 @@ func TestPublishingEndsBeforeTheBrokerForgets(t *testing.T) {
 }
 
 // Dead-lettering that kills the process each time ends: at the crash limit it is tried a last time, then the archive alone
-// has the message.
+// has the message. A suspect is published in the suspects' place: the innocents that die with it each time are not failed.
 func TestPitfall101_DeadLetteringThatKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, calls := memory.New(), 0
-		it := item("one", "")
+		it, innocents := item("killer", ""), map[string]*engine.Item{}
+		for i := range 20 {
+			innocents[fmt.Sprint("innocent ", i)] = nil
+		}
 		for lives := 1; ; lives++ {
 			if lives > ledger.CrashLimit+3 {
 				t.Fatalf("no end after %d processes", lives)
 			}
 			to := &target{}
-			p := spawn(t, l, forwarding(to), func(*process, context.Context, *consumer.Message) error { return errBoom })
+			p := spawn(t, l, forwarding(to), func(_ *process, _ context.Context, m *consumer.Message) error {
+				if m.ID == "killer" {
+					return errBoom
+				}
+				time.Sleep(10 * time.Millisecond)
+				return nil
+			})
 			to.do = func(context.Context, int, *consumer.DeadLetter) error {
 				calls++
 				p.kill()
 				<-t.Context().Done()
 				return errBoom
 			}
-			it = item("one", "")
-			p.Offer([]*engine.Item{it})
+			it = item("killer", "")
+			in := []*engine.Item{it}
+			for id, before := range innocents {
+				if before == nil || !succeeded(l, before) {
+					innocents[id] = item(id, "")
+					in = append(in, innocents[id])
+				}
+			}
+			p.Offer(in)
 			select {
 			case <-p.dead:
 				p.bury(t)
 				continue
 			case <-time.After(time.Hour):
 			}
-			p.wantAcked(t, it)
+			p.wantAcked(t, in...)
 			end(t, p.Engine)
 			break
 		}
@@ -380,7 +396,17 @@ func TestPitfall101_DeadLetteringThatKills(t *testing.T) {
 		if rec.State != ledger.Failed || rec.Archived[0].Sent || rec.Archived[0].Kind != ledger.KindExhausted || calls != ledger.CrashLimit+1 {
 			t.Errorf("%+v after %d kills", rec, calls)
 		}
+		for id, it := range innocents {
+			if !succeeded(l, it) {
+				t.Errorf("%s: %+v", id, state(t, l, it))
+			}
+		}
 	})
+}
+
+func succeeded(l *memory.Ledger, it *engine.Item) bool {
+	r, err := l.Get(context.Background(), it.Key)
+	return err == nil && r.State == ledger.Succeeded
 }
 
 // What cannot be told to be the message that has its id is published without a stamp of it.
