@@ -102,6 +102,7 @@ func (p *deadPages) page(ctx context.Context) error {
 		var d placedLetter
 		var s statusRow
 		d.ArchiveRecord, err = scanArchive(rows, append([]any{&d.num, &d.size, &d.Superseded}, s.dest()...)...)
+		s.sum = d.Key.Sum()
 		p.ahead, status = append(p.ahead, d), append(status, s)
 		return err
 	})

@@ -2,9 +2,12 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"time"
+
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // Break sets where tests break things: pragmas of the connections to the main file, the connector of InTx, and the
@@ -27,18 +30,40 @@ func Downgrade(ctx context.Context, path string, version int64) error {
 	return nil
 }
 
-// PlayFirst makes the ledger a program of the first schema, which filed no positions.
+// PlayFirst makes the ledger a program of the first schema, which filed no positions and knew nothing of ranges.
 func (l *Ledger) PlayFirst(ctx context.Context) error {
-	stmt, err := l.main.db.PrepareContext(ctx, `INSERT INTO ackledger_archive (key, delivery, scope, id, fingerprint, token,
-		generation, kind, errors, source, grp, attempts, sent_at, published, at, expiry, headers, body)
-		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 WHERE ?19 IS NULL
-		ON CONFLICT (key, delivery) DO NOTHING`)
-	if err != nil {
-		return err
+	for stmt, text := range map[**sql.Stmt]string{
+		&l.stmts.archive: `INSERT INTO ackledger_archive (key, delivery, scope, id, fingerprint, token,
+			generation, kind, errors, source, grp, attempts, sent_at, published, at, expiry, headers, body)
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 WHERE ?19 IS NULL
+			ON CONFLICT (key, delivery) DO NOTHING`,
+		&l.stmts.succeed: `UPDATE ackledger_message SET state = 2, owner = NULL, due = NULL, result = ?4
+			WHERE key = ?1 AND state = 1 AND owner = ?3 AND token = ?2 AND ?5 > 0`,
+	} {
+		fresh, err := l.main.db.PrepareContext(ctx, text)
+		if err != nil {
+			return err
+		}
+		if err := (*stmt).Close(); err != nil {
+			return err
+		}
+		*stmt = fresh
 	}
-	err = l.stmts.archive.Close()
-	l.stmts.archive = stmt
-	return err
+	return nil
+}
+
+// JoinFirst is Join of a program of the first schema.
+func (l *Ledger) JoinFirst(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
+	o := &owner{l: l, lease: lease, pulse: ledger.NewPulse(lease, time.Now())}
+	err := l.owners.do(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, "INSERT INTO ackledger_owner (lease_end, fate, host, joined) VALUES (?, 1, '', 0)",
+			time.Now().Add(lease).UnixMicro())
+		if err == nil {
+			o.id, err = res.LastInsertId()
+		}
+		return err
+	})
+	return o, err
 }
 
 func downgrade(ctx context.Context, file, dir string, version int64) (err error) {

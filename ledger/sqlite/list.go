@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -72,6 +73,7 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 		defer func() { _ = stmt.Close() }()
 		for i := range keys {
 			sum := keys[i].Sum()
+			found[i].sum = sum
 			if err := stmt.QueryRowContext(ctx, sum[:]).Scan(found[i].dest()...); err != nil && !errors.Is(err, sql.ErrNoRows) {
 				return err
 			}
@@ -95,6 +97,7 @@ const statusColumns = "m.state, m.token, m.fingerprint, m.owner, m.generation, m
 type statusRow struct {
 	state, token, owner, generation, due sql.NullInt64
 	fingerprint, delivery                []byte
+	sum                                  [ledger.KeySize]byte // the caller's, to be asked of ranges
 }
 
 func (r *statusRow) dest() []any {
@@ -121,6 +124,12 @@ func (l *Ledger) resolve(ctx context.Context, n int, at func(int) (*statusRow, *
 	now := time.Now().UnixMicro()
 	for i := range n {
 		r, s := at(i)
+		if !r.state.Valid {
+			if err := l.rangedStatus(ctx, r.sum, s); err != nil {
+				return err
+			}
+			continue
+		}
 		s.State, s.Token, s.Generation = ledger.State(r.state.Int64), uint64(r.token.Int64), int(r.generation.Int64)
 		copy(s.Fingerprint[:], r.fingerprint)
 		switch s.State {
@@ -142,6 +151,23 @@ func (l *Ledger) resolve(ctx context.Context, n int, at func(int) (*statusRow, *
 				s.Holder = ledger.Dead
 			}
 		}
+	}
+	return nil
+}
+
+// rangedStatus is how a message without a row is.
+func (l *Ledger) rangedStatus(ctx context.Context, sum [ledger.KeySize]byte, s *ledger.Status) error {
+	log, offset := ranges.SplitSum(sum)
+	var state int
+	err := l.read.QueryRowContext(ctx, `SELECT coalesce(
+		(SELECT 2 FROM (SELECT last, kind FROM ackledger_segment WHERE log = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1)
+			WHERE last > ?2 AND kind = 1),
+		(SELECT 1 FROM ackledger_claim_range WHERE log = ?1 AND first <= ?2 AND last > ?2 LIMIT 1), 0)`, log[:], offset).Scan(&state)
+	if err != nil {
+		return fmt.Errorf("the ranges of %x: %w", sum, err)
+	}
+	if s.State = ledger.State(state); s.State == ledger.Pending { // whoever asks for it next finds out whose it is
+		s.Holder, s.HeldFor = ledger.Live, time.Second
 	}
 	return nil
 }

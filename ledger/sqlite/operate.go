@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -72,6 +73,14 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	if f.To.IsZero() || f.To.After(began) {
 		f.To = began
 	}
+	logs, err := l.finished(ctx, f.Scope)
+	if err != nil {
+		return ledger.ReopenReport{}, operateError("reopen", err)
+	}
+	ranged := ranges.Reopening{Request: r, Join: l.Join, Audit: l.Audit}
+	if err := ranged.Check(logs); err != nil {
+		return ledger.ReopenReport{}, err
+	}
 	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (done int64, err error) {
 		err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			done, err = reopen(ctx, tx, r, batch)
@@ -79,7 +88,33 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 		})
 		return done, err
 	})
+	if err == nil {
+		err = ranged.Run(ctx, logs, &report)
+	}
 	return report, operateError("reopen", err)
+}
+
+// finished is what lies finished in a scope's ranges.
+func (l *Ledger) finished(ctx context.Context, scope string) (out []ranges.Finished, err error) {
+	err = query(ctx, l.read, `SELECT g.log, g.name, g.epoch, g.prefix, s.first, s.last, s.messages
+		FROM ackledger_range_log g JOIN ackledger_segment s ON s.log = g.log AND s.kind = 1
+		WHERE g.scope = (SELECT id FROM ackledger_scope WHERE name = ?) ORDER BY g.log, s.first`, []any{[]byte(scope)},
+		func(rows *sql.Rows) error {
+			var log, name, prefix []byte
+			info := ranges.Info{Scope: scope}
+			var s ranges.Segment
+			if err := rows.Scan(&log, &name, &info.Epoch, &prefix, &s.From, &s.To, &s.Messages); err != nil {
+				return err
+			}
+			info.Log, info.Name, info.Prefix = ranges.Log(log), string(name), string(prefix)
+			if n := len(out); n == 0 || out[n-1].Info.Log != info.Log {
+				out = append(out, ranges.Finished{Info: info})
+			}
+			last := &out[len(out)-1]
+			last.Segments = append(last.Segments, s)
+			return nil
+		})
+	return out, err
 }
 
 func reopen(ctx context.Context, tx *sql.Tx, r ledger.ReopenRequest, batch []ledger.Listed) (int64, error) {
@@ -157,7 +192,7 @@ func purge(ctx context.Context, tx *sql.Tx, by ledger.By, batch []ledger.DeadLet
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return 0, err
 		}
-		if ledger.State(state) != d.Status.State || uint64(token) != d.Status.Token {
+		if err == nil && ledger.State(state) != d.Status.State || uint64(token) != d.Status.Token { // a range has token 0 here
 			continue
 		}
 		res, err := tx.ExecContext(ctx, `UPDATE ackledger_archive SET body = NULL, headers = NULL, errors = NULL, grp = x'',
