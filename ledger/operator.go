@@ -35,7 +35,7 @@ type Operator interface {
 	// Scopes returns the names of all scopes that the ledger has seen, sorted.
 	Scopes(ctx context.Context) ([]string, error)
 
-	// Messages lists message rows, in no order that means anything; Filter.From and To are of the first claim. Results and
+	// Messages lists message rows (not those that a range holds), in no order that means anything; Filter.From and To are of the first claim. Results and
 	// errors come with them, archives do not. It reads the table from end to end, without an index, so that it can be asked
 	// anything: expect a million rows in a few seconds. With Filter.IDs, rows that are kept by their id are looked up.
 	// A row that is written meanwhile may be missed or come twice, once as it was and once as it is.
@@ -47,7 +47,8 @@ type Operator interface {
 	DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter, error]
 
 	// Status says how messages are at this moment, in the order of the keys: for the decision just before a send. At most
-	// [MaxStatus] keys. A message without a row has State 0.
+	// [MaxStatus] keys. What is known of a message without a row is the state of the range that holds it, with Live as the
+	// holder of one that is pending; State 0: nothing is known.
 	Status(ctx context.Context, keys []Key) ([]Status, error)
 
 	// Renew makes a failed message another one on purpose, before it is sent again: fresh effects, or a mended body. See
@@ -56,7 +57,9 @@ type Operator interface {
 
 	// Reopen makes messages that succeeded pending again: nobody's, due now, with the next token, no attempts, and their
 	// window begins anew. The broker or the operator brings the messages; an archived delivery of theirs runs when it comes
-	// again. It writes only rows that succeeded before it began, so each once.
+	// again. It writes only rows that succeeded before it began, so each once. Messages that are held in a range of their log
+	// ([Entry.Ranged]) are selected by Filter.Offsets or IDs alone, with nothing that only a row knows of one message (From, To,
+	// Error, FreshKeys: an [*InvalidError]), and are then as if they had never been claimed; their audit row names a span.
 	Reopen(ctx context.Context, r ReopenRequest) (ReopenReport, error)
 
 	// Purge empties archived deliveries for good: body, headers, error texts and group. It leaves those of messages that
@@ -83,8 +86,8 @@ const (
 
 // Status is how a message is at one moment.
 type Status struct {
-	State       State // 0: there is no row; the rest is zero
-	Token       uint64
+	State       State       // 0: nothing is known; the rest is zero
+	Token       uint64      // 0: a range holds it
 	Fingerprint Fingerprint // zero: not known yet
 	Generation  int
 	// Holder is, of a pending message, whose it is: Nobody, Live (or not to be seen, which counts as live), Left or Dead.

@@ -100,6 +100,7 @@ var operateCases = []testCase{
 	{"ReopenOnce", reopenOnce},
 	{"ReopenArchived", reopenArchived},
 	{"ReopenRefused", reopenRefused},
+	{"ReopenRanged", reopenRanged},
 	{"Purge", purge},
 	{"PurgeLeavesPending", purgeLeavesPending},
 	{"PurgeRowGone", purgeRowGone},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -59,9 +60,26 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 	now := l.now()
 	out := make([]ledger.Status, len(keys))
 	for i := range keys {
-		out[i] = l.status(l.rows.get(keys[i].Sum()), now)
+		out[i] = l.statusOf(keys[i].Sum(), now)
 	}
 	return out, ctx.Err()
+}
+
+// statusOf is how a message is, in a row or in a range. The ledger is locked.
+func (l *Ledger) statusOf(sum [ledger.KeySize]byte, now time.Time) ledger.Status {
+	if r := l.rows.get(sum); r != nil {
+		return l.status(r, now)
+	}
+	log, offset := ranges.SplitSum(sum)
+	var rec ledger.Record
+	if !l.find(log, offset, &rec) {
+		return ledger.Status{}
+	}
+	s := ledger.Status{State: rec.State, Token: rec.Token}
+	if rec.State == ledger.Pending { // whoever asks for it next finds out whose it is
+		s.Holder, s.HeldFor = ledger.Live, time.Second
+	}
+	return s
 }
 
 // status is how a row is. The ledger is locked.
@@ -191,7 +209,7 @@ func (l *Ledger) deadLetter(ref deadRef) (d ledger.DeadLetter, ok bool) {
 	}
 	d.ArchiveRecord = *a
 	d.Archive = a.Clone()
-	d.Status = l.status(l.rows.get(ref.sum), l.now())
+	d.Status = l.statusOf(ref.sum, l.now())
 	d.Superseded = slices.ContainsFunc(l.archives[ref.sum], func(b ledger.ArchiveRecord) bool {
 		return a.Token != 0 && b.Token > a.Token
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -63,7 +64,34 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 		}
 		return done, nil
 	}
-	return ledger.RunReopen(ctx, r, l.now(), snapshot(l.Messages(ctx, f)), write)
+	ranged, logs := ranges.Reopening{Request: r, Join: l.Join, Audit: l.Audit}, l.finished(f.Scope)
+	if err := ranged.Check(logs); err != nil {
+		return ledger.ReopenReport{}, err
+	}
+	report, err := ledger.RunReopen(ctx, r, l.now(), snapshot(l.Messages(ctx, f)), write)
+	if err == nil {
+		err = ranged.Run(ctx, logs, &report)
+	}
+	return report, err
+}
+
+// finished is what lies finished in a scope's ranges.
+func (l *Ledger) finished(scope string) (out []ranges.Finished) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.logs {
+		if g.info.Scope != scope {
+			continue
+		}
+		f := ranges.Finished{Info: g.info}
+		for _, s := range g.segments {
+			if !s.Rows {
+				f.Segments = append(f.Segments, s)
+			}
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // snapshot reads the whole list before any of it is changed: by a clock that stands still, what was reopened looks as old
@@ -131,7 +159,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.Purge
 func (l *Ledger) purge(d *ledger.DeadLetter, by ledger.By) int64 {
 	sum, now := d.Key.Sum(), l.now()
 	a, row := l.archive(sum, d.Delivery), l.rows.get(sum)
-	if s := l.status(row, now); a == nil || !a.Purged.IsZero() || s.State != d.Status.State || s.Token != d.Status.Token {
+	if s := l.statusOf(sum, now); a == nil || !a.Purged.IsZero() || s.State != d.Status.State || s.Token != d.Status.Token {
 		return 0
 	}
 	a.Body, a.Headers, a.Errors, a.Group = nil, nil, nil, ""

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -105,6 +106,14 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	if f.To.IsZero() || f.To.After(began) {
 		f.To = began
 	}
+	logs, err := l.finished(ctx, f.Scope, begin.scope)
+	if err != nil {
+		return ledger.ReopenReport{}, operateError("reopen", err)
+	}
+	ranged := ranges.Reopening{Request: r, Join: l.Join, Audit: l.Audit}
+	if err := ranged.Check(logs); err != nil {
+		return ledger.ReopenReport{}, err
+	}
 	more := int32(0)
 	if r.FreshKeys {
 		more = 1
@@ -117,7 +126,31 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 		}
 		return l.count(ctx, sqlReopen, sums, tokens, details, more, r.By.Actor)
 	})
+	if err == nil {
+		err = ranged.Run(ctx, logs, &report)
+	}
 	return report, operateError("reopen", err)
+}
+
+// finished is what lies finished in a scope's ranges.
+func (l *Ledger) finished(ctx context.Context, scope string, number int32) (out []ranges.Finished, err error) {
+	err = l.list(ctx, sqlFinished, []any{number}, func(rows pgx.Rows) error {
+		var log int64
+		var name, prefix []byte
+		info := ranges.Info{Scope: scope}
+		var s ranges.Segment
+		if err := rows.Scan(&log, &name, &info.Epoch, &prefix, &s.From, &s.To, &s.Messages); err != nil {
+			return err
+		}
+		info.Log, info.Name, info.Prefix = logOf(log), string(name), string(prefix)
+		if n := len(out); n == 0 || out[n-1].Info.Log != info.Log {
+			out = append(out, ranges.Finished{Info: info})
+		}
+		last := &out[len(out)-1]
+		last.Segments = append(last.Segments, s)
+		return nil
+	})
+	return out, err
 }
 
 // Purge implements [ledger.Operator]. It needs the rights of [Operator].

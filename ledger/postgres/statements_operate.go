@@ -1,17 +1,30 @@
 package postgres
 
+import "strings"
+
 // What operators ask. Parameters are cast, so that they have a type in every exec mode; times are microseconds since 1970.
 
 const (
-	// sqlStatusFields are those of statusRow, of the message m and its owner o, either of which may be missing. An owner that
-	// the snapshot does not show counts as live.
-	sqlStatusFields = `coalesce(m.state, 0), coalesce(m.token, 0)::bigint, m.fingerprint, coalesce(m.generation, 0),
-	CASE WHEN m.owner IS NULL THEN 0 ELSE coalesce(o.fate, 1) + 1 END,
-	CASE WHEN m.owner IS NULL THEN 0 WHEN o.fate IS NULL THEN 1000000
+	// sqlRanged is what ranges know of a message without a row: 2 finished, 1 in a range that is open; null: nothing.
+	sqlRanged = `coalesce(
+		(SELECT 2 FROM (SELECT g.last, g.kind FROM {s}.segment g WHERE g.log = {log} AND g.first <= {offset}
+			ORDER BY g.first DESC LIMIT 1) g WHERE g.last > {offset} AND g.kind = 1),
+		(SELECT 1 FROM {s}.claim_range g WHERE g.log = {log} AND g.first <= {offset} AND g.last > {offset} LIMIT 1))`
+
+	// sqlStatusFields: see statusFields.
+	sqlStatusFields = `coalesce(m.state, ` + sqlRanged + `, 0)::integer, coalesce(m.token, 0)::bigint, m.fingerprint,
+	coalesce(m.generation, 0),
+	CASE WHEN m.state IS NULL THEN 2 WHEN m.owner IS NULL THEN 0 ELSE coalesce(o.fate, 1) + 1 END,
+	CASE WHEN m.state IS NOT NULL AND m.owner IS NULL THEN 0 WHEN o.fate IS NULL THEN 1000000
 		ELSE (extract(epoch FROM o.lease_end - clock_timestamp()) * 1000000)::bigint END,
 	greatest(coalesce((extract(epoch FROM m.due - clock_timestamp()) * 1000000)::bigint, 0), 0), m.failed_delivery`
 
 	sqlJoinOwner = `LEFT JOIN LATERAL (SELECT p.fate, p.lease_end FROM {s}.owner p WHERE p.id = m.owner OFFSET 0) o ON true`
+
+	// sqlFinished is what lies finished in a scope's ranges.
+	sqlFinished = `
+SELECT g.log, g.name, g.epoch, g.prefix, s.first, s.last, s.messages
+FROM {s}.range_log g JOIN {s}.segment s ON s.log = g.log AND s.kind = 1 WHERE g.scope = $1::integer ORDER BY g.log, s.first`
 
 	sqlScopes = `SELECT name FROM {s}.scope ORDER BY name`
 
@@ -24,39 +37,6 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 	sqlArchivedID = `
 SELECT DISTINCT s.name, a.key FROM (SELECT a.scope, a.key FROM {s}.archive a WHERE a.id = $1::bytea LIMIT 500) a
 JOIN {s}.scope s ON s.id = a.scope`
-
-	sqlStatus = `
-SELECT ` + sqlStatusFields + `
-FROM unnest($1::uuid[]) WITH ORDINALITY AS k(key, place)
-LEFT JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = k.key OFFSET 0) m ON true
-` + sqlJoinOwner + ` ORDER BY k.place`
-
-	// sqlListPages reads the messages in a range of the table's pages, sqlListKeys those of keys.
-	sqlListPages = `
-SELECT m.key, ` + sqlMessageFields + `, ` + sqlStatusFields + `
-FROM {s}.message m JOIN {s}.scope s ON s.id = m.scope
-` + sqlJoinOwner + `
-WHERE m.ctid >= $1::text::tid AND m.ctid < $2::text::tid AND ($3::integer = 0 OR m.scope = $3::integer)
-	AND ($4::integer = 0 OR m.state = $4::integer)
-	AND m.at <= timestamptz 'epoch' + $5::bigint * interval '1 microsecond'`
-
-	sqlListKeys = `
-SELECT m.key, ` + sqlMessageFields + `, ` + sqlStatusFields + `
-FROM unnest($1::uuid[]) k(key)
-CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = k.key OFFSET 0) m
-JOIN {s}.scope s ON s.id = m.scope
-` + sqlJoinOwner
-
-	// sqlDead is a page of dead letters without their bodies, from {source}: the oldest after a place.
-	sqlDead = `
-SELECT ` + sqlArchiveFields + `, coalesce(octet_length(a.body), 0) + coalesce(octet_length(a.headers), 0),
-	a.token <> 0 AND EXISTS (SELECT FROM {s}.archive b WHERE b.key = a.key AND b.token > a.token),
-	` + sqlStatusFields + `
-FROM ({source}) a
-JOIN {s}.scope s ON s.id = a.scope
-LEFT JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = a.key OFFSET 0) m ON true
-` + sqlJoinOwner + `
-ORDER BY a.at, a.key, a.delivery`
 
 	// The sources of sqlDead, each with an index: of all, of a scope, of kinds, of ids.
 	sqlDeadAfter = `a.purged_at IS NULL
@@ -81,6 +61,51 @@ FROM unnest($1::uuid[], $2::bytea[]) WITH ORDINALITY AS k(key, delivery, place)
 CROSS JOIN LATERAL (SELECT a.headers, a.body, a.purged_at FROM {s}.archive a
 	WHERE a.key = k.key AND a.delivery = k.delivery OFFSET 0) a
 WHERE a.purged_at IS NULL ORDER BY k.place`
+)
+
+// statusFields are those of statusRow, of the message m (or what ranges know of its key) and its owner o, all of which may
+// be missing. An owner that the snapshot does not show counts as live, like that of a range: whoever asks for the message
+// next finds out.
+func statusFields(key string) string {
+	half := func(from string) string {
+		return "('x' || encode(substring(uuid_send(" + key + "), " + from + ", 8), 'hex'))::bit(64)::bigint"
+	}
+	return strings.NewReplacer("{log}", half("1"), "{offset}", half("9")).Replace(sqlStatusFields)
+}
+
+var (
+	sqlStatus = `
+SELECT ` + statusFields("k.key") + `
+FROM unnest($1::uuid[]) WITH ORDINALITY AS k(key, place)
+LEFT JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = k.key OFFSET 0) m ON true
+` + sqlJoinOwner + ` ORDER BY k.place`
+
+	// sqlListPages reads the messages in a range of the table's pages, sqlListKeys those of keys.
+	sqlListPages = `
+SELECT m.key, ` + sqlMessageFields + `, ` + statusFields("m.key") + `
+FROM {s}.message m JOIN {s}.scope s ON s.id = m.scope
+` + sqlJoinOwner + `
+WHERE m.ctid >= $1::text::tid AND m.ctid < $2::text::tid AND ($3::integer = 0 OR m.scope = $3::integer)
+	AND ($4::integer = 0 OR m.state = $4::integer)
+	AND m.at <= timestamptz 'epoch' + $5::bigint * interval '1 microsecond'`
+
+	sqlListKeys = `
+SELECT m.key, ` + sqlMessageFields + `, ` + statusFields("m.key") + `
+FROM unnest($1::uuid[]) k(key)
+CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = k.key OFFSET 0) m
+JOIN {s}.scope s ON s.id = m.scope
+` + sqlJoinOwner
+
+	// sqlDead is a page of dead letters without their bodies, from {source}: the oldest after a place.
+	sqlDead = `
+SELECT ` + sqlArchiveFields + `, coalesce(octet_length(a.body), 0) + coalesce(octet_length(a.headers), 0),
+	a.token <> 0 AND EXISTS (SELECT FROM {s}.archive b WHERE b.key = a.key AND b.token > a.token),
+	` + statusFields("a.key") + `
+FROM ({source}) a
+JOIN {s}.scope s ON s.id = a.scope
+LEFT JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = a.key OFFSET 0) m ON true
+` + sqlJoinOwner + `
+ORDER BY a.at, a.key, a.delivery`
 )
 
 const (
@@ -130,7 +155,7 @@ WITH clock AS MATERIALIZED (
 SELECT count(*) FROM done`
 
 	// sqlPurge empties archived deliveries whose message is in the state and has the token that it was listed with, and
-	// which no other transaction holds. What is empty goes with its message.
+	// which no other transaction holds (state 2 with token 0: it succeeded in a range). What is empty goes with its message.
 	sqlPurge = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at, {durable}, set_config('lock_timeout', '1000', true)
@@ -145,6 +170,8 @@ WITH clock AS MATERIALIZED (
 ), free AS MATERIALIZED (
 	SELECT q.*, l.expiry AS till FROM ask q LEFT JOIN locked l ON l.key = q.key
 	WHERE CASE q.state WHEN 0 THEN (SELECT true FROM {s}.message m WHERE m.key = q.key) IS NULL
+		WHEN 2 THEN l.state = 2 AND l.token = q.token OR q.token = 0 AND l.state IS NULL
+			AND (SELECT true FROM {s}.message m WHERE m.key = q.key) IS NULL
 		ELSE l.state = q.state AND l.token = q.token END
 ), target AS MATERIALIZED (
 	SELECT f.key, f.till, f.detail, a.place

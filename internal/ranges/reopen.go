@@ -1,0 +1,216 @@
+package ranges
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Finished is what a store knows to be finished in one log.
+type Finished struct {
+	Info     Info
+	Segments []Segment // in ascending order, none with Rows
+}
+
+const (
+	// reopenChunk is how many offsets one transaction of a reopening looks at.
+	reopenChunk = 10_000
+	// reopenLease is the lease of the owner that an operator is while it reopens.
+	reopenLease = time.Minute
+)
+
+// Reopening is an operator's [ledger.Operator.Reopen], for what is held in ranges: there a message that is reopened is as if
+// it had never been claimed, which is all that its broker's next delivery needs. Messages with a row are reopened before,
+// as rows.
+type Reopening struct {
+	Request ledger.ReopenRequest
+	// Join makes the owner that writes, and which leaves at the end.
+	Join func(context.Context, time.Duration) (ledger.Owner, error)
+	// Audit writes an audit row before each transaction; what is refused there is not done.
+	Audit func(context.Context, []ledger.AuditRecord) error
+}
+
+// Check refuses what ranges cannot answer: the time, the generation and the errors of a single message. It comes first, so
+// that what is refused changes nothing.
+func (r *Reopening) Check(logs []Finished) error {
+	f := &r.Request.Filter
+	any := false
+	for i := range logs {
+		any = any || len(logs[i].Segments) > 0
+	}
+	const held = "for messages that are held in ranges"
+	switch {
+	case !any:
+		return nil
+	case f.Offsets == nil && len(f.IDs) == 0:
+		return &ledger.InvalidError{Field: "ReopenRequest.Filter.Offsets", Bound: "a partition and offsets, or ids, " + held, Value: "unset"}
+	case f.Error != "":
+		return &ledger.InvalidError{Field: "ReopenRequest.Filter.Error", Bound: "unset " + held, Value: "set"}
+	}
+	if len(r.spans(logs)) == 0 {
+		return nil
+	}
+	switch {
+	case r.Request.FreshKeys:
+		return &ledger.InvalidError{Field: "ReopenRequest.FreshKeys", Bound: "false " + held + " (a generation needs a row)", Value: "true"}
+	case !f.From.IsZero() || !f.To.IsZero():
+		return &ledger.InvalidError{Field: "ReopenRequest.Filter.From", Bound: "unset, like To, " + held, Value: "set"}
+	}
+	return nil
+}
+
+// piece is a part of a segment that the filter selects.
+type piece struct {
+	info     *Info
+	selected Span
+}
+
+// spans are the parts of segments that the filter selects.
+func (r *Reopening) spans(logs []Finished) (out []piece) {
+	f := &r.Request.Filter
+	for i := range logs {
+		info := &logs[i].Info
+		if f.Offsets != nil && !strings.HasSuffix(info.Prefix, fmt.Sprintf("-%d-", f.Offsets.Partition)) {
+			continue
+		}
+		for _, s := range logs[i].Segments {
+			if f.Offsets != nil {
+				s.Span = Span{max(s.From, f.Offsets.First), min(s.To-1, f.Offsets.Last) + 1}
+			}
+			if s.Len() == 0 {
+				continue
+			}
+			if len(f.IDs) == 0 {
+				out = append(out, piece{info, s.Span})
+				continue
+			}
+			for _, id := range f.IDs {
+				rest, ok := strings.CutPrefix(string(id), info.Prefix)
+				if offset, err := strconv.ParseInt(rest, 10, 64); ok && err == nil && s.Has(offset) {
+					out = append(out, piece{info, Span{offset, offset + 1}})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Run carries out what was checked, and adds to the report. Offsets that were never delivered (compaction, control records)
+// cannot be told from others, and are counted.
+func (r *Reopening) Run(ctx context.Context, logs []Finished, report *ledger.ReopenReport) error {
+	pieces := r.spans(logs)
+	if len(pieces) == 0 || r.Request.DryRun {
+		for _, p := range pieces {
+			report.Matched += p.selected.Len()
+		}
+		return nil
+	}
+	owner, err := r.Join(ctx, reopenLease)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = owner.Leave(context.WithoutCancel(ctx)) }() // else it is declared dead; it holds nothing
+	store, ok := ledger.Unwrap(owner).(Store)
+	if !ok {
+		return fmt.Errorf("ranges: %T holds no ranges", owner)
+	}
+	beaten := time.Now()
+	for _, p := range pieces {
+		for from := p.selected.From; from < p.selected.To; from += reopenChunk {
+			span := Span{from, min(from+reopenChunk, p.selected.To)}
+			if left := r.Request.Filter.Limit; left > 0 {
+				span.To = min(span.To, span.From+max(int64(left)-report.Matched, 0))
+			}
+			if span.Len() == 0 {
+				return nil
+			}
+			if time.Since(beaten) > reopenLease/4 {
+				if _, err := owner.Beat(ctx); err != nil {
+					return err
+				}
+				beaten = time.Now()
+			}
+			if err := r.cut(ctx, store, p.info, span, report); err != nil {
+				return err
+			}
+			if r.Request.Progress != nil {
+				r.Request.Progress(*report)
+			}
+		}
+	}
+	return nil
+}
+
+// cut is one audited transaction.
+func (r *Reopening) cut(ctx context.Context, store Store, info *Info, span Span, report *ledger.ReopenReport) error {
+	detail := fmt.Sprintf("offsets %d to %d, as far as they are finished", span.From, span.To-1)
+	key := ledger.KeyOfSum(info.Scope, strconv.AppendInt([]byte(info.Prefix), span.From, 10), JoinSum(info.Log, span.From))
+	err := r.Audit(ctx, []ledger.AuditRecord{{By: r.Request.By, Action: ledger.ActionReopen, Key: key, State: ledger.Succeeded, Detail: detail}})
+	if err != nil {
+		return err
+	}
+	var done, skipped int64
+	err = store.Update(ctx, []Query{{Info: *info, Span: span}}, func(_ int, f *Facts) (c Change) {
+		c, done, skipped = Cut(f, span)
+		return c
+	})
+	if err != nil {
+		return err
+	}
+	report.Matched, report.Reopened, report.Skipped = report.Matched+done+skipped, report.Reopened+done, report.Skipped+skipped
+	return nil
+}
+
+// Cut is the plan that takes finished offsets out of their segments, and how many these are. It leaves those that have a row
+// of their own, for which the segment speaks once that is gone, and skips those in a range that is still open: its owner
+// counts on what InTx has put there.
+func Cut(f *Facts, span Span) (c Change, cut, skipped int64) {
+	c = Change{Version: f.Version, Token: f.Token, Top: f.Top}
+	if f.Locked {
+		return c, 0, span.Len()
+	}
+	for _, s := range f.Segments {
+		if s.Rows || !s.Meets(span) {
+			continue
+		}
+		var out Set
+		for o := max(s.From, span.From); o < min(s.To, span.To); o++ {
+			switch {
+			case f.inRange(o):
+				skipped++
+			case !f.HasRow(o):
+				out.Add(Span{o, o + 1})
+			}
+		}
+		if out.Empty() {
+			continue
+		}
+		cut += out.Count()
+		c.Drop = append(c.Drop, s.From)
+		left := max(s.Messages-out.Count(), 0)
+		for kept := range out.Without(s.Span) {
+			part := s
+			part.Span = kept
+			part.Messages = min(kept.Len(), left)
+			left -= part.Messages
+			c.Put = append(c.Put, part)
+		}
+	}
+	if cut > 0 {
+		c.Version++
+	}
+	return c, cut, skipped
+}
+
+func (f *Facts) inRange(offset int64) bool {
+	for i := range f.Ranges {
+		if f.Ranges[i].Has(offset) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,130 @@
+package ledgertest
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// rangedEntries are n neighbours of one partition, which the ledger may hold in a range.
+func (e *env) rangedEntries(n int) []ledger.Entry {
+	entries := make([]ledger.Entry, n)
+	for i := range entries {
+		id := fmt.Appendf(nil, "topic-4-%d", i)
+		entries[i] = ledger.Entry{
+			Key: ledger.Key{Scope: e.scope, ID: id, Pos: &ledger.Position{
+				Log: "log of " + e.scope, Epoch: 1, Offset: int64(i), Prev: int64(i) - 1}},
+			Fingerprint: ledger.BodyFingerprint(id), Delivery: append([]byte("delivery of "), id...), Window: window, Ranged: true,
+		}
+	}
+	return entries
+}
+
+// runs counts the entries that run when they come again, and releases them.
+func (e *env) runs(o ledger.Owner, entries []ledger.Entry) (ran string) {
+	e.Helper()
+	var back []ledger.Settlement
+	for i, c := range e.claimAll(o, entries) {
+		switch c.Answer {
+		case ledger.Run:
+			ran += " " + strconv.Itoa(i)
+			back = append(back, release(c))
+		case ledger.Done:
+		default:
+			e.Errorf("message %d: %+v", i, c)
+		}
+	}
+	for _, err := range e.settleAll(o, back) {
+		if err != nil {
+			e.Fatal(err)
+		}
+	}
+	return ran
+}
+
+// Messages that are held in a range are reopened by their offsets or ids, those with a row of their own among them, and
+// nothing beside them.
+func reopenRanged(e *env) {
+	o := e.owner()
+	entries := e.rangedEntries(30)
+	claims := e.claimAll(o, entries)
+	var done []ledger.Settlement
+	for i, c := range claims {
+		switch i {
+		case 12: // has a row, and succeeds by a replay
+			done = append(done, fail(c, entries[i]))
+		case 14: // has a row for its result
+			s := succeed(c)
+			s.Result = []byte("r")
+			done = append(done, s)
+		default:
+			done = append(done, succeed(c))
+		}
+	}
+	for i, err := range e.settleAll(o, done) {
+		if err != nil {
+			e.Fatalf("settle %d: %v", i, err)
+		}
+	}
+	again := entries[12]
+	again.Delivery, again.StampToken = []byte("copy"), claims[12].Token
+	e.holds(o, succeed(e.want(o, again, ledger.Run)))
+	e.leave(o)
+	o = e.owner()
+
+	for i, s := range e.status(entries...) {
+		if s.State != ledger.Succeeded {
+			e.Errorf("message %d: %+v", i, s)
+		}
+	}
+	at := func(first, last int64) ledger.Filter {
+		return ledger.Filter{Scope: e.scope, Offsets: &ledger.OffsetRange{Partition: 4, First: first, Last: last}}
+	}
+	since := at(10, 19)
+	since.From = time.Unix(1, 0)
+	for field, r := range map[string]ledger.ReopenRequest{
+		"ReopenRequest.Filter.Offsets": {Filter: ledger.Filter{Scope: e.scope}, By: by},
+		"ReopenRequest.FreshKeys":      {Filter: at(10, 19), FreshKeys: true, By: by},
+		"ReopenRequest.Filter.From":    {Filter: since, By: by},
+	} {
+		_, err := e.op().Reopen(e.ctx, r)
+		e.invalid(err, field)
+	}
+	if got := e.runs(o, entries); got != "" {
+		e.Fatalf("what was refused reopened%s", got)
+	}
+	if r := e.reopen(ledger.ReopenRequest{Filter: at(10, 19), DryRun: true}); r.Matched < 10 || r.Reopened != 0 {
+		e.Errorf("dry run: %+v", r)
+	}
+	if r := e.reopen(ledger.ReopenRequest{Filter: at(10, 19)}); r.Reopened != 10 || r.Skipped != 0 {
+		e.Errorf("reopened: %+v", r)
+	}
+	if got, want := e.runs(o, entries), " 10 11 12 13 14 15 16 17 18 19"; got != want {
+		e.Errorf("reopened by offset:%s, want%s", got, want)
+	}
+	if r := e.reopen(ledger.ReopenRequest{Filter: ledger.Filter{IDs: [][]byte{entries[3].Key.ID, []byte("topic-4-99"), []byte("x")}}}); r.Reopened != 1 {
+		e.Errorf("reopened by id: %+v", r)
+	}
+	var succeeded []ledger.Settlement
+	part := append(entries[10:20:20], entries[3])
+	for i, c := range e.claimAll(o, part) {
+		if c.Answer != ledger.Run {
+			e.Fatalf("%q: %+v", part[i].Key.ID, c)
+		}
+		succeeded = append(succeeded, succeed(c))
+	}
+	for _, err := range e.settleAll(o, succeeded) {
+		if err != nil {
+			e.Fatal(err)
+		}
+	}
+	e.leave(o)
+	if got := e.runs(e.owner(), entries); got != "" {
+		e.Errorf("after they succeeded again:%s run", got)
+	}
+	if n := len(e.audits()); n < 3 {
+		e.Errorf("%d audit rows", n)
+	}
+}
