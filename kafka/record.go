@@ -55,7 +55,10 @@ const digits = 21
 func (d *delivery) sizes(s *settings) (texts, bytes int) {
 	r, a := d.record, d.of
 	id := len(r.Topic) + 2*digits
-	texts, bytes = id, id+len(a.log)+2*digits+2*len(r.Value)+2*len(r.Key)
+	texts, bytes = id, id+2*len(r.Value)+2*len(r.Key)
+	if s.Audit == AuditRows {
+		bytes += len(a.log) + 2*digits // of its delivery's id
+	}
 	for i := range r.Headers {
 		bytes += 2 * len(r.Headers[i].Value)
 	}
@@ -85,13 +88,18 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *
 	}
 	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: a.prev, First: a.first}
 	d.Item = engine.Item{
-		Msg: &d.msg, Delivery: copies.deliveryID(a.log, r.LeaderEpoch, r.Offset), Lane: d.lane(s.Order, names),
+		Msg: &d.msg, Lane: d.lane(s.Order, names),
 		Window: a.source.window, Deadline: a.source.deadline(r.Timestamp), Original: original, Ref: d,
 	}
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
-		Key: a.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group,
+		Key: a.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges,
 	}, &d.msg)
 	d.Ranged = s.Audit == AuditRanges && d.Key.Pos == &d.pos
+	if d.Later {
+		d.Item.Late = d
+	} else {
+		d.Delivery = copies.deliveryID(a.log, r.LeaderEpoch, r.Offset)
+	}
 	// What lies between two records of an assignment, the broker has read and left out: it was compacted away, aborted, or
 	// is a control record. So the ledger may take it for finished. What every worker of the group skips is so, too; what
 	// has an identity of its own is not.
@@ -99,6 +107,11 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *
 		a.prev = r.Offset
 	}
 	return &d.Item
+}
+
+// Identify implements ledger.Late, from what the broker delivered, whatever a handler did to its copy.
+func (d *delivery) Identify() (ledger.Fingerprint, []byte) {
+	return ledger.BodyFingerprint(d.body), new(arena).deliveryID(d.pos.Log, d.pos.Epoch, d.pos.Offset)
 }
 
 // original is engine.Item.Original.

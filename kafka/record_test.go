@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -48,14 +49,17 @@ func TestRecordsAreCopied(t *testing.T) {
 		}}
 		d := &delivery{of: &assignment{place: place{"a", 3}, log: "log", prev: 8}, record: r}
 		it := prepare(&w.set, []*delivery{d}, nil)[0]
-		if it.Msg.ID != "a-3-9" || it.Key.Pos.Offset != 9 || it.Key.Pos.Epoch != 2 || it.Key.Pos.Prev != 8 || string(it.Delivery) != "log/2/9" {
-			t.Errorf("identity: %q %+v %q", it.Msg.ID, it.Key.Pos, it.Delivery)
+		if it.Msg.ID != "a-3-9" || it.Key.Pos.Offset != 9 || it.Key.Pos.Epoch != 2 || it.Key.Pos.Prev != 8 {
+			t.Errorf("identity: %q %+v", it.Msg.ID, it.Key.Pos)
 		}
 		for i := range it.Msg.Body {
 			it.Msg.Body[i] = 'X'
 		}
 		it.Msg.Headers[3].Value[0] = 'X'
 		it.Msg.Key[0] = 'X'
+		if f, delivery := it.Late.Identify(); f != ledger.BodyFingerprint(value) || string(delivery) != "log/2/9" {
+			t.Errorf("value %#v: fingerprint %x, delivery %q", value, f, delivery)
+		}
 		c := it.Original(it)
 		body, headers := c.Body, c.Headers
 		if (body == nil) != (value == nil) || (it.Msg.Body == nil) != (value == nil) || !bytes.Equal(body, value) {

@@ -107,6 +107,29 @@ type Entry struct {
 	// Ranged says that the message needs no row of its own: with Key.Pos, the ledger may hold it in a range with its
 	// neighbours, as long as nothing becomes of it but its success. Key.ID then ends in the offset, in decimal.
 	Ranged bool
+	// Late says Fingerprint and Delivery of a Ranged entry when they are needed, and they are not in it: a message that
+	// stays in its range needs neither, and they cost a hash of its body. Nil: they are there. Only for an owner that is a
+	// [LateOwner].
+	Late Late
+}
+
+// Late is what an entry leaves out. It is called during the call of Claim alone, by one goroutine at a time.
+type Late interface {
+	Identify() (f Fingerprint, delivery []byte)
+}
+
+// LateOwner is an [Owner] that asks Entry.Late.
+type LateOwner interface {
+	Owner
+	AsksLate()
+}
+
+// Complete fills in what was left out.
+func (e *Entry) Complete() {
+	if e.Late != nil {
+		e.Fingerprint, e.Delivery = e.Late.Identify()
+		e.Late = nil
+	}
 }
 
 // Answer says what a worker does with a message that it asked for. The zero value never runs and never acknowledges.
@@ -219,6 +242,9 @@ func (k SettleKind) String() string {
 type Settlement struct {
 	Ticket Ticket
 	Kind   SettleKind
+	// Fingerprint is of a message whose entry left it out (Entry.Late), if it is to have a row now. Zero: as claimed.
+	Fingerprint Fingerprint
+
 	Result []byte   // Succeed: kept with the row, up to Limits.Result; nil is not empty
 	Dead   *Archive // Fail: required, stored in the same statement
 	// After is, with Release, how long the message waits before it may be claimed again, by anybody.

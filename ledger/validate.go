@@ -12,7 +12,7 @@ func CheckEntry(e *Entry) error {
 		return invalidLen("Entry.Key.Scope", 1, MaxScope, len(e.Key.Scope))
 	case len(e.Key.ID) == 0 || len(e.Key.ID) > MaxID:
 		return invalidLen("Entry.Key.ID", 1, MaxID, len(e.Key.ID))
-	case len(e.Delivery) == 0 || len(e.Delivery) > MaxDelivery:
+	case e.Late == nil && len(e.Delivery) == 0 || len(e.Delivery) > MaxDelivery:
 		return invalidLen("Entry.Delivery", 1, MaxDelivery, len(e.Delivery))
 	case e.Window <= 0 || e.Window > MaxWindow:
 		return invalidDuration("Entry.Window", e.Window)

@@ -179,7 +179,7 @@ func (e *Engine) runSuspect() bool {
 // not take the call.
 func (e *Engine) ask(sess *session, buf *claimBuf, solo bool) bool {
 	items := buf.items
-	entries := e.entries(buf, solo)
+	entries := e.entries(sess, buf, solo)
 	defer func() { clear(items); clear(entries) }()
 	for n := 1; ; n++ {
 		sent := time.Now()
@@ -220,7 +220,7 @@ func (e *Engine) ask(sess *session, buf *claimBuf, solo bool) bool {
 
 // entries makes what the ledger is asked. Of those that the broker has back a suspect needs no place to run in: it is
 // released at once.
-func (e *Engine) entries(buf *claimBuf, solo bool) []ledger.Entry {
+func (e *Engine) entries(sess *session, buf *claimBuf, solo bool) []ledger.Entry {
 	buf.dropped = buf.dropped[:0]
 	e.mu.Lock()
 	for _, it := range buf.items {
@@ -229,13 +229,16 @@ func (e *Engine) entries(buf *claimBuf, solo bool) []ledger.Entry {
 	e.mu.Unlock()
 	buf.entries = buf.entries[:0]
 	for i, it := range buf.items {
+		if !sess.late {
+			it.complete()
+		}
 		window := it.Window
 		if window == 0 {
 			window = e.opt.Window
 		}
 		buf.entries = append(buf.entries, ledger.Entry{
 			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken,
-			Ranged: it.Ranged, Window: window, Solo: solo || buf.dropped[i], Park: e.opt.Park,
+			Ranged: it.Ranged, Late: it.Late, Window: window, Solo: solo || buf.dropped[i], Park: e.opt.Park,
 		})
 	}
 	return buf.entries
@@ -337,8 +340,17 @@ func (e *Engine) fail(it *Item, kind ledger.FailureKind, err error) {
 	e.settle(it, ledger.Settlement{Kind: ledger.Fail, Dead: e.archive(it, kind, failure)})
 }
 
+// complete fills in what was left out until now. Only one goroutine has the item in hand.
+func (it *Item) complete() {
+	if it.Late != nil {
+		it.Fingerprint, it.Delivery = it.Late.Identify()
+		it.Late = nil
+	}
+}
+
 // archive makes the whole of a failed delivery.
 func (e *Engine) archive(it *Item, kind ledger.FailureKind, failure ledger.AttemptError) *ledger.Archive {
+	it.complete()
 	c := Content{Key: it.Msg.Key, Body: it.Msg.Body, Headers: it.Msg.Headers}
 	if it.Original != nil {
 		c = it.Original(it)

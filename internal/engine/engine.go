@@ -17,6 +17,8 @@ type Item struct {
 	Identity
 	// Delivery is the id of this broker copy (ledger.Entry.Delivery).
 	Delivery []byte
+	// Late says Fingerprint and Delivery, if they are left out (ledger.Entry.Late); nil: they are there.
+	Late ledger.Late
 	// Lane orders items: those of one lane run one at a time, in the order in which they were offered. Empty: no order.
 	Lane string
 	// Window is how long the ledger keeps the message's row; zero: Options.Window.

@@ -179,6 +179,9 @@ func (e *Engine) decide(r *run, o outcome) {
 		left = max(time.Until(it.Deadline), 1)
 	}
 	st := e.policy.decide(o, it.attempt, rand.Float64(), left)
+	if st != (step{settle: ledger.Succeed}) || r.result() != nil {
+		it.complete() // it may get a row
+	}
 	if st != (step{settle: ledger.Succeed}) {
 		r.end = &end{outcome: o, step: st}
 		e.report(it, o, st)

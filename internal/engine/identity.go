@@ -15,6 +15,8 @@ type Identity struct {
 	StampToken  uint64
 	// Ranged is ledger.Entry.Ranged. Identify leaves it to the worker, whose key it takes.
 	Ranged bool
+	// Later says that the fingerprint is left out: the message's own identity holds, and nothing needs the body's hash yet.
+	Later bool
 	// Skip says that the copy carries a stamp for another group: it is acknowledged without a claim. Never where there
 	// are no groups.
 	Skip bool
@@ -29,16 +31,23 @@ type Origin struct {
 	Source string     // as consumer.Message.Source: what a stamp must name
 	Group  string     // Kafka: the consumer group; SQS: empty
 	Pos    *ledger.Position
+	Later  bool // the worker says the fingerprint later, where the message's identity does not depend on it
 }
 
 // Identify finds the identity of m, whose ID is the broker's: a stamp that counts, else KeyFunc, else the broker's. It
 // sets m.ID to the readable identity. It is deterministic, and calls nothing but the user's two functions, whose panics
 // it catches.
 func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
-	id := Identity{Key: from.Key, Fingerprint: ledger.BodyFingerprint(m.Body)}
+	id := Identity{Key: from.Key}
 	if id.Key.ID == nil {
 		id.Key = ledger.Key{Scope: from.Scope, ID: []byte(m.ID), Pos: from.Pos}
 	}
+	stamp := stampOf(m)
+	if from.Later && stamp == nil && o.FingerprintFunc == nil && o.KeyFunc == nil {
+		id.Later = true
+		return id
+	}
+	id.Fingerprint = ledger.BodyFingerprint(m.Body)
 	if o.FingerprintFunc != nil {
 		canonical := m.Body
 		err := guard("FingerprintFunc", func() (err error) { canonical, err = o.FingerprintFunc(m); return err })
@@ -47,7 +56,7 @@ func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 		}
 		id.Fingerprint = ledger.NewFingerprint(m.Body, canonical)
 	}
-	if stamp := stampOf(m); stamp != nil && stamp.Counts(from.Source, id.Fingerprint) {
+	if stamp != nil && stamp.Counts(from.Source, id.Fingerprint) {
 		id.Key = ledger.Key{Scope: id.Key.Scope, ID: []byte(stamp.ID), Pos: stamp.Pos}
 		id.StampToken = stamp.Token
 		id.Skip = from.Group != "" && stamp.Group != "" && stamp.Group != from.Group

@@ -29,7 +29,7 @@ func (s *settlement) size() int {
 
 // settle puts a settlement of an item that is ours on its way.
 func (e *Engine) settle(it *Item, set ledger.Settlement) {
-	set.Ticket = it.ticket
+	set.Ticket, set.Fingerprint = it.ticket, it.Fingerprint
 	e.s.setPhase(it, settling)
 	s := settlement{item: it, sess: it.sess, set: set}
 	if set.Kind == ledger.Fail {

@@ -253,6 +253,7 @@ func (c *claiming) claimRows(ctx context.Context) error {
 	entries := make([]ledger.Entry, len(c.rows))
 	for at, i := range c.rows {
 		entries[at] = c.entries[i]
+		entries[at].Complete()
 	}
 	claims, err := c.owner.Store.ClaimRows(ctx, entries, c.only)
 	if err != nil {

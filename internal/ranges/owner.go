@@ -85,6 +85,9 @@ func NewOwner(store Store, limits ledger.Limits) *Owner {
 	return &Owner{Store: store, limits: limits, looks: make(chan struct{}, 1), saves: make(chan struct{}, 1), logs: map[Log]*held{}}
 }
 
+// AsksLate implements [ledger.LateOwner].
+func (o *Owner) AsksLate() {}
+
 // Unwrap returns the store's own owner: see [ledger.Unwrap].
 func (o *Owner) Unwrap() ledger.Owner { return o.Store }
 

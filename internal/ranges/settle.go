@@ -2,6 +2,7 @@ package ranges
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ func (c *settling) sort(i int) {
 	default:
 		r.Done.Add(one)
 		r.moved.Add(one)
-		r.leaving = append(r.leaving, Row{Offset: offset, Fingerprint: r.print(offset)})
+		r.leaving = append(r.leaving, Row{Offset: offset, Fingerprint: cmp.Or(s.Fingerprint, r.print(offset))})
 		r.dirty = true
 		c.rows = append(c.rows, i)
 	}
