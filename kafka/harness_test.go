@@ -255,7 +255,7 @@ func (b *book) once(t *testing.T, values []string) {
 func (s *site) committed(partition int32) int64 {
 	s.t.Helper()
 	all, err := s.adm.FetchOffsets(s.t.Context(), s.group)
-	if errors.Is(err, kerr.GroupIDNotFound) {
+	if errors.Is(err, kerr.GroupIDNotFound) || errors.Is(err, kerr.CoordinatorNotAvailable) { // not yet
 		return -1
 	}
 	if err != nil {
