@@ -139,12 +139,6 @@ func RunRangedMaintain(t *testing.T, open Open) {
 			run(t, open)
 		})
 	}
-	for _, c := range rangeSweepCases {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			c.run(begin(t, open))
-		})
-	}
 }
 
 // RunRangedProcesses is [RunProcesses] and Pitfall86 on messages that are held in ranges.
@@ -152,7 +146,4 @@ func RunRangedProcesses(t *testing.T, open Open) {
 	open = Ranged(open)
 	t.Run("Suite", func(t *testing.T) { RunProcesses(t, open) })
 	t.Run("Pitfall86", func(t *testing.T) { Pitfall86(t, open) })
-	for _, c := range rangeProcessCases {
-		t.Run(c.name, func(t *testing.T) { c.run(beginProcesses(t, open)) })
-	}
 }
