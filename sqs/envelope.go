@@ -150,10 +150,11 @@ func attributeName(name string) bool {
 	if lower := strings.ToLower(name); strings.HasPrefix(lower, "aws.") || strings.HasPrefix(lower, "amazon.") {
 		return false
 	}
-	return !strings.ContainsFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.')
-	})
+	return strings.Trim(name, nameChars) == ""
 }
+
+// nameChars are the characters of attributes' names.
+const nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 
 // isTrace says whether the header is the system attribute, which is none of the ten.
 func isTrace(h *ledger.Header) bool { return h.Name == string(traceHeader) && h.Type == "" }

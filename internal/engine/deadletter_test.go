@@ -351,7 +351,8 @@ func TestPublishingEndsBeforeTheBrokerForgets(t *testing.T) {
 func TestPitfall101_DeadLetteringThatKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, calls := memory.New(), 0
-		it, innocents := item("killer", ""), map[string]*engine.Item{}
+		var it *engine.Item
+		innocents := map[string]*engine.Item{}
 		for i := range 20 {
 			innocents[fmt.Sprint("innocent ", i)] = nil
 		}
