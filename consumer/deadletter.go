@@ -17,7 +17,7 @@ import (
 // process that is killed in between leaves the message with its broker: it may run again, and if it fails again, it is
 // published again, under a higher token. So a dead letter may be there more than once, and there may be one of a message
 // that succeeded in the end; the stamp tells which (see [Stamp]). None is lost: what cannot be published is in the
-// ledger's archive all the same, marked as not sent.
+// ledger's archive all the same, marked as not sent (though it may have arrived, if only the answer was lost).
 //
 // Implementations are safe for concurrent use; one may serve many workers.
 type DeadLetterer interface {
