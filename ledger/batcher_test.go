@@ -434,7 +434,7 @@ func TestUnwrap(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := ledger.Group(ledger.Group(o, ledger.GroupConfig{}), ledger.GroupConfig{})
-	if ledger.Unwrap(g) != o || ledger.Unwrap(o) != o || g.ID() != o.ID() {
+	if own := ledger.Unwrap(o); ledger.Unwrap(g) != own || ledger.Unwrap(own) != own || g.ID() != o.ID() {
 		t.Fatal("Unwrap does not find the store's owner")
 	}
 	if err := g.Leave(t.Context()); err != nil {

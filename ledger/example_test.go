@@ -63,6 +63,6 @@ func ExampleGroup() {
 		return
 	}
 	worker := ledger.Group(store, ledger.GroupConfig{Items: 500})
-	fmt.Println(worker.ID() == store.ID(), ledger.Unwrap(worker) == store)
+	fmt.Println(worker.ID() == store.ID(), ledger.Unwrap(worker) == ledger.Unwrap(store))
 	// Output: true true
 }
