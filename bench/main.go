@@ -45,7 +45,7 @@ func flags() *settings {
 	flag.BoolVar(&s.quick, "quick", false, "a short version, under 5 minutes")
 	flag.BoolVar(&s.list, "list", false, "name the cases and end")
 	flag.StringVar(&s.only, "run", "", "run only the cases whose group/name matches this regular `expression`")
-	flag.IntVar(&s.rounds, "rounds", 0, "how many `rounds`, 1 to 100; default 5, with -quick 3")
+	flag.IntVar(&s.rounds, "rounds", 0, "how many `rounds`, 1 to 100; default 5, with -quick 2")
 	flag.StringVar(&s.out, "out", "", "`folder` for results.md and results.png; empty: print only")
 	flag.StringVar(&s.profiles, "cpuprofile", "", "`folder` for a CPU profile of this process in each case and round")
 	flag.Parse()
@@ -56,7 +56,7 @@ func run(ctx context.Context) error {
 	s := flags()
 	mode, rounds := suite.Full, 5
 	if s.quick {
-		mode, rounds = suite.Quick, 3
+		mode, rounds = suite.Quick, 2
 	}
 	rounds = cmp.Or(s.rounds, rounds)
 	if rounds < 1 || rounds > 100 {

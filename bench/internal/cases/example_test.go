@@ -18,4 +18,5 @@ func ExampleAll() {
 	// Output:
 	// latency at 1,000 messages/s/two bare commits
 	// latency at 1,000 messages/s/ours, claim and settle
+	// latency at 1,000 messages/s/ours, in ranges
 }

@@ -8,7 +8,7 @@ import (
 
 // Values are the names of all values that cases report, for the check of the goals.
 func Values() []string {
-	return []string{suite.Rate, suite.BytesEach, suite.HotShare, suite.P50, suite.P99, suite.Resident, riverWorked, growth, rowsLeft, behind}
+	return []string{suite.Rate, suite.BytesEach, suite.HotShare, suite.P50, suite.P99, suite.Resident, riverWorked, growth, rowsLeft, behind, kilobytes}
 }
 
 // Goals are the numbers that the benchmark is compared with, in the order of the report.
@@ -24,6 +24,13 @@ func Goals() []suite.Goal {
 		ratio("Kafka with rows, of River", "kafka/ours, rows", "kafka/River", 8),
 		ratio("Kafka with rows, of parallel-consumer unordered, default settings, without a ledger", "kafka/ours, rows", "kafka/parallel-consumer, unordered, 16", 1),
 		ratio("Kafka with rows, of parallel-consumer unordered, README's settings, without a ledger", "kafka/ours, rows", "kafka/parallel-consumer, unordered, 1000", 1),
+		{Text: "Kafka with ranges", Unit: "records/s", Bound: 1_200_000, Value: func(r suite.Round) float64 { return r.Rate("kafka/ours, ranges") }},
+		ratio("Kafka with ranges, of raw poll and commit", "kafka/ours, ranges", "kafka/raw poll + commit", 0.4),
+		ratio("Kafka with ranges, of rows", "kafka/ours, ranges", "kafka/ours, rows", 12),
+		ratio("Kafka with batches InTx and one insert, of the same without a ledger", "kafka/ours, InTx, batches", "kafka/no ledger, one insert in batches", 0.8),
+		ratio("Kafka with handlers of 1 ms by key, of the same without a ledger", shortGroup+"/ours, ranges", shortGroup+"/ours, no ledger", 0.95),
+		each("ledger in ranges, a record, all succeed", "all succeed", 0.1),
+		each("ledger in ranges, a record of 200 B, 1 % fail for good", "1 % fail for good", 8),
 		{Text: "Kafka with the memory ledger", Unit: "records/s", Bound: 600_000,
 			Value: func(r suite.Round) float64 { return r.Rate("kafka/ours, memory, order none") }},
 		ratio("Kafka with the memory ledger, of parallel-consumer unordered, default settings", "kafka/ours, memory, order none", "kafka/parallel-consumer, unordered, 16", 12),
@@ -37,6 +44,8 @@ func Goals() []suite.Goal {
 		}},
 		latency("p50", suite.P50, 1.2),
 		latency("p99", suite.P99, 1.5),
+		inRanges("p50", suite.P50),
+		inRanges("p99", suite.P99),
 		{Text: "larger table: how much slower than the smaller", Unit: "×", Bound: 1.15, AtMost: true, Value: func(r suite.Round) float64 {
 			return r.Rate(tableGroup+"/ours, smaller table") / r.Rate(tableGroup+"/ours, larger table")
 		}},
@@ -57,6 +66,20 @@ func faster(r suite.Round, group string) float64 {
 // ratio compares the rates of two cases: the first is to be at least so many times the second.
 func ratio(text, ours, theirs string, bound float64) suite.Goal {
 	return suite.Goal{Text: text, Unit: "×", Bound: bound, Value: func(r suite.Round) float64 { return r.Rate(ours) / r.Rate(theirs) }}
+}
+
+// each is what a record takes in the ledger.
+func each(text, name string, bound float64) suite.Goal {
+	return suite.Goal{Text: text, Unit: "B", Bound: bound, AtMost: true,
+		Value: func(r suite.Round) float64 { return r.Of(sizeGroup+"/"+name, suite.BytesEach) }}
+}
+
+func inRanges(name, value string) suite.Goal {
+	const group = "latency at 1,000 messages/s/"
+	return suite.Goal{Text: fmt.Sprintf("latency at 1,000/s in ranges, %s, of rows", name), Unit: "×", Bound: 1, AtMost: true,
+		Value: func(r suite.Round) float64 {
+			return r.Of(group+"ours, in ranges", value) / r.Of(group+"ours, claim and settle", value)
+		}}
 }
 
 func latency(name, value string, bound float64) suite.Goal {

@@ -19,9 +19,9 @@ import (
 var (
 	manyRecords = suite.Size{Full: 2_000_000, Quick: 400_000}
 	someRecords = suite.Size{Full: 400_000, Quick: 80_000}
-	fewRecords  = suite.Size{Full: 32_000, Quick: 4800}
-	slowRecords = suite.Size{Full: 200_000, Quick: 80_000} // parallel-consumer, no-op
-	waitRecords = suite.Size{Full: 200_000, Quick: 40_000} // handlers that wait
+	fewRecords  = suite.Size{Full: 32_000, Quick: 2400}
+	slowRecords = suite.Size{Full: 200_000, Quick: 40_000} // parallel-consumer, no-op
+	waitRecords = suite.Size{Full: 200_000, Quick: 20_000} // handlers that wait
 )
 
 func kafkaCases() []suite.Case {
@@ -29,7 +29,10 @@ func kafkaCases() []suite.Case {
 		{Group: "kafka", Name: "raw poll + commit", Note: "every poll committed; nothing else is done: the ceiling", N: manyRecords, Run: rawPoll},
 		{Group: "kafka", Name: "bare loop, batched SQL", Note: "polls of at most 2,000, 4 at once, committed in order once a second; " + bareNote,
 			N: someRecords, Run: bareBatched},
-		{Group: "kafka", Name: "ours, rows", Note: "PostgreSQL ledger, no-op handler, all settings default", N: someRecords, Run: rowsNoop},
+		{Group: "kafka", Name: "ours, ranges", Note: "PostgreSQL ledger, no-op handler, all settings default", N: manyRecords, Run: postgresNoop(kafka.AuditRanges)},
+		{Group: "kafka", Name: "ours, rows", Note: "the same with a row for each record (kafka.AuditRows)", N: someRecords, Run: postgresNoop(kafka.AuditRows)},
+		{Group: "kafka", Name: "no ledger, one insert in batches", Note: "polls of at most 2,000, 4 inserts of up to 500 rows at once, committed in order once a second",
+			N: someRecords, Run: insertBatches},
 		{Group: "kafka", Name: "ours, InTx, one insert", Note: "the handler's INSERT commits with the message's success; concurrency 32",
 			N: fewRecords, Run: inTx},
 		{Group: "kafka", Name: "ours, InTx, batches", Note: "a batch handler of up to 500 messages: one multi-row INSERT, one commit with all successes; concurrency 4",
@@ -43,7 +46,7 @@ func kafkaCases() []suite.Case {
 		parallelCase("kafka", "parallel-consumer, unordered, 1000", slowRecords, "UNORDERED", 1000, 0),
 		parallelCase("kafka", "parallel-consumer, by key, 16", slowRecords, "KEY", 16, 0),
 		parallelCase("kafka", "parallel-consumer, by key, 1000", slowRecords, "KEY", 1000, 0),
-		{Group: "kafka", Name: "River", Note: riverNote, N: suite.Size{Full: 60_000, Quick: 10_000}, Run: riverRun},
+		{Group: "kafka", Name: "River", Note: riverNote, N: suite.Size{Full: 60_000, Quick: 4000}, Run: riverRun},
 	}
 }
 
@@ -81,12 +84,14 @@ func inMemory(order kafka.Order, concurrency int, h consumer.HandlerFunc) func(c
 	}
 }
 
-func rowsNoop(ctx context.Context, r *suite.Run) (suite.Result, error) {
-	l, err := freshRows(ctx, r, 1)
-	if err != nil {
-		return nil, err
+func postgresNoop(audit kafka.Audit) func(context.Context, *suite.Run) (suite.Result, error) {
+	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+		l, err := freshRows(ctx, r, 1)
+		if err != nil {
+			return nil, err
+		}
+		return consume(ctx, r, l, noop, kafka.Config{Audit: audit})
 	}
-	return consume(ctx, r, l, noop, kafka.Config{})
 }
 
 func inTx(ctx context.Context, r *suite.Run) (suite.Result, error) {

@@ -17,7 +17,7 @@ const perSecond = 1000
 
 func latencyCases() []suite.Case {
 	const group = "latency at 1,000 messages/s"
-	n := suite.Size{Full: 20_000, Quick: 3000, Smoke: 100}
+	n := suite.Size{Full: 20_000, Quick: 2000, Smoke: 100}
 	return []suite.Case{
 		{Group: group, Name: "two bare commits", Main: suite.P50, N: n, Note: "INSERT, then UPDATE, one commit each, 32 connections; timed from when the message was due",
 			Run: func(ctx context.Context, r *suite.Run) (suite.Result, error) {
@@ -35,6 +35,20 @@ func latencyCases() []suite.Case {
 					return nil, err
 				}
 				entries := newEntries(0, 0, r.N)
+				return joined(ctx, l, func(o ledger.Owner) (suite.Result, error) {
+					return atRate(ctx, r.N, func(i int) error { return claimAndSettle(ctx, o, entries[i:i+1]) })
+				})
+			}},
+		{Group: group, Name: "ours, in ranges", Main: suite.P50, N: n, Note: "the same for records that are held in ranges",
+			Run: func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+				l, err := freshRows(ctx, r, 1)
+				if err != nil {
+					return nil, err
+				}
+				entries := newEntries(0, 0, r.N)
+				for i := range entries {
+					entries[i].Ranged, entries[i].Key.Pos.Prev = true, int64(i)-1
+				}
 				return joined(ctx, l, func(o ledger.Owner) (suite.Result, error) {
 					return atRate(ctx, r.N, func(i int) error { return claimAndSettle(ctx, o, entries[i:i+1]) })
 				})
