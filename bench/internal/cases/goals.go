@@ -29,8 +29,8 @@ func Goals() []suite.Goal {
 		ratio("Kafka with ranges, of rows", "kafka/ours, ranges", "kafka/ours, rows", 12),
 		ratio("Kafka with batches InTx and one insert, of the same without a ledger", "kafka/ours, InTx, batches", "kafka/no ledger, one insert in batches", 0.8),
 		ratio("Kafka with handlers of 1 ms by key, of the same without a ledger", shortGroup+"/ours, ranges", shortGroup+"/ours, no ledger", 0.95),
-		each("ledger in ranges, a record, all succeed", "all succeed", 0.1),
-		each("ledger in ranges, a record of 200 B, 1 % fail for good", "1 % fail for good", 8),
+		inLedger("ledger in ranges, all succeed", "kB", "all succeed", kilobytes, 1000),
+		inLedger("ledger in ranges, a record of 200 B, 1 % fail for good", "B", "1 % fail for good", suite.BytesEach, 8),
 		{Text: "Kafka with the memory ledger", Unit: "records/s", Bound: 600_000,
 			Value: func(r suite.Round) float64 { return r.Rate("kafka/ours, memory, order none") }},
 		ratio("Kafka with the memory ledger, of parallel-consumer unordered, default settings", "kafka/ours, memory, order none", "kafka/parallel-consumer, unordered, 16", 12),
@@ -68,10 +68,10 @@ func ratio(text, ours, theirs string, bound float64) suite.Goal {
 	return suite.Goal{Text: text, Unit: "×", Bound: bound, Value: func(r suite.Round) float64 { return r.Rate(ours) / r.Rate(theirs) }}
 }
 
-// each is what a record takes in the ledger.
-func each(text, name string, bound float64) suite.Goal {
-	return suite.Goal{Text: text, Unit: "B", Bound: bound, AtMost: true,
-		Value: func(r suite.Round) float64 { return r.Of(sizeGroup+"/"+name, suite.BytesEach) }}
+// inLedger is what records take in the ledger.
+func inLedger(text, unit, name, value string, bound float64) suite.Goal {
+	return suite.Goal{Text: text, Unit: unit, Bound: bound, AtMost: true,
+		Value: func(r suite.Round) float64 { return r.Of(sizeGroup+"/"+name, value) }}
 }
 
 func inRanges(name, value string) suite.Goal {
