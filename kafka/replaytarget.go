@@ -187,29 +187,46 @@ func (t *ReplayTarget) Accept(l *replay.Letter) error {
 	return nil
 }
 
-// Send implements replay.Target. The client keeps the order of a key; behind a record that fails it fails those that are
-// under way for the same partition.
+// Send implements replay.Target. Records of one key go one after the other, others side by side: what the cluster refuses
+// for a record's own sake must not be overtaken by the next of its key.
 func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []replay.Result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
 	defer cancel()
 	results := make([]replay.Result, len(letters))
+	lanes := map[string][]int{}
 	var done sync.WaitGroup
 	for i, l := range letters {
-		r, err := SourceRecord(&l.DeadLetter)
-		if err != nil {
-			results[i].Err = err
+		if l.Message.Key != nil {
+			lane := l.Message.Source + "\x00" + string(l.Message.Key)
+			lanes[lane] = append(lanes[lane], i)
 			continue
 		}
-		done.Add(1)
-		t.client.Produce(ctx, r, func(_ *kgo.Record, err error) {
-			defer done.Done()
-			if err != nil {
-				results[i].Err = fmt.Errorf("kafka: topic %q: %w", r.Topic, err)
+		done.Go(func() { results[i] = t.sendOne(ctx, l) })
+	}
+	for _, lane := range lanes {
+		done.Go(func() {
+			for n, i := range lane {
+				if results[i] = t.sendOne(ctx, letters[i]); results[i].Err == nil {
+					continue
+				}
+				for _, rest := range lane[n+1:] {
+					results[rest].Reason = "behind one of its key that failed"
+				}
 				return
 			}
-			results[i].Outcome = replay.Sent
 		})
 	}
 	done.Wait()
 	return results
+}
+
+func (t *ReplayTarget) sendOne(ctx context.Context, l *replay.Letter) replay.Result {
+	r, err := SourceRecord(&l.DeadLetter)
+	if err == nil {
+		err = t.client.ProduceSync(ctx, r).FirstErr()
+	}
+	if err != nil {
+		return replay.Result{Err: fmt.Errorf("kafka: message %q: %w", l.Message.ID, err)}
+	}
+	return replay.Result{Outcome: replay.Sent}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/replay"
+	"github.com/ackledger/ackledger/sqs/sqstest"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
@@ -56,6 +57,9 @@ func TestPitfall48_FIFOOrder(t *testing.T) {
 	t.Parallel()
 	q, bodies := newQueues(t, true), numbered("order", 60)
 	q.fail(bodies)
+	q.server.Inject(sqstest.Fault{ // the head of a request is refused now and then: what is behind it in its group waits
+		Action: "SendMessageBatch", Queue: q.names[0], Code: "InternalError", Times: 5, Entries: func(i int, _ string) bool { return i == 0 },
+	})
 	if report := q.replay(q.fromQueue(), q.toSource()); report.Replayed != 60 || !report.Complete() {
 		t.Errorf("%+v", report)
 	}
