@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -101,6 +103,31 @@ func OtherStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statemen
 	}
 }
 
+// RangeStatements are the statements of ranges, by name, for records of one log.
+func RangeStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statement {
+	own := ledger.Unwrap(o).(*owner)
+	l := own.ledger
+	u := &update{ledger: l, me: own.id, scopes: map[string]int32{entries[0].Key.Scope: 1}}
+	log, _ := ranges.SplitSum(entries[0].Key.Sum())
+	n := int64(len(entries))
+	u.queries = []ranges.Query{{Info: ranges.Info{Log: log, Scope: entries[0].Key.Scope, Name: "log"}, Span: ranges.Span{To: n}, First: 5}}
+	a := u.asks()
+	keys, ids, results, nulls := make([]pgtype.UUID, n), make([][]byte, n), make([][]byte, n), make([]pgtype.UUID, n)
+	ones, scopes := make([]int64, n), make([]int32, n)
+	for i := range entries {
+		keys[i], ids[i], ones[i], nulls[i] = uuid(entries[i].Key.Sum()), entries[i].Key.ID, 1, uuid([16]byte{})
+	}
+	one := []int64{1}
+	s, tune := &l.sql.ranged, l.sql.tune
+	return map[string]Statement{
+		"make a log":     {tune, s.make, u.makeArgs()},
+		"rows between":   {tune, s.rows, []any{a.lows, a.highs}},
+		"rows out":       {tune, s.writeRows, []any{keys, ids, nulls, scopes, ones, ones, ones, ones}},
+		"fence of a log": {tune, s.fence, []any{one, one, own.id, int64(1), one, one, one, ones, keys, ids, results}},
+		"outcome of one": {tune, s.outcome, []any{int64(1), int64(1), int64(1), own.id, keys[0]}},
+	}
+}
+
 // ResetConns closes the ledger's connections, as after a restart of the server that was noticed.
 func (l *Ledger) ResetConns() {
 	l.own.Reset()
@@ -123,4 +150,21 @@ func MigrateTo(ctx context.Context, conn *pgx.ConnConfig, version int64) (err er
 	}
 	_, err = provider.UpTo(ctx, version)
 	return err
+}
+
+// FreezeUpdate locks the log of an entry as a call of o does, and says nothing for so long.
+func FreezeUpdate(t testing.TB, o ledger.Owner, e ledger.Entry, token uint64, pause time.Duration) {
+	log, _ := ranges.SplitSum(e.Key.Sum())
+	ctx, cancel := context.WithTimeout(t.Context(), pause)
+	defer cancel()
+	err := ledger.Unwrap(o).(*owner).Update(ctx, []ranges.Query{{Info: ranges.Info{Log: log, Scope: e.Key.Scope}, Tokens: []uint64{token}}},
+		func(_ int, f *ranges.Facts) ranges.Change {
+			timer := time.NewTimer(2 * rangeIdle)
+			defer timer.Stop()
+			<-timer.C
+			return ranges.Change{Version: f.Version + 1, Token: f.Token, Top: f.Top}
+		})
+	if err == nil {
+		t.Error("an update was written after its transaction had been ended")
+	}
 }

@@ -32,6 +32,9 @@ func newLossy(t *testing.T, v variant) *lossy {
 	if l.owner, err = l.Join(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
+	if v.log {
+		l.entry = records("scope", 0, 7, 1)[0]
+	}
 	l.claim = claimOne(t, l.owner, l.entry, ledger.Run)
 	return l
 }
@@ -84,7 +87,9 @@ func (l *lossy) effects(t *testing.T) (n int) {
 }
 
 func bothTxs(t *testing.T, test func(t *testing.T, v variant)) {
-	for name, v := range map[string]variant{"pgx": {}, "sql": {sql: true}} {
+	for name, v := range map[string]variant{
+		"pgx": {}, "sql": {sql: true}, "pgx in a range": {log: true}, "sql in a range": {sql: true, log: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, v)

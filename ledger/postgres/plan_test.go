@@ -165,6 +165,9 @@ func (p *plans) statements() map[string]postgres.Statement {
 		for name, s := range postgres.OtherStatements(p.owner, entries) {
 			out[fmt.Sprintf("%s of %d", name, n)] = s
 		}
+		for name, s := range postgres.RangeStatements(p.owner, entries) {
+			out[fmt.Sprintf("%s of %d", name, n)] = s
+		}
 	}
 	return out
 }
@@ -215,7 +218,8 @@ func scan(node map[string]any) string {
 	case "ModifyTable", "Tid Scan":
 		return ""
 	case "Index Scan", "Index Only Scan":
-		if node["Index Name"] == table+"_pkey" && strings.Contains(cond, "key = ") {
+		between := strings.Contains(cond, "key >= ") && strings.Contains(cond, "key <")
+		if node["Index Name"] == table+"_pkey" && (strings.Contains(cond, "key = ") || between) {
 			return ""
 		}
 	}

@@ -30,6 +30,7 @@ type bench struct {
 type variant struct {
 	old  bool // PostgreSQL 14
 	sql  bool // InTx through database/sql
+	log  bool // messages are records of a log, held in ranges
 	mode pgx.QueryExecMode
 	cfg  *postgres.Config
 }

@@ -117,3 +117,7 @@ func TestRangedModes(t *testing.T) {
 		ledgertest.RunInTx(t, ledgertest.Ranged(shared(t, variant{cfg: &postgres.Config{Isolation: pgx.RepeatableRead}})))
 	})
 }
+
+func TestRangedDifferential(t *testing.T) {
+	ledgertest.Differential(t, ledgertest.Ranged(shared(t, variant{})), 40)
+}

@@ -36,7 +36,7 @@ func newPauser(t *testing.T, direct *bench) *pauser {
 	q := u.Query()
 	q.Set("search_path", "slow,pg_catalog,public")
 	u.RawQuery = q.Encode()
-	return &pauser{bench: openBench(t, u.String(), variant{})}
+	return &pauser{bench: openBench(t, u.String(), variant{cfg: &postgres.Config{LockWait: time.Minute}})}
 }
 
 // shut stops the statements that begin from now on.
@@ -49,6 +49,7 @@ func (p *pauser) shut(t *testing.T) {
 	if _, err := p.gate.Exec(t.Context(), "SELECT pg_advisory_xact_lock(42)"); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = p.gate.Rollback(context.Background()) }) // a test that failed
 }
 
 // await waits until a statement has stopped.

@@ -6,7 +6,7 @@ import "strings"
 type rangeStatements struct {
 	open, over, settings, make, lock, lockSkip, trim, state string
 	hold, holdOf, holdOfSkip, read, readOf                  string
-	segments, segmentsOf, rows, rowsOf                      string
+	segments, segmentsOf, rows                              string
 	writeLog, writeRows, alter, close, openMore, drop, put  string
 	info, fence, probe, outcome                             string
 }
@@ -21,7 +21,7 @@ func newRangeStatements(r *strings.Replacer) rangeStatements {
 		hold: r.Replace(sqlRangeHold), holdOf: wait(sqlRangeHoldOf), holdOfSkip: skip(sqlRangeHoldOf),
 		read: by(sqlRangeRead, sqlAskedSpans), readOf: by(sqlRangeRead, sqlAskedTokens),
 		segments: r.Replace(sqlSegments), segmentsOf: r.Replace(sqlSegmentsOf),
-		rows: r.Replace(sqlRowsBetween), rowsOf: r.Replace(sqlRowsOf),
+		rows:     r.Replace(sqlRowsBetween),
 		writeLog: r.Replace(sqlLogWrite), writeRows: r.Replace(sqlRowsWrite), alter: r.Replace(sqlRangeAlter),
 		close: r.Replace(sqlRangeClose), openMore: r.Replace(sqlRangeOpenMore), drop: r.Replace(sqlSegmentDrop),
 		put: r.Replace(sqlSegmentPut), info: r.Replace(sqlLogInfo),
@@ -186,13 +186,10 @@ CROSS JOIN LATERAL (SELECT * FROM {s}.segment s WHERE s.log = h.log AND s.first 
 	AND s.last >= h.first OFFSET 0) s
 ORDER BY s.log, s.first`
 
-	// sqlRowsBetween finds the rows between two keys of one log, sqlRowsOf those of keys.
+	// sqlRowsBetween finds the rows between two keys of one log.
 	sqlRowsBetween = `
 SELECT m.key FROM unnest($1::uuid[], $2::uuid[]) AS a(low, high)
 CROSS JOIN LATERAL (SELECT m.key FROM {s}.message m WHERE m.key >= a.low AND m.key < a.high OFFSET 0) m`
-	sqlRowsOf = `
-SELECT a.key FROM unnest($1::uuid[]) AS a(key)
-CROSS JOIN LATERAL (SELECT FROM {s}.message m WHERE m.key = a.key OFFSET 0) m`
 
 	// sqlRangeInTime ends the transaction if its writes come too late: by a division by zero, which codeLate knows.
 	sqlRangeInTime = `
