@@ -11,6 +11,10 @@
 //	func TestProcesses(t *testing.T)    { ledgertest.RunProcesses(t, open) }
 //	func TestDifferential(t *testing.T) { ledgertest.Differential(t, open, 40) }
 //	func TestMaintain(t *testing.T)     { ledgertest.RunMaintain(t, open) }
+//	func TestRanged(t *testing.T)       { ledgertest.RunRanged(t, open) } // stores that hold ranges
+//	func TestRangedMaintain(t *testing.T)     { ledgertest.RunRangedMaintain(t, open) }
+//	func TestRangedProcesses(t *testing.T)    { ledgertest.RunRangedProcesses(t, open) }
+//	func TestRangedDifferential(t *testing.T) { ledgertest.Differential(t, ledgertest.Ranged(open), 40) }
 //
 // and gives each known fault of the field a test under its number:
 //

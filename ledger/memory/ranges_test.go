@@ -191,3 +191,36 @@ func TestRanges_LogComesBack(t *testing.T) {
 	claimAll(t, b, []ledger.Entry{record(0, 1, 0), record(0, 2, 0)}, ledger.Run)
 	claimAll(t, a, []ledger.Entry{record(0, 1, 0)}, ledger.Busy)
 }
+
+func BenchmarkRanges(b *testing.B) {
+	const batch = 5000
+	l := memory.New()
+	o, err := l.Join(b.Context(), time.Hour)
+	if err != nil {
+		b.Fatal(err)
+	}
+	keys := ledger.LogKeys{Scope: "s", Log: "log"}
+	entries, settlements := make([]ledger.Entry, batch), make([]ledger.Settlement, batch)
+	positions, ids := make([]ledger.Position, batch), make([][]byte, batch)
+	b.ReportAllocs()
+	n := int64(0)
+	for ; b.Loop(); n += batch {
+		for i := range entries {
+			offset := n + int64(i)
+			positions[i] = ledger.Position{Log: "log", Offset: offset, Prev: offset - 1}
+			ids[i] = strconv.AppendInt(append(ids[i][:0], "t-0-"...), offset, 10)
+			entries[i] = ledger.Entry{Key: keys.Key(ids[i], &positions[i]), Delivery: ids[i], Window: time.Hour, Ranged: true}
+		}
+		claims, err := o.Claim(b.Context(), entries)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i, c := range claims {
+			settlements[i] = ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed}
+		}
+		if _, err := o.Settle(b.Context(), settlements); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/message")
+}
