@@ -27,9 +27,10 @@ type Operator interface {
 	// Find looks a message up by its readable id, in one scope or (scope "") in all of them, and returns what it finds, at
 	// most [MaxFound]; [ErrNotFound] if that is nothing. A record of which only the archive is left has State 0.
 	//
-	// It costs two look-ups by index a scope, whatever the size of the tables, and so does not find all: an id that is
-	// kept by its position (Kafka) has no index of its own, so it is found once it has failed, by its archive. Others are
-	// found by [Operator.Get] with the position, or by [Operator.Messages] with Filter.IDs, which reads the table.
+	// It costs two look-ups by index a scope, and one look at the logs of which there are ranges, whatever the size of the
+	// tables. So it does not find all: a row that is kept by its position (Kafka) is found if its log has ranges or it has
+	// failed, by its archive. Others are found by [Operator.Get] with the position, or by [Operator.Messages] with Filter.IDs,
+	// which reads the table.
 	Find(ctx context.Context, scope string, id []byte) ([]Record, error)
 
 	// Scopes returns the names of all scopes that the ledger has seen, sorted.

@@ -89,8 +89,8 @@ func (r *Reopening) spans(logs []Finished) (out []piece) {
 				continue
 			}
 			for _, id := range f.IDs {
-				rest, ok := strings.CutPrefix(string(id), info.Prefix)
-				if offset, err := strconv.ParseInt(rest, 10, 64); ok && err == nil && s.Has(offset) {
+				key, ok := info.KeyOf(id)
+				if _, offset := SplitSum(key.Sum()); ok && s.Has(offset) {
 					out = append(out, piece{info, Span{offset, offset + 1}})
 				}
 			}
@@ -213,4 +213,14 @@ func (f *Facts) inRange(offset int64) bool {
 		}
 	}
 	return false
+}
+
+// KeyOf returns the key of the record with that id, if it is one of the log's.
+func (i *Info) KeyOf(id []byte) (ledger.Key, bool) {
+	rest, ok := strings.CutPrefix(string(id), i.Prefix)
+	offset, err := strconv.ParseInt(rest, 10, 64)
+	if !ok || err != nil || offset < 0 || strconv.FormatInt(offset, 10) != rest {
+		return ledger.Key{}, false
+	}
+	return ledger.KeyOfSum(i.Scope, id, JoinSum(i.Log, offset)), true
 }

@@ -79,6 +79,9 @@ func reopenRanged(e *env) {
 			e.Errorf("message %d: %+v", i, s)
 		}
 	}
+	if found, err := e.op().Find(e.ctx, e.scope, entries[7].Key.ID); err != nil || len(found) != 1 || found[0].State != ledger.Succeeded {
+		e.Errorf("find of what a range holds: %+v, %v", found, err)
+	}
 	at := func(first, last int64) ledger.Filter {
 		return ledger.Filter{Scope: e.scope, Offsets: &ledger.OffsetRange{Partition: 4, First: first, Last: last}}
 	}

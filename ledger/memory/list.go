@@ -36,15 +36,21 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 	if err := ledger.CheckID(id); err != nil {
 		return nil, err
 	}
-	return ledger.FindRecords(ctx, l, l.archivedUnder(id), scope, id)
+	return ledger.FindRecords(ctx, l, l.keysOf(id), scope, id)
 }
 
-func (l *Ledger) archivedUnder(id []byte) (keys []ledger.Key) {
+// keysOf are the keys of that id that archived deliveries have, or that logs may hold in a range.
+func (l *Ledger) keysOf(id []byte) (keys []ledger.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for sum, list := range l.archives {
 		if bytes.Equal(list[0].Key.ID, id) {
 			keys = append(keys, ledger.KeyOfSum(list[0].Key.Scope, id, sum))
+		}
+	}
+	for _, g := range l.logs {
+		if key, ok := g.info.KeyOf(id); ok {
+			keys = append(keys, key)
 		}
 	}
 	return keys

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -95,6 +96,20 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		archived = append(archived, ledger.KeyOfSum(string(name), id, sum))
 		return err
 	})
+	if err == nil {
+		err = l.list(ctx, sqlLogsOf, []any{id}, func(rows pgx.Rows) error {
+			var name, prefix []byte
+			var log int64
+			if err := rows.Scan(&name, &log, &prefix); err != nil {
+				return err
+			}
+			info := ranges.Info{Scope: string(name), Log: logOf(log), Prefix: string(prefix)}
+			if key, ok := info.KeyOf(id); ok {
+				archived = append(archived, key)
+			}
+			return nil
+		})
+	}
 	if err != nil {
 		return nil, operateError("find", err)
 	}

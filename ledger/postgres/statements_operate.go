@@ -38,6 +38,11 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 SELECT DISTINCT s.name, a.key FROM (SELECT a.scope, a.key FROM {s}.archive a WHERE a.id = $1::bytea LIMIT 500) a
 JOIN {s}.scope s ON s.id = a.scope`
 
+	// sqlLogsOf are the logs whose records may have such an id. There are as many logs as partitions and epochs.
+	sqlLogsOf = `
+SELECT s.name, g.log, g.prefix FROM {s}.range_log g JOIN {s}.scope s ON s.id = g.scope
+WHERE substring($1::bytea FROM 1 FOR octet_length(g.prefix)) = g.prefix`
+
 	// The sources of sqlDead, each with an index: of all, of a scope, of kinds, of ids.
 	sqlDeadAfter = `a.purged_at IS NULL
 		AND (a.at, a.key, a.delivery) > (timestamptz 'epoch' + $1::bigint * interval '1 microsecond', $2::uuid, $3::bytea)

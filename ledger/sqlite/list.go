@@ -51,6 +51,20 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		archived = append(archived, ledger.KeyOfSum(string(name), id, [ledger.KeySize]byte(sum)))
 		return nil
 	})
+	if err == nil {
+		err = query(ctx, l.read, `SELECT s.name, g.log, g.prefix FROM ackledger_range_log g JOIN ackledger_scope s ON s.id = g.scope
+			WHERE substr(?1, 1, length(g.prefix)) = g.prefix`, []any{id}, func(rows *sql.Rows) error {
+			var name, log, prefix []byte
+			if err := rows.Scan(&name, &log, &prefix); err != nil {
+				return err
+			}
+			info := ranges.Info{Scope: string(name), Log: ranges.Log(log), Prefix: string(prefix)}
+			if key, ok := info.KeyOf(id); ok {
+				archived = append(archived, key)
+			}
+			return nil
+		})
+	}
 	if err != nil {
 		return nil, operateError("find", err)
 	}

@@ -6,7 +6,11 @@ import (
 	"github.com/ackledger/ackledger/ledger/ledgertest"
 )
 
-func TestOperate(t *testing.T) { ledgertest.RunOperate(t, open) }
+// TestOperate shares one file: a fresh one for each case is thirty migrations at once.
+func TestOperate(t *testing.T) {
+	shared := open(t)
+	ledgertest.RunOperate(t, func(*testing.T) ledgertest.Store { return shared })
+}
 
 func TestPitfall75_SucceededMeanwhile(t *testing.T)   { ledgertest.Pitfall75(t, open) }
 func TestPitfall76_TwoReplays(t *testing.T)           { ledgertest.Pitfall76(t, open) }
