@@ -94,7 +94,8 @@ func filterError(err error) error {
 	flag := map[string]string{
 		"Filter.IDs": "--id", "Filter.Offsets": "--offsets", "Filter.To": "--until", "Filter.Limit": "--count",
 		"Filter.HeaderName": "--header", "Filter.State": "--state", "By.Actor": "--actor", "By.Reason": "--reason",
-	}[bad.Field]
+		"Filter.Error": "--error", "Filter.From": "--since", "FreshKeys": "--fresh-keys",
+	}[strings.TrimPrefix(bad.Field, "ReopenRequest.")]
 	if flag == "" {
 		return usage("%w", err)
 	}

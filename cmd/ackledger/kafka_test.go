@@ -133,6 +133,15 @@ func TestKafka(t *testing.T) {
 		if got := k.listed("--state", "failed"); len(got) != 0 {
 			t.Errorf("still failed: %v", got)
 		}
+		var again reopened
+		decode(t, ran(t, "reopen", "--ledger", k.name, "--scope", "orders", "--offsets", "0:1-2", "--yes", "--json"), &again)
+		if again.Matched != 2 || again.Reopened != 2 {
+			t.Errorf("reopened: %+v", again)
+		}
+		r = ackledger(t, "reopen", "--ledger", k.name, "--scope", "orders", "--offsets", "0:3-3", "--fresh-keys", "--yes")
+		if r.code != exitUsage || !strings.Contains(r.errors, "--fresh-keys must be") || strings.Count(r.errors, "\n") != 1 {
+			t.Errorf("fresh keys of a range: code %d, %s%s", r.code, r.out, r.errors)
+		}
 		if out := ran(t, append(replayed, "source", "--yes")...); !strings.Contains(out, "3 succeeded already") || k.end("orders") != 13 {
 			t.Errorf("once more: %s", out)
 		}
@@ -147,6 +156,9 @@ func (k *topics) shows() {
 		if !strings.Contains(out, "succeeded") || !strings.Contains(out, "/orders/shipping") {
 			k.Errorf("show %s:\n%s", id, out)
 		}
+	}
+	if out := done(k.T, "show", "orders-0-1", "--ledger", k.name); !strings.Contains(out, "held with") || !strings.Contains(out, "finished between") {
+		k.Errorf("show orders-0-1:\n%s", out)
 	}
 	if out := done(k.T, "show", "orders-0-4", "--ledger", k.name); !strings.Contains(out, "no such SKU") || !strings.Contains(out, "failed") {
 		k.Errorf("show orders-0-4:\n%s", out)

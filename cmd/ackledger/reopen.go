@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,8 +31,8 @@ again with their stamp). Nothing is sent by this command.
 EFFECTS ARE DONE TWICE: that is what it is for. Child keys stay the same, so services that were given one do nothing
 again; with --fresh-keys they change, and such services do it again, too.
 
-Of a Kafka topic only records with a row of their own can be reopened: those that were retried, have a result, or whose
-workers use kafka.AuditRows. The others are held in ranges with their neighbours.
+Of a Kafka topic name --offsets or --id: records that succeeded in one go with their neighbours are held in ranges, which
+know no time, error or child key of a single one, so that --since, --until, --error and --fresh-keys are refused for them.
 
 Interrupted, it says which --until goes on with the rest: messages that were reopened count as first claimed now.`,
 		Args: cobra.NoArgs,
@@ -78,16 +77,13 @@ func (r *reopen) run(ctx context.Context, op ledger.Operator, who ledger.By, out
 	req := ledger.ReopenRequest{Filter: f, FreshKeys: r.fresh, DryRun: true, By: who}
 	counted, err := op.Reopen(ctx, req)
 	if err != nil {
-		return err
+		return filterError(err)
 	}
 	if counted.Matched == 0 && len(r.ids) > 0 {
 		return r.unmet("message that succeeded")
 	}
 	if !r.json {
 		fmt.Fprintf(out, "%s messages of %s succeeded and are selected\n", count(counted.Matched), text(f.Scope))
-		if strings.HasPrefix(f.Scope, "kafka:") {
-			fmt.Fprintln(out, "records that succeeded in one go with their neighbours have no row, and are not among them")
-		}
 		if r.fresh {
 			fmt.Fprintln(out, "--fresh-keys: services that were given a child key will do their work for these messages AGAIN")
 		}
@@ -102,7 +98,8 @@ func (r *reopen) run(ctx context.Context, op ledger.Operator, who ledger.By, out
 	if err != nil {
 		rep.Reopened = max(rep.Reopened, so.Reopened)
 		goOn := "the same command goes on with the rest"
-		if began := max(rep.Began.UnixNano(), so.Began.UnixNano()); rep.Reopened > 0 && time.Time(r.until).IsZero() {
+		byName := f.Offsets != nil || len(f.IDs) > 0 // those are few, or in ranges, which know no times
+		if began := max(rep.Began.UnixNano(), so.Began.UnixNano()); rep.Reopened > 0 && !byName && f.To.IsZero() {
 			goOn = fmt.Sprintf("the same command with --until %s goes on with the rest", time.Unix(0, began).UTC().Format(time.RFC3339Nano))
 		}
 		return stopped(ctx, err, rep.Reopened, "messages were reopened", goOn)
@@ -118,13 +115,12 @@ func (r *reopen) report(out io.Writer, scope string, rep ledger.ReopenReport, dr
 			return err
 		}
 	case !dry:
-		fmt.Fprintf(out, "%s reopened, %s left as they are (locked by others, or changed meanwhile)\n", count(rep.Reopened), count(rep.Skipped))
+		fmt.Fprintf(out, "%s reopened, %s left as they are\n", count(rep.Reopened), count(rep.Skipped))
 	case rep.Matched > 0:
 		fmt.Fprintln(out, "nothing was changed: --yes does it")
 	}
 	if dry || rep.Skipped == 0 {
 		return nil
 	}
-	return partly(fmt.Errorf("%s messages were not reopened; the same command with --until %s goes on with them",
-		count(rep.Skipped), rep.Began.UTC().Format(time.RFC3339Nano)))
+	return partly(fmt.Errorf("%s messages were not reopened: locked by others, or changed meanwhile", count(rep.Skipped)))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -91,12 +90,9 @@ func (s *site) measured(args ...string) (string, int64) {
 	cmd.Env = append(append(cmd.Environ(), awsEnv(s.srv)...), "GOMEMLIMIT=64MiB") // else it leaves garbage lie, as there is room
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		s.Fatalf("%v: %v, %s", args, err, errs.String())
+	memory, err := runMeasured(s.T, cmd)
+	if err != nil || memory == 0 {
+		s.Fatalf("%v: %d bytes of memory, %v, %s", args, memory, err, errs.String())
 	}
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		s.Fatal("no figures of the process")
-	}
-	return out.String(), maxResident(usage)
+	return out.String(), memory
 }

@@ -33,8 +33,8 @@ func newShow(t *target) *cobra.Command {
 deliveries, what operators did to it. ID is an SQS MessageId, Kafka's topic-partition-offset, or what your KeyFunc made;
 several scopes may have seen one id, and all are shown.
 
-Kafka's messages that succeeded in one go with their neighbours have no row: with --brokers they are found by their
-position in the log, and the answer says between which offsets and times they were finished.
+Of Kafka's messages that succeeded in one go with their neighbours, the answer says between which offsets and times these
+were finished. Rows of workers with kafka.AuditRows are found by their position in the log, which takes --brokers.
 
 --step NAME prints the child key that consumer.ChildKey makes for the step, as it is passed on to other services. Bodies
 and results are printed with --body only.`,
@@ -124,7 +124,7 @@ func (s *showOne) find(ctx context.Context, op ledger.Operator, id string) ([]le
 	case len(found) > 0:
 		return found, nil
 	case isRecord && !s.named():
-		return nil, fmt.Errorf("the ledger has no row and no archive of %s; a Kafka record that succeeded is found with --brokers", text(id))
+		return nil, fmt.Errorf("the ledger knows nothing of %s by its id; name --brokers to look for its position in the log", text(id))
 	}
 	return nil, fmt.Errorf("the ledger knows nothing of %s", text(id))
 }
