@@ -38,12 +38,15 @@ var (
 
 // letters is what an engine keeps of dead letters.
 type letters struct {
-	target  consumer.DeadLetterer // nil: there is none
-	calls   chan struct{}         // a place for each call of the target that has not returned
-	ctx     context.Context       // ends when nothing is published any more: the drain's time is nearly over
-	end     context.CancelFunc
-	waiting fifo[settlement] // the engine's lock guards it
-	away    bool             // the last message's tries were all in vain; the same
+	target consumer.DeadLetterer // nil: there is none
+	calls  chan struct{}         // a place for each call of the target that has not returned
+	ctx    context.Context       // ends when nothing is published any more: the drain's time is nearly over
+	end    context.CancelFunc
+
+	// Guarded by the engine's lock.
+	waiting fifo[settlement]
+	held    int  // waiting, or being published
+	away    bool // the last message's tries were all in vain
 }
 
 func (e *Engine) newLetters() {
@@ -53,14 +56,17 @@ func (e *Engine) newLetters() {
 
 // forward puts a failure on its way: to its publisher, if there is one.
 func (e *Engine) forward(s settlement) {
-	switch {
-	case e.letters.target == nil:
+	if e.letters.target == nil {
 		e.settleQ.push(s)
-	case s.item.placed:
-		s.item.letter = &s
-	default:
-		e.letters.waiting.push(s)
+		return
 	}
+	e.letters.held++
+	e.s.eased = true // its handler's place is free: the worker may poll for it
+	if s.item.placed {
+		s.item.letter = &s
+		return
+	}
+	e.letters.waiting.push(s)
 }
 
 // publishLoop publishes one dead letter after the other.
@@ -102,6 +108,7 @@ func (e *Engine) publish(s *settlement) {
 		e.letters.away = err != nil
 	}
 	is := e.letters.away
+	e.letters.held--
 	e.settleQ.push(*s)
 	e.unlock()
 	if ledger.IsLost(err) {

@@ -312,6 +312,9 @@ func TestDrainIsBoundedWhileTheTargetIsAway(t *testing.T) {
 		in := items(50, noLane)
 		e.Offer(in)
 		pass(time.Second)
+		if load := e.Load(); load.Waiting != len(in) || load.Queued != 0 || load.Idle(o.Concurrency) != o.Concurrency {
+			t.Errorf("handlers are not free: %+v", load)
+		}
 		began := time.Now()
 		end(t, e)
 		if took := time.Since(began); took >= o.Drain {

@@ -127,7 +127,7 @@ type Load struct {
 	Held    int // everything in hand
 	Running int // in a handler
 	Queued  int // neither running nor waiting for a time: they want a slot
-	Waiting int // busy elsewhere or in backoff
+	Waiting int // busy elsewhere, in backoff, or for their dead letter
 }
 
 // Idle says how many handler slots nothing is queued for.

@@ -49,7 +49,7 @@ func (e *Engine) Load() Load {
 }
 
 func (e *Engine) load() Load {
-	l := Load{Held: e.s.held, Waiting: e.s.waitCount}
+	l := Load{Held: e.s.held, Waiting: e.s.waitCount + e.letters.held}
 	for c := range e.chunks {
 		l.Running += c.begun() - c.applied
 	}
