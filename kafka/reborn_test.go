@@ -7,7 +7,9 @@ import "testing"
 func TestPitfall81_TheGroupSeesTheNewTopicFirst(t *testing.T) {
 	t.Parallel()
 	w := &Worker{born: map[string]topicID{}, reborn: map[string]bool{}, notes: map[place]string{}}
-	metas := func(n byte) map[string]topicMeta { return map[string]topicMeta{"t": {id: topicID{n}}, "u": {id: topicID{9}}} }
+	metas := func(n byte) map[string]topicMeta {
+		return map[string]topicMeta{"t": {id: topicID{n}}, "u": {id: topicID{9}}}
+	}
 	for range 2 {
 		if _, reborn := w.remembered(metas(1)); reborn["t"] || reborn["u"] {
 			t.Fatalf("the same ids: %v", reborn)
