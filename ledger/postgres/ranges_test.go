@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -120,4 +121,42 @@ func TestRangedModes(t *testing.T) {
 
 func TestRangedDifferential(t *testing.T) {
 	ledgertest.Differential(t, ledgertest.Ranged(shared(t, variant{})), 40)
+}
+
+// TestRangesDoNotBloat: what ranges leave behind when they come and go is used again after each vacuum, and segments grow
+// in place: the tables are as large after many rounds as after the first. ACKLEDGER_LONG=1 makes a million ranges.
+func TestRangesDoNotBloat(t *testing.T) {
+	t.Parallel()
+	const logs, calls = 8, 250
+	rounds := 3
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		rounds = 1_000_000 / logs / calls
+	}
+	b := newBench(t, variant{})
+	o := ledger.Ungroup(join(t, b, time.Hour))
+	var sizes []int
+	for round := range rounds {
+		for call := range calls {
+			var entries []ledger.Entry
+			for log := range logs {
+				entries = append(entries, records("s", log, int64(10*(calls*round+call)), 10)...)
+			}
+			succeedAll(t, o, claimsOf(t, o, entries, ledger.Run))
+		}
+		sizes = append(sizes, b.number(t, `SELECT sum(pg_total_relation_size(c)) FROM unnest(ARRAY['ackledger.range_log',
+			'ackledger.claim_range', 'ackledger.segment']::regclass[]) c`))
+		b.exec(t, "VACUUM ackledger.range_log, ackledger.claim_range, ackledger.segment") // as autovacuum does every minute
+	}
+	t.Logf("%d ranges a round: the tables took %d bytes after the first, %d after the last", calls*logs, sizes[0], sizes[rounds-1])
+	if last := sizes[rounds-1]; last > 2*sizes[0] {
+		t.Errorf("%d bytes after the first round, %d after the last", sizes[0], last)
+	}
+	for what, want := range map[string]int{"claim_range": 0, "segment": logs, "message": 0} {
+		if n := b.number(t, "SELECT count(*) FROM ackledger."+what); n != want {
+			t.Errorf("%d rows in %s, want %d", n, what, want)
+		}
+	}
+	if n := b.number(t, "SELECT sum(messages) FROM ackledger.segment"); n != rounds*calls*logs*10 {
+		t.Errorf("%d messages, want %d", n, rounds*calls*logs*10)
+	}
 }
