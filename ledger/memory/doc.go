@@ -5,5 +5,7 @@
 // row locked or unseen) cannot occur. Its clock can be given ([WithClock]), and faults can be injected: an error instead
 // of a call ([Ledger.FailBefore]), or instead of the answer of a call that was carried out ([Ledger.FailAfter]).
 //
+// Records of a log are held in ranges, as in the other stores.
+//
 // It does not grow for ever: each claim also looks at a few rows and drops what is past its expiry.
 package memory

@@ -23,6 +23,11 @@
 // long; only a process that is frozen (SIGSTOP) inside of one holds everybody up until it wakes up or is killed, which
 // is the price of one file: nothing is lost or run twice by it.
 //
+// # Ranges
+//
+// Records of a log (Kafka) are held in ranges of offsets, with rows for exceptions only, as in the other stores. An update
+// of ranges is one transaction like any other. Workers from before that finish what they hold, and are not let in again.
+//
 // # Time
 //
 // The clock is the machine's, which all processes share; it is read inside the transaction. Times are stored in
