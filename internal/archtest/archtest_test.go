@@ -67,12 +67,13 @@ func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
 // layers says which packages of this module each package that users import may depend on.
 var layers = map[string][]string{
 	"ledger":             {},
-	"ledger/memory":      {"ledger"},
-	"ledger/sqlite":      {"ledger", "internal/fencedsql"},
-	"ledger/postgres":    {"ledger", "internal/fencedsql", "internal/backoff"},
+	"ledger/memory":      {"ledger", "internal/ranges"},
+	"ledger/sqlite":      {"ledger", "internal/fencedsql", "internal/ranges"},
+	"ledger/postgres":    {"ledger", "internal/fencedsql", "internal/backoff", "internal/ranges"},
 	"consumer":           {"ledger"},
 	"internal/backoff":   {},
 	"internal/fencedsql": {},
+	"internal/ranges":    {"ledger"},
 	"internal/engine":    {"ledger", "consumer", "internal/backoff"},
 	"replay":             {"ledger", "consumer", "internal/engine", "internal/backoff"},
 	"sqs":                {"ledger", "consumer", "replay", "internal/engine", "internal/backoff"},
@@ -81,7 +82,7 @@ var layers = map[string][]string{
 		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "kafka/internal/offsets", "replay",
 		"internal/engine", "internal/fencedsql", "internal/backoff", "internal/ranges",
 	},
-	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/backoff"},
+	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/backoff", "internal/ranges"},
 }
 
 func TestPackagesKeepTheirLayer(t *testing.T) {
