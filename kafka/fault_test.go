@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -177,6 +178,43 @@ func TestPitfall63_DataLoss(t *testing.T) {
 		if len(fresh) != 0 || rewound == nil {
 			t.Errorf("a log that was written anew once more: %d accepted, rewound %v", len(fresh), rewound)
 		}
+	})
+}
+
+// Records that were not lost are in hand when the broker says that it has lost those behind them. They are not passed over:
+// the partition begins again with the first of them.
+func TestPitfall63_DataLossPassesNothingOver(t *testing.T) {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		values := numbers("v", 10)
+		s.send(0, values...)
+		b, slow := newBook(), newGate(t)
+		c := quick()
+		c.Reset, c.Order = ResetEarliest, OrderNone
+		r := s.start(func(ctx context.Context, m *consumer.Message) error {
+			if m.Offset == 3 {
+				<-slow.open
+			}
+			return b.handle(ctx, m)
+		}, c)
+		eventually(t, "all but one are handled", func() bool { return b.len() == 9 })
+		eventually(t, "what is before it is committed", func() bool { return s.committed(0) == 3 })
+		old := r.table.get(place{s.topic, 0})
+		r.fetchError(s.topic, 0, &kgo.ErrDataLoss{Partition: 0, ConsumedTo: 10, ConsumedToEpoch: 1, ResetTo: 5, ResetToEpoch: 2})
+		eventually(t, "the partition begins anew", func() bool {
+			if at := s.committed(0); at != 3 {
+				t.Fatalf("committed %d while record 3 is not handled", at)
+			}
+			now := r.table.get(place{s.topic, 0})
+			return now != nil && now != old
+		})
+		if now := r.table.get(place{s.topic, 0}); now.start != 3 {
+			t.Errorf("it begins at %d, want 3", now.start)
+		}
+		slow.release()
+		s.caughtUp()
+		r.end()
+		b.once(t, values)
 	})
 }
 

@@ -177,7 +177,8 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 	w.report(withCluster, fmt.Errorf("topic %q partition %d: %w", topic, partition, err))
 }
 
-// dataLoss ends Run (nil), or lets a new assignment of the partition begin where the broker's log goes on.
+// dataLoss ends Run (nil), or lets a new assignment of the partition begin where the broker's log goes on. If records of
+// before are in hand still, the topic is joined afresh instead (nil), from what is committed.
 func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment {
 	err := fmt.Errorf("topic %q partition %d: %w: %w", a.topic, a.partition, ErrDataLoss, cause)
 	if w.set.Reset == ResetFail {
@@ -185,6 +186,11 @@ func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment 
 		return nil
 	}
 	w.log.Error("records are lost, going on", zap.Error(err))
+	if oldest, ok := w.oldest(a); ok && oldest < offset { // it is in hand, was not lost, and must not be passed over
+		a.astray = true
+		w.joinAfresh(a.topic)
+		return nil
+	}
 	w.owning.Lock()
 	defer w.owning.Unlock()
 	now := &assignment{place: a.place, id: a.id, log: a.log, source: a.source, start: offset, epoch: -1, committed: -1}
