@@ -3,8 +3,6 @@ package ledgertest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -363,113 +361,5 @@ func statsCounts(e *env) {
 	if r := report.Oldest; len(r) != 1 || r[0].Scope != e.scope || string(r[0].ID) != string(late.Key.ID) || !r[0].Expiry.After(r[0].At) ||
 		!r[0].Expiry.Before(report.Began) {
 		e.Errorf("abandoned: %+v", r)
-	}
-}
-
-// maintainEight: eight processes maintain at once: one at a time sweeps, and all messages go.
-func maintainEight(e *env) {
-	o := e.owner()
-	var entries []ledger.Entry
-	for i := range 1000 {
-		entries = append(entries, e.short(number(i)))
-	}
-	var settlements []ledger.Settlement
-	for _, c := range e.claimAll(o, entries) {
-		settlements = append(settlements, e.kept(succeed(c)))
-	}
-	e.settleAll(o, settlements)
-	var all []*process
-	for range 8 {
-		all = append(all, e.start(doMaintain, time.Second))
-	}
-	ctx, cancel := context.WithTimeout(e.ctx, patience)
-	defer cancel()
-	reports := make(chan ledger.SweepReport)
-	var wg sync.WaitGroup
-	for _, p := range all {
-		wg.Go(func() { p.reports(ctx, reports) })
-	}
-	var seen passes
-	removed := int64(0)
-	for at := 0; (removed < 1000 || at < 20) && ctx.Err() == nil; at++ {
-		select {
-		case r := <-reports:
-			removed += r.Messages
-			seen.note(r)
-		case <-ctx.Done():
-		}
-	}
-	cancel()
-	wg.Wait()
-	for _, p := range all {
-		p.kill()
-	}
-	seen.check(e, 20)
-	if removed != 1000 {
-		e.Errorf("%d messages went, want 1000", removed)
-	}
-}
-
-// reports passes on what a process that maintains says, until ctx ends.
-func (p *process) reports(ctx context.Context, to chan<- ledger.SweepReport) {
-	for {
-		select {
-		case ev, ok := <-p.events:
-			if !ok || ev.Do == "failed" {
-				p.env.Errorf("a process that maintains ended: %s", ev.Error)
-				return
-			}
-			if ev.Report == nil {
-				continue
-			}
-			select {
-			case to <- *ev.Report:
-			case <-ctx.Done():
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// maintainKilled: processes that are killed in the middle of a sweep lose nothing, and the next ones go on.
-func maintainKilled(e *env) {
-	const n = 3000
-	o := e.owner()
-	var expired, kept []ledger.Entry
-	for i := range n {
-		m := e.short(fmt.Sprint("expired ", i))
-		if expired = append(expired, m); i%10 == 0 {
-			kept = append(kept, e.entry(fmt.Sprint("kept ", i)))
-		}
-	}
-	for _, list := range [][]ledger.Entry{expired, kept} {
-		for from := 0; from < len(list); from += 1000 {
-			var settlements []ledger.Settlement
-			for _, c := range e.claimAll(o, list[from:min(from+1000, len(list))]) {
-				settlements = append(settlements, e.kept(succeed(c)))
-			}
-			e.settleAll(o, settlements)
-		}
-	}
-	e.pass(shortWindow)
-	for range 4 {
-		p := e.start(doMaintain, time.Second)
-		p.waitFor("maintaining")
-		e.pass(time.Duration(rand.IntN(60)) * time.Millisecond)
-		p.kill()
-		e.rest()
-	}
-	e.eventually("the killed one's last statement is over", func() bool { e.sweep(keep); return e.gone(expired[0]) })
-	if r := e.sweep(keep); r.Messages != 0 || !e.Ranged && r.Rows != int64(len(kept)) {
-		e.Errorf("the pass after: %+v", r)
-	}
-	for _, m := range kept {
-		e.want(o, m, ledger.Done)
-	}
-	for i := 0; i < n; i += 100 {
-		if !e.gone(expired[i]) {
-			e.Errorf("%s is there", expired[i].Key.ID)
-		}
 	}
 }
