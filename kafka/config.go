@@ -65,7 +65,8 @@ const (
 	// times. It costs some kilobytes for millions of records. Default.
 	AuditRanges Audit = iota
 	// AuditRows keeps a row for each record, with its own time: for people who must say of each message when it was
-	// handled. It costs some 200 bytes a record, and most of the speed. Workers of both kinds may share a group: what
+	// handled, or whose producers may forge stamps (see the package's comment). It costs some 200 bytes a record, and most
+	// of the speed. Workers of both kinds may share a group: what
 	// was handled under one is known under the other.
 	AuditRows
 )

@@ -47,6 +47,10 @@
 // between which times. A record that fails, is retried, has a result, a stamp or a key of its own has a row. With
 // [AuditRows] each record has one, and its own time. Both promise the same, and workers of both kinds may share a group.
 //
+// One thing a range does not know: the fingerprints of what succeeded in it. A copy whose stamp names such a record counts
+// as it, whatever its body; with a row the copy's own body would be compared, and another one archived as a mismatch. Stamps
+// of ours name records that failed, which have rows. Where producers may forge stamps, use AuditRows.
+//
 // Each commit carries the topic's id as metadata. A commit without it, made by an operator or another consumer, counts
 // as it stands.
 //
