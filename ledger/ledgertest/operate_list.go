@@ -136,7 +136,7 @@ func messages(e *env) {
 
 // messagesMany: every message once, over many pages; those that are kept by their position among them, found by their id.
 func messagesMany(e *env) {
-	const n = 3000
+	const n = 1200
 	o := e.owner()
 	entries := e.entries(n)
 	for i := range entries {
@@ -257,7 +257,7 @@ func deadLetters(e *env) {
 
 // deadLettersMany: every dead letter once and in order, over many pages; what fails while they are read is not listed.
 func deadLettersMany(e *env) {
-	const n = 1300
+	const n = 1100 // more than two pages
 	o := e.owner()
 	entries := e.entries(n)
 	for part := range slices.Chunk(entries, 300) {

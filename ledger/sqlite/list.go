@@ -296,11 +296,15 @@ func (l *Ledger) readTx(ctx context.Context, fn func(*sql.Tx) error) error {
 func query(ctx context.Context, q interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }, text string, args []any, scan func(*sql.Rows) error,
-) (err error) {
+) error {
 	rows, err := q.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err
 	}
+	return scanAll(rows, scan)
+}
+
+func scanAll(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		if err := scan(rows); err != nil {

@@ -122,12 +122,22 @@ func reopen(ctx context.Context, tx *sql.Tx, r ledger.ReopenRequest, batch []led
 	if r.FreshKeys {
 		more = 1
 	}
+	update, err := tx.PrepareContext(ctx, `UPDATE ackledger_message SET state = 1, owner = NULL, due = NULL, token = token + 1,
+		attempts = 0, crashes = 0, errors = NULL, result = NULL, failed_delivery = NULL, generation = generation + ?1,
+		expiry = ?2 + expiry - at, at = ?2 WHERE key = ?3 AND state = 2 AND token = ?4`)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = update.Close() }()
+	archived, err := tx.PrepareContext(ctx, "SELECT num, delivery FROM ackledger_archive WHERE key = ?")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = archived.Close() }()
 	var notes []ledger.AuditRecord
 	for i := range batch {
 		m := &batch[i]
-		res, err := tx.ExecContext(ctx, `UPDATE ackledger_message SET state = 1, owner = NULL, due = NULL, token = token + 1,
-			attempts = 0, crashes = 0, errors = NULL, result = NULL, failed_delivery = NULL, generation = generation + ?1,
-			expiry = ?2 + expiry - at, at = ?2 WHERE key = ?3 AND state = 2 AND token = ?4`, more, now, m.Key[:], int64(m.Token))
+		res, err := update.ExecContext(ctx, more, now, m.Key[:], int64(m.Token))
 		if err != nil {
 			return 0, err
 		}
@@ -137,7 +147,7 @@ func reopen(ctx context.Context, tx *sql.Tx, r ledger.ReopenRequest, batch []led
 			}
 			continue
 		}
-		if err := renameArchived(ctx, tx, m); err != nil {
+		if err := renameArchived(ctx, tx, archived, m); err != nil {
 			return 0, err
 		}
 		notes = append(notes, m.Note(r.By, ledger.ActionReopen, r.Detail()))
@@ -146,15 +156,18 @@ func reopen(ctx context.Context, tx *sql.Tx, r ledger.ReopenRequest, batch []led
 }
 
 // renameArchived makes a reopened message's deliveries run when they come again.
-func renameArchived(ctx context.Context, tx *sql.Tx, m *ledger.Listed) error {
+func renameArchived(ctx context.Context, tx *sql.Tx, archived *sql.Stmt, m *ledger.Listed) error {
 	names := map[int64][]byte{}
-	err := query(ctx, tx, "SELECT num, delivery FROM ackledger_archive WHERE key = ?", []any{m.Key[:]}, func(rows *sql.Rows) error {
-		var num int64
-		var delivery []byte
-		err := rows.Scan(&num, &delivery)
-		names[num] = delivery
-		return err
-	})
+	rows, err := archived.QueryContext(ctx, m.Key[:])
+	if err == nil {
+		err = scanAll(rows, func(rows *sql.Rows) error {
+			var num int64
+			var delivery []byte
+			err := rows.Scan(&num, &delivery)
+			names[num] = delivery
+			return err
+		})
+	}
 	for num, delivery := range names {
 		if err == nil {
 			_, err = tx.ExecContext(ctx, "UPDATE ackledger_archive SET delivery = ? WHERE num = ?",
@@ -181,22 +194,31 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.Purge
 
 func purge(ctx context.Context, tx *sql.Tx, by ledger.By, batch []ledger.DeadLetter) (int64, error) {
 	now := time.Now().UnixMicro()
+	find, err := tx.PrepareContext(ctx, "SELECT state, token, expiry FROM ackledger_message WHERE key = ?")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = find.Close() }()
+	empty, err := tx.PrepareContext(ctx, `UPDATE ackledger_archive SET body = NULL, headers = NULL, errors = NULL, grp = x'',
+		purged_at = ?, expiry = min(expiry, ?) WHERE key = ? AND delivery = ? AND purged_at IS NULL`)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = empty.Close() }()
 	var notes []ledger.AuditRecord
 	for i := range batch {
 		d := &batch[i]
 		sum := d.Key.Sum()
 		var state, token int64
 		expiry := now
-		err := tx.QueryRowContext(ctx, "SELECT state, token, expiry FROM ackledger_message WHERE key = ?", sum[:]).
-			Scan(&state, &token, &expiry)
+		err := find.QueryRowContext(ctx, sum[:]).Scan(&state, &token, &expiry)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return 0, err
 		}
 		if err == nil && ledger.State(state) != d.Status.State || uint64(token) != d.Status.Token { // a range has token 0 here
 			continue
 		}
-		res, err := tx.ExecContext(ctx, `UPDATE ackledger_archive SET body = NULL, headers = NULL, errors = NULL, grp = x'',
-			purged_at = ?, expiry = min(expiry, ?) WHERE key = ? AND delivery = ? AND purged_at IS NULL`, now, expiry, sum[:], d.Delivery)
+		res, err := empty.ExecContext(ctx, now, expiry, sum[:], d.Delivery)
 		if err != nil {
 			return 0, err
 		}
@@ -216,12 +238,15 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 	}
 	return operateError("audit", l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := time.Now().UnixMicro()
+		hint, err := tx.PrepareContext(ctx, "UPDATE ackledger_archive SET replayed_at = ? WHERE key = ? AND delivery = ?")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = hint.Close() }()
 		for i := range records {
 			if r := &records[i]; r.Action == ledger.ActionReplay && r.Delivery != nil {
 				sum := r.Key.Sum()
-				_, err := tx.ExecContext(ctx, "UPDATE ackledger_archive SET replayed_at = ? WHERE key = ? AND delivery = ?",
-					now, sum[:], r.Delivery)
-				if err != nil {
+				if _, err := hint.ExecContext(ctx, now, sum[:], r.Delivery); err != nil {
 					return err
 				}
 			}
@@ -231,12 +256,18 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 }
 
 func insertAudit(ctx context.Context, tx *sql.Tx, now int64, records []ledger.AuditRecord) error {
+	if len(records) == 0 {
+		return nil
+	}
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO ackledger_audit (at, actor, action, key, detail) VALUES (?, ?, ?, ?, ?)")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = insert.Close() }()
 	for i := range records {
 		r := &records[i]
 		sum := r.Key.Sum()
-		_, err := tx.ExecContext(ctx, "INSERT INTO ackledger_audit (at, actor, action, key, detail) VALUES (?, ?, ?, ?, ?)",
-			now, r.By.Actor, string(r.Action), sum[:], r.EncodeRest())
-		if err != nil {
+		if _, err := insert.ExecContext(ctx, now, r.By.Actor, string(r.Action), sum[:], r.EncodeRest()); err != nil {
 			return err
 		}
 	}
