@@ -11,6 +11,7 @@
 //	func TestProcesses(t *testing.T)    { ledgertest.RunProcesses(t, open) }
 //	func TestDifferential(t *testing.T) { ledgertest.Differential(t, open, 40) }
 //	func TestMaintain(t *testing.T)     { ledgertest.RunMaintain(t, open) }
+//	func TestOperate(t *testing.T)      { ledgertest.RunOperate(t, open) } // Operators
 //	func TestRanged(t *testing.T)       { ledgertest.RunRanged(t, open) } // stores that hold ranges
 //	func TestRangedMaintain(t *testing.T)     { ledgertest.RunRangedMaintain(t, open) }
 //	func TestRangedProcesses(t *testing.T)    { ledgertest.RunRangedProcesses(t, open) }
@@ -42,19 +43,26 @@
 //	func TestPitfall67_CrashLimit(t *testing.T) { ledgertest.Pitfall67(t, open) }
 //	func TestPitfall71_AbsurdDates(t *testing.T) { ledgertest.Pitfall71(t, open) }
 //	func TestPitfall72_BeatsForAWeek(t *testing.T) { ledgertest.Pitfall72(t, open) }
+//	func TestPitfall75_SucceededMeanwhile(t *testing.T) { ledgertest.Pitfall75(t, open) }
+//	func TestPitfall76_TwoReplays(t *testing.T) { ledgertest.Pitfall76(t, open) }
 //	func TestPitfall77_LateRelease(t *testing.T) { ledgertest.Pitfall77(t, open) }
 //	func TestPitfall79_PendingPastExpiry(t *testing.T) { ledgertest.Pitfall79(t, open) }
 //	func TestPitfall79_SweptMeanwhile(t *testing.T) { ledgertest.SweptMeanwhile(t, open) }
+//	func TestPitfall83_ReplayKilled(t *testing.T) { ledgertest.Pitfall83(t, open) }
 //	func TestPitfall86_FrozenHolder(t *testing.T) { ledgertest.Pitfall86(t, open) }
 //	func TestPitfall91_OddIDs(t *testing.T) { ledgertest.Pitfall91(t, open) }
 //	func TestPitfall94_FingerprintDeploy(t *testing.T) { ledgertest.Pitfall94(t, open) }
+//	func TestPitfall97_BugStillLives(t *testing.T) { ledgertest.Pitfall97(t, open) }
 //	func TestPitfall98_MassRelease(t *testing.T) { ledgertest.Pitfall98(t, open) }
 //	func TestPitfall100_BatchSizes(t *testing.T) { ledgertest.Pitfall100(t, open) }
+//	func TestPitfall103_CopiesWithoutRow(t *testing.T) { ledgertest.Pitfall103(t, open) }
 //	func TestPitfall104_TwoDeliveries(t *testing.T) { ledgertest.Pitfall104(t, open) }
 //	func TestPitfall109_Backfill(t *testing.T) { ledgertest.Pitfall109(t, open) }
 //	func TestPitfall113_SweptOwner(t *testing.T) { ledgertest.Pitfall113(t, open) }
 //	func TestPitfall114_CopyGone(t *testing.T) { ledgertest.Pitfall114(t, open) }
 //	func TestPitfall115_LateStatement(t *testing.T) { ledgertest.Pitfall115(t, open) }
+//	func TestPitfall116_ReplayedFiveTimes(t *testing.T) { ledgertest.Pitfall116(t, open) }
+//	func TestPitfall117_InPlaceReplayKilled(t *testing.T) { ledgertest.Pitfall117(t, open) }
 //
 // Time in the suite is real: leases of half a second to two seconds, polled conditions, and no upper bound on a
 // duration below several seconds, since test machines are noisy.
