@@ -38,7 +38,7 @@ type logClaim struct {
 // Claim implements [ledger.Owner].
 func (o *Owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
 	if !slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Key.Pos != nil }) {
-		return o.Store.ClaimRows(ctx, entries, nil)
+		return o.ClaimRows(ctx, entries, nil)
 	}
 	c := &claiming{owner: o, entries: entries, out: make([]ledger.Claim, len(entries)), began: time.Now()}
 	err := c.look(ctx)
@@ -154,7 +154,7 @@ func (c *claiming) lean(ctx context.Context) error {
 	if len(lean) == 0 {
 		return nil
 	}
-	opened, err := c.owner.Store.Open(ctx, openings)
+	opened, err := c.owner.Open(ctx, openings)
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
 	for i, l := range lean {
@@ -188,7 +188,7 @@ func (c *claiming) full(ctx context.Context) error {
 		return nil
 	}
 	locked := make([]bool, len(left))
-	err := c.owner.Store.Update(ctx, queries, func(i int, f *Facts) Change {
+	err := c.owner.Update(ctx, queries, func(i int, f *Facts) Change {
 		l := left[i]
 		l.answers, l.change = Look(f, l.asks, l.window)
 		locked[i] = f.Locked
@@ -255,7 +255,7 @@ func (c *claiming) claimRows(ctx context.Context) error {
 		entries[at] = c.entries[i]
 		entries[at].Complete()
 	}
-	claims, err := c.owner.Store.ClaimRows(ctx, entries, c.only)
+	claims, err := c.owner.ClaimRows(ctx, entries, c.only)
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ func (c *settling) save(ctx context.Context) error {
 		}
 	}
 	o.mu.Unlock()
-	err := o.Store.Update(ctx, queries, func(i int, f *Facts) Change {
+	err := o.Update(ctx, queries, func(i int, f *Facts) Change {
 		l := c.logs[i]
 		l.locked = f.Locked
 		l.change, l.lost = Save(f, l.saved)
@@ -240,7 +240,7 @@ func (c *settling) close(ctx context.Context) error {
 			continue
 		}
 		l.tail.To = closings[i].Range.To
-		l.held.close(closings[i].Token)
+		l.close(closings[i].Token)
 		l.tokens = nil
 	}
 	c.logs = slices.DeleteFunc(c.logs, func(l *logSave) bool { return len(l.tokens) == 0 })
