@@ -25,6 +25,14 @@
 //
 // Plans do not depend on statistics: see sqlTune and sqlClaim.
 //
+// Records of logs that need no rows of their own ([ledger.Entry.Ranged]) are held in ranges: see internal/ranges for the
+// rules. A range is opened by one statement (sqlRangeOpen), and mostly closed by another (sqlRangeOver). What these do
+// not cover is a transaction of two round trips that locks the logs, reads, and writes what a plan made of it. All that
+// changes a log's ranges holds the lock of its row in range_log, but for InTx: that holds the range FOR KEY SHARE, which a
+// settlement does not wait for and a take-over does. A process that is frozen with a log locked makes claims there Busy
+// until the database ends its transaction, after three seconds. What a range leaves behind is used again after the next
+// vacuum, about 120 bytes each: autovacuum must be on.
+//
 // # Connections
 //
 // The ledger's own connections (Config.MaxConns, and one for beats) are made with the settings of the caller's pool.

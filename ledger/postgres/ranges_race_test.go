@@ -67,7 +67,8 @@ func TestOpenNewerThanSnapshot(t *testing.T) {
 // statement whose snapshot is older than the lock would see nothing of it.
 func TestLookNewerThanLock(t *testing.T) {
 	for name, put := range map[string]string{
-		"range": `INSERT INTO ackledger.claim_range (log, token, first, last, owner, messages, keep, at) VALUES ($1, 7, 10, 20, $2, 10, 1e9, now())`,
+		"range": `INSERT INTO ackledger.claim_range (log, token, first, last, owner, messages, keep, at)
+			VALUES ($1, 7, 10, 20, $2, 10, 1e9, now())`,
 		"segment": `INSERT INTO ackledger.segment (log, first, last, kind, messages, since, until, expiry)
 			SELECT $1, 10, 20, 1, 10, now(), now(), now() + interval '1 hour' WHERE $2::bigint <> 0`,
 		"row": `INSERT INTO ackledger.message (token, at, expiry, owner, scope, state, attempts, crashes, key, fingerprint, id)
@@ -332,6 +333,8 @@ func TestLateRanges(t *testing.T) {
 	o := ledger.Ungroup(join(t, p.bench, time.Minute))
 	all := records("s", 0, 0, 20)
 	claims := claimsOf(t, o, all[:10], ledger.Run)
+	const sum = `SELECT sum(token + top + length(coalesce(done, '')))
+		FROM ackledger.range_log JOIN ackledger.claim_range USING (log, token)`
 	for name, late := range map[string]func(ctx context.Context) error{
 		"claim": func(ctx context.Context) error { _, err := o.Claim(ctx, all[10:]); return err },
 		"settle": func(ctx context.Context) error {
@@ -339,7 +342,7 @@ func TestLateRanges(t *testing.T) {
 			return err
 		},
 	} {
-		before := direct.number(t, "SELECT sum(token + top + length(coalesce(done, ''))) FROM ackledger.range_log JOIN ackledger.claim_range USING (log, token)")
+		before := direct.number(t, sum)
 		p.shut(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		if err := late(ctx); err == nil {
@@ -350,7 +353,7 @@ func TestLateRanges(t *testing.T) {
 		poll(t, "the late statement is over", func() bool {
 			return direct.number(t, "SELECT count(*) FROM (SELECT FROM ackledger.range_log FOR UPDATE SKIP LOCKED) f") == 1
 		})
-		after := direct.number(t, "SELECT sum(token + top + length(coalesce(done, ''))) FROM ackledger.range_log JOIN ackledger.claim_range USING (log, token)")
+		after := direct.number(t, sum)
 		if before != after {
 			t.Errorf("%s: %d before, %d after", name, before, after)
 		}

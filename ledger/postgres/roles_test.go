@@ -74,6 +74,8 @@ func TestRoleWorker(t *testing.T) {
 			ledgertest.Run(t, func(*testing.T) ledgertest.Store { return shared })
 			ledgertest.RunInTx(t, func(*testing.T) ledgertest.Store { return shared })
 			ledgertest.RunMaintain(t, open)
+			ledgertest.RunRanged(t, func(*testing.T) ledgertest.Store { return shared })
+			ledgertest.RunRangedMaintain(t, open)
 		})
 	}
 }
@@ -88,6 +90,7 @@ func TestRoleWorkerMayNotMore(t *testing.T) {
 	}
 	for _, sql := range []string{
 		"DELETE FROM ackledger.message", "DELETE FROM ackledger.archive", "DELETE FROM ackledger.owner",
+		"DELETE FROM ackledger.range_log",
 		"DELETE FROM ackledger.scope", "DELETE FROM ackledger.maintenance", "TRUNCATE ackledger.message",
 		"UPDATE ackledger.archive SET expiry = now()", "UPDATE ackledger.meta SET schema_version = 9",
 		"INSERT INTO ackledger.audit (action) VALUES ('x')", "SELECT * FROM ackledger.audit",
