@@ -96,7 +96,7 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *
 	}, &d.msg)
 	d.Ranged = s.Audit == AuditRanges && d.Key.Pos == &d.pos
 	if d.Later {
-		d.Item.Late = d
+		d.Late = d
 	} else {
 		d.Delivery = copies.deliveryID(a.log, r.LeaderEpoch, r.Offset)
 	}

@@ -163,10 +163,10 @@ func visitStuck(ctx context.Context, op ledger.Operator, f *findings) {
 		}
 		n++
 	}
-	switch {
-	case n == 0:
+	switch n {
+	case 0:
 		f.add(good, "stuck", "no pending message waits for a copy for more than "+short(stuckAfter), "")
-	case n == most:
+	case most:
 		f.add(warning, "stuck", fmt.Sprintf("%s or more pending messages wait for nothing but a copy for more than %s", count(int64(n)), short(stuckAfter)), stuckRemedy)
 	default:
 		f.add(warning, "stuck", fmt.Sprintf("%d pending messages wait for nothing but a copy for more than %s", n, short(stuckAfter)), stuckRemedy)

@@ -40,7 +40,7 @@ pending are left: they may be the only copy. What a dead-letter queue or topic h
 	}
 	p.messageFlags(cmd, "archived")
 	p.deadLetterFlags(cmd)
-	p.by.flags(cmd)
+	p.flags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&p.state, "state", "", "only of messages that are succeeded or failed")
 	flags.IntVar(&p.count, "count", 0, "so many at most, the oldest first; 0 for all")

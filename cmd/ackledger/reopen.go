@@ -50,7 +50,7 @@ Interrupted, it says which --until goes on with the rest: messages that were reo
 		}),
 	}
 	r.messageFlags(cmd, "first claimed")
-	r.by.flags(cmd)
+	r.flags(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&r.count, "count", 0, "so many at most, 0 for all")
 	flags.BoolVar(&r.fresh, "fresh-keys", false, "change the child keys, so that outside effects are done again")

@@ -119,7 +119,7 @@ func (r *run) rangeOutcome(ctx context.Context) (state ledger.AttemptState, err 
 		return ledger.AttemptUnknown, fmt.Errorf("postgres: read an outcome: %w", usable(err))
 	}
 	switch {
-	case rowState != 0 && !(ledger.State(rowState) == ledger.Succeeded && uint64(rowToken) == ticket.Token()):
+	case rowState != 0 && (ledger.State(rowState) != ledger.Succeeded || uint64(rowToken) != ticket.Token()):
 		return ledger.AttemptLost, nil // taken out of its range after a rollback
 	case covered:
 		return ledger.AttemptSucceeded, nil

@@ -32,7 +32,7 @@ type holder struct {
 func (o *owner) run(ctx context.Context, fn func(*batch) error) error {
 	var b *batch
 	err := o.l.main.do(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		b = newBatch(o, ctx, tx, time.Now())
+		b = newBatch(ctx, o, tx, time.Now())
 		return fn(b)
 	})
 	if err == nil {
@@ -41,7 +41,7 @@ func (o *owner) run(ctx context.Context, fn func(*batch) error) error {
 	return err
 }
 
-func newBatch(o *owner, ctx context.Context, tx *sql.Tx, now time.Time) *batch {
+func newBatch(ctx context.Context, o *owner, tx *sql.Tx, now time.Time) *batch {
 	return &batch{
 		o: o, ctx: ctx, tx: tx, now: now,
 		stmts: make(map[*sql.Stmt]*sql.Stmt), owners: make(map[int64]holder), scopes: make(map[string]int64),

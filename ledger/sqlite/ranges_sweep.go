@@ -150,6 +150,6 @@ func (b *sweepTx) dissolve(log ranges.Log) error {
 		return err
 	}
 	q.Info.Log = log
-	nobody := newBatch(&owner{l: b.p.l}, b.ctx, b.tx, b.now)
+	nobody := newBatch(b.ctx, &owner{l: b.p.l}, b.tx, b.now)
 	return nobody.update(&q, ranges.Abandoned)
 }
