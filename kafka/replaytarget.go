@@ -210,7 +210,7 @@ func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []rep
 					continue
 				}
 				for _, rest := range lane[n+1:] {
-					results[rest].Reason = "behind one of its key that failed"
+					results[rest].Reason = replay.Behind
 				}
 				return
 			}

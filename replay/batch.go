@@ -17,7 +17,6 @@ const (
 	nowhere    Reason = "it does not say where it came from, and Config.Origin is not set"
 	nobody     Reason = "it does not say which consumer failed, and the ledger knows none or several of its source: set Config.Consumer"
 	unseen     Reason = "the ledger has never seen its consumer: it may be another ledger's"
-	behind     Reason = "behind one of its group or key that failed"
 	notFailed  Reason = "only a failed message can be renewed"
 	changed    Reason = "its message changed meanwhile"
 	unreadable Reason = "it cannot be read"
@@ -81,7 +80,7 @@ func without(all, some []*Letter) []*Letter {
 func (r *runner) identify(l *Letter) {
 	m := &l.Message
 	if l.Unreadable != nil {
-		l.decision = Decision{Step: Refuse, Reason: unreadable}
+		l.decision, l.why = Decision{Step: Refuse, Reason: unreadable}, l.Unreadable
 		return
 	}
 	if l.Archived {

@@ -65,7 +65,7 @@ type Config struct {
 	// commands.
 	Progress func(Progress)
 	Interval time.Duration
-	// Logger receives what became of what was not sent; bodies never. Default: none.
+	// Logger receives what went wrong, message by message; bodies never. Default: none.
 	Logger *zap.Logger
 }
 

@@ -43,11 +43,8 @@ func (r *runner) count(l *Letter, result *Result) {
 		sample = false
 	case step == Refuse:
 		rep.Refused++
-		if l.Unreadable != nil {
-			text = l.Unreadable.Error()
-		}
-		if len(rep.Reasons) > maxReasons {
-			reason = unsendable
+		if l.why != nil {
+			text = l.why.Error()
 		}
 	case step == Mismatch:
 		rep.Mismatched++
@@ -63,9 +60,6 @@ func (r *runner) count(l *Letter, result *Result) {
 		rep.Samples = append(rep.Samples, Sample{ID: l.Message.ID, Scope: l.Key.Scope, Step: name, Reason: text})
 	}
 }
-
-// maxReasons bounds Report.Reasons: targets have reasons of their own.
-const maxReasons = 50
 
 // watch tells how far the run is until over is closed.
 func (r *runner) watch(over <-chan struct{}) {

@@ -117,7 +117,7 @@ func (t *inPlace) Send(ctx context.Context, letters []*Letter) []Result {
 	results := make([]Result, len(letters))
 	for i, l := range letters {
 		if ctx.Err() != nil {
-			results[i].Reason = behind
+			results[i].Reason = Behind
 			continue
 		}
 		results[i] = t.handle(ctx, l)

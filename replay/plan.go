@@ -34,7 +34,7 @@ func (s Step) String() string {
 // Reason says why, in words that a report counts by.
 type Reason string
 
-// The reasons of [Plan].
+// The reasons of [Plan], and of targets.
 const (
 	Failed     Reason = "failed"
 	Abandoned  Reason = "pending, and nobody's"
@@ -46,6 +46,7 @@ const (
 	Live       Reason = "a live worker has it"
 	Backoff    Reason = "it waits for its next attempt"
 	OtherBody  Reason = "another body is known under its id"
+	Behind     Reason = "behind one of its group or key that failed"
 	Stranger   Reason = "it has no stamp of its own body: whose copy it is is not known"
 )
 

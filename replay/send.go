@@ -53,7 +53,7 @@ func (r *runner) admit(letters []*Letter) (ready []*Letter, full error) {
 	for _, l := range letters {
 		l.stamp()
 		if err := r.dst.Accept(l); err != nil {
-			l.decision = Decision{Step: Refuse, Reason: Reason(string(unsendable) + ": " + err.Error())}
+			l.decision, l.why = Decision{Step: Refuse, Reason: unsendable}, err
 			r.count(l, nil)
 			continue
 		}
@@ -65,7 +65,7 @@ func (r *runner) admit(letters []*Letter) (ready []*Letter, full error) {
 		r.mu.Unlock()
 		switch {
 		case waits:
-			l.decision = Decision{Step: Leave, Reason: behind}
+			l.decision = Decision{Step: Leave, Reason: Behind}
 			r.count(l, nil)
 		case over:
 			return ready, errLimit

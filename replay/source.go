@@ -38,8 +38,8 @@ type Letter struct {
 	decision Decision
 	lane     string
 	size     int
-	own      bool // it is sent as a message of its own
-	renewed  bool // the row was renewed for it
+	own      bool  // it is sent as a message of its own
+	why      error // with Refuse: the details
 }
 
 // Source has dead letters. One Run at a time uses a source. Each letter is given to Done or to Keep, which are called

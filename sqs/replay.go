@@ -310,8 +310,8 @@ func (s *ReplaySource) look(ctx context.Context) {
 	defer s.mu.Unlock()
 	visible, hidden := depth(attributes)
 	if rest := visible + hidden - s.kept - s.young; rest > 0 {
-		s.warnings = append(s.warnings, fmt.Sprintf("about %d more messages are in %s: hidden by others, or in FIFO groups behind "+
-			"what is left; run again once they are visible", rest, s.url))
+		s.warnings = append(s.warnings, fmt.Sprintf("%s says that it has about %d more messages: hidden by others or by a run "+
+			"that was killed, in FIFO groups behind what is left, or just deleted and still counted; run again to see", s.url, rest))
 	}
 	if s.young > 0 {
 		s.warnings = append(s.warnings, fmt.Sprintf("%d messages came to %s after the run had begun: they are the next run's", s.young, s.url))

@@ -164,7 +164,7 @@ func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []rep
 		}
 		waiting = slices.DeleteFunc(waiting, func(c *copied) bool {
 			if failed[c.lane] {
-				c.result.Reason = "behind one of its group that failed"
+				c.result.Reason = replay.Behind
 			}
 			return failed[c.lane]
 		})
