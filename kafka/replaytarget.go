@@ -27,7 +27,6 @@ type ReplayTarget struct {
 
 	dead    string // the address of the dead letters
 	cluster string
-	mu      sync.Mutex
 	groups  map[string][]string // that read a topic
 }
 

@@ -98,8 +98,8 @@ func (a *archive) complete(ctx context.Context, key ledger.Key) (ledger.Key, err
 
 // placeOf reads `topic-partition-offset`; zeros if the id is another one.
 func placeOf(id []byte) (partition int32, offset int64) {
-	rest, last, _ := cutDash(string(id))
-	_, first, _ := cutDash(rest)
+	rest, last := cutDash(string(id))
+	_, first := cutDash(rest)
 	o, err := strconv.ParseInt(last, 10, 64)
 	p, bad := strconv.ParseInt(first, 10, 32)
 	if err != nil || bad != nil {
@@ -108,10 +108,10 @@ func placeOf(id []byte) (partition int32, offset int64) {
 	return int32(p), o
 }
 
-func cutDash(s string) (before, after string, ok bool) {
+func cutDash(s string) (before, after string) {
 	i := strings.LastIndexByte(s, '-')
 	if i < 0 {
-		return "", s, false
+		return "", s
 	}
-	return s[:i], s[i+1:], true
+	return s[:i], s[i+1:]
 }

@@ -101,10 +101,10 @@ func (b *book) eachOnce(t *testing.T, bodies []string) {
 	}
 }
 
-func numbered(prefix string, n int) []string {
+func numbered(n int) []string {
 	out := make([]string, n)
 	for i := range out {
-		out[i] = fmt.Sprintf("%s %04d", prefix, i)
+		out[i] = fmt.Sprintf("order %04d", i)
 	}
 	return out
 }
@@ -183,16 +183,13 @@ func (q *queues) arn(name string) string {
 }
 
 // worker starts a worker that forwards its failures to the dead-letter queue.
-func (q *queues) worker(change ...func(*sqs.Config)) (stop func()) {
+func (q *queues) worker() (stop func()) {
 	q.t.Helper()
 	dead, err := sqs.NewDeadLetterQueue(q.client, q.dlq)
 	if err != nil {
 		q.t.Fatal(err)
 	}
 	c := &sqs.Config{Options: options("shop", dead), VisibilityTimeout: 4 * time.Second, WaitTime: time.Second}
-	for _, f := range change {
-		f(c)
-	}
 	w, err := sqs.NewWorker(q.client, q.source, q.ledger, q.book, c)
 	if err != nil {
 		q.t.Fatal(err)
@@ -200,14 +197,12 @@ func (q *queues) worker(change ...func(*sqs.Config)) (stop func()) {
 	return run(q.t, w)
 }
 
-func (q *queues) send(url string, in awssqs.SendMessageInput) string {
+func (q *queues) send(url string, in awssqs.SendMessageInput) {
 	q.t.Helper()
 	in.QueueUrl = &url
-	out, err := q.client.SendMessage(q.t.Context(), &in)
-	if err != nil {
+	if _, err := q.client.SendMessage(q.t.Context(), &in); err != nil {
 		q.t.Fatal(err)
 	}
-	return aws.ToString(out.MessageId)
 }
 
 // fail sends messages that all end in the dead-letter queue, and mends the bug.

@@ -30,7 +30,7 @@ func TestScopes(t *testing.T) {
 // replay in place that failed again, whose delivery names no place.
 func TestPlacesAreFound(t *testing.T) {
 	t.Parallel()
-	s, bodies := newTopics(t), numbered("order", 10)
+	s, bodies := newTopics(t), numbered(10)
 	s.fail(s.records(bodies))
 	s.book.breakAll()
 	stop := s.worker()

@@ -86,7 +86,7 @@ func TestPitfall64_ByteForByte(t *testing.T) {
 // A dead letter whose message succeeded meanwhile is dropped, and runs nothing.
 func TestPitfall75_SucceededMeanwhile(t *testing.T) {
 	t.Parallel()
-	q, bodies := newQueues(t, false), numbered("order", 20)
+	q, bodies := newQueues(t, false), numbered(20)
 	q.fail(bodies)
 	if report := q.replay(replay.Archive(q.ledger), inPlace(t, "shop", q.book)); report.Replayed != 20 {
 		t.Fatalf("%+v", report)
@@ -101,7 +101,7 @@ func TestPitfall75_SucceededMeanwhile(t *testing.T) {
 // Two replays of one queue at once, one of them killed in the middle: every message is handled once, none is lost.
 func TestPitfall76_TwoAtOnce(t *testing.T) {
 	t.Parallel()
-	q, bodies := newQueues(t, false), numbered("order", 100)
+	q, bodies := newQueues(t, false), numbered(100)
 	q.fail(bodies)
 	q.worker()
 	var both sync.WaitGroup
@@ -125,7 +125,7 @@ func TestPitfall76_TwoAtOnce(t *testing.T) {
 // finishes, and sends nothing that was handled.
 func TestPitfall83_KilledAnywhere(t *testing.T) {
 	t.Parallel()
-	q, bodies := newQueues(t, false), numbered("order", 12)
+	q, bodies := newQueues(t, false), numbered(12)
 	q.fail(bodies)
 	stop := q.worker()
 	for cut := range 4 {
@@ -148,7 +148,7 @@ func TestPitfall83_KilledAnywhere(t *testing.T) {
 // A dead letter whose message is live stays where it is; the others are replayed, and a later run finds it.
 func TestPitfall96_LiveInTheMiddle(t *testing.T) {
 	t.Parallel()
-	s, bodies := newTopics(t), numbered("order", 20)
+	s, bodies := newTopics(t), numbered(20)
 	s.fail(s.records(bodies))
 	owner, err := s.ledger.Join(t.Context(), time.Hour)
 	if err != nil {
@@ -194,7 +194,7 @@ func claimFailed(t *testing.T, l interface {
 // The bug still lives: a replay ends, and does not chase its own failures.
 func TestPitfall97_TheBugStillLives(t *testing.T) {
 	t.Parallel()
-	q, bodies := newQueues(t, false), numbered("order", 30)
+	q, bodies := newQueues(t, false), numbered(30)
 	q.fail(bodies)
 	q.book.breakAll()
 	q.worker()
@@ -209,7 +209,7 @@ func TestPitfall97_TheBugStillLives(t *testing.T) {
 // A dead-letter topic is replayed five times while the bug lives: each failure is run again once, nothing doubles.
 func TestPitfall116_NothingDoubles(t *testing.T) {
 	t.Parallel()
-	s, bodies := newTopics(t), numbered("order", 10)
+	s, bodies := newTopics(t), numbered(10)
 	s.fail(s.records(bodies))
 	s.book.breakAll()
 	stop := s.worker()
@@ -232,7 +232,7 @@ func TestPitfall116_NothingDoubles(t *testing.T) {
 // it.
 func TestPitfall117_KilledInPlace(t *testing.T) {
 	t.Parallel()
-	s, bodies := newTopics(t), numbered("order", 5)
+	s, bodies := newTopics(t), numbered(5)
 	s.fail(s.records(bodies))
 	owner, err := s.ledger.Join(t.Context(), time.Minute)
 	if err != nil {

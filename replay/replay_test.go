@@ -14,7 +14,7 @@ var queueARN = []types.QueueAttributeName{types.QueueAttributeNameQueueArn}
 
 func TestQueueToSource(t *testing.T) {
 	t.Parallel()
-	q, bodies := newQueues(t, false), numbered("order", 60)
+	q, bodies := newQueues(t, false), numbered(60)
 	q.fail(bodies)
 	dry := q.replay(q.fromQueue(), q.toSource(), func(c *replay.Config) { c.DryRun, c.By = true, ledger.By{} })
 	if dry.Replayed != 60 || q.server.Counts(q.names[1]).Depth() != 60 || len(audits(t, q.ledger)) != 0 {
@@ -35,7 +35,7 @@ func TestQueueToSource(t *testing.T) {
 
 func TestArchiveToQueue(t *testing.T) {
 	t.Parallel()
-	q, bodies := newQueues(t, false), numbered("order", 60)
+	q, bodies := newQueues(t, false), numbered(60)
 	q.fail(bodies)
 	if report := q.replay(replay.Archive(q.ledger), q.toSource()); report.Replayed != 60 {
 		t.Errorf("%+v", report)
@@ -55,7 +55,7 @@ func TestArchiveToQueue(t *testing.T) {
 // 200 and delivers nothing).
 func TestPitfall48_FIFOOrder(t *testing.T) {
 	t.Parallel()
-	q, bodies := newQueues(t, true), numbered("order", 60)
+	q, bodies := newQueues(t, true), numbered(60)
 	q.fail(bodies)
 	q.server.Inject(sqstest.Fault{ // the head of a request is refused now and then: what is behind it in its group waits
 		Action: "SendMessageBatch", Queue: q.names[0], Code: "InternalError", Times: 5, Entries: func(i int, _ string) bool { return i == 0 },
@@ -87,7 +87,7 @@ func inOrder(t *testing.T, got, want []string, n int) {
 
 func TestTopicToSource(t *testing.T) {
 	t.Parallel()
-	s, bodies := newTopics(t), numbered("order", 60)
+	s, bodies := newTopics(t), numbered(60)
 	s.fail(s.records(bodies))
 	report := s.replay(s.fromTopic(), s.toSource())
 	if report.Replayed != 60 || !report.Complete() {
@@ -104,7 +104,7 @@ func TestTopicToSource(t *testing.T) {
 
 func TestArchiveInPlace(t *testing.T) {
 	t.Parallel()
-	s, bodies := newTopics(t), numbered("order", 60)
+	s, bodies := newTopics(t), numbered(60)
 	s.fail(s.records(bodies))
 	if report := s.replay(replay.Archive(s.ledger), s.inPlace()); report.Replayed != 60 || !report.Complete() {
 		t.Errorf("%+v", report)

@@ -127,7 +127,7 @@ func TestFilters(t *testing.T) {
 // The same filters hold for a queue, whose messages say themselves what failed.
 func TestFiltersOfAQueue(t *testing.T) {
 	t.Parallel()
-	q, bodies := newQueues(t, false), numbered("order", 5)
+	q, bodies := newQueues(t, false), numbered(5)
 	q.fail(bodies)
 	for _, f := range []ledger.Filter{{Kinds: []ledger.FailureKind{ledger.KindExhausted}}, {Error: "no such"}, {To: time.Now().Add(-time.Hour)}} {
 		if report := q.replay(q.fromQueue(), q.toSource(), func(c *replay.Config) { c.Filter = f }); report.Read != 0 {
@@ -185,7 +185,7 @@ func TestCancel(t *testing.T) {
 	if again := replayAll(t, l, replay.Archive(l), inPlace(t, "shop", b)); again.Replayed+again.Succeeded != 200 || !again.Complete() {
 		t.Errorf("%+v", again)
 	}
-	b.eachOnce(t, numbered("order", 200))
+	b.eachOnce(t, numbered(200))
 }
 
 func TestRate(t *testing.T) {
@@ -196,7 +196,7 @@ func TestRate(t *testing.T) {
 	if took := time.Since(began); took < 700*time.Millisecond {
 		t.Errorf("20 at 20 a second took %s", took)
 	}
-	b.eachOnce(t, numbered("order", 20))
+	b.eachOnce(t, numbered(20))
 }
 
 // Fresh keys are on request: the generation grows, so child keys change.
@@ -281,7 +281,7 @@ func TestSealedArchive(t *testing.T) {
 	if report.Replayed != 3 {
 		t.Errorf("%+v", report)
 	}
-	b.eachOnce(t, numbered("order", 3))
+	b.eachOnce(t, numbered(3))
 }
 
 // A handler gets the failures of its own consumer and sources, and no others.

@@ -125,7 +125,7 @@ func TestByHandWithAndWithoutStamp(t *testing.T) {
 // The console's redrive gives every message a new MessageId; its stamp leads it to its row, and it runs.
 func TestPitfall51_MoveTask(t *testing.T) {
 	t.Parallel()
-	q, bodies := newQueues(t, false), numbered("order", 20)
+	q, bodies := newQueues(t, false), numbered(20)
 	q.fail(bodies)
 	arn := q.arn(q.names[1])
 	dest := q.arn(q.names[0])

@@ -18,7 +18,7 @@ import (
 // without one. Messages with a stamp meet their rows; one without is a new message, and runs as such.
 func TestByHand(t *testing.T) {
 	t.Parallel()
-	const letters = 40
+	const amount = 40
 	d, endpoint, name := newDatabase(t), services.ElasticMQ(t), services.Name(t)
 	client := sqsClient(endpoint)
 	dead := queue(t, client, name+"_dead", nil)
@@ -37,23 +37,23 @@ func TestByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, w)
-	send(t, client, source, letters)
-	eventually(t, func() string { return holds(t, client, dead, letters) })
+	send(t, client, source, amount)
+	eventually(t, func() string { return holds(t, client, dead, amount) })
 	eventually(t, func() string { return holds(t, client, source, 0) })
 	buggy.Store(false)
 
 	unstamped := byHand(t, client, dead, source)
-	eventually(t, func() string { return holds(t, client, dead, letters-2) })
+	eventually(t, func() string { return holds(t, client, dead, amount-2) })
 	destination := attribute(t, client, source, types.QueueAttributeNameQueueArn)
 	if _, err := client.StartMessageMoveTask(t.Context(), &awssqs.StartMessageMoveTaskInput{SourceArn: &arn, DestinationArn: &destination}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() string { return d.effects(letters) })
+	eventually(t, func() string { return d.effects(amount) })
 	eventually(t, func() string { return holds(t, client, source, 0) })
 	// All is known to have succeeded but what was sent without its stamp: to the ledger that one still failed, and it would
 	// be done again by a replay, as the documentation says.
-	if n := d.count(`SELECT count(*) FROM ackledger.message`); n != letters+1 {
-		t.Errorf("%d rows, want one for each of %d messages, and one more for %q", n, letters, unstamped)
+	if n := d.count(`SELECT count(*) FROM ackledger.message`); n != amount+1 {
+		t.Errorf("%d rows, want one for each of %d messages, and one more for %q", n, amount, unstamped)
 	}
 	if wrong := d.failed(1); wrong != "" {
 		t.Error(wrong)

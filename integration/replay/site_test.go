@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,12 +16,15 @@ import (
 	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
-// amount is how many dead letters each storm has, and how often it kills: two storms make 2,000 and 8, or 40 in the long run.
-func amount() (letters, kills int) {
+// letters is how many dead letters each storm has: two storms make 2,000.
+const letters = 1000
+
+// kills is how often each storm kills: two storms make 8, or 40 in the long run.
+func kills() int {
 	if os.Getenv("ACKLEDGER_LONG") != "" {
-		return 1000, 20
+		return 20
 	}
-	return 1000, 4
+	return 4
 }
 
 // database is a ledger and the table of effects.
@@ -107,20 +109,18 @@ func (d *database) expect(n int) {
 	}
 }
 
-// run runs a worker until the returned function is called, or the test ends.
-func run(t *testing.T, w consumer.Worker) (stop func()) {
+// run runs a worker until the test ends.
+func run(t *testing.T, w consumer.Worker) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("worker: %v", err)
 		}
 	})
-	t.Cleanup(stop)
-	return stop
 }
 
 // eventually polls until what holds, or fails with what is wrong.

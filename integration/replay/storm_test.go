@@ -27,7 +27,6 @@ const speed = 400
 // TestQueueStorm replays a dead-letter queue to its source under fire.
 func TestQueueStorm(t *testing.T) {
 	t.Parallel()
-	letters, kills := amount()
 	d, endpoint, name := newDatabase(t), services.ElasticMQ(t), services.Name(t)
 	client := sqsClient(endpoint)
 	dead := queue(t, client, name+"_dead", nil)
@@ -52,7 +51,7 @@ func TestQueueStorm(t *testing.T) {
 	buggy.Store(false)
 
 	o := orders{Database: d.url, Endpoint: endpoint, Queue: source, Dead: dead, Consumer: "shop", Rate: speed}
-	storm(t, kills, func(int) orders { return o })
+	storm(t, kills(), func(int) orders { return o })
 	o.Rate = 0
 	eventually(t, func() string { // what a killed one had received is hidden for a while
 		start(t, o).end()
@@ -115,7 +114,6 @@ func send(t *testing.T, client *awssqs.Client, url string, n int) {
 // TestTopicStorm replays a dead-letter topic under fire, to its source and in place, side by side.
 func TestTopicStorm(t *testing.T) {
 	t.Parallel()
-	letters, kills := amount()
 	d, brokers, topic, group := newDatabase(t), services.Kafka(t), services.Name(t), services.Name(t)
 	dead := topic + "_dead"
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
@@ -137,7 +135,7 @@ func TestTopicStorm(t *testing.T) {
 	buggy.Store(false)
 
 	o := orders{Database: d.url, Brokers: brokers, Topic: topic, DeadTopic: dead, Consumer: group, Rate: speed}
-	storm(t, kills, func(i int) orders {
+	storm(t, kills(), func(i int) orders {
 		o := o
 		o.InPlace, o.Archive = i%2 == 0, i%4 == 0
 		return o
