@@ -180,7 +180,11 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 
 func (u *update) run(ctx context.Context) error {
 	var err error
-	for _, u.patient = range []bool{true, false} {
+	turns := []bool{true, false}
+	if len(u.queries) > 0 && len(u.queries[0].Tokens) > 0 { // a settlement is worth waiting for
+		turns = []bool{true, true, true, true, true, false}
+	}
+	for _, u.patient = range turns {
 		s := &splitter{exec: func(ctx context.Context, _ []int32, wait time.Duration) error { return u.exec(ctx, wait) }}
 		if err = s.try(ctx, nil, u.ledger.cfg.LockWait); code(err) != codeLockTimeout || ledger.Unknown(err) {
 			return err
