@@ -69,7 +69,8 @@ func (k *topics) work(n int64, bad string) {
 	}
 }
 
-func (k *topics) end(topic string) int64 {
+func (k *topics) end() int64 {
+	const topic = "orders"
 	k.Helper()
 	ends, err := kadm.NewClient(k.client).ListEndOffsets(k.Context(), topic)
 	if err != nil {
@@ -123,11 +124,11 @@ func TestKafka(t *testing.T) {
 		if r.code != exitFailed || strings.Count(r.errors, "\n") != 1 || !strings.Contains(r.errors, "none") {
 			t.Errorf("no such topic: code %d, %s%s", r.code, r.out, r.errors)
 		}
-		if out := ran(t, append(replayed, "source")...); !strings.Contains(out, "3 would be replayed") || k.end("orders") != 10 {
+		if out := ran(t, append(replayed, "source")...); !strings.Contains(out, "3 would be replayed") || k.end() != 10 {
 			t.Errorf("the dry run sent, or says %s", out)
 		}
-		if out := ran(t, append(replayed, "source", "--yes", "--error", "SKU")...); !strings.Contains(out, "3 replayed") || k.end("orders") != 13 {
-			t.Errorf("%d records in the topic: %s", k.end("orders"), out)
+		if out := ran(t, append(replayed, "source", "--yes", "--error", "SKU")...); !strings.Contains(out, "3 replayed") || k.end() != 13 {
+			t.Errorf("%d records in the topic: %s", k.end(), out)
 		}
 		k.work(3, "")
 		if got := k.listed("--state", "failed"); len(got) != 0 {
@@ -142,7 +143,7 @@ func TestKafka(t *testing.T) {
 		if r.code != exitUsage || !strings.Contains(r.errors, "--fresh-keys must be") || strings.Count(r.errors, "\n") != 1 {
 			t.Errorf("fresh keys of a range: code %d, %s%s", r.code, r.out, r.errors)
 		}
-		if out := ran(t, append(replayed, "source", "--yes")...); !strings.Contains(out, "3 succeeded already") || k.end("orders") != 13 {
+		if out := ran(t, append(replayed, "source", "--yes")...); !strings.Contains(out, "3 succeeded already") || k.end() != 13 {
 			t.Errorf("once more: %s", out)
 		}
 	})

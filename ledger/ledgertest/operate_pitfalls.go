@@ -27,7 +27,7 @@ func (e *env) toReplay() (out []ledger.DeadLetter) {
 	return out
 }
 
-// Pitfall75: a dead letter was replayed although its message had succeeded meanwhile, and its effect was done twice. The
+// Pitfall75 holds against this: a dead letter was replayed although its message had succeeded meanwhile, and its effect was done twice. The
 // status says so before the send, and a copy that was sent already is acknowledged.
 func Pitfall75(t *testing.T, open Open) {
 	e := begin(t, open)
@@ -49,7 +49,7 @@ func Pitfall75(t *testing.T, open Open) {
 	e.want(o, inPlace(late[0]), ledger.Done)
 }
 
-// Pitfall76: two replays of one DLQ ran at once and handled messages twice; one was killed in the middle, and what it had in
+// Pitfall76 holds against this: two replays of one DLQ ran at once and handled messages twice; one was killed in the middle, and what it had in
 // hand was lost. Whoever comes first runs it, the other one does not, and what the killed one held is listed again.
 func Pitfall76(t *testing.T, open Open) {
 	e := begin(t, open)
@@ -94,7 +94,7 @@ func Pitfall76(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall83: a replay marked its dead letters as done before they were, and was killed. At whatever line it ends, the row is
+// Pitfall83 holds against this: a replay marked its dead letters as done before they were, and was killed. At whatever line it ends, the row is
 // still failed and listed, or its copy was claimed.
 func Pitfall83(t *testing.T, open Open) {
 	e := begin(t, open)
@@ -134,7 +134,7 @@ func Pitfall83(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall97: a replay whose bug still lived chased its own failures and never ended. A list is of what was there when it
+// Pitfall97 holds against this: a replay whose bug still lived chased its own failures and never ended. A list is of what was there when it
 // began.
 func Pitfall97(t *testing.T, open Open) {
 	e := begin(t, open)
@@ -162,7 +162,7 @@ func Pitfall97(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall103: a dead letter whose row was gone was moved twice, since the replay was killed before its delete, and ran
+// Pitfall103 holds against this: a dead letter whose row was gone was moved twice, since the replay was killed before its delete, and ran
 // twice. Both copies carry one stamp, so they meet one row.
 func Pitfall103(t *testing.T, open Open) {
 	e := begin(t, open)
@@ -182,7 +182,7 @@ func Pitfall103(t *testing.T, open Open) {
 	e.want(o, copyOf(entry, 2, c.Token), ledger.Done)
 }
 
-// Pitfall116: a DLQ topic, from which nothing can be deleted, was replayed while the bug lived, and each run doubled the
+// Pitfall116 holds against this: a DLQ topic, from which nothing can be deleted, was replayed while the bug lived, and each run doubled the
 // copies. One failure is run again once, however often its copy is sent.
 func Pitfall116(t *testing.T, open Open) {
 	e := begin(t, open)
@@ -210,7 +210,7 @@ func Pitfall116(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall117: a replay in place was killed, and the dead-letter list was "empty" though a message was in nobody's hands. What
+// Pitfall117 holds against this: a replay in place was killed, and the dead-letter list was "empty" though a message was in nobody's hands. What
 // is pending without a live owner is listed, also while no peer has declared the owner dead, and runs again.
 func Pitfall117(t *testing.T, open Open) {
 	e := begin(t, open)

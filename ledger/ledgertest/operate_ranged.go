@@ -82,14 +82,14 @@ func reopenRanged(e *env) {
 	if found, err := e.op().Find(e.ctx, e.scope, entries[7].Key.ID); err != nil || len(found) != 1 || found[0].State != ledger.Succeeded {
 		e.Errorf("find of what a range holds: %+v, %v", found, err)
 	}
-	at := func(first, last int64) ledger.Filter {
-		return ledger.Filter{Scope: e.scope, Offsets: &ledger.OffsetRange{Partition: 4, First: first, Last: last}}
+	ten := func() ledger.Filter {
+		return ledger.Filter{Scope: e.scope, Offsets: &ledger.OffsetRange{Partition: 4, First: 10, Last: 19}}
 	}
-	since := at(10, 19)
+	since := ten()
 	since.From = time.Unix(1, 0)
 	for field, r := range map[string]ledger.ReopenRequest{
 		"ReopenRequest.Filter.Offsets": {Filter: ledger.Filter{Scope: e.scope}, By: by},
-		"ReopenRequest.FreshKeys":      {Filter: at(10, 19), FreshKeys: true, By: by},
+		"ReopenRequest.FreshKeys":      {Filter: ten(), FreshKeys: true, By: by},
 		"ReopenRequest.Filter.From":    {Filter: since, By: by},
 	} {
 		_, err := e.op().Reopen(e.ctx, r)
@@ -98,10 +98,10 @@ func reopenRanged(e *env) {
 	if got := e.runs(o, entries); got != "" {
 		e.Fatalf("what was refused reopened%s", got)
 	}
-	if r := e.reopen(ledger.ReopenRequest{Filter: at(10, 19), DryRun: true}); r.Matched < 10 || r.Reopened != 0 {
+	if r := e.reopen(ledger.ReopenRequest{Filter: ten(), DryRun: true}); r.Matched < 10 || r.Reopened != 0 {
 		e.Errorf("dry run: %+v", r)
 	}
-	if r := e.reopen(ledger.ReopenRequest{Filter: at(10, 19)}); r.Reopened != 10 || r.Skipped != 0 {
+	if r := e.reopen(ledger.ReopenRequest{Filter: ten()}); r.Reopened != 10 || r.Skipped != 0 {
 		e.Errorf("reopened: %+v", r)
 	}
 	if got, want := e.runs(o, entries), " 10 11 12 13 14 15 16 17 18 19"; got != want {

@@ -34,7 +34,6 @@ type logAsks struct {
 	spans             []int64
 	firsts, lasts     []int64
 	lows, highs       []pgtype.UUID
-	keys              []pgtype.UUID
 	tokenLogs, tokens []int64
 	alone             bool
 }
