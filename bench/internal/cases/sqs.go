@@ -238,7 +238,7 @@ const patience = 30
 
 // stands says what is left of a queue that gives nothing out any more.
 func (m *meter) stands(ctx context.Context, url string) error {
-	out, err := m.API.GetQueueAttributes(ctx, &awssqs.GetQueueAttributesInput{QueueUrl: &url,
+	out, err := m.GetQueueAttributes(ctx, &awssqs.GetQueueAttributesInput{QueueUrl: &url,
 		AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll}})
 	if err != nil {
 		return err
