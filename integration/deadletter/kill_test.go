@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,9 @@ func TestPitfall74_KilledProcesses(t *testing.T) {
 		end()
 	}
 	check(t, l, q, dead, messages, kills)
+	if t.Failed() {
+		t.Logf("the server has %+v", srv.Counts(dead.url[strings.LastIndexByte(dead.url, '/')+1:]))
+	}
 }
 
 func check(t *testing.T, l *sqlite.Ledger, q, dead *queue, messages, kills int) {
