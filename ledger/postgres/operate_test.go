@@ -3,17 +3,16 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ackledger/ackledger/ledger/ledgertest"
 )
 
-// TestOperate: the operators' contract, in every way to execute a statement that poolers need, and on the oldest server.
+// TestOperate: the operators' contract on the newest and the oldest server, and in the ways to send a statement.
 func TestOperate(t *testing.T) {
-	for name, v := range map[string]variant{
-		"18": {}, "14": {old: true}, "exec": {mode: pgx.QueryExecModeExec}, "simple": {mode: pgx.QueryExecModeSimpleProtocol},
-		"describe": {mode: pgx.QueryExecModeDescribeExec},
-	} {
+	variants := map[string]variant{"18": {}, "14": {old: true}}
+	for _, mode := range modes() {
+		variants[mode.String()] = variant{mode: mode}
+	}
+	for name, v := range variants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shared := newBench(t, v).store()

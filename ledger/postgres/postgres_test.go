@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -250,12 +251,19 @@ func TestInTxRepeatableRead(t *testing.T) {
 	}
 }
 
-// TestModes runs the suite in the ways in which pgx can send a statement: poolers in transaction mode need the last two.
+// modes are the ways in which pgx can send a statement that poolers in transaction mode need, and with ACKLEDGER_LONG=1
+// the others.
+func modes() []pgx.QueryExecMode {
+	needed := []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol}
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		return append(needed, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec)
+	}
+	return needed
+}
+
+// TestModes runs the suite in the ways in which pgx can send a statement.
 func TestModes(t *testing.T) {
-	for _, mode := range []pgx.QueryExecMode{
-		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec,
-		pgx.QueryExecModeSimpleProtocol,
-	} {
+	for _, mode := range modes() {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			open := shared(t, variant{mode: mode})

@@ -98,10 +98,7 @@ func TestRangedProcesses(t *testing.T) { ledgertest.RunRangedProcesses(t, open) 
 func TestRangedOldest(t *testing.T)    { ledgertest.RunRanged(t, shared(t, variant{old: true})) }
 
 func TestRangedModes(t *testing.T) {
-	for _, mode := range []pgx.QueryExecMode{
-		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec,
-		pgx.QueryExecModeSimpleProtocol,
-	} {
+	for _, mode := range modes() {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			open := ledgertest.Ranged(shared(t, variant{mode: mode}))
