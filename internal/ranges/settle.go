@@ -22,7 +22,8 @@ type settling struct {
 	by    map[Log]*logSave
 	logs  []*logSave
 	place []saving
-	rows  []int // settlements that their rows decide about, once what is in place was written
+	rows  []int // settlements that their rows decide about, once what is in place was written; ascending
+	wrote bool  // the ledger has changed
 }
 
 // saving is a settlement that waits for its range to be written.
@@ -52,10 +53,14 @@ func (o *Owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 		return o.Store.Settle(ctx, settlements)
 	}
 	c := &settling{owner: o, in: settlements, out: make([]error, len(settlements)), by: map[Log]*logSave{}}
-	if err := c.saveAll(ctx); err != nil {
-		return nil, err
+	err := c.saveAll(ctx)
+	if err == nil {
+		err = c.settleRows(ctx)
 	}
-	if err := c.settleRows(ctx); err != nil {
+	if err != nil {
+		if c.wrote && !ledger.IsLost(err) {
+			err = ledger.MarkUnknown(err)
+		}
 		return nil, err
 	}
 	return c.out, nil
@@ -184,6 +189,7 @@ func (c *settling) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.wrote = true
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range c.logs {
@@ -204,6 +210,7 @@ func (c *settling) moved() {
 			c.rows = append(c.rows, p.item)
 		}
 	}
+	slices.Sort(c.rows)
 }
 
 // close writes ranges that are over the short way, as far as the store has one.
@@ -239,6 +246,7 @@ func (c *settling) close(ctx context.Context) error {
 			l.tail = Span{}
 			continue
 		}
+		c.wrote = true
 		l.tail.To = closings[i].Range.To
 		l.close(closings[i].Token)
 		l.tokens = nil
@@ -305,9 +313,6 @@ func (c *settling) settleRows(ctx context.Context) error {
 	}
 	errs, err := c.owner.Store.Settle(ctx, settlements)
 	if err != nil {
-		if len(c.place) > 0 && !ledger.IsLost(err) {
-			err = ledger.MarkUnknown(err)
-		}
 		return err
 	}
 	for at, i := range c.rows {

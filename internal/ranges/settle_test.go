@@ -1,0 +1,93 @@
+package ranges
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// closing is a store whose first row settlement is lost and whose others hold. While ranges are written the short way,
+// and that does not come about, a claim takes a message out of its range and closes it.
+type closing struct {
+	Store
+	owner  *Owner
+	log    Log
+	asked  [][]ledger.Settlement
+	failed error // of Update
+	closed bool  // what Close answers
+}
+
+func (s *closing) Close(context.Context, []Closing) ([]bool, error) {
+	if s.closed {
+		return []bool{true}, nil
+	}
+	s.owner.mu.Lock()
+	defer s.owner.mu.Unlock()
+	h := s.owner.logs[s.log]
+	h.open[1].moved.Add(Span{10, 11})
+	h.close(1)
+	return []bool{false}, nil
+}
+
+func (s *closing) Update(_ context.Context, queries []Query, plan func(int, *Facts) Change) error {
+	for i := range queries {
+		plan(i, &Facts{})
+	}
+	return s.failed
+}
+
+func (s *closing) Settle(_ context.Context, settlements []ledger.Settlement) ([]error, error) {
+	s.asked = append(s.asked, settlements)
+	errs := make([]error, len(settlements))
+	for i := range settlements {
+		if settlements[i].Ticket.Token() == 7 {
+			errs[i] = ledger.ErrLost
+		}
+	}
+	return errs, nil
+}
+
+func newClosing(log Log) *closing {
+	s := &closing{log: log}
+	s.owner = NewOwner(s, ledger.DefaultLimits)
+	s.owner.logs[log] = &held{
+		tail: Span{0, 10}, open: map[uint64]*open{1: {Range: Range{Span: Span{10, 11}, Token: 1, Messages: 1}}}, past: map[uint64]past{},
+	}
+	return s
+}
+
+func success(log Log, offset int64, token uint64) ledger.Settlement {
+	return ledger.Settlement{Ticket: ledger.NewTicket(JoinSum(log, offset), token), Kind: ledger.Succeed}
+}
+
+// A message that leaves its range during the call joins those that have rows, behind them. Each settlement is told what
+// became of its own row: "lost" of one was told to another, and that one was acknowledged.
+func TestSettleTellsEachItsOwnRow(t *testing.T) {
+	log := Log{1}
+	s := newClosing(log)
+	errs, err := s.owner.Settle(t.Context(), []ledger.Settlement{success(log, 10, 1), success(log, 50, 7)})
+	if err != nil || errs[0] != nil || !ledger.IsLost(errs[1]) {
+		t.Fatalf("told %v, %v; want nothing wrong with the first, and the second lost", errs, err)
+	}
+	if len(s.asked) != 1 || len(s.asked[0]) != 2 {
+		t.Fatalf("asked %v", s.asked)
+	}
+}
+
+// A range was closed the short way, and what followed failed for certain: the call as a whole may have been carried out.
+func TestSettleAfterACloseIsUnknown(t *testing.T) {
+	log, other := Log{1}, Log{2}
+	s := newClosing(log)
+	s.closed, s.failed = true, errors.New("away")
+	s.owner.logs[other] = &held{open: map[uint64]*open{3: {Range: Range{Span: Span{0, 2}, Token: 3, Messages: 2}}}, past: map[uint64]past{}}
+	_, err := s.owner.Settle(t.Context(), []ledger.Settlement{success(log, 10, 1), success(other, 0, 3)})
+	if !ledger.Unknown(err) {
+		t.Fatalf("%v, want an unknown answer", err)
+	}
+	s.failed = ledger.ErrLost
+	if _, err = s.owner.Settle(t.Context(), []ledger.Settlement{success(other, 0, 3)}); !ledger.IsLost(err) {
+		t.Fatalf("%v, want ErrLost", err)
+	}
+}
