@@ -7,7 +7,7 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 TEST_FLAGS = -race -p 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-long unit lint bench
+.PHONY: help demo demo-replay test test-long unit lint bench mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ lint: ## gofmt, go vet, golangci-lint
 
 bench: ## measure everything beside its peers and write bench/results.md: up to an hour, with QUICK=1 under 5 minutes
 	cd bench && $(GO) build -o ../bin/bench . && ../bin/bench -out . $(if $(QUICK),-quick)
+
+mutants: bin/withservices ## take the guard of each pitfall out of the code: its test must fail (docs/pitfalls.md); half an hour, ARGS="-only 12,15"
+	bin/withservices -- $(GO) run ./internal/mutants $(ARGS)
 
 # Built, not `go run`: its exit code and its signals pass through. The command is always asked to be built; Go knows
 # whether there is anything to do.

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	only := flag.String("only", "", "numbers of pitfalls with commas between; all if empty")
+	pkg := flag.String("package", "", "run the entries of this package alone, such as ./ledger/sqlite")
+	verbose := flag.Bool("v", false, "print what each test wrote without its guard")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *only, *pkg, *verbose); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only, pkg string, verbose bool) error {
+	all, err := readLists()
+	if err != nil {
+		return err
+	}
+	chosen, err := choose(all, only, pkg)
+	if err != nil {
+		return err
+	}
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("finding the module: %w", err)
+	}
+	tmp, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	r := &runner{root: strings.TrimSpace(string(root)), tmp: tmp}
+	var packages []string
+	groups := map[string][]entry{}
+	for _, e := range chosen {
+		if groups[e.pkg] == nil {
+			packages = append(packages, e.pkg)
+		}
+		groups[e.pkg] = append(groups[e.pkg], e)
+	}
+	var failures []error
+	for _, p := range packages {
+		failures = append(failures, r.group(ctx, p, groups[p], all, verbose))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// choose returns the entries that the flags name.
+func choose(all []entry, only, pkg string) ([]entry, error) {
+	chosen := slices.Clone(all)
+	if only != "" {
+		chosen = nil
+		for text := range strings.SplitSeq(only, ",") {
+			number, err := strconv.Atoi(strings.TrimSpace(text))
+			i := slices.IndexFunc(all, func(e entry) bool { return e.number == number })
+			if err != nil || i < 0 {
+				return nil, fmt.Errorf("-only: %q is no pitfall of the list", text)
+			}
+			chosen = append(chosen, all[i])
+		}
+	}
+	if pkg != "" {
+		chosen = slices.DeleteFunc(chosen, func(e entry) bool { return filepath.Clean(e.pkg) != filepath.Clean(pkg) })
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no pitfall of package %s is chosen", pkg)
+	}
+	return chosen, nil
+}
+
+// group runs the entries of one package and enters each outcome in the page at once.
+func (r *runner) group(ctx context.Context, pkg string, entries, all []entry, verbose bool) error {
+	took, err := r.guarded(ctx, pkg, entries)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, e := range entries {
+		result := byDesign + ": " + e.design
+		var o outcome
+		if e.design == "" {
+			if result, o, err = r.unguarded(ctx, e, took[e.test]); err != nil {
+				failures = append(failures, err)
+				continue
+			}
+		}
+		fmt.Printf("%02d %-9s %5.1fs (%.1fs with the guard)  %s %s\n",
+			e.number, result, o.took.Seconds(), took[e.test].Round(time.Millisecond).Seconds(), e.pkg, e.test)
+		if verbose {
+			fmt.Println(tail(o.output))
+		}
+		if result == survives {
+			failures = append(failures, fmt.Errorf("pitfall %02d: %s passes without its guard (%s)", e.number, e.test, e.guard))
+		}
+		if err := keep(filepath.Join(r.root, "docs/pitfalls.md"), all, map[int]string{e.number: result}); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failures...)
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+const preface = `# Pitfalls
+
+Faults that queue consumers have shipped, or that were found by attacking the design of this one. Each is a test here that
+fails when its guard is taken out of the code. ` + "`make mutants`" + ` shows that by machine and writes this table: it runs every
+test as the code stands, then without the guard (the change is in internal/mutants/list), and fails if a test still
+passes.
+
+The last column says what the test did without its guard: it fails, it hangs (and runs into its time limit) or its
+process crashes. Where a fault cannot come up by design there is no guard to take out, and the test shows that it does not.
+
+| | pitfall | guard | test | without the guard |
+|---|---|---|---|---|
+`
+
+// cells are the columns of an entry's row but the last.
+func (e entry) cells() string {
+	where := strings.TrimPrefix(e.pkg, "./")
+	cells := []string{fmt.Sprintf("%02d", e.number), e.story, e.guard, "`" + e.test + "` (" + where + ")"}
+	for i, c := range cells {
+		cells[i] = strings.ReplaceAll(c, "|", `\|`)
+	}
+	return "| " + strings.Join(cells, " | ") + " | "
+}
+
+// outcomes reads the last column of a table for the entries whose row is still the same.
+func outcomes(table string, all []entry) map[int]string {
+	known := map[int]string{}
+	for line := range strings.Lines(table) {
+		for _, e := range all {
+			if rest, ok := strings.CutPrefix(line, e.cells()); ok {
+				known[e.number] = strings.TrimSuffix(strings.TrimSpace(rest), " |")
+			}
+		}
+	}
+	return known
+}
+
+// table is the page for the outcomes known.
+func table(all []entry, known map[int]string) string {
+	var b strings.Builder
+	b.WriteString(preface)
+	for _, e := range all {
+		result := known[e.number]
+		if result == "" {
+			result = notRun
+		}
+		b.WriteString(e.cells() + result + " |\n")
+	}
+	return b.String()
+}
+
+// keep enters outcomes in the page. It reads the page anew, so that runs side by side keep each other's rows.
+func keep(page string, all []entry, fresh map[int]string) error {
+	old, err := os.ReadFile(page)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	known := outcomes(string(old), all)
+	for number, result := range fresh {
+		known[number] = result
+	}
+	return os.WriteFile(page, []byte(table(all, known)), 0o644)
+}
