@@ -74,7 +74,7 @@ func revokeCommitsThePrefix(s *site) {
 
 func revokeIn(d time.Duration) *Config {
 	c := quick()
-	c.RevokeDrain = d
+	c.RevokeDrain, c.Drain = d, 5*time.Second // a tenth of it is what handlers have that wait until they are told to end
 	return c
 }
 
@@ -288,7 +288,9 @@ func closeDuringARebalance(s *site) {
 	if err := first.wait(); err != nil {
 		t.Logf("the handlers were cut short: %v", err)
 	}
-	if err := first.Run(t.Context()); err == nil {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := first.Run(ended); err == nil { // not a worker that ended at once, either
 		t.Error("a worker ran twice")
 	}
 	s.caughtUp()
