@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -111,6 +112,7 @@ func (w *Worker) trySend(ctx context.Context, points []point) map[place]error {
 		stamp(req, topics)
 		return nil
 	})
+	killpoint.At(killpoint.BeforeAck)
 	w.kgo.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		if err != nil {
 			for p := range failed {
@@ -120,6 +122,7 @@ func (w *Worker) trySend(ctx context.Context, points []point) map[place]error {
 		}
 		readAnswers(req, resp, failed)
 	})
+	killpoint.At(killpoint.AfterAck)
 	return failed
 }
 

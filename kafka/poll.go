@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -106,6 +107,9 @@ func (w *Worker) take(fetches kgo.Fetches, size *meanSize) []*engine.Item {
 		}
 	}
 	size.saw(len(items), bytes)
+	if len(items) > 0 {
+		killpoint.At(killpoint.Received)
+	}
 	return items
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/backoff"
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -75,7 +76,9 @@ func (w *Worker) sendDeletes(batch []deletion) {
 	}
 	ctx, cancel := context.WithTimeout(w.base, callTimeout)
 	defer cancel()
+	killpoint.At(killpoint.BeforeAck)
 	out, err := w.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &w.url, Entries: entries})
+	killpoint.At(killpoint.AfterAck)
 	if err != nil {
 		w.tel.deleteFailures(len(batch))
 		ends := w.trouble(doDelete, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"go.uber.org/zap"
 )
@@ -193,6 +194,9 @@ func (w *Worker) poll(n int) {
 		return
 	}
 	w.well(doReceive)
+	if len(out.Messages) > 0 {
+		killpoint.At(killpoint.Received)
+	}
 	items, bytes := make([]*engine.Item, 0, len(out.Messages)), int64(0)
 	for i := range out.Messages {
 		h, is := w.table.receive(out.Messages[i], sent, now)

@@ -74,15 +74,16 @@ var layers = map[string][]string{
 	"internal/backoff":   {},
 	"internal/fencedsql": {},
 	"internal/ranges":    {"ledger"},
-	"internal/engine":    {"ledger", "consumer", "internal/backoff"},
-	"replay":             {"ledger", "consumer", "internal/engine", "internal/backoff"},
-	"sqs":                {"ledger", "consumer", "replay", "internal/engine", "internal/backoff"},
-	"kafka":              {"ledger", "consumer", "replay", "internal/engine", "internal/backoff", "kafka/internal/offsets"},
+	"internal/killpoint": {},
+	"internal/engine":    {"ledger", "consumer", "internal/backoff", "internal/killpoint"},
+	"replay":             {"ledger", "consumer", "internal/engine", "internal/backoff", "internal/killpoint"},
+	"sqs":                {"ledger", "consumer", "replay", "internal/engine", "internal/backoff", "internal/killpoint"},
+	"kafka":              {"ledger", "consumer", "replay", "internal/engine", "internal/backoff", "internal/killpoint", "kafka/internal/offsets"},
 	"cmd/ackledger": {
 		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "kafka/internal/offsets", "replay",
-		"internal/engine", "internal/fencedsql", "internal/backoff", "internal/ranges",
+		"internal/engine", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
 	},
-	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/backoff", "internal/ranges"},
+	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/backoff", "internal/killpoint", "internal/ranges"},
 }
 
 func TestPackagesKeepTheirLayer(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
@@ -48,7 +49,9 @@ func (e *Engine) executeBatch(lead *run, runs []*run, batch []*consumer.Message)
 		}
 		e.concludeBatch(lead, runs, errs, whole)
 	}()
+	killpoint.At(killpoint.BeforeEffect)
 	errs = e.batch.HandleBatch(ctx, batch)
+	killpoint.At(killpoint.AfterEffect)
 	for _, err := range errs {
 		_ = readable(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
@@ -189,6 +190,7 @@ func (e *Engine) ask(sess *session, buf *claimBuf, solo bool) bool {
 		cancel()
 		e.tel.claimTook(time.Since(sent))
 		if err == nil {
+			killpoint.At(killpoint.Claimed)
 			e.note(nil)
 			e.answered(sess, items, answers)
 			return true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/backoff"
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
@@ -101,6 +102,7 @@ func (e *Engine) publishPlaced(it *Item) {
 // publish tries to publish the dead letter of a failure, and hands the settlement on, whatever came of it.
 func (e *Engine) publish(s *settlement) {
 	tries, err := e.tryAll(s)
+	killpoint.At(killpoint.Published)
 	s.set.Dead.Sent = err == nil
 	e.mu.Lock()
 	was := e.letters.away

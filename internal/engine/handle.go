@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
@@ -106,7 +107,9 @@ func (e *Engine) execute(r *run) {
 		e.tel.endSpan(span, o.err)
 		e.conclude(r, o)
 	}()
+	killpoint.At(killpoint.BeforeEffect)
 	o = ended(e.cfg.Handler.Handle(ctx, &r.msg))
+	killpoint.At(killpoint.AfterEffect)
 	returned = true
 }
 

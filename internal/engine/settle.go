@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
@@ -91,7 +92,9 @@ func (e *Engine) flush(batch []settlement, sets []ledger.Settlement) {
 	for n := 1; ; n++ {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), e.callTimeout())
+		killpoint.At(killpoint.BeforeSettle)
 		errs, err := batch[0].sess.owner.Settle(ctx, sets)
+		killpoint.At(killpoint.AfterSettle)
 		cancel()
 		e.tel.settleTook(time.Since(began))
 		if err == nil || ledger.IsLost(err) {
