@@ -124,7 +124,7 @@ func TestPitfall80_KillerAmongInnocents(t *testing.T) {
 				p.kill()
 				return nil
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(5 * time.Second) // in its handler when the killer comes
 			return nil
 		})
 		if kills > ledger.CrashLimit {
