@@ -7,7 +7,7 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 TEST_FLAGS = -race -p 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-long unit lint bench mutants
+.PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,21 @@ lint: ## gofmt, go vet, golangci-lint
 	$(GO) vet ./...
 	$(GOLANGCI_LINT) run ./...
 	cd bench && $(GO) vet ./... && $(GOLANGCI_LINT) run ./...
+
+fuzz: ## fuzz each target in turn, each for FUZZTIME (default 1m): make fuzz FUZZTIME=30m
+	@for file in $$(grep -rl --include='*_test.go' --exclude-dir=bench '^func Fuzz' .); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+			echo "$$(dirname $$file) $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),1m) $$(dirname $$file) || exit 1; \
+		done; \
+	done
+
+GOVULNCHECK ?= $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
+
+vuln: ## look for known vulnerabilities in what we import: needs govulncheck and its database
+	@$(GOVULNCHECK) -version >/dev/null 2>&1 || { echo "vuln: NOT CHECKED: govulncheck, or its database, cannot be reached from here"; exit 1; }
+	$(GOVULNCHECK) ./...
+	cd bench && $(GOVULNCHECK) ./...
 
 bench: ## measure everything beside its peers and write bench/results.md: up to an hour, with QUICK=1 under 5 minutes
 	cd bench && $(GO) build -o ../bin/bench . && ../bin/bench -out . $(if $(QUICK),-quick)

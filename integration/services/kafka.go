@@ -26,11 +26,14 @@ type KafkaOptions struct {
 	// Properties are added to every server.properties and win over what this package writes there. For who tests
 	// against a setting of the broker, such as group.consumer.session.timeout.ms.
 	Properties map[string]string
+	// Secure adds listeners with TLS and with TLS and SASL/SCRAM, to a cluster of one broker. For who tests logins.
+	Secure *SecureKafka
 }
 
 // KafkaCluster is an Apache Kafka cluster that belongs to the caller.
 type KafkaCluster struct {
-	nodes []*Server
+	nodes     []*Server
+	tls, sasl []string // addresses
 }
 
 // Brokers are the addresses (host:port) for a client's bootstrap list. They stay the same over Stop, Kill and Start.
@@ -81,6 +84,14 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 	if o.Brokers < 0 || n > 2 {
 		return nil, fmt.Errorf("services: KafkaOptions.Brokers must be 0 to 2, got %d", o.Brokers)
 	}
+	if o.Secure != nil {
+		if n > 1 {
+			return nil, fmt.Errorf("services: KafkaOptions.Secure is for one broker, Brokers is %d", n)
+		}
+		if err := o.Secure.check(); err != nil {
+			return nil, err
+		}
+	}
 	b, err := loadBundle("kafka", EnvKafka)
 	if err != nil {
 		return nil, err
@@ -93,13 +104,18 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(n + 1)
+	ports, err := freePorts(n + 3)
 	if err != nil {
 		return nil, err
 	}
 	cluster, id := &KafkaCluster{}, randomUUID()
+	var secure *secureNode
+	if o.Secure != nil {
+		secure = &secureNode{SecureKafka: o.Secure, tls: ports[n+1], sasl: ports[n+2]}
+		cluster.tls, cluster.sasl = []string{loopback(secure.tls)}, []string{loopback(secure.sasl)}
+	}
 	for i, port := range ports[:n] {
-		node := kafkaNode{id: i + 1, port: port, controller: ports[n], cluster: id}
+		node := kafkaNode{id: i + 1, port: port, controller: ports[n], cluster: id, secure: secure}
 		server, err := node.server(ctx, command{name: fmt.Sprintf("Apache Kafka %s (broker %d)", b.version, i), path: java}, jars, o.Properties)
 		if err != nil {
 			return nil, errors.Join(err, cluster.Close())
@@ -118,6 +134,7 @@ type kafkaNode struct {
 	port       int
 	controller int // port of the controller
 	cluster    string
+	secure     *secureNode // nil: plain
 }
 
 // server writes the node's files and formats its data.
@@ -131,13 +148,21 @@ func (n kafkaNode) server(ctx context.Context, c command, jars string, extra map
 		return nil, err
 	}
 	conf := filepath.Join(dir.path, "server.properties")
-	text := propertiesText(n.properties(filepath.Join(dir.path, "data")), extra)
+	properties := n.properties(filepath.Join(dir.path, "data"))
+	var users []string
+	if n.secure != nil {
+		if err := n.secure.properties(properties, dir.path); err != nil {
+			return nil, errors.Join(err, dir.remove())
+		}
+		users = n.secure.format()
+	}
+	text := propertiesText(properties, extra)
 	c.dir, c.log = dir.path, filepath.Join(dir.path, "log")
 	// A small heap, and flags that start fast on two cores.
 	run := []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*")}
 	format := c
 	format.name += " format"
-	format.args = slices.Concat(run, []string{"kafka.tools.StorageTool", "format", "-t", n.cluster, "-c", conf})
+	format.args = slices.Concat(run, []string{"kafka.tools.StorageTool", "format", "-t", n.cluster, "-c", conf}, users)
 	c.args = slices.Concat(run, []string{"kafka.Kafka", conf})
 	err = os.WriteFile(conf, []byte(text), 0o644)
 	if err == nil {

@@ -26,6 +26,8 @@ type PostgresOptions struct {
 	// tests against a setting, such as synchronous_commit=off. It wins over the defaults of this package:
 	// max_connections=200, shared_buffers=128MB. fsync stays on.
 	Conf map[string]string
+	// TLS makes the server speak TLS with this certificate beside plain text. For who tests sslmode=verify-full.
+	TLS *Identity
 }
 
 // PostgresServer is a PostgreSQL server that belongs to the caller.
@@ -72,7 +74,7 @@ func StartPostgres(ctx context.Context, o PostgresOptions) (*PostgresServer, err
 	server := &Server{folder: dir, stopSignal: syscall.SIGINT, killSignal: syscall.SIGQUIT, command: command{
 		name: "PostgreSQL " + b.version, log: filepath.Join(dir.path, "log"), cred: cred,
 	}}
-	if err := setUpPostgres(ctx, server, binaries, o.Conf); err != nil {
+	if err := setUpPostgres(ctx, server, binaries, o); err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
 	if err := server.Start(ctx); err != nil {
@@ -82,7 +84,7 @@ func StartPostgres(ctx context.Context, o PostgresOptions) (*PostgresServer, err
 }
 
 // setUpPostgres runs initdb and completes the server's command.
-func setUpPostgres(ctx context.Context, s *Server, binaries string, conf map[string]string) error {
+func setUpPostgres(ctx context.Context, s *Server, binaries string, o PostgresOptions) error {
 	ports, err := freePorts(1)
 	if err != nil {
 		return err
@@ -108,6 +110,12 @@ func setUpPostgres(ctx context.Context, s *Server, binaries string, conf map[str
 	if err := runOnce(ctx, initdb); err != nil {
 		return err
 	}
+	conf := maps.Clone(o.Conf)
+	if o.TLS != nil {
+		if conf, err = writeTLS(data, o.TLS, s.command.cred, conf); err != nil {
+			return err
+		}
+	}
 	if err := writeConf(filepath.Join(data, "postgresql.conf"), ports[0], conf); err != nil {
 		return err
 	}
@@ -116,6 +124,26 @@ func setUpPostgres(ctx context.Context, s *Server, binaries string, conf map[str
 	s.command.args = []string{"-D", data}
 	s.ready = func(ctx context.Context) error { return askPostgres(ctx, postgresURL(s.addr), data) }
 	return nil
+}
+
+// writeTLS writes certificate and key where the server, and nobody else, reads them, and returns the settings that name
+// them.
+func writeTLS(data string, id *Identity, cred *syscall.Credential, conf map[string]string) (map[string]string, error) {
+	all := map[string]string{"ssl": "on"}
+	for setting, pem := range map[string][]byte{"ssl_cert_file": id.Cert, "ssl_key_file": id.Key} {
+		path := filepath.Join(data, setting+".pem")
+		if err := os.WriteFile(path, pem, 0o600); err != nil {
+			return nil, err
+		}
+		if cred != nil {
+			if err := os.Chown(path, int(cred.Uid), int(cred.Gid)); err != nil {
+				return nil, err
+			}
+		}
+		all[setting] = path
+	}
+	maps.Copy(all, conf)
+	return all, nil
 }
 
 // writeConf appends the settings; the last one of a name counts.
