@@ -25,7 +25,7 @@ const (
 )
 
 // patience is how long a test may take without its guard, on top of three times what it takes with it.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
 // runner builds and runs tests in a folder of its own.
 type runner struct {
