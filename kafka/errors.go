@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"crypto/tls"
 	"errors"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -32,4 +33,11 @@ func heals(err error) bool {
 		}
 	}
 	return true
+}
+
+// isUntrusted says whether the client refuses a broker's certificate. It ends Run when it begins, like a refused login;
+// later on, one broker with a wrong certificate is no reason to leave the others.
+func isUntrusted(err error) bool {
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok
 }

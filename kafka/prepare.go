@@ -29,7 +29,7 @@ func (w *Worker) prepare(ctx context.Context) error {
 		}
 		again, isRetry := errors.AsType[*retryError](err)
 		unknown := errors.Is(err, kerr.UnknownTopicOrPartition)
-		if !isRetry || !heals(again.err) || unknown && time.Since(since) > topicGrace {
+		if !isRetry || !heals(again.err) || isUntrusted(again.err) || unknown && time.Since(since) > topicGrace {
 			return err
 		}
 		w.note(withCluster, err)
