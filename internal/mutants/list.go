@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"embed"
 	"errors"
 	"fmt"
 	"os"
@@ -11,9 +10,6 @@ import (
 	"slices"
 	"strings"
 )
-
-//go:embed list/*.txt
-var lists embed.FS
 
 // pitfalls is how many there are; they are numbered from 1.
 const pitfalls = 119
@@ -36,20 +32,20 @@ type edit struct {
 }
 
 // readLists returns all entries in the order of their numbers.
-func readLists() ([]entry, error) {
-	files, err := lists.ReadDir("list")
+func readLists(root string) ([]entry, error) {
+	files, err := filepath.Glob(filepath.Join(root, "internal/mutants/list/*.txt"))
 	if err != nil {
 		return nil, err
 	}
 	var all []entry
 	for _, f := range files {
-		text, err := lists.ReadFile("list/" + f.Name())
+		text, err := os.ReadFile(f)
 		if err != nil {
 			return nil, err
 		}
 		entries, err := parse(string(text))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+			return nil, fmt.Errorf("%s: %w", f, err)
 		}
 		all = append(all, entries...)
 	}

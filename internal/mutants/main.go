@@ -30,7 +30,12 @@ func main() {
 }
 
 func run(ctx context.Context, only, pkg string, verbose bool) error {
-	all, err := readLists()
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("finding the module: %w", err)
+	}
+	root := strings.TrimSpace(string(dir))
+	all, err := readLists(root)
 	if err != nil {
 		return err
 	}
@@ -38,16 +43,12 @@ func run(ctx context.Context, only, pkg string, verbose bool) error {
 	if err != nil {
 		return err
 	}
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return fmt.Errorf("finding the module: %w", err)
-	}
 	tmp, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
-	r := &runner{root: strings.TrimSpace(string(root)), tmp: tmp}
+	r := &runner{root: root, tmp: tmp}
 	var packages []string
 	groups := map[string][]entry{}
 	for _, e := range chosen {
@@ -58,7 +59,7 @@ func run(ctx context.Context, only, pkg string, verbose bool) error {
 	}
 	var failures []error
 	for _, p := range packages {
-		failures = append(failures, r.group(ctx, p, groups[p], all, verbose))
+		failures = append(failures, r.group(ctx, p, groups[p], verbose))
 		if ctx.Err() != nil {
 			break
 		}
@@ -90,7 +91,7 @@ func choose(all []entry, only, pkg string) ([]entry, error) {
 }
 
 // group runs the entries of one package and enters each outcome in the page at once.
-func (r *runner) group(ctx context.Context, pkg string, entries, all []entry, verbose bool) error {
+func (r *runner) group(ctx context.Context, pkg string, entries []entry, verbose bool) error {
 	took, err := r.guarded(ctx, pkg, entries)
 	if err != nil {
 		return err
@@ -113,7 +114,7 @@ func (r *runner) group(ctx context.Context, pkg string, entries, all []entry, ve
 		if result == survives {
 			failures = append(failures, fmt.Errorf("pitfall %02d: %s passes without its guard (%s)", e.number, e.test, e.guard))
 		}
-		if err := keep(filepath.Join(r.root, "docs/pitfalls.md"), all, map[int]string{e.number: result}); err != nil {
+		if err := keepIn(r.root, map[int]string{e.number: result}); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ const root = "../.."
 
 // The list cannot rot: every pitfall has its entry, every text to change is there once, every test exists.
 func TestListIsWhole(t *testing.T) {
-	all, err := readLists()
+	all, err := readLists(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestListIsWhole(t *testing.T) {
 
 // The page has the list's rows.
 func TestPageHasTheList(t *testing.T) {
-	all, err := readLists()
+	all, err := readLists(root)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -59,7 +60,16 @@ func table(all []entry, known map[int]string) string {
 	return b.String()
 }
 
-// keep enters outcomes in the page. It reads the page anew, so that runs side by side keep each other's rows.
+// keepIn enters outcomes in the project's page. It reads the list and the page anew, so that runs side by side keep each
+// other's rows.
+func keepIn(root string, fresh map[int]string) error {
+	all, err := readLists(root)
+	if err != nil {
+		return err
+	}
+	return keep(filepath.Join(root, "docs/pitfalls.md"), all, fresh)
+}
+
 func keep(page string, all []entry, fresh map[int]string) error {
 	old, err := os.ReadFile(page)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
