@@ -1,0 +1,177 @@
+package history_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// record is one history with what it came from.
+type record struct {
+	plan plan
+	ops  []*op
+	site *site
+}
+
+// patience is how long one message's part of a history may take to be decided. None of these takes a second.
+const patience = 30 * time.Second
+
+// verdict is what is wrong with a history. The zero value: nothing.
+type verdict struct {
+	part    []*op
+	info    porcupine.LinearizationInfo
+	model   porcupine.Model
+	timeout bool
+}
+
+// check decides a history, message by message and owner by owner. It returns how many could not be decided in time.
+func (r *record) check() (wrong *verdict, undecided int) {
+	model := (&model{ranged: r.plan.Ranged, snapshots: r.site.snapshots}).porcupine()
+	r.contention()
+	for _, part := range r.parts() {
+		history := make([]porcupine.Operation, len(part))
+		for i, o := range part {
+			history[i] = porcupine.Operation{ClientId: o.Client, Input: o, Call: o.Call, Return: o.Return}
+		}
+		result, info := porcupine.CheckOperationsVerbose(model, history, patience)
+		switch result {
+		case porcupine.Illegal:
+			return &verdict{part: part, info: info, model: model}, undecided
+		case porcupine.Unknown:
+			undecided++
+		}
+	}
+	return nil, undecided
+}
+
+// parts cuts the history: one part a message, with the lives of the owners that have to do with it, and one part an owner.
+func (r *record) parts() [][]*op {
+	var parts [][]*op
+	owners := map[string]bool{}
+	for key := range r.plan.Keys {
+		mine := map[string]int{}
+		for _, o := range r.ops {
+			if o.Key == key && !o.Void && o.Owner != "" {
+				number(mine, o.Owner)
+				owners[o.Owner] = true
+			}
+		}
+		parts = append(parts, r.part(mine, key))
+	}
+	for owner := range owners {
+		parts = append(parts, r.part(map[string]int{owner: 0}, allKeys))
+	}
+	return parts
+}
+
+func number(of map[string]int, owner string) int {
+	if _, there := of[owner]; !there {
+		of[owner] = len(of)
+	}
+	return of[owner]
+}
+
+// part is the calls for one message, and those about these owners.
+func (r *record) part(owners map[string]int, key int) []*op {
+	var part []*op
+	for _, o := range r.ops {
+		n, mine := owners[o.Owner]
+		if o.Void || o.Key != allKeys && o.Key != key || o.Key == allKeys && !mine {
+			continue
+		}
+		c := *o
+		c.owner, c.from = n, nobody
+		if from, there := owners[o.From]; there {
+			c.from = from
+		}
+		if o.Row != nil {
+			v := *o.Row
+			v.holder = nobody
+			if v.Owner != "" {
+				v.holder = number(owners, v.Owner) // one that nobody knows is no holder
+			}
+			c.Row = &v
+		}
+		part = append(part, &c)
+		if r.site.pieces && o.Kind == doClaim && o.Lost {
+			lost := c
+			lost.Kind, lost.Key = doBeat, allKeys
+			c.Lost, c.partial = false, true
+			part = append(part, &lost)
+		}
+	}
+	return part
+}
+
+// contention marks the claims and other calls during which something else may have held their rows locked, and settlements
+// that repeat others. A call whose answer is not known may hold them at any later time.
+func (r *record) contention() {
+	for _, o := range r.ops {
+		if o.Key == allKeys {
+			continue
+		}
+		if r.site.busy {
+			o.contended = o.Return-o.Call >= o.Limit*9/10
+		}
+		for _, p := range r.ops {
+			if p == o || p.Call > o.Return {
+				continue
+			}
+			together := p.Client == o.Client && p.Call == o.Call // one batch
+			same := p.Key == o.Key || r.plan.Ranged
+			if r.site.locks && p.locks() && same && p.Return >= o.Call && !together {
+				o.contended = true
+			}
+			if p.Kind == doSettle && o.Kind == doSettle && p.Key == o.Key && p.Token == o.Token && p.Settle == o.Settle {
+				o.repeated = true
+			}
+		}
+	}
+}
+
+// report tells all that is known of a history that no order of its calls explains.
+func (r *record) report(t *testing.T, wrong *verdict) {
+	t.Helper()
+	path := filepath.Join(t.ArtifactDir(), fmt.Sprintf("%s-%d.html", strings.ReplaceAll(r.site.name, " ", "-"), r.plan.Number))
+	if err := porcupine.VisualizePath(wrong.model, wrong.info, path); err != nil {
+		path = err.Error()
+	}
+	t.Errorf("%s: no order of these calls is allowed by the claim table (seed %d, history %d; drawn in %s):\n%s",
+		r.site.name, r.plan.Seed, r.plan.Number, path, text(wrong.part, wrong.info))
+	if r.plan.Ranged {
+		t.Logf("all calls of that log:\n%s", text(r.ops, porcupine.LinearizationInfo{}))
+	}
+}
+
+// text lists calls by their begin, in microseconds; * marks those of the longest beginning that can be explained.
+func text(part []*op, info porcupine.LinearizationInfo) string {
+	explained := map[*op]bool{}
+	for _, partial := range info.PartialLinearizationsOperations() {
+		longest := slices.MaxFunc(append(partial, nil), func(a, b []porcupine.Operation) int { return len(a) - len(b) })
+		for _, o := range longest {
+			explained[o.Input.(*op)] = true
+		}
+	}
+	slices.SortStableFunc(part, func(a, b *op) int { return int(min(max(a.Call-b.Call, -1), 1)) })
+	var b strings.Builder
+	for _, o := range part {
+		end := "    never"
+		if !o.unknown() {
+			end = fmt.Sprintf("%9d", (o.Return-part[0].Call)/1000)
+		}
+		mark := " "
+		if explained[o] {
+			mark = "*"
+		}
+		fmt.Fprintf(&b, "%s %9d %s  %s", mark, (o.Call-part[0].Call)/1000, end, o)
+		note(&b, o.contended, " (contended)")
+		note(&b, o.Limit < int64(100*time.Millisecond), " (limit %v)", time.Duration(o.Limit))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,209 @@
+package history_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// site is one store under test, with what goes wrong around it.
+type site struct {
+	name   string
+	ranged bool
+	// open gives a history its way to the store, and one on which nothing goes wrong, for its end.
+	open func(p plan) (trouble, calm door)
+	// crew are processes that take part; nil: none.
+	crew *crew
+	// wire is what lies between the clients and the database; nil: nothing does.
+	wire *wire
+
+	snapshots bool // see model
+	// pieces: a claim is written in several pieces, and may find its owner sealed after the first.
+	pieces bool
+	locks  bool // a row may be found locked, and is Busy then
+	busy   bool // the whole store may be found locked until the call's time is up, and all is Busy then
+
+	histories, calls, unknown, refused, undecided, cut atomic.Int64
+	answers                                            [6]atomic.Int64 // of claims, by ledger.Answer
+}
+
+// book keeps a history's calls.
+type book struct {
+	mu  sync.Mutex
+	ops []*op
+}
+
+func (b *book) begin(ops []*op) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ops = append(b.ops, ops...)
+}
+
+func (b *book) end([]*op) {}
+
+// patient is how long the end of a history waits for a message that is locked.
+const patient = 30 * time.Second
+
+// run makes one history and returns what was recorded.
+func (s *site) run(ctx context.Context, p plan) (*record, error) {
+	trouble, calm := s.open(p)
+	var b book
+	w := newWorld(p, &b)
+	var wg sync.WaitGroup
+	for i := range p.Clients {
+		c := &client{world: w, door: trouble, number: i, chance: p.chance(i)}
+		wg.Go(func() { c.run(ctx) })
+	}
+	if s.crew != nil {
+		wg.Go(func() { s.cut.Add(int64(s.crew.play(w, &b))) })
+	}
+	wg.Wait()
+	last := &client{world: w, door: calm, number: lastClient, chance: p.chance(lastClient)}
+	err := last.conclude(ctx)
+	return &record{plan: p, ops: b.ops, site: s}, err
+}
+
+// lastClient is the number of the client that comes when all others have ended.
+const lastClient = 99
+
+// conclude asks for each message until nothing holds it, lets it succeed, and asks again: what was lost shows here.
+func (c *client) conclude(ctx context.Context) error {
+	w := *c
+	if !w.joinLast(ctx) {
+		return fmt.Errorf("nobody can join any more")
+	}
+	for key := range c.plan.Keys {
+		deadline := time.Now().Add(patient)
+		for {
+			o := &op{Kind: doClaim, Owner: w.mine.ID(), Key: key, Delivery: lastCopy, Solo: true}
+			if !w.ask(ctx, w.mine, []*op{o}) {
+				return fmt.Errorf("the last claim of message %d was not answered", key)
+			}
+			if *o.Got != (answer{}) {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("message %d is still locked after %s", key, patient)
+			}
+		}
+		if !c.plan.Ranged {
+			w.look(ctx, key)
+		}
+		w.mu.Lock()
+		latest := w.tickets[max(0, len(w.tickets)-1):]
+		w.mu.Unlock()
+		if len(latest) == 1 && latest[0].from == w.mine && latest[0].key == key && !latest[0].ticket.IsMismatch() {
+			o := &op{Kind: doSettle, Owner: w.mine.ID(), Key: key, Token: latest[0].ticket.Token(), From: w.mine.ID(), Settle: ledger.Succeed}
+			w.finish(ctx, w.mine, []*op{o}, []ledger.Settlement{c.plan.settlement(o, latest[0].ticket)})
+			w.ask(ctx, w.mine, []*op{{Kind: doClaim, Owner: w.mine.ID(), Key: key, Delivery: lastCopy}})
+		}
+	}
+	w.call(ctx, []*op{{Kind: doLeave, Owner: w.mine.ID(), Key: allKeys}}, w.mine.Leave)
+	return nil
+}
+
+func (c *client) joinLast(ctx context.Context) bool {
+	c.mu.Lock()
+	c.owners = nil // there is room for one more
+	c.mu.Unlock()
+	return c.join(ctx)
+}
+
+// count adds a history to the totals.
+func (s *site) count(r *record, undecided int) {
+	s.histories.Add(1)
+	s.undecided.Add(int64(undecided))
+	for _, o := range r.ops {
+		s.calls.Add(1)
+		switch {
+		case o.unknown():
+			s.unknown.Add(1)
+		case o.Void:
+			s.refused.Add(1)
+		case o.Got != nil:
+			s.answers[o.Got.Answer].Add(1)
+		}
+	}
+}
+
+// String tells the totals.
+func (s *site) String() string {
+	text := fmt.Sprintf("%s: %d histories, %d calls, %d of them unknown and %d refused; claims:", s.name, s.histories.Load(),
+		s.calls.Load(), s.unknown.Load(), s.refused.Load())
+	for a := ledger.Busy; a <= ledger.Mismatch; a++ {
+		text += fmt.Sprintf(" %d %v", s.answers[a].Load(), a)
+	}
+	if s.crew != nil {
+		text += fmt.Sprintf("; %d processes killed, %d calls of theirs cut", s.crew.kills.Load(), s.cut.Load())
+	}
+	return text
+}
+
+// long says whether this is the long run.
+func long() bool { return os.Getenv("ACKLEDGER_LONG") != "" }
+
+// seed is that of the run: ACKLEDGER_SEED, or a new one.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("ACKLEDGER_SEED")
+	if text == "" {
+		return rand.Uint64()
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("ACKLEDGER_SEED: must be a number, is %q", text)
+	}
+	return n
+}
+
+// histories is how many a test makes: few, or many in the long run. ACKLEDGER_HISTORIES says otherwise.
+func histories(t *testing.T, few, many int) int {
+	t.Helper()
+	if text := os.Getenv("ACKLEDGER_HISTORIES"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("ACKLEDGER_HISTORIES: must be a number above 0, is %q", text)
+		}
+		return n
+	}
+	if long() {
+		return many
+	}
+	return few
+}
+
+// check makes n histories, several at once, and checks each. It stops at the first that cannot be.
+func (s *site) check(t *testing.T, n, atOnce int) {
+	t.Helper()
+	base, name := seed(t), t.Name()+" "+strconv.FormatUint(rand.Uint64(), 36)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for number := int(next.Add(1)); number <= n && !t.Failed() && t.Context().Err() == nil; number = int(next.Add(1)) {
+				r, err := s.run(t.Context(), draw(base, number, name, s.ranged, s.crew != nil))
+				if err != nil {
+					t.Errorf("%s: seed %d, history %d: %v", s.name, base, number, err)
+				}
+				wrong, undecided := r.check()
+				s.count(r, undecided)
+				if wrong != nil {
+					r.report(t, wrong)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("seed %d; %s", base, s)
+	if got := s.undecided.Load(); got*1000 > int64(n) {
+		t.Errorf("%s: %d parts of %d histories were not decided within %s", s.name, got, n, patience)
+	}
+}
