@@ -82,26 +82,11 @@ func reopenRanged(e *env) {
 	if found, err := e.op().Find(e.ctx, e.scope, entries[7].Key.ID); err != nil || len(found) != 1 || found[0].State != ledger.Succeeded {
 		e.Errorf("find of what a range holds: %+v, %v", found, err)
 	}
-	ten := func() ledger.Filter {
-		return ledger.Filter{Scope: e.scope, Offsets: &ledger.OffsetRange{Partition: 4, First: 10, Last: 19}}
-	}
-	since := ten()
-	since.From = time.Unix(1, 0)
-	for field, r := range map[string]ledger.ReopenRequest{
-		"ReopenRequest.Filter.Offsets": {Filter: ledger.Filter{Scope: e.scope}, By: by},
-		"ReopenRequest.FreshKeys":      {Filter: ten(), FreshKeys: true, By: by},
-		"ReopenRequest.Filter.From":    {Filter: since, By: by},
-	} {
-		_, err := e.op().Reopen(e.ctx, r)
-		e.invalid(err, field)
-	}
-	if got := e.runs(o, entries); got != "" {
-		e.Fatalf("what was refused reopened%s", got)
-	}
-	if r := e.reopen(ledger.ReopenRequest{Filter: ten(), DryRun: true}); r.Matched < 10 || r.Reopened != 0 {
+	e.refusesReopen(o, entries)
+	if r := e.reopen(ledger.ReopenRequest{Filter: e.fromTen(), DryRun: true}); r.Matched < 10 || r.Reopened != 0 {
 		e.Errorf("dry run: %+v", r)
 	}
-	if r := e.reopen(ledger.ReopenRequest{Filter: ten()}); r.Reopened != 10 || r.Skipped != 0 {
+	if r := e.reopen(ledger.ReopenRequest{Filter: e.fromTen()}); r.Reopened != 10 || r.Skipped != 0 {
 		e.Errorf("reopened: %+v", r)
 	}
 	if got, want := e.runs(o, entries), " 10 11 12 13 14 15 16 17 18 19"; got != want {
@@ -110,11 +95,44 @@ func reopenRanged(e *env) {
 	if r := e.reopen(ledger.ReopenRequest{Filter: ledger.Filter{IDs: [][]byte{entries[3].Key.ID, []byte("topic-4-99"), []byte("x")}}}); r.Reopened != 1 {
 		e.Errorf("reopened by id: %+v", r)
 	}
+	e.succeedAll(o, append(entries[10:20:20], entries[3]))
+	e.leave(o)
+	if got := e.runs(e.owner(), entries); got != "" {
+		e.Errorf("after they succeeded again:%s run", got)
+	}
+	if n := len(e.audits()); n < 3 {
+		e.Errorf("%d audit rows", n)
+	}
+}
+
+// fromTen are the messages of rangedEntries whose offsets are 10 to 19.
+func (e *env) fromTen() ledger.Filter {
+	return ledger.Filter{Scope: e.scope, Offsets: &ledger.OffsetRange{Partition: 4, First: 10, Last: 19}}
+}
+
+// refusesReopen shows that what cannot be cut out of ranges is refused by name, and changes nothing.
+func (e *env) refusesReopen(o ledger.Owner, entries []ledger.Entry) {
+	since := e.fromTen()
+	since.From = time.Unix(1, 0)
+	for field, r := range map[string]ledger.ReopenRequest{
+		"ReopenRequest.Filter.Offsets": {Filter: ledger.Filter{Scope: e.scope}, By: by},
+		"ReopenRequest.FreshKeys":      {Filter: e.fromTen(), FreshKeys: true, By: by},
+		"ReopenRequest.Filter.From":    {Filter: since, By: by},
+	} {
+		_, err := e.op().Reopen(e.ctx, r)
+		e.invalid(err, field)
+	}
+	if got := e.runs(o, entries); got != "" {
+		e.Fatalf("what was refused reopened%s", got)
+	}
+}
+
+// succeedAll claims messages that must run, and settles them.
+func (e *env) succeedAll(o ledger.Owner, entries []ledger.Entry) {
 	var succeeded []ledger.Settlement
-	part := append(entries[10:20:20], entries[3])
-	for i, c := range e.claimAll(o, part) {
+	for i, c := range e.claimAll(o, entries) {
 		if c.Answer != ledger.Run {
-			e.Fatalf("%q: %+v", part[i].Key.ID, c)
+			e.Fatalf("%q: %+v", entries[i].Key.ID, c)
 		}
 		succeeded = append(succeeded, succeed(c))
 	}
@@ -122,12 +140,5 @@ func reopenRanged(e *env) {
 		if err != nil {
 			e.Fatal(err)
 		}
-	}
-	e.leave(o)
-	if got := e.runs(e.owner(), entries); got != "" {
-		e.Errorf("after they succeeded again:%s run", got)
-	}
-	if n := len(e.audits()); n < 3 {
-		e.Errorf("%d audit rows", n)
 	}
 }
