@@ -20,6 +20,7 @@ type command struct {
 	dir  string
 	log  string              // file that gets the output, appended
 	cred *syscall.Credential // nil: this process's user
+	env  []string            // added to this process's
 }
 
 // process is a running (or ended) child.
@@ -55,6 +56,7 @@ func launch(c command) (*process, error) {
 	defer log.Close()
 	cmd := exec.Command(c.path, c.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, log, log
+	cmd.Env = append(os.Environ(), c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.cred}
 	endWithParent(cmd.SysProcAttr)
 	started := make(chan error, 1)
