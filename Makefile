@@ -7,7 +7,7 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 TEST_FLAGS = -race -p 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln
+.PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ vuln: ## look for known vulnerabilities in what we import: needs govulncheck and
 	@$(GOVULNCHECK) -version >/dev/null 2>&1 || { echo "vuln: NOT CHECKED: govulncheck, or its database, cannot be reached from here"; exit 1; }
 	$(GOVULNCHECK) ./...
 	cd bench && $(GOVULNCHECK) ./...
+
+soak: ## workers at full load for DURATION (default 30m); fails unless their memory stays flat; writes docs/soak.svg
+	cd bench && $(GO) build -o ../bin/soak ./soak && ../bin/soak -out ../docs -duration $(or $(DURATION),30m)
 
 bench: ## measure everything beside its peers and write bench/results.md: up to an hour, with QUICK=1 under 5 minutes
 	cd bench && $(GO) build -o ../bin/bench . && ../bin/bench -out . $(if $(QUICK),-quick)
