@@ -65,8 +65,8 @@ func isFair(group *string) bool { return group == nil || isGroup(*group) }
 
 func sealAgain(t *testing.T, d *consumer.DeadLetter) {
 	t.Helper()
-	if d.Message.Source == "" {
-		return // it has no source to go back to, and is none of ours
+	if d.Message.Source == "" || !sendable(d.Message.Source) || !sendable(d.Message.Group) {
+		return // it has no source to go back to, or no queue's
 	}
 	in, _, err := seal(d, whole, false)
 	if err != nil {

@@ -41,6 +41,8 @@ func TestMasked(t *testing.T) {
 		"postgres://u@h/d":                           "postgres://u@h/d",
 		"postgres://h/d?password=hush&sslmode=x":     "postgres://h/d?password=xxxxx&sslmode=x",
 		"host=h password='hu sh' sslpassword=hush x": "host=h password=xxxxx sslpassword=xxxxx x",
+		`password='hu\'sh' PASSWORD = hush`:          `password=xxxxx PASSWORD = xxxxx`,
+		"password='hush":                             "password=xxxxx",
 		"dial tcp 127.0.0.1:1: refused":              "dial tcp 127.0.0.1:1: refused",
 	} {
 		if got := masked(in); got != want {

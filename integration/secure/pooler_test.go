@@ -74,10 +74,10 @@ func TestBehindPgBouncer(t *testing.T) {
 	}
 }
 
-// work runs a worker on 200 messages, each of which fails once and has one effect.
+// work runs a worker on 100 messages, each of which fails once and has one effect.
 func work(t *testing.T, mode string, pool, plain *pgxpool.Pool) {
 	t.Helper()
-	const messages = 200
+	const messages = 100
 	server := sqstest.Start(t, nil)
 	client := server.Client()
 	url, err := server.CreateQueue("orders", map[string]string{"VisibilityTimeout": "60"})

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,6 +42,12 @@ func refusedItem(field string, err error) error {
 	return &ledger.InvalidError{Field: field, Bound: "what the database accepts", Value: "refused", Err: err}
 }
 
+// isUntrusted says whether the client refuses the server's certificate.
+func isUntrusted(err error) bool {
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok
+}
+
 // usable marks what cannot heal by itself, with what to do about it.
 func usable(err error) error {
 	var what string
@@ -53,6 +60,8 @@ func usable(err error) error {
 		what = "the role lacks a privilege"
 	case c == "42P01", c == "3F000", c == "42703":
 		what = "the ledger's tables are missing or of another version: " + runMigrate
+	case isUntrusted(err):
+		what = "the server's certificate is not trusted"
 	default:
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -124,6 +125,9 @@ func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	if path == "" || path == ":memory:" {
 		return nil, &ledger.InvalidError{Field: "path", Bound: "a file's path (package memory is for tests without one)",
 			Value: fmt.Sprintf("%q", path)}
+	}
+	if strings.Contains(path, "://") || strings.Contains(path, "password=") { // it would be named in errors, and made as a file
+		return nil, &ledger.InvalidError{Field: "path", Bound: "a file's path", Value: "the address of a server"}
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, ledger.MarkUnusable(fmt.Errorf("ledger/sqlite: %w", err))
