@@ -74,7 +74,7 @@ func TestPitfall68_KilledAtEachStep(t *testing.T) {
 			server := sqstest.Start(t, nil)
 			q := newMailbox(t, server.URL, false)
 			q.send(n)
-			half := n / 2
+			half, all := n/2, n+d.count(t, `SELECT count(*) FROM effect`)
 			if s == afterReceive || s == beforeDelete || s == afterDelete {
 				half = 2 // calls, with up to ten messages each
 			}
@@ -90,15 +90,15 @@ func TestPitfall68_KilledAtEachStep(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("the process did not come by its step")
 			}
-			if d.count(t, `SELECT count(*) FROM effect`) == (i+1)*n && s != afterDelete {
+			if d.count(t, `SELECT count(*) FROM effect`) == all && s != afterDelete {
 				t.Error("the process was killed after all its work: nothing is tested")
 			}
 			c.orders.Die = ""
 			c.start()
-			eventually(t, 2*time.Minute, func() string { return progress(d, n, (i+1)*n) })
+			eventually(t, 2*time.Minute, func() string { return progress(d, n, all) })
 			eventually(t, time.Minute, q.left)
 			c.dismiss(c.all()[0])
-			expectEffects(t, d, n, (i+1)*n)
+			expectEffects(t, d, n, all)
 		})
 	}
 }
