@@ -3,6 +3,8 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -55,29 +57,86 @@ func textOrBytes(s string) (text string, raw []byte) {
 	return "", []byte(s)
 }
 
+// storedPosition is a position as JSON. Without Log, the delivery that it is stored beside spells the log, the epoch and
+// the offset (positionName): nearly all records' do, and a log's name is long. Without Prev it is the offset before.
 type storedPosition struct {
-	Log    []byte `json:"log"`
-	Epoch  int32  `json:"epoch"`
-	Offset int64  `json:"offset"`
-	Prev   int64  `json:"prev"`
+	Log    *[]byte `json:"log,omitempty"`
+	Epoch  int32   `json:"epoch,omitempty"`
+	Offset int64   `json:"offset,omitempty"`
+	Prev   *int64  `json:"prev,omitempty"`
 }
 
-func encodePosition(p *ledger.Position) []byte {
+// positionName is how a record's delivery is called that is named after its place.
+func positionName(p *ledger.Position) string {
+	return fmt.Sprintf("%s/%d/%d", p.Log, p.Epoch, p.Offset)
+}
+
+func encodePosition(p *ledger.Position, delivery []byte) []byte {
 	if p == nil {
 		return nil
 	}
-	return mustJSON(storedPosition{Log: []byte(p.Log), Epoch: p.Epoch, Offset: p.Offset, Prev: p.Prev})
+	var s storedPosition
+	if name := []byte(p.Log); string(delivery) != positionName(p) {
+		s.Log, s.Epoch, s.Offset = &name, p.Epoch, p.Offset
+	}
+	if p.Prev != p.Offset-1 {
+		s.Prev = &p.Prev
+	}
+	return mustJSON(s)
 }
 
-func decodePosition(b []byte) (*ledger.Position, error) {
+func decodePosition(b, delivery []byte) (*ledger.Position, error) {
 	if b == nil {
 		return nil, nil
 	}
-	var p storedPosition
-	if err := json.Unmarshal(b, &p); err != nil {
+	var s storedPosition
+	if err := json.Unmarshal(b, &s); err != nil {
 		return nil, fmt.Errorf("postgres: the stored position cannot be read: %w", err)
 	}
-	return &ledger.Position{Log: string(p.Log), Epoch: p.Epoch, Offset: p.Offset, Prev: p.Prev}, nil
+	p := &ledger.Position{Epoch: s.Epoch, Offset: s.Offset}
+	if s.Log != nil {
+		p.Log = string(*s.Log)
+	} else if err := parsePosition(p, delivery); err != nil {
+		return nil, err
+	}
+	p.Prev = p.Offset - 1
+	if s.Prev != nil {
+		p.Prev = *s.Prev
+	}
+	return p, nil
+}
+
+// reopenedPrefix begins what [ledger.ReopenedDelivery] puts before a delivery's name: it, a token and a colon.
+const reopenedPrefix = "reopened:"
+
+// parsePosition reads positionName, behind what sqlReopen has put before it.
+func parsePosition(p *ledger.Position, delivery []byte) error {
+	name := string(delivery)
+	for {
+		rest, ok := strings.CutPrefix(name, reopenedPrefix)
+		if !ok {
+			break
+		}
+		if _, name, ok = strings.Cut(rest, ":"); !ok {
+			break
+		}
+	}
+	log, offset, _ := cutLast(name)
+	log, epoch, ok := cutLast(log)
+	number, err := strconv.ParseInt(epoch, 10, 32)
+	p.Log, p.Epoch = log, int32(number)
+	if ok && err == nil {
+		p.Offset, err = strconv.ParseInt(offset, 10, 64)
+	}
+	if !ok || err != nil {
+		return fmt.Errorf("postgres: the stored position cannot be read: it is said to be that of delivery %q", delivery)
+	}
+	return nil
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, '/')
+	return s[:max(i, 0)], s[i+1:], i >= 0
 }
 
 // mustJSON encodes what has no way to fail: structs of text, bytes and numbers.

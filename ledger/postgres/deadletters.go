@@ -31,7 +31,7 @@ func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter, give func(le
 	if err != nil || begin.scope < 0 {
 		return err
 	}
-	p := deadPages{l: l, f: f, begin: begin, after: fromMicros(f.From), delivery: []byte{}}
+	p := deadPages{l: l, f: f, begin: begin, after: fromMicros(f.From)}
 	for found := 0; ; {
 		page, err := p.next(ctx)
 		if err != nil {
@@ -58,17 +58,15 @@ func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter, give func(le
 	}
 }
 
-// deadPages reads archived deliveries, the oldest first, after the place of the last one that it read.
+// deadPages reads archived deliveries, the oldest first, after the time of the last one that it read.
 type deadPages struct {
 	l     *Ledger
 	f     *ledger.Filter
 	begin listBegin
 
-	after    int64
-	sum      [ledger.KeySize]byte
-	delivery []byte
-	done     bool
-	ahead    []sizedLetter // read, but for their bodies
+	after int64 // microseconds
+	done  bool
+	ahead []sizedLetter // read, but for their bodies
 }
 
 // sizedLetter is a dead letter, and the bytes of its body and headers.
@@ -119,7 +117,7 @@ func (p *deadPages) page(ctx context.Context) error {
 			return err
 		}
 		err := r.fill()
-		p.after, p.sum, p.delivery = r.at, r.sum, r.rec.Delivery
+		p.after = r.at
 		d.ArchiveRecord, d.Status = r.rec, s.status()
 		p.ahead = append(p.ahead, d)
 		return err
@@ -134,7 +132,7 @@ func (p *deadPages) statement() (sql string, args []any) {
 	if !p.f.To.IsZero() {
 		until = min(until, p.f.To.UnixMicro())
 	}
-	args = []any{p.after, uuid(p.sum), p.delivery, until, int64(listPage)}
+	args = []any{p.after, until, int64(listPage)}
 	source := sqlDeadAll
 	switch {
 	case len(p.f.IDs) > 0:

@@ -8,7 +8,7 @@ import (
 
 // DeadStatement is the statement of the first page of dead letters that the filter selects.
 func DeadStatement(l *Ledger, f ledger.Filter, scope int32, until int64) Statement {
-	p := deadPages{l: l, f: &f, begin: listBegin{at: until, scope: scope}, delivery: []byte{}}
+	p := deadPages{l: l, f: &f, begin: listBegin{at: until, scope: scope}}
 	sql, args := p.statement()
 	return Statement{l.sql.tune, l.operateSQL(sql), args}
 }
@@ -32,7 +32,7 @@ func OperateStatements(l *Ledger, keys []ledger.Key, until int64) map[string]Sta
 		"list pages":   of(sqlListPages, "(0,0)", "(10,0)", int32(0), int32(3), until),
 		"renew":        of(sqlRenew, sums[0], int64(1), (*pgtype.UUID)(nil), []byte(nil)),
 		"renew kept":   of(sqlRenewKept, sums[0], []byte("d"), int64(2)),
-		"renew mended": of(sqlRenewMended, sums[0], []byte("d"), int64(2), int32(1), sums[0], []byte("renewed"), []byte("b")),
+		"renew mended": of(sqlRenewMended, sums[0], []byte("d"), int64(2), int32(1), sums[0], []byte("renewed"), []byte("b"), []byte(nil)),
 		"reopen":       of(sqlReopen, sums, tokens, details, int32(1), "a"),
 		"purge":        of(sqlPurge, sums, deliveries, states, tokens, details, "a"),
 		"audit":        of(sqlAudit, auditArgs(notes)...),

@@ -22,7 +22,7 @@ func FuzzStoredHeaders(f *testing.F) {
 		if headers, err := decodeHeaders(stored); err == nil && stored != nil && headers == nil {
 			t.Fatalf("%q: neither headers nor an error", stored)
 		}
-		if at, err := decodePosition(stored); err == nil && stored != nil && at == nil {
+		if at, err := decodePosition(stored, value); err == nil && stored != nil && at == nil {
 			t.Fatalf("%q: neither a position nor an error", stored)
 		}
 	})

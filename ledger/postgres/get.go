@@ -130,7 +130,7 @@ func (r *archiveRow) fill() error {
 		a.Purged = time.UnixMicro(*r.purged)
 	}
 	var errs [2]error
-	a.Key.Pos, errs[0] = decodePosition(r.position)
+	a.Key.Pos, errs[0] = decodePosition(r.position, a.Delivery)
 	if a.Key.Sum() != r.sum {
 		a.Key = ledger.KeyOfSum(a.Key.Scope, a.Key.ID, r.sum)
 	}

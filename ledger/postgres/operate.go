@@ -38,7 +38,9 @@ func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out le
 	}
 	note := ledger.AuditRecord{By: r.By, Action: ledger.ActionRenew, Key: r.Key, State: ledger.Failed, Token: r.Token, Detail: r.Detail()}
 	var token int64
-	err = tx.QueryRow(ctx, l.operateSQL(sqlRenew), sum, int64(r.Token), print, out.Delivery).Scan(&token, &out.Generation, &note.Delivery)
+	var position []byte
+	err = tx.QueryRow(ctx, l.operateSQL(sqlRenew), sum, int64(r.Token), print, out.Delivery).
+		Scan(&token, &out.Generation, &note.Delivery, &position)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, ledger.ErrChanged
 	}
@@ -47,7 +49,12 @@ func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out le
 	}
 	out.Token = uint64(token)
 	if r.Mended {
-		_, err = tx.Exec(ctx, l.operateSQL(sqlRenewMended), sum, note.Delivery, token, int32(out.Generation), *print, out.Delivery, r.Body)
+		pos, bad := decodePosition(position, note.Delivery)
+		if bad != nil {
+			return out, bad
+		}
+		_, err = tx.Exec(ctx, l.operateSQL(sqlRenewMended), sum, note.Delivery, token, int32(out.Generation), *print, out.Delivery,
+			r.Body, encodePosition(pos, out.Delivery))
 	} else {
 		out.Delivery = note.Delivery
 		_, err = tx.Exec(ctx, l.operateSQL(sqlRenewKept), sum, note.Delivery, token)
@@ -127,10 +134,19 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 		return l.count(ctx, sqlReopen, sums, tokens, details, more, r.By.Actor)
 	})
 	if err == nil {
-		err = ranged.Run(ctx, logs, &report)
+		err = ranged.Run(withReopening(ctx), logs, &report)
 	}
 	return report, operateError("reopen", err)
 }
+
+// reopening marks the context of writes that may take out of segments what is finished.
+type reopening struct{}
+
+func withReopening(ctx context.Context) context.Context {
+	return context.WithValue(ctx, reopening{}, true)
+}
+
+func reopens(ctx context.Context) bool { return ctx.Value(reopening{}) != nil }
 
 // finished is what lies finished in a scope's ranges.
 func (l *Ledger) finished(ctx context.Context, scope string, number int32) (out []ranges.Finished, err error) {

@@ -165,11 +165,14 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 				return err
 			}
 			sum := key.Sum()
-			for _, table := range []string{"claim_range", "segment", "range_log"} {
-				_, more := pool.Exec(ctx, "DELETE FROM ackledger."+table+" WHERE log = $1", int64(binary.BigEndian.Uint64(sum[:8])))
-				err = errors.Join(err, more)
-			}
-			return err
+			return errors.Join(err, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, "SELECT set_config('ackledger.reopen', 'on', true)")
+				for _, table := range []string{"claim_range", "segment", "range_log"} {
+					_, more := tx.Exec(ctx, "DELETE FROM ackledger."+table+" WHERE log = $1", int64(binary.BigEndian.Uint64(sum[:8])))
+					err = errors.Join(err, more)
+				}
+				return err
+			}))
 		},
 		DropOwner: func(ctx context.Context, id string) error {
 			n, err := postgres.OwnerNumber(id)

@@ -122,6 +122,40 @@ func TestLookNewerThanLock(t *testing.T) {
 	}
 }
 
+// TestSettleBesideClaim: every settlement of a log waited for the COMMIT of the claim before it, and every claim for a
+// settlement's, which made ranges twice as slow as rows where messages come one by one. A settlement that takes a whole range
+// away goes beside a claim; a take-over, which looks at the log, still waits for it.
+func TestSettleBesideClaim(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o, taker := join(t, b, time.Minute), join(t, b, time.Minute)
+	all := records("s", 0, 0, 30)
+	succeedAll(t, o, claimsOf(t, o, all[:10], ledger.Run))
+	hold := func(how string) func() {
+		tx, err := b.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "SELECT FROM ackledger.range_log FOR "+how); err != nil {
+			t.Fatal(err)
+		}
+		return func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }
+	}
+	claims := claimsOf(t, o, all[10:20], ledger.Run)
+	claim := hold("NO KEY UPDATE") // as sqlRangeOpen has it until its COMMIT
+	defer claim()
+	succeedAll(t, o, claims)
+	claim()
+	claimsOf(t, o, all[20:], ledger.Run)
+	declareDead(t, b, o)
+	settlement := hold("KEY SHARE") // as sqlRangeOver has it
+	defer settlement()
+	claimsOf(t, taker, all[20:], ledger.Busy)
+	settlement()
+	claimsOf(t, taker, all[:20], ledger.Done)
+	succeedAll(t, taker, claimsOf(t, taker, all[20:], ledger.Run))
+}
+
 // TestDissolvedBeforeSettle: an owner's settlement, on its way since before it was declared dead, comes after the take-over
 // of its range. It is lost, and changes nothing of what the other has.
 func TestDissolvedBeforeSettle(t *testing.T) {

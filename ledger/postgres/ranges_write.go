@@ -112,6 +112,9 @@ func (w *rangeWrite) send(ctx context.Context, conn *pgxpool.Conn) error {
 	var changed int64
 	b := &pgx.Batch{}
 	b.Queue(sqlRangeInTime, w.until)
+	if reopens(ctx) {
+		b.Queue(sqlRangeReopen)
+	}
 	if len(w.logs) > 0 {
 		b.Queue(sql.writeLog, w.logs, w.versions, w.tokens, w.tops)
 	}

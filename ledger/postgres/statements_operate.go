@@ -43,20 +43,20 @@ JOIN {s}.scope s ON s.id = a.scope`
 SELECT s.name, g.log, g.prefix FROM {s}.range_log g JOIN {s}.scope s ON s.id = g.scope
 WHERE substring($1::bytea FROM 1 FOR octet_length(g.prefix)) = g.prefix`
 
-	// The sources of sqlDead, each with an index: of all, of a scope, of kinds, of ids.
-	sqlDeadAfter = `a.purged_at IS NULL
-		AND (a.at, a.key, a.delivery) > (timestamptz 'epoch' + $1::bigint * interval '1 microsecond', $2::uuid, $3::bytea)
-		AND a.at <= timestamptz 'epoch' + $4::bigint * interval '1 microsecond'`
-	sqlDeadOrder = ` ORDER BY a.at, a.key, a.delivery LIMIT $5::bigint`
+	// The sources of sqlDead, each with an index: of all, of a scope, of kinds, of ids. A page ends behind all that failed at
+	// one moment (in one statement of a worker), so that the next one begins by the time alone: no index holds more.
+	sqlDeadAfter = `a.purged_at IS NULL AND a.at > timestamptz 'epoch' + $1::bigint * interval '1 microsecond'
+		AND a.at <= timestamptz 'epoch' + $2::bigint * interval '1 microsecond'`
+	sqlDeadOrder = ` ORDER BY a.at FETCH FIRST ($3::bigint) ROWS WITH TIES`
 
 	sqlDeadAll   = `SELECT a.* FROM {s}.archive a WHERE ` + sqlDeadAfter + sqlDeadOrder
-	sqlDeadScope = `SELECT a.* FROM {s}.archive a WHERE a.scope = $6::integer AND ` + sqlDeadAfter + sqlDeadOrder
-	sqlDeadKinds = `SELECT a.* FROM unnest($7::bytea[]) k(kind) CROSS JOIN LATERAL (
-		SELECT a.* FROM {s}.archive a WHERE a.kind = k.kind AND ($6::integer = 0 OR a.scope = $6::integer) AND ` +
+	sqlDeadScope = `SELECT a.* FROM {s}.archive a WHERE a.scope = $4::integer AND ` + sqlDeadAfter + sqlDeadOrder
+	sqlDeadKinds = `SELECT a.* FROM unnest($5::bytea[]) k(kind) CROSS JOIN LATERAL (
+		SELECT a.* FROM {s}.archive a WHERE a.kind = k.kind AND ($4::integer = 0 OR a.scope = $4::integer) AND ` +
 		sqlDeadAfter + sqlDeadOrder + `) a` + sqlDeadOrder
-	sqlDeadIDs = `SELECT a.* FROM unnest($7::bytea[]) k(id) CROSS JOIN LATERAL (
+	sqlDeadIDs = `SELECT a.* FROM unnest($5::bytea[]) k(id) CROSS JOIN LATERAL (
 		SELECT a.* FROM {s}.archive a WHERE a.id = k.id OFFSET 0) a
-		WHERE ($6::integer = 0 OR a.scope = $6::integer) AND ` + sqlDeadAfter + sqlDeadOrder
+		WHERE ($4::integer = 0 OR a.scope = $4::integer) AND ` + sqlDeadAfter + sqlDeadOrder
 
 	// sqlDeadBodies reads bodies and headers, in the order asked for; what was purged meanwhile is left out. (Where a row is
 	// looked up by its key, purged_at is asked for outside or otherwise, or the index of a list might seem to do as well.)
@@ -122,7 +122,7 @@ UPDATE {s}.message m SET token = m.token + 1, generation = coalesce(m.generation
 FROM {s}.archive a, me
 WHERE m.key = $1::uuid AND m.state = 3 AND m.token = $2::bigint AND a.key = $1::uuid AND a.delivery = m.failed_delivery
 	AND a.purged_at IS NULL
-RETURNING m.token::bigint, m.generation, a.delivery`
+RETURNING m.token::bigint, m.generation, a.delivery, a.position`
 
 	sqlRenewKept = `UPDATE {s}.archive SET token = $3::bigint WHERE key = $1::uuid AND delivery = $2::bytea`
 
@@ -130,7 +130,7 @@ RETURNING m.token::bigint, m.generation, a.delivery`
 INSERT INTO {s}.archive (token, sent_at, at, expiry, scope, attempts, generation, published, key, fingerprint, delivery, id,
 	kind, source, grp, position, errors, headers, body)
 SELECT $3::bigint, a.sent_at, clock_timestamp(), a.expiry, a.scope, a.attempts, $4::integer, false, a.key, $5::uuid,
-	$6::bytea, a.id, a.kind, a.source, a.grp, a.position, a.errors, a.headers, $7::bytea
+	$6::bytea, a.id, a.kind, a.source, a.grp, $8::bytea, a.errors, a.headers, $7::bytea
 FROM {s}.archive a WHERE a.key = $1::uuid AND a.delivery = $2::bytea`
 
 	// sqlReopen makes messages pending that succeeded and still have the given tokens; a row that another transaction holds

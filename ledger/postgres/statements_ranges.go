@@ -55,7 +55,8 @@ SELECT me.fate::integer, me.ok, ARRAY(SELECT log FROM moved) FROM me`
 
 // sqlRangeOver takes ranges away that are over, and lets the segments before them grow over them. All that it changes is
 // locked first and looked at as it is then, so that it changes both or neither; what its snapshot does not show, or what has
-// changed, is left to a look at the logs.
+// changed, is left to a look at the logs. It shares the lock of a log with sqlRangeOpen, which puts something new above what
+// this looks at: else each claim would wait for the COMMIT of the settlement before it, and each settlement for a claim's.
 const sqlRangeOver = `
 WITH me AS MATERIALIZED (
 	SELECT o.fate, c.at, o.fate = 1 AND (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok,
@@ -67,7 +68,7 @@ WITH me AS MATERIALIZED (
 	WHERE (SELECT ok FROM me) ORDER BY a.log
 ), held AS MATERIALIZED (
 	SELECT a.* FROM ask a
-	CROSS JOIN LATERAL (SELECT FROM {s}.range_log g WHERE g.log = a.log FOR NO KEY UPDATE) g
+	CROSS JOIN LATERAL (SELECT FROM {s}.range_log g WHERE g.log = a.log FOR KEY SHARE) g
 	CROSS JOIN LATERAL (SELECT FROM {s}.segment s
 		WHERE s.log = a.log AND s.first = a.segment AND s.last = a.first AND s.kind = 1 FOR NO KEY UPDATE) s
 ), gone AS (
@@ -115,10 +116,15 @@ WITH made AS (
 )
 SELECT log FROM made`
 
+	// sqlLogLock excludes all others that change the log: sqlRangeOpen, which updates its row, sqlRangeOver, which holds it
+	// FOR KEY SHARE, and itself.
 	sqlLogLock = `
 SELECT g.log, g.version, g.token, g.top
 FROM (SELECT a.log FROM unnest($1::bigint[]) AS a(log) ORDER BY a.log) a
-CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR NO KEY UPDATE {skip}) g`
+CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR UPDATE {skip}) g`
+
+	// sqlRangeReopen says that finished offsets are to be taken out of their segments: guard_segment lets operators do so.
+	sqlRangeReopen = `SELECT set_config('ackledger.reopen', 'on', true)`
 
 	// sqlSegmentTrim drops what lies below the first offset of logs, of all their epochs, but for what has changed in the
 	// last hour ($4): it may be in a slow worker's hands.
