@@ -7,7 +7,7 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 TEST_FLAGS = -race -p 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak
+.PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak chaos
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ vuln: ## look for known vulnerabilities in what we import: needs govulncheck and
 	@$(GOVULNCHECK) -version >/dev/null 2>&1 || { echo "vuln: NOT CHECKED: govulncheck, or its database, cannot be reached from here"; exit 1; }
 	$(GOVULNCHECK) ./...
 	cd bench && $(GOVULNCHECK) ./...
+
+chaos: bin/withservices ## faults drawn from SEED (default 1) on real servers for DURATION (default 30m); writes docs/reliability.md
+	ACKLEDGER_CHAOS=$(or $(DURATION),30m) ACKLEDGER_CHAOS_SEED=$(or $(SEED),1) ACKLEDGER_CHAOS_REPORT=$(CURDIR)/docs/reliability.md \
+		bin/withservices -- $(GO) test -count=1 -v -parallel 6 -timeout 24h ./integration/chaos
 
 soak: ## workers at full load for DURATION (default 30m); fails unless their memory stays flat; writes docs/soak.svg
 	cd bench && $(GO) build -o ../bin/soak ./soak && ../bin/soak -out ../docs -duration $(or $(DURATION),30m)

@@ -1,0 +1,189 @@
+package chaos_test
+
+import (
+	"context"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/ackledger/ackledger/integration/chaos/plan"
+	"github.com/ackledger/ackledger/integration/services"
+)
+
+// fault is one kind of fault, with how often it is drawn beside the others.
+type fault struct {
+	weight int
+	strike func(s *storm, ctx context.Context, a *arm, m *member)
+}
+
+// faults are what is drawn from. Those of servers do not look at the arm or the member.
+var faults = []fault{
+	{80, (*storm).killMember},
+	{25, (*storm).freezeMember},
+	{25, (*storm).replaceMember},
+	{220, cutLink(0)}, {180, cutLink(1)},
+	{70, lastingFault(0, "delays")}, {120, lastingFault(0, "answers lost")}, {60, lastingFault(0, "half-open")},
+	{50, lastingFault(1, "delays")}, {80, lastingFault(1, "answers lost")}, {60, lastingFault(1, "half-open")},
+	{6, (*storm).restartPostgres},
+	{4, (*storm).restartKafka},
+}
+
+// strike draws a fault and its victim.
+func (s *storm) strike(ctx context.Context) {
+	all := 0
+	for _, f := range faults {
+		all += f.weight
+	}
+	draw := s.rng.IntN(all)
+	a, m := s.victim()
+	if m == nil {
+		return
+	}
+	for _, f := range faults {
+		if draw -= f.weight; draw < 0 {
+			f.strike(s, ctx, a, m)
+			return
+		}
+	}
+}
+
+// victim draws a process, one with handlers that run if there is any.
+func (s *storm) victim() (*arm, *member) {
+	first, pick := s.rng.IntN(len(s.arms)), s.rng.Uint64()
+	for _, running := range []bool{true, false} {
+		for i := range s.arms {
+			a := s.arms[(first+i)%len(s.arms)]
+			if m := a.crew.take(pick, running); m != nil {
+				return a, m
+			}
+		}
+	}
+	return nil, nil
+}
+
+// killMember kills a process with SIGKILL; another takes its place.
+func (s *storm) killMember(_ context.Context, a *arm, m *member) {
+	if a.crew.tell(m) {
+		s.count("process: SIGKILL", a.crew.kill(m))
+		s.hire(a)
+	}
+}
+
+func (s *storm) hire(a *arm) {
+	if _, err := a.crew.tryStart("", 0); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// freezeMember stops a process for longer than its lease, and lets it go on.
+func (s *storm) freezeMember(_ context.Context, a *arm, m *member) {
+	if m.cmd.Process.Signal(syscall.SIGSTOP) != nil {
+		a.crew.letGo(m)
+		return // it has ended
+	}
+	s.count("process: frozen for longer than its lease (SIGSTOP, SIGCONT)", m.page.Get(plan.Running) > 0)
+	lasts := lease + time.Second + time.Duration(s.rng.Int64N(int64(3*time.Second)))
+	s.under.Go(func() {
+		s.while(lasts, m)
+		_ = m.cmd.Process.Signal(syscall.SIGCONT) // it may have been killed
+		a.crew.letGo(m)
+	})
+}
+
+// replaceMember lets a process leave with SIGTERM, and another join.
+func (s *storm) replaceMember(_ context.Context, a *arm, m *member) {
+	s.count("process: leaves, another joins (SIGTERM)", m.page.Get(plan.Running) > 0)
+	if !a.crew.tell(m) {
+		return
+	}
+	s.hire(a)
+	s.under.Go(func() { a.crew.dismiss(m) }) // whether it drains cleanly depends on the other faults
+}
+
+// while waits for d, less if the member ends.
+func (s *storm) while(d time.Duration, m *member) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-m.done:
+	}
+}
+
+// cutLink cuts all connections of a process to one of its servers: the store (0) or the broker (1).
+func cutLink(which int) func(*storm, context.Context, *arm, *member) {
+	return func(s *storm, _ context.Context, a *arm, m *member) {
+		defer a.crew.letGo(m)
+		if l := linkOf(m, which); l != nil {
+			hit := m.page.Get(plan.Running) > 0
+			if err := l.cut(); err != nil {
+				s.t.Errorf("cut %s: %v", l.to, err)
+			}
+			s.count("network: "+l.to+": connections cut", hit)
+		}
+	}
+}
+
+func linkOf(m *member, which int) *link {
+	if len(m.network) == 1 { // SQLite: the broker alone
+		which--
+	}
+	if which < 0 {
+		return nil
+	}
+	return m.network[which]
+}
+
+// lastingFault is one of toxics, for a while.
+func lastingFault(which int, kind string) func(*storm, context.Context, *arm, *member) {
+	return func(s *storm, _ context.Context, a *arm, m *member) {
+		l := linkOf(m, which)
+		if l == nil {
+			a.crew.letGo(m)
+			return
+		}
+		hit := m.page.Get(plan.Running) > 0
+		if err := l.poison(kind); err != nil {
+			s.t.Error(err)
+		}
+		s.count("network: "+l.to+": "+kind, hit)
+		lasts := 200*time.Millisecond + time.Duration(s.rng.Int64N(int64(1500*time.Millisecond)))
+		s.under.Go(func() {
+			s.while(lasts, m)
+			if err := l.heal(kind); err != nil {
+				s.t.Errorf("heal %s: %v", l.to, err)
+			}
+			a.crew.letGo(m)
+		})
+	}
+}
+
+// restartPostgres stops the database for all, cleanly or as a crash does, and starts it again after a while.
+func (s *storm) restartPostgres(ctx context.Context, a *arm, m *member) {
+	a.crew.letGo(m)
+	s.restart("PostgreSQL", s.pg.Server, func(a *arm) bool { return a.store.kind == "postgres" })
+}
+
+// restartKafka does so with the broker.
+func (s *storm) restartKafka(ctx context.Context, a *arm, m *member) {
+	a.crew.letGo(m)
+	s.restart("Kafka", s.kafka.Broker(0), func(a *arm) bool { _, ok := a.broker.(*log); return ok })
+}
+
+func (s *storm) restart(name string, server *services.Server, uses func(*arm) bool) {
+	hit := slices.ContainsFunc(s.arms, func(a *arm) bool { return uses(a) && a.crew.running() })
+	end, how := server.Stop, "stopped and started"
+	if s.rng.IntN(2) == 0 {
+		end, how = server.Kill, "crashed and started"
+	}
+	if err := end(); err != nil {
+		s.t.Errorf("%s: %v", name, err)
+	}
+	s.count("server: "+name+": "+how, hit)
+	down := time.NewTimer(time.Duration(s.rng.Int64N(int64(4 * time.Second))))
+	defer down.Stop()
+	<-down.C
+	if err := server.Start(context.WithoutCancel(s.t.Context())); err != nil {
+		s.t.Errorf("%s: %v", name, err)
+	}
+}

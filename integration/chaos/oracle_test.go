@@ -1,0 +1,269 @@
+package chaos_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ackledger/ackledger/integration/chaos/plan"
+)
+
+// Bounds that the oracle holds an arm to.
+const (
+	crashLimit = 5   // ledger.CrashLimit
+	attempts   = 30  // of the worker's options
+	heapLimit  = 256 // MiB of one process
+)
+
+// begin is one line of the journal: a handler began.
+type begin struct {
+	process string
+	token   uint64
+	attempt int
+}
+
+// done is an effect.
+type done struct {
+	id, body, group, process string
+	token                    uint64
+}
+
+// filed is an archived message.
+type filed struct {
+	id        string
+	published bool
+	attempts  int
+	crashes   int // of its row
+	token     uint64
+}
+
+// verdict is what the oracle has read of an arm that is done.
+type verdict struct {
+	a        *arm
+	begins   map[string][]begin // by id
+	effects  map[string][]done  // by body
+	archived map[string][]filed // by body
+	failures int
+}
+
+// fail reports what is wrong with a message, with the timeline of the first few.
+func (v *verdict) fail(id, text string, args ...any) {
+	v.failures++
+	const shown = 3
+	v.a.t.Errorf("%s: message %s: %s", v.a.name, id, fmt.Sprintf(text, args...))
+	if v.failures <= shown {
+		v.a.t.Log(v.a.timeline(id))
+	}
+}
+
+// verify is the oracle: everything is well again, all messages are acknowledged, and the workers have drained.
+func (a *arm) verify() {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)
+	defer cancel()
+	v := &verdict{a: a}
+	var err error
+	if v.begins, err = readJournal(a.journal); err == nil {
+		err = v.read(ctx)
+	}
+	if err != nil {
+		a.t.Errorf("%s: %v", a.name, err)
+		return
+	}
+	v.once()
+	v.fenced()
+	if a.ordered {
+		if err := v.inOrder(ctx); err != nil {
+			a.t.Errorf("%s: %v", a.name, err)
+		}
+	}
+	dead, err := a.broker.deadLetters(ctx)
+	if err != nil {
+		a.t.Errorf("%s: dead letters: %v", a.name, err)
+	}
+	v.forwarded(dead)
+	if n, err := a.store.number(ctx, `SELECT count(*) FROM `+a.store.prefix+`message WHERE state = 1`); err != nil || n > 0 {
+		a.t.Errorf("%s: %d rows are pending at the end (%v)", a.name, n, err)
+	}
+	if _, most := a.crew.sum(plan.Memory); most > heapLimit<<20 {
+		a.t.Errorf("%s: a process needed %d MiB of heap, the limit is %d", a.name, most>>20, heapLimit)
+	}
+}
+
+func readJournal(path string) (map[string][]begin, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	begins := map[string][]begin{}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		var at int64
+		var b begin
+		var id string
+		if _, err := fmt.Sscan(lines.Text(), &at, &b.process, &b.token, &b.attempt, &id); err != nil {
+			return nil, fmt.Errorf("journal: %q: %w", lines.Text(), err)
+		}
+		begins[id] = append(begins[id], b)
+	}
+	return begins, nil
+}
+
+func (v *verdict) read(ctx context.Context) error {
+	v.effects, v.archived = map[string][]done{}, map[string][]filed{}
+	var d done
+	err := v.a.store.rows(ctx, `SELECT message, body, grp, process, token FROM effect`, func() {
+		v.effects[d.body] = append(v.effects[d.body], d)
+	}, &d.id, &d.body, &d.group, &d.process, &d.token)
+	if err != nil {
+		return err
+	}
+	var f filed
+	var id, body []byte
+	p := v.a.store.prefix
+	return v.a.store.rows(ctx, `SELECT a.id, a.body, a.published, a.attempts, a.token, m.crashes
+		FROM `+p+`archive a JOIN `+p+`message m ON m.key = a.key`, func() {
+		f.id = string(id)
+		v.archived[string(body)] = append(v.archived[string(body)], f)
+	}, &id, &body, &f.published, &f.attempts, &f.token, &f.crashes)
+}
+
+// once says that each message has come to its end, once.
+func (v *verdict) once() {
+	sent := make(map[string]bool, len(v.a.bodies))
+	for _, body := range v.a.bodies {
+		sent[body] = true
+		effects, archived := v.effects[body], v.archived[body]
+		class := plan.Parse([]byte(body))
+		switch {
+		case len(effects)+len(archived) == 0:
+			v.fail(body, "lost: neither done nor archived")
+		case len(effects) > 1:
+			v.fail(effects[0].id, "%d effects: %v", len(effects), effects)
+		case len(archived) > 1:
+			v.fail(archived[0].id, "%d archive rows", len(archived))
+		case len(effects) > 0 && len(archived) > 0:
+			v.fail(effects[0].id, "done, and archived")
+		case class != plan.Fine && len(effects) > 0:
+			v.fail(effects[0].id, "an effect of a message that cannot succeed")
+		case class == plan.Fine && len(archived) > 0 && archived[0].crashes < crashLimit:
+			v.fail(archived[0].id, "archived after %d attempts and %d crashes", archived[0].attempts, archived[0].crashes)
+		case class == plan.Fine && len(archived) > 0:
+			v.a.spared++
+		}
+	}
+	for body := range v.effects {
+		if !sent[body] {
+			v.a.t.Errorf("%s: an effect of %q, which was never sent", v.a.name, body)
+		}
+	}
+}
+
+// fenced says that no two processes had one token, that the effect is of the last one, and that attempts and crashes are
+// bounded.
+func (v *verdict) fenced() {
+	last := map[string]uint64{}
+	for id, begins := range v.begins {
+		owners := map[uint64]string{}
+		for _, b := range begins {
+			if who, known := owners[b.token]; known && who != b.process {
+				v.fail(id, "%s and %s both ran it under token %d", who, b.process, b.token)
+			}
+			owners[b.token] = b.process
+			last[id] = max(last[id], b.token)
+			if b.attempt > attempts {
+				v.fail(id, "attempt %d of %d", b.attempt, attempts)
+			}
+		}
+	}
+	for _, effects := range v.effects {
+		for _, e := range effects {
+			if e.token != last[e.id] {
+				v.fail(e.id, "its effect is of token %d, but token %d ran", e.token, last[e.id])
+			}
+		}
+	}
+	for body, archived := range v.archived {
+		if n := len(v.begins[archived[0].id]); plan.Parse([]byte(body)) == plan.Poison && n > crashLimit {
+			v.fail(archived[0].id, "it killed %d processes, the limit is %d", n, crashLimit)
+		}
+	}
+}
+
+// inOrder says that effects of one group (key) came in the order in which their messages were sent.
+func (v *verdict) inOrder(ctx context.Context) error {
+	before := map[string]done{}
+	var d done
+	return v.a.store.rows(ctx, `SELECT message, body, grp FROM effect ORDER BY seq`, func() {
+		if b := before[d.group]; b.body >= d.body {
+			v.fail(d.id, "done after %s (%s) of its group %s", b.id, b.body, d.group)
+		}
+		before[d.group] = d
+	}, &d.id, &d.body, &d.group)
+}
+
+// forwarded says that each dead letter that the archive says is sent is there, and that there are no others.
+func (v *verdict) forwarded(dead map[string]int) {
+	for body, archived := range v.archived {
+		if archived[0].published && dead[body] == 0 {
+			v.fail(archived[0].id, "its dead letter is marked as sent, and is not there")
+		}
+	}
+	for body := range dead {
+		if len(v.archived[body]) == 0 && plan.Parse([]byte(body)) != plan.Fine {
+			v.fail(body, "a dead letter of a message that is not archived")
+		}
+	}
+}
+
+// timeline is what is known of a message: the journal, the effects, the ledger's rows, and the lines of the workers' logs.
+func (a *arm) timeline(id string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "timeline of %s (%s)\n", id, a.name)
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(a.journal), "*.log")) // the pattern is well formed
+	lines := map[string][]string{}
+	for _, path := range append(files, a.journal) {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			fmt.Fprintln(&text, err)
+			continue
+		}
+		for line := range strings.Lines(string(content)) {
+			if strings.Contains(line, id) && len(lines[path]) < 40 {
+				lines[path] = append(lines[path], line[:min(len(line), 600)])
+			}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(lines)) {
+		fmt.Fprintf(&text, "%s:\n  %s\n", filepath.Base(path), strings.Join(lines[path], "\n  "))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var seq int64
+	var process, body string
+	var token int64
+	err := a.store.rows(ctx, `SELECT seq, process, token, body FROM effect WHERE message = '`+id+`' OR body = '`+id+`'`, func() {
+		fmt.Fprintf(&text, "effect %d by %s, token %d: %s\n", seq, process, token, body)
+	}, &seq, &process, &token, &body)
+	if err != nil {
+		fmt.Fprintln(&text, err)
+	}
+	var rowID []byte
+	var state, rowToken, rowAttempts, crashes int64
+	err = a.store.rows(ctx, `SELECT id, state, token, attempts, crashes FROM `+a.store.prefix+`message`, func() {
+		if string(rowID) == id {
+			fmt.Fprintf(&text, "ledger: state %d, token %d, attempts %d, crashes %d\n", state, rowToken, rowAttempts, crashes)
+		}
+	}, &rowID, &state, &rowToken, &rowAttempts, &crashes)
+	if err != nil {
+		fmt.Fprintln(&text, err)
+	}
+	fmt.Fprintf(&text, "broker: %s\n", a.broker.left(ctx))
+	return text.String()
+}

@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+)
+
+// Class says how a message is to end.
+type Class string
+
+// The classes. Every message but those of the first is doomed: it ends in the archive.
+const (
+	Fine    Class = "fine"    // succeeds, at the latest at attempt LastFault + 1
+	Bad     Class = "bad"     // its handler says Terminal
+	Failing Class = "failing" // its handler always fails: exhausted
+	Poison  Class = "poison"  // kills each process that runs it
+)
+
+// Groups is among how many FIFO groups, or keys, the messages are spread.
+const Groups = 40
+
+// Body is the body of the n-th message: its class, then its number, so that bodies of one class sort by number.
+func Body(seed uint64, n int) string { return fmt.Sprintf("%s %09d", ClassOf(seed, n), n) }
+
+// Group is the group or key of the n-th message.
+func Group(n int) string { return fmt.Sprintf("group-%d", n%Groups) }
+
+// ClassOf draws the class of the n-th message. Of 10,000, 50 are bad, 10 failing and 4 poison, about.
+func ClassOf(seed uint64, n int) Class {
+	switch d := draw(seed, "class", n, 0) % 10_000; {
+	case d < 4:
+		return Poison
+	case d < 14:
+		return Failing
+	case d < 64:
+		return Bad
+	}
+	return Fine
+}
+
+// Parse returns the class in a body.
+func Parse(body []byte) Class {
+	class, _, _ := strings.Cut(string(body), " ")
+	return Class(class)
+}
+
+// Fault is what a handler does instead of its work.
+type Fault uint8
+
+// Faults of handlers. The zero value is none.
+const (
+	NoFault Fault = iota
+	Error
+	Panic
+	Goexit
+	Slow        // works for long, then well
+	Hang        // until its context is cancelled
+	AfterEffect // fails after its transaction has committed
+)
+
+// LastFault is the last attempt at which a handler of a fine message may fail.
+const LastFault = 4
+
+// Draw draws what the handler of a message does at an attempt, and how long it works.
+func Draw(seed uint64, body []byte, attempt int) (Fault, time.Duration) {
+	d := draw(seed, string(body), attempt, 1)
+	work := time.Duration(d>>32%16_000) * time.Microsecond
+	if attempt > LastFault {
+		return NoFault, work
+	}
+	switch d := d % 1000; {
+	case d < 110:
+		return Error, work
+	case d < 190:
+		return Panic, work
+	case d < 250:
+		return Goexit, work
+	case d < 290:
+		return Slow, 80 * time.Millisecond
+	case d < 292:
+		return Hang, 0
+	case d < 320:
+		return AfterEffect, work
+	}
+	return NoFault, work
+}
+
+// Refuses draws whether the n-th dead letter of a process is refused, as percent of them are.
+func Refuses(seed uint64, process string, n, percent int) bool {
+	return int(draw(seed, process, n, 2)%100) < percent
+}
+
+// draw is chance that is the same in every process.
+func draw(seed uint64, what string, n, salt int) uint64 {
+	h := fnv.New64a()
+	var b [24]byte
+	binary.LittleEndian.PutUint64(b[:], seed)
+	binary.LittleEndian.PutUint64(b[8:], uint64(n))
+	binary.LittleEndian.PutUint64(b[16:], uint64(salt))
+	_, _ = h.Write(b[:]) // a hash takes everything
+	_, _ = h.Write([]byte(what))
+	// FNV's low bits of similar inputs are similar: mix them (splitmix64's finalizer).
+	x := h.Sum64()
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

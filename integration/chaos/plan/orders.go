@@ -1,0 +1,32 @@
+package plan
+
+import "time"
+
+// Variable is the environment's variable that holds a worker's orders, in JSON.
+const Variable = "ACKLEDGER_CHAOS_WORKER"
+
+// Orders are what a worker process is told.
+type Orders struct {
+	Name   string // of the process
+	Seed   uint64 // of what handlers do
+	Faults bool   // handlers fail now and then; else they only do what the message's class says
+
+	Store    string // "postgres" or "sqlite"
+	Database string // URL, or path
+	Page     string // path of the process' [Page]
+	Journal  string // path of the file to which each handler's begin is appended
+
+	Group   string   // consumer group, or name
+	Brokers []string // Kafka, or:
+	Dial    string   // where connections to any broker go, if not to it: a proxy
+	Topic   string
+	Rows    bool   // AuditRows
+	KIP848  bool   // the new group protocol
+	Queue   string // SQS: URL, with the endpoint beside it
+	Client  string // endpoint
+	Dead    string // dead-letter topic, or queue
+	Refuse  int    // of a hundred dead letters, how many the target refuses
+	Lease   time.Duration
+	Window  time.Duration // visibility of SQS, session of Kafka
+	Reset   bool          // Kafka: go on where the log goes on after records were lost
+}

@@ -1,0 +1,99 @@
+package chaos_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // database/sql for the oracle
+	_ "modernc.org/sqlite"             // the same
+
+	"github.com/ackledger/ackledger/ledger/postgres"
+	"github.com/ackledger/ackledger/ledger/sqlite"
+)
+
+// database is a store as the oracle sees it: beside all faults.
+type database struct {
+	kind   string // "postgres" or "sqlite"
+	where  string // URL or path
+	prefix string // of the ledger's tables
+	db     *sql.DB
+}
+
+// No unique constraint: a message that is done twice has two rows.
+const effectTable = `CREATE TABLE effect (seq %s, message text NOT NULL, body text NOT NULL, grp text NOT NULL,
+	part integer NOT NULL, off bigint NOT NULL, process text NOT NULL, token bigint NOT NULL)`
+
+func newPostgres(t *testing.T, url string) *database {
+	t.Helper()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.Migrate(t.Context(), config, postgres.DefaultSchema); err != nil {
+		t.Fatal(err)
+	}
+	return (&database{kind: "postgres", where: url, prefix: "ackledger."}).open(t, "pgx", url, "bigserial")
+}
+
+func newSQLite(t *testing.T, dir string) *database {
+	t.Helper()
+	path := filepath.Join(dir, "ledger.db")
+	l, err := sqlite.Open(t.Context(), path, nil) // makes its tables
+	if err == nil {
+		err = l.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &database{kind: "sqlite", where: path, prefix: "ackledger_"}
+	return d.open(t, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)", "integer PRIMARY KEY AUTOINCREMENT")
+}
+
+func (d *database) open(t *testing.T, driver, dsn, seq string) *database {
+	t.Helper()
+	var err error
+	if d.db, err = sql.Open(driver, dsn); err != nil {
+		t.Fatal(err)
+	}
+	d.db.SetMaxOpenConns(2)
+	t.Cleanup(func() { _ = d.db.Close() }) // nothing is written through it
+	if _, err := d.db.ExecContext(t.Context(), format(effectTable, seq)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.db.ExecContext(t.Context(), `CREATE INDEX effect_place ON effect (part, off)`); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// number runs a query for one number.
+func (d *database) number(ctx context.Context, query string) (n int64, err error) {
+	err = d.db.QueryRowContext(ctx, query).Scan(&n)
+	return n, err
+}
+
+// rows calls f with each row of a query, whose columns dest receives.
+func (d *database) rows(ctx context.Context, query string, f func(), dest ...any) (err error) {
+	rows, err := d.db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		f()
+	}
+	return rows.Err()
+}
+
+// terminalQuery counts what of a partition is terminal below an offset: effects, and what is archived.
+const terminalQuery = `SELECT (SELECT count(DISTINCT off) FROM effect WHERE part = %[1]d AND off < %[2]d) +
+	(SELECT count(DISTINCT id) FROM ackledger.archive WHERE
+		substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d AND
+		substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint < %[2]d)`
