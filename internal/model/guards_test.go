@@ -1,0 +1,105 @@
+package model
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// needed is, for each guard, a world in which a promise breaks without it, and holds with it.
+var needed = []struct {
+	guard   Guard
+	world   Config
+	promise string // begins so
+}{
+	{OwnerIsLive, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, promiseEnd},
+	{ArchivedIsDone, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, Losses: 1}, "a delivery that failed for good"},
+	{OtherBodyIsMismatch, Config{Workers: 1, Messages: []Kind{Innocent}, Copies: []Copy{{Other: true}}}, "another body"},
+	{SucceededIsDone, Config{Workers: 1, Messages: []Kind{Innocent}, Losses: 1}, "what succeeded"},
+	{LiveHolderIsBusy, Config{Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, "two live owners"},
+	{CrashesEnd, Config{Workers: 1, Messages: []Kind{Killer}}, "a message is run after as many crashes"},
+	{ParkedIsSpent, Config{Workers: 1, Messages: []Kind{Innocent}, Park: true, Crashes: 1}, "an effect that must not"},
+	{SuspectsAlone, Config{Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 3}}, "an innocent"},
+	{OlderStampIsDone, Config{
+		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Topic: true, Replays: 1,
+	}, "a replay runs another failure"},
+	{TokenGrows, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, "two owners' effects"},
+	{CrashesAreKept, Config{
+		Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{5, 4}, DeadLetters: true, Replays: 1,
+	}, "an innocent"},
+	{DepartureIsNoCrash, Config{Workers: 1, Messages: []Kind{Innocent}, Exits: 1}, "a crash is counted"},
+	{MovedIsBusy, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Lates: 1, Rebalances: 1}, promiseEnd},
+	{SettleOwner, Config{Workers: 1, Messages: []Kind{Flaky}, Losses: 1}, "an attempt is counted"},
+	{SettleToken, Config{Workers: 2, Messages: []Kind{Innocent}, Lates: 1, Dups: 2}, "two live owners"},
+	{SettleHeld, Config{Workers: 1, Messages: []Kind{Innocent}, Tx: true, Lates: 1}, "what succeeded"},
+	{LostIsLost, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, "a message is lost"},
+	{FailArchives, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1}, "a message"},
+	{Deadline, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd},
+	{FenceFirst, Config{Workers: 2, Messages: []Kind{Innocent}, Tx: true, Leases: 1, Dups: 1}, "a transaction's effects"},
+	{UnknownIsOnlyRead, Config{Workers: 1, Messages: []Kind{Innocent}, Tx: true, Losses: 1}, "a transaction's effects"},
+	{SweepUnnamed, Config{Workers: 1, Messages: []Kind{Innocent}, Crashes: 1}, promiseEnd},
+	{FateIsFinal, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, "two live owners"},
+	{NoticeLost, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, promiseEnd},
+	{NeverForget, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd},
+	{InHandOnce, Config{Workers: 1, Messages: []Kind{Innocent}, Copies: []Copy{{}}}, "two live owners"},
+	{BusyIsKept, Config{Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, "a message is lost"},
+	{SettleBeforeAck, Config{Workers: 1, Messages: []Kind{Innocent}}, "a message is lost"},
+	{InterruptionIsFree, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, "an attempt is counted"},
+	{AttemptsEnd, Config{Workers: 1, Messages: []Kind{Flaky}}, "more attempts"},
+	{FinishedPrefix, Config{Broker: Log, Workers: 1, Messages: []Kind{Innocent, Innocent}}, "a message is lost"},
+	{DiscardTracker, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent, Innocent}, Rebalances: 1}, "the committed offset"},
+	{LookUp, Config{
+		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Replays: 1, Moves: 1, Dups: 1,
+	}, "a replay runs another failure"},
+	{SendBeforeDelete, Config{Workers: 1, Messages: []Kind{Innocent}, Replays: 1, Moves: 1}, "a message is lost"},
+	{StampCarriesToken, Config{
+		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Topic: true, Replays: 1,
+	}, "a replay runs another failure"},
+	{AbandonedIsListed, Config{
+		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, Replays: 1, InPlace: true, FromArchive: true, Crashes: 1,
+	}, promiseEnd},
+	{OwnDeliveryInPlace, Config{
+		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, Replays: 1, InPlace: true, FromArchive: true, Crashes: 1,
+	}, "a replay in place"},
+}
+
+// try explores a world, as far as most states.
+func try(world Config, promise string, most int) (Report, error) {
+	checks := 50
+	if promise == promiseEnd {
+		checks = 1
+	}
+	return Explore(world, most, checks)
+}
+
+// TestEveryGuardIsNeeded takes out one guard at a time: a promise breaks, in a world in which it holds otherwise.
+func TestEveryGuardIsNeeded(t *testing.T) {
+	tried := map[Guard]bool{}
+	for _, c := range needed {
+		tried[c.guard] = true
+		t.Run(c.guard.String(), func(t *testing.T) {
+			began := time.Now()
+			whole, err := try(c.world, c.promise, 20_000)
+			if err != nil {
+				t.Fatalf("it breaks with the guard, too: %v", err)
+			}
+			without := c.world
+			without.Off = []Guard{c.guard}
+			report, err := try(without, c.promise, 300_000)
+			violation, ok := errors.AsType[*Violation](err)
+			if !ok {
+				t.Fatalf("%v: nothing breaks without it: %+v %v", c.guard, report, err)
+			}
+			if !strings.HasPrefix(violation.Promise, c.promise) {
+				t.Errorf("it breaks another promise than %q: %v", c.promise, err)
+			}
+			t.Logf("%v: %v: %d states with it; without it, after %d steps: %s", c.guard, time.Since(began), whole.States, len(violation.Trace)+len(violation.Recovery), violation.Promise)
+		})
+	}
+	for g := range guards {
+		if !tried[g] {
+			t.Errorf("no world shows that %v is needed", g)
+		}
+	}
+}

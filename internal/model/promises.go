@@ -1,0 +1,152 @@
+package model
+
+import "github.com/ackledger/ackledger/ledger"
+
+// broke says which promise a step or the state after it breaks; "" none.
+func (x *machine) broke(was *state, n *next) string {
+	if n.wrong != "" {
+		return n.wrong
+	}
+	s := &n.state
+	for m := range uint8(len(x.cfg.Messages)) {
+		if why := x.rowBroke(&was.Rows[m], &s.Rows[m]); why != "" {
+			return why
+		}
+		if why := x.messageBroke(s, m); why != "" {
+			return why
+		}
+	}
+	for c := range s.Next {
+		if why := x.copyBroke(s, c); why != "" {
+			return why
+		}
+	}
+	if x.cfg.Broker == Log && s.Offset < was.Offset {
+		return "the committed offset goes back"
+	}
+	return ""
+}
+
+// rowBroke compares a row before and after a step.
+func (x *machine) rowBroke(was, r *row) string {
+	switch {
+	case was.State == ledger.Succeeded && *r != *was:
+		return "what succeeded does not stay so"
+	case r.Token < was.Token:
+		return "a token goes back"
+	}
+	return ""
+}
+
+// messageBroke looks at one message.
+func (x *machine) messageBroke(s *state, m uint8) string {
+	r := &s.Rows[m]
+	switch {
+	case r.State != ledger.Succeeded && !x.somewhere(s, m):
+		return "a message is lost: it is nowhere, and not finished"
+	case r.State == ledger.Failed && (r.Failed == 0 || !s.archived(r.Failed-1)):
+		return "a message failed, and its delivery is not in the archive"
+	case x.cfg.Tx && s.Effects[m] > 1:
+		return "a transaction's effects are there twice"
+	case x.cfg.Tx && (s.Effects[m] == 1) != (r.State == ledger.Succeeded):
+		return "a transaction's effects and its success are not one"
+	case x.cfg.Park && s.Effects[m] > 1:
+		return "an effect that must not be repeated blindly is"
+	case r.Attempts > s.Fails[m]:
+		return "an attempt is counted that did not fail"
+	case int(r.Attempts) > x.limit:
+		return "more attempts than the limit"
+	case r.Crashes > s.Deaths:
+		return "a crash is counted, and nobody died"
+	case r.State == ledger.Failed && x.gentle && x.kinds[m] == Innocent && !x.cfg.Park:
+		return "an innocent message failed"
+	case x.owners(s, m) > 1:
+		return "two live owners run a message at once"
+	}
+	return ""
+}
+
+// somewhere says whether a message that did not succeed can still be found: at the broker, in the queue that the broker
+// moved it to, or with its whole body in the archive.
+func (x *machine) somewhere(s *state, m uint8) bool {
+	if s.body(m) {
+		return true
+	}
+	for c := range s.Next {
+		o := &s.Copies[c]
+		if o.Message != m || o.Own == 1 || s.Rows[m].State != 0 && o.Other != s.Rows[m].Other {
+			continue
+		}
+		if x.cfg.Broker == Log && c >= s.Offset || x.cfg.Broker == Queue && (o.Place == waiting || o.Place == flying) {
+			return true
+		}
+	}
+	for l := range s.Letters {
+		if o := &s.Letters[l]; o.Used == 1 && o.Message == m && o.Moved == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// copyBroke looks at one delivery: what the broker was told to forget is finished. A stamped copy is that of a message
+// that may have moved on since.
+func (x *machine) copyBroke(s *state, c uint8) string {
+	o := &s.Copies[c]
+	forgotten := o.Place == deleted
+	if x.cfg.Broker == Log {
+		forgotten = s.inLog(c) && c < s.Offset
+	}
+	switch {
+	case !forgotten || s.archived(c):
+	case s.Rows[o.Message].State != 0 && o.Other != s.Rows[o.Message].Other:
+		return "another body was acknowledged, and is not in the archive"
+	case o.Stamp == 0 && !s.terminal(o.Message):
+		return "a delivery was acknowledged before its message was finished"
+	}
+	return ""
+}
+
+// owners counts the handlers that run a message under an owner that is live.
+func (x *machine) owners(s *state, m uint8) int {
+	n := 0
+	for w := range x.cfg.Workers {
+		p := &s.Workers[w]
+		for c := range s.Next {
+			it := &p.Items[c]
+			if s.Copies[c].Message == m && (it.Phase == running || it.Phase == fenced) && s.Owners[it.Owner-1].Fate == live {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// finished says whether a world in which no more faults happen has come to its end.
+func (x *machine) finished(s *state) bool {
+	for m := range uint8(len(x.cfg.Messages)) {
+		if !s.terminal(m) {
+			return false
+		}
+	}
+	if x.cfg.Broker == Log {
+		return s.Offset >= x.end(s)
+	}
+	for c := range s.Next {
+		if p := s.Copies[c].Place; p == waiting || p == flying {
+			return false
+		}
+	}
+	return true
+}
+
+// end is one past the last record of the log.
+func (x *machine) end(s *state) uint8 {
+	v := uint8(0)
+	for c := range s.Next {
+		if s.inLog(c) {
+			v = c + 1
+		}
+	}
+	return v
+}
