@@ -130,7 +130,8 @@ func (e *Engine) soloLoop() {
 	}
 }
 
-// runSuspect has the place for suspects and gives it back when the suspect, if there is one, has left its handler.
+// runSuspect has the place for suspects and gives it back when the suspect, if there is one, has been settled: one that has
+// left its handler is still ours, and counts a crash if the next one kills the process.
 func (e *Engine) runSuspect() bool {
 	e.mu.Lock()
 	sess := e.sess
@@ -139,7 +140,7 @@ func (e *Engine) runSuspect() bool {
 		c := e.s.suspectQ.pop()
 		if c.phase == suspect && c.isHead() && e.s.grab(c) {
 			e.s.setPhase(c, claiming)
-			it, c.placed = c, true
+			it, c.placed, c.answered = c, true, make(chan struct{})
 		}
 	}
 	e.unlock()
@@ -159,14 +160,13 @@ func (e *Engine) runSuspect() bool {
 	}
 	e.unlock()
 	if c == nil {
-		e.publishPlaced(it)
-		e.cfg.Suspects.Release()
+		e.leavePlace(it)
 		return ok
 	}
 	// A goroutine of its own, which a Goexit may end; the slot comes back however it ends.
 	done := make(chan struct{})
 	e.pool.Go(func() {
-		defer func() { e.close(c); e.publishPlaced(it); e.cfg.Suspects.Release(); close(done) }()
+		defer func() { e.close(c); e.leavePlace(it); close(done) }()
 		e.runChunk(c)
 	})
 	select {

@@ -87,16 +87,27 @@ func (e *Engine) publishLoop() {
 	}
 }
 
-// publishPlaced publishes what became of a suspect, while it still has its place.
-func (e *Engine) publishPlaced(it *Item) {
+// leavePlace gives the place of a suspect back once it is not ours any more, after publishing its dead letter, if there
+// is one.
+func (e *Engine) leavePlace(it *Item) {
 	e.mu.Lock()
 	it.placed = false
-	s := it.letter
+	s, answered := it.letter, it.answered
 	it.letter = nil
+	if it.phase != settling {
+		answered, it.answered = nil, nil
+	}
 	e.mu.Unlock()
 	if s != nil {
 		e.publish(s)
 	}
+	if answered != nil {
+		select {
+		case <-answered:
+		case <-e.gone.Done():
+		}
+	}
+	e.cfg.Suspects.Release()
 }
 
 // publish tries to publish the dead letter of a failure, and hands the settlement on, whatever came of it.

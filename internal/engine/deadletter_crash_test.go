@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,4 +153,91 @@ func TestPitfall101_DeadLetteringThatKills(t *testing.T) {
 func succeeded(l *memory.Ledger, it *engine.Item) bool {
 	r, err := l.Get(context.Background(), it.Key)
 	return err == nil && r.State == ledger.Succeeded
+}
+
+// A message that kills its process was dead-lettered, and is brought back while suspects wait: innocents that had been in
+// hand in crashes. It begins as a suspect too, alone in the suspects' place, so its kills are counted for it alone: it fails
+// again, at the crash limit, and no innocent comes any nearer to its own. (Begun anew as any other message, it would kill
+// the suspect that runs beside it each time, until that one is failed in its place.)
+func TestPitfall118_KillerIsReplayedWhileSuspectsWait(t *testing.T) {
+	for name, make := range map[string]func(n int) *engine.Item{
+		"rows": func(n int) *engine.Item { return item(fmt.Sprint("m", n), "") },
+		"ranges": func(n int) *engine.Item {
+			id := consumerID(int64(n))
+			return rangedItem(int64(n), &late{[]byte(id), id, atomic.Int64{}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { replayKiller(t, make) })
+		})
+	}
+}
+
+// replayKiller plays it: message 0 is the killer, the others are innocent.
+func replayKiller(t *testing.T, make func(n int) *engine.Item) {
+	const innocents = 20
+	l := memory.New()
+	killer := make(0)
+	kills := 0
+	handler := func(p *process, _ context.Context, m *consumer.Message) error {
+		if m.ID == killer.Msg.ID {
+			kills++
+			p.kill()
+			return nil
+		}
+		time.Sleep(5 * time.Second)
+		return nil
+	}
+	offer := func(waits time.Duration, items ...*engine.Item) (killed bool) {
+		p := spawn(t, l, options(), handler)
+		p.Offer(items)
+		select {
+		case <-p.dead:
+		case <-time.After(waits):
+			if waits < time.Hour {
+				p.kill()
+				break
+			}
+			p.wantAcked(t, items...)
+			end(t, p.Engine)
+			return false
+		}
+		p.bury(t)
+		return true
+	}
+	for offer(time.Hour, make(0)) { // it fails for good
+	}
+	rest := func() (out []*engine.Item) {
+		for n := range innocents {
+			if it := make(n + 1); !succeeded(l, it) {
+				out = append(out, it)
+			}
+		}
+		return out
+	}
+	for range ledger.SuspectCrashes {
+		offer(time.Second, rest()...)
+	}
+	for round := range 2 {
+		failed := state(t, l, killer)
+		if failed.State != ledger.Failed || failed.Archived[0].Kind != ledger.KindExhausted {
+			t.Fatalf("round %d: the killer: %+v", round, failed)
+		}
+		before := kills
+		for again := true; again; {
+			replayed := make(0)
+			replayed.Ranged, replayed.Late, replayed.Delivery = false, nil, fmt.Append(nil, "copy ", round)
+			replayed.Fingerprint, replayed.StampToken = failed.Fingerprint, failed.Token
+			again = offer(time.Hour, append(rest(), replayed)...)
+		}
+		if n := kills - before; n != ledger.CrashLimit-ledger.SuspectCrashes {
+			t.Errorf("round %d: the killer killed %d processes", round, n)
+		}
+	}
+	for n := range innocents {
+		it := make(n + 1)
+		if rec := state(t, l, it); rec.State != ledger.Succeeded || rec.Crashes > ledger.SuspectCrashes || len(rec.Archived) > 0 {
+			t.Errorf("innocent %s: %s after %d crashes, %d archived", it.Msg.ID, rec.State, rec.Crashes, len(rec.Archived))
+		}
+	}
 }

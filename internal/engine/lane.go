@@ -34,14 +34,15 @@ type task struct {
 	broken     int // runs in a row whose transaction broke off with the database
 	asks       int // Busy answers in a row without a known wait
 	solo       bool
-	placed     bool        // it has the process' place for suspects
-	letter     *settlement // its dead letter is to be published in that place
-	single     bool        // it was part of a batch that came to nothing: it runs alone
-	overdue    bool        // its broker deadline had passed when it came
-	dropped    bool        // the broker has it back, or will: nothing new begins with it
-	told       bool        // the sink knows
-	ran        bool        // a handler of this process had the message
-	maybe      bool        // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
+	placed     bool          // it has the process' place for suspects
+	letter     *settlement   // its dead letter is to be published in that place
+	answered   chan struct{} // of one that has that place: closed when it is settled
+	single     bool          // it was part of a batch that came to nothing: it runs alone
+	overdue    bool          // its broker deadline had passed when it came
+	dropped    bool          // the broker has it back, or will: nothing new begins with it
+	told       bool          // the sink knows
+	ran        bool          // a handler of this process had the message
+	maybe      bool          // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	drops      []*drop
 	allPrev    *Item // in the list of all items
 	allNext    *Item
@@ -102,6 +103,10 @@ func newSched() *sched {
 // setPhase keeps the counters.
 func (s *sched) setPhase(it *Item, p phase) {
 	s.count(it, -1)
+	if it.phase == settling && p != settling && it.answered != nil {
+		close(it.answered)
+		it.answered = nil
+	}
 	it.phase = p
 	s.count(it, +1)
 }
