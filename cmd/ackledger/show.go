@@ -1,13 +1,14 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -304,10 +305,15 @@ func (p *page) content(b []byte) {
 	case p.err != nil:
 	case b == nil:
 		p.line("  body", "none (null)")
-	case utf8.Valid(b) && !strings.ContainsFunc(string(b), unprintable):
-		_, p.err = fmt.Fprintf(p.out, "%s\n", b)
-	default:
-		_, p.err = fmt.Fprint(p.out, hex.Dump(b))
+	case utf8.Valid(b) && !bytes.ContainsFunc(b, unprintable):
+		if _, p.err = p.out.Write(b); p.err == nil {
+			_, p.err = fmt.Fprintln(p.out)
+		}
+	default: // bit by bit: as text it is five times as long
+		w := bufio.NewWriter(p.out)
+		dump := hex.Dumper(w)
+		_, err := dump.Write(b)
+		p.err = errors.Join(err, dump.Close(), w.Flush())
 	}
 }
 

@@ -147,7 +147,7 @@ func (n *notes) has(t *testing.T, part string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !strings.Contains(n.text.String(), part) {
-		t.Errorf("%q is not among the notes", part)
+		t.Errorf("%q is not among the notes:\n%s", part, n.text.String())
 	}
 }
 
@@ -254,15 +254,17 @@ func TestAWSSecretsStayOut(t *testing.T) {
 	}
 	remove := server.Inject(sqstest.Fault{Action: "GetQueueAttributes", Code: "AccessDenied", Status: 403, Times: -1})
 	defer remove()
-	again, err := sqs.NewWorker(client, url, l, nothing, &sqs.Config{Options: n.options("clerk")})
+	refused := newNotes()
+	again, err := sqs.NewWorker(client, url, l, nothing, &sqs.Config{Options: refused.options("clerk")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := again.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "AccessDenied") || strings.Contains(err.Error(), awsSecret) {
 		t.Errorf("Run: %v", err)
 	}
+	refused.without(t, awsSecret)
 	n.without(t, awsSecret)
-	for _, part := range []string{"span ", "metric ", "ReceiveMessage"} {
+	for _, part := range []string{"span ", "metric ", "InternalError"} {
 		n.has(t, part)
 	}
 }
