@@ -19,6 +19,7 @@ type arm struct {
 	crew    *crew
 	journal string
 	bodies  []string // of all that was sent, by number
+	gone    int      // so many of the first may never be done: the broker lost them
 	ordered bool     // effects of one group come in order
 	samples int      // of committed offsets
 	spared  int      // fine messages that the crash limit archived

@@ -18,7 +18,7 @@ type fault struct {
 
 // faults are what is drawn from. Those of servers do not look at the arm or the member.
 var faults = []fault{
-	{80, (*storm).killMember},
+	{100, (*storm).killMember},
 	{25, (*storm).freezeMember},
 	{25, (*storm).replaceMember},
 	{220, cutLink(0)}, {180, cutLink(1)},
@@ -150,9 +150,7 @@ func lastingFault(which int, kind string) func(*storm, context.Context, *arm, *m
 		lasts := 200*time.Millisecond + time.Duration(s.rng.Int64N(int64(1500*time.Millisecond)))
 		s.under.Go(func() {
 			s.while(lasts, m)
-			if err := l.heal(kind); err != nil {
-				s.t.Errorf("heal %s: %v", l.to, err)
-			}
+			l.heal()
 			a.crew.letGo(m)
 		})
 	}

@@ -14,9 +14,6 @@ import (
 type link struct {
 	to    string // "PostgreSQL", "Kafka", "SQS"
 	proxy *toxiproxy.Proxy
-
-	mu     sync.Mutex
-	closed bool
 }
 
 var proxies = sync.OnceValue(func() *toxiproxy.ApiServer {
@@ -33,25 +30,10 @@ func newLink(to, upstream string) (*link, error) {
 
 func (l *link) addr() string { return l.proxy.Listen }
 
-func (l *link) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	l.proxy.Stop()
-}
+func (l *link) close() { l.proxy.Stop() }
 
-// cut ends all connections at once; new ones are served.
-func (l *link) cut() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil
-	}
-	l.proxy.Stop()
-	return l.proxy.Start()
-}
-
-// The faults of a link that last, as toxics: what does not pass is gone, and its connection ends with the fault.
+// The faults of a link, as toxics. What does not pass is gone, and its connection ends with the fault: taking a toxic of
+// this type off closes them. (The proxy is not stopped: somebody else could take its port.)
 var toxics = map[string][]string{
 	"delays":       {`{"name":"d","type":"latency","stream":"downstream","attributes":{"latency":400,"jitter":300}}`},
 	"answers lost": {`{"name":"d","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`},
@@ -59,7 +41,7 @@ var toxics = map[string][]string{
 		`{"name":"u","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`},
 }
 
-// poison begins a fault that lasts; heal ends it.
+// poison begins a fault; heal ends it.
 func (l *link) poison(fault string) error {
 	for _, t := range toxics[fault] {
 		if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(t)); err != nil {
@@ -69,17 +51,10 @@ func (l *link) poison(fault string) error {
 	return nil
 }
 
-func (l *link) heal(fault string) error {
-	if fault == "delays" {
-		l.proxy.Toxics.ResetToxics(context.Background())
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.proxy.Stop() // connections of which something is lost
-	l.proxy.Toxics.ResetToxics(context.Background())
-	if l.closed {
-		return nil
-	}
-	return l.proxy.Start()
+func (l *link) heal() { l.proxy.Toxics.ResetToxics(context.Background()) }
+
+// cut ends all connections at once; new ones are served.
+func (l *link) cut() error {
+	defer l.heal()
+	return l.poison("half-open")
 }

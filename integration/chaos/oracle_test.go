@@ -41,26 +41,28 @@ type filed struct {
 	published bool
 	attempts  int
 	crashes   int // of its row
-	token     uint64
 }
 
-// verdict is what the oracle has read of an arm that is done.
+// verdict is what the oracle has read of an arm that is done, and what it finds wrong.
 type verdict struct {
-	a        *arm
+	sent     []string
+	gone     int // so many of the first may never be done
+	ordered  bool
 	begins   map[string][]begin // by id
-	effects  map[string][]done  // by body
+	effects  []done             // in order
+	done     map[string][]done  // by body
 	archived map[string][]filed // by body
-	failures int
+	dead     map[string]int     // dead letters by body
+
+	spared int // fine messages that the crash limit archived
+	wrong  []wrong
 }
 
-// fail reports what is wrong with a message, with the timeline of the first few.
-func (v *verdict) fail(id, text string, args ...any) {
-	v.failures++
-	const shown = 3
-	v.a.t.Errorf("%s: message %s: %s", v.a.name, id, fmt.Sprintf(text, args...))
-	if v.failures <= shown {
-		v.a.t.Log(v.a.timeline(id))
-	}
+// wrong is what is wrong with a message, which is named by its id, or its body if it has none.
+type wrong struct{ message, text string }
+
+func (v *verdict) fail(message, text string, args ...any) {
+	v.wrong = append(v.wrong, wrong{message, fmt.Sprintf(text, args...)})
 }
 
 // verify is the oracle: everything is well again, all messages are acknowledged, and the workers have drained.
@@ -68,28 +70,22 @@ func (a *arm) verify() {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)
 	defer cancel()
-	v := &verdict{a: a}
-	var err error
-	if v.begins, err = readJournal(a.journal); err == nil {
-		err = v.read(ctx)
-	}
+	v := &verdict{sent: a.bodies, gone: a.gone, ordered: a.ordered}
+	err := v.read(ctx, a)
 	if err != nil {
 		a.t.Errorf("%s: %v", a.name, err)
 		return
 	}
-	v.once()
-	v.fenced()
-	if a.ordered {
-		if err := v.inOrder(ctx); err != nil {
-			a.t.Errorf("%s: %v", a.name, err)
+	v.judge()
+	a.spared = v.spared
+	const shown = 3
+	for i, w := range v.wrong {
+		a.t.Errorf("%s: message %s: %s", a.name, w.message, w.text)
+		if i < shown {
+			a.t.Log(a.timeline(w.message))
 		}
 	}
-	dead, err := a.broker.deadLetters(ctx)
-	if err != nil {
-		a.t.Errorf("%s: dead letters: %v", a.name, err)
-	}
-	v.forwarded(dead)
-	if n, err := a.store.number(ctx, `SELECT count(*) FROM `+a.store.prefix+`message WHERE state = 1`); err != nil || n > 0 {
+	if n, err := a.store.number(ctx, `SELECT count(*) FROM `+a.store.prefix+`message WHERE state = 1`); err != nil || n > int64(a.gone) {
 		a.t.Errorf("%s: %d rows are pending at the end (%v)", a.name, n, err)
 	}
 	if _, most := a.crew.sum(plan.Memory); most > heapLimit<<20 {
@@ -115,33 +111,55 @@ func readJournal(path string) (map[string][]begin, error) {
 	return begins, nil
 }
 
-func (v *verdict) read(ctx context.Context) error {
-	v.effects, v.archived = map[string][]done{}, map[string][]filed{}
+// read asks everybody.
+func (v *verdict) read(ctx context.Context, a *arm) (err error) {
+	if v.begins, err = readJournal(a.journal); err != nil {
+		return err
+	}
+	if v.dead, err = a.broker.deadLetters(ctx); err != nil {
+		return fmt.Errorf("dead letters: %w", err)
+	}
+	v.archived = map[string][]filed{}
 	var d done
-	err := v.a.store.rows(ctx, `SELECT message, body, grp, process, token FROM effect`, func() {
-		v.effects[d.body] = append(v.effects[d.body], d)
+	err = a.store.rows(ctx, `SELECT message, body, grp, process, token FROM effect ORDER BY seq`, func() {
+		v.effects = append(v.effects, d)
 	}, &d.id, &d.body, &d.group, &d.process, &d.token)
 	if err != nil {
 		return err
 	}
 	var f filed
 	var id, body []byte
-	p := v.a.store.prefix
-	return v.a.store.rows(ctx, `SELECT a.id, a.body, a.published, a.attempts, a.token, m.crashes
+	p := a.store.prefix
+	return a.store.rows(ctx, `SELECT a.id, a.body, a.published, a.attempts, m.crashes
 		FROM `+p+`archive a JOIN `+p+`message m ON m.key = a.key`, func() {
 		f.id = string(id)
 		v.archived[string(body)] = append(v.archived[string(body)], f)
-	}, &id, &body, &f.published, &f.attempts, &f.token, &f.crashes)
+	}, &id, &body, &f.published, &f.attempts, &f.crashes)
+}
+
+// judge finds what is wrong.
+func (v *verdict) judge() {
+	v.done = map[string][]done{}
+	for _, d := range v.effects {
+		v.done[d.body] = append(v.done[d.body], d)
+	}
+	v.once()
+	v.fenced()
+	if v.ordered {
+		v.inOrder()
+	}
+	v.forwarded()
 }
 
 // once says that each message has come to its end, once.
 func (v *verdict) once() {
-	sent := make(map[string]bool, len(v.a.bodies))
-	for _, body := range v.a.bodies {
+	sent := make(map[string]bool, len(v.sent))
+	for i, body := range v.sent {
 		sent[body] = true
-		effects, archived := v.effects[body], v.archived[body]
+		effects, archived := v.done[body], v.archived[body]
 		class := plan.Parse([]byte(body))
 		switch {
+		case len(effects)+len(archived) == 0 && i < v.gone:
 		case len(effects)+len(archived) == 0:
 			v.fail(body, "lost: neither done nor archived")
 		case len(effects) > 1:
@@ -155,12 +173,12 @@ func (v *verdict) once() {
 		case class == plan.Fine && len(archived) > 0 && archived[0].crashes < crashLimit:
 			v.fail(archived[0].id, "archived after %d attempts and %d crashes", archived[0].attempts, archived[0].crashes)
 		case class == plan.Fine && len(archived) > 0:
-			v.a.spared++
+			v.spared++
 		}
 	}
-	for body := range v.effects {
+	for body, effects := range v.done {
 		if !sent[body] {
-			v.a.t.Errorf("%s: an effect of %q, which was never sent", v.a.name, body)
+			v.fail(effects[0].id, "an effect of %q, which was never sent", body)
 		}
 	}
 }
@@ -182,11 +200,9 @@ func (v *verdict) fenced() {
 			}
 		}
 	}
-	for _, effects := range v.effects {
-		for _, e := range effects {
-			if e.token != last[e.id] {
-				v.fail(e.id, "its effect is of token %d, but token %d ran", e.token, last[e.id])
-			}
+	for _, e := range v.effects {
+		if e.token != last[e.id] {
+			v.fail(e.id, "its effect is of token %d, but token %d ran", e.token, last[e.id])
 		}
 	}
 	for body, archived := range v.archived {
@@ -197,25 +213,24 @@ func (v *verdict) fenced() {
 }
 
 // inOrder says that effects of one group (key) came in the order in which their messages were sent.
-func (v *verdict) inOrder(ctx context.Context) error {
+func (v *verdict) inOrder() {
 	before := map[string]done{}
-	var d done
-	return v.a.store.rows(ctx, `SELECT message, body, grp FROM effect ORDER BY seq`, func() {
+	for _, d := range v.effects {
 		if b := before[d.group]; b.body >= d.body {
 			v.fail(d.id, "done after %s (%s) of its group %s", b.id, b.body, d.group)
 		}
 		before[d.group] = d
-	}, &d.id, &d.body, &d.group)
+	}
 }
 
 // forwarded says that each dead letter that the archive says is sent is there, and that there are no others.
-func (v *verdict) forwarded(dead map[string]int) {
+func (v *verdict) forwarded() {
 	for body, archived := range v.archived {
-		if archived[0].published && dead[body] == 0 {
+		if archived[0].published && v.dead[body] == 0 {
 			v.fail(archived[0].id, "its dead letter is marked as sent, and is not there")
 		}
 	}
-	for body := range dead {
+	for body := range v.dead {
 		if len(v.archived[body]) == 0 && plan.Parse([]byte(body)) != plan.Fine {
 			v.fail(body, "a dead letter of a message that is not archived")
 		}

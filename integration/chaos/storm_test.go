@@ -30,7 +30,7 @@ const (
 const shortStorm = 12 * time.Second
 
 // backlog is how many messages of each arm are sent and not finished during a storm: work is always in flight.
-const backlog = 400
+const backlog = 500
 
 // storm is what the faults are drawn for.
 type storm struct {
@@ -179,7 +179,7 @@ func (s *storm) rage(lasts time.Duration) {
 		beside.Go(func() { a.sample(ctx) })
 	}
 	for ctx.Err() == nil {
-		wait := time.NewTimer(time.Duration(s.rng.IntN(400)) * time.Millisecond)
+		wait := time.NewTimer(time.Duration(s.rng.IntN(220)) * time.Millisecond)
 		select {
 		case <-wait.C:
 			s.strike(ctx)
@@ -215,7 +215,7 @@ func (s *storm) feed(ctx context.Context, a *arm) {
 
 // calm waits until all that was sent is done, lets the workers drain, and asks the oracle.
 func (s *storm) calm() {
-	patience := 4 * time.Minute
+	const patience = 6 * time.Minute
 	for _, a := range s.arms {
 		eventually(s.t, patience, a.progress)
 		eventually(s.t, patience, a.left)

@@ -28,6 +28,9 @@ type PostgresOptions struct {
 	Conf map[string]string
 	// TLS makes the server speak TLS with this certificate beside plain text. For who tests sslmode=verify-full.
 	TLS *Identity
+	// Dir is where the temporary folder of the data is made, instead of the system's place; its user must reach it. For
+	// who tests a file system that fills up.
+	Dir string
 }
 
 // PostgresServer is a PostgreSQL server that belongs to the caller.
@@ -63,9 +66,11 @@ func StartPostgres(ctx context.Context, o PostgresOptions) (*PostgresServer, err
 	if cred != nil {
 		uid = int(cred.Uid)
 	}
-	base, err := tempBase(uid)
-	if err != nil {
-		return nil, err
+	base := o.Dir
+	if base == "" {
+		if base, err = tempBase(uid); err != nil {
+			return nil, err
+		}
 	}
 	dir, err := newFolder(base)
 	if err != nil {

@@ -62,7 +62,7 @@ const (
 )
 
 // LastFault is the last attempt at which a handler of a fine message may fail.
-const LastFault = 4
+const LastFault = 6
 
 // Draw draws what the handler of a message does at an attempt, and how long it works.
 func Draw(seed uint64, body []byte, attempt int) (Fault, time.Duration) {
@@ -72,17 +72,17 @@ func Draw(seed uint64, body []byte, attempt int) (Fault, time.Duration) {
 		return NoFault, work
 	}
 	switch d := d % 1000; {
-	case d < 110:
+	case d < 150:
 		return Error, work
-	case d < 190:
+	case d < 260:
 		return Panic, work
-	case d < 250:
+	case d < 340:
 		return Goexit, work
-	case d < 290:
+	case d < 390:
 		return Slow, 80 * time.Millisecond
-	case d < 292:
+	case d < 392:
 		return Hang, 0
-	case d < 320:
+	case d < 440:
 		return AfterEffect, work
 	}
 	return NoFault, work

@@ -1,0 +1,60 @@
+package chaos_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sound is an arm in which all is well: two messages done in order, one archived.
+func sound() *verdict {
+	return &verdict{
+		sent:    []string{"fine 1", "fine 2", "bad 3"},
+		ordered: true,
+		begins: map[string][]begin{
+			"a": {{"p1", 1, 1}, {"p2", 2, 2}}, "b": {{"p1", 1, 1}}, "c": {{"p1", 1, 1}},
+		},
+		effects: []done{
+			{id: "a", body: "fine 1", group: "g", process: "p2", token: 2},
+			{id: "b", body: "fine 2", group: "g", process: "p1", token: 1},
+		},
+		archived: map[string][]filed{"bad 3": {{id: "c", published: true, attempts: 1}}},
+		dead:     map[string]int{"bad 3": 1},
+	}
+}
+
+// The oracle finds each thing that may go wrong. One that finds nothing would pass every storm.
+func TestOracleFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	if v := sound(); true {
+		if v.judge(); len(v.wrong) > 0 {
+			t.Errorf("of an arm in which all is well it says %v", v.wrong)
+		}
+	}
+	for want, breaks := range map[string]func(*verdict){
+		"lost":                 func(v *verdict) { v.effects = v.effects[:1] },
+		"2 effects":            func(v *verdict) { v.effects = append(v.effects, v.effects[1]) },
+		"2 archive rows":       func(v *verdict) { v.archived["bad 3"] = append(v.archived["bad 3"], filed{id: "c"}) },
+		"done, and archived":   func(v *verdict) { v.archived["fine 1"] = []filed{{id: "a"}} },
+		"cannot succeed":       func(v *verdict) { v.archived, v.effects[1].body = nil, "bad 3" },
+		"archived after":       func(v *verdict) { v.effects, v.archived["fine 2"] = v.effects[:1], []filed{{id: "b", crashes: 4}} },
+		"never sent":           func(v *verdict) { v.sent = v.sent[1:] },
+		"both ran it":          func(v *verdict) { v.begins["b"] = append(v.begins["b"], begin{"p2", 1, 1}) },
+		"but token 3 ran":      func(v *verdict) { v.begins["b"] = append(v.begins["b"], begin{"p2", 3, 2}) },
+		"attempt 31 of 30":     func(v *verdict) { v.begins["c"][0].attempt = 31 },
+		"done after":           func(v *verdict) { slices.Reverse(v.effects) },
+		"marked as sent":       func(v *verdict) { v.dead = nil },
+		"that is not archived": func(v *verdict) { v.dead["bad 4"] = 1 },
+		"it killed 6 processes": func(v *verdict) {
+			v.sent[2], v.archived = "poison 3", map[string][]filed{"poison 3": {{id: "c"}}}
+			v.begins["c"] = slices.Repeat(v.begins["c"], 6)
+		},
+	} {
+		v := sound()
+		breaks(v)
+		v.judge()
+		if !slices.ContainsFunc(v.wrong, func(w wrong) bool { return strings.Contains(w.text, want) }) {
+			t.Errorf("it does not find %q, it says %v", want, v.wrong)
+		}
+	}
+}
