@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/ackledger/ackledger/ledger"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
@@ -96,6 +97,11 @@ type Options struct {
 	// DeadLetterTimeout is how long one try may take, 100 ms to 1 min. Default 5 s. For people whose target is slow.
 	DeadLetterTimeout time.Duration
 
+	// Cipher seals body and headers of what fails before the ledger archives it, once it is published to DeadLetter. For
+	// people whose database must not show their messages. Default: none. While it fails, what should be archived is kept,
+	// unacknowledged, and tried again after BackoffMax. It has DeadLetterTimeout, and must end with its context.
+	Cipher ledger.Cipher
+
 	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 4,000. For
 	// people with few handlers and very fast ones.
 	ClaimAhead int
@@ -158,6 +164,9 @@ func (o *Options) validate() error {
 	}
 	if o.DeadLetter != nil && isNil(o.DeadLetter) {
 		return errors.New("consumer: Options.DeadLetter: must be a target, is a nil pointer")
+	}
+	if o.Cipher != nil && isNil(o.Cipher) {
+		return errors.New("consumer: Options.Cipher: must be a cipher, is a nil pointer")
 	}
 	if len(o.Name) > 255 {
 		return fmt.Errorf("consumer: Options.Name: must be at most 255 bytes, is %d bytes", len(o.Name))

@@ -11,11 +11,11 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
+var errSealed = errors.New("it is sealed by the workers' cipher, and Config.Filter.Cipher is not set")
+
 // Archive is the ledger's own archive as a source: failed messages, and those that are pending and nobody's, such as what a
-// killed replay in place left behind. Nothing is removed from it.
-//
-// The archive has a Kafka key as text only, so that of a record with an empty key, which is not nil, the key is nil when it
-// is replayed; a dead-letter topic keeps the difference.
+// killed replay in place left behind. Nothing is removed from it. What the workers' cipher has sealed (consumer.Options.Cipher)
+// is refused, unless Config.Filter.Cipher opens it.
 func Archive(op ledger.Operator) Source { return &archive{op: op} }
 
 type archive struct{ op ledger.Operator }
@@ -59,13 +59,14 @@ func (a *archive) letter(ctx context.Context, d *ledger.DeadLetter) (*Letter, er
 		Fingerprint: d.Fingerprint,
 	}
 	if d.Sealed() {
-		l.Unreadable = errors.New("it is encrypted, and Config.Filter.Cipher is not set")
+		l.Unreadable = errSealed
 	}
 	l.Delivery, l.Kind, l.FailedAt = d.Delivery, d.Kind, d.At
 	if n := len(d.Errors); n > 0 {
 		l.Class, l.Error = d.Errors[n-1].Kind, d.Errors[n-1].Error
 	}
 	_, l.Consumer, _ = ParseScope(d.Key.Scope)
+	emptyKey := d.UnmarkEmptyKey()
 	m := &l.Message
 	*m = consumer.Message{
 		ID: string(d.Key.ID), Source: d.Source, Body: d.Body, Headers: d.Headers, SentAt: d.SentAt, Attempt: d.Attempts,
@@ -74,7 +75,7 @@ func (a *archive) letter(ctx context.Context, d *ledger.DeadLetter) (*Letter, er
 		m.Group = d.Group
 		return l, nil
 	}
-	if d.Group != "" {
+	if emptyKey || d.Group != "" {
 		m.Key = []byte(d.Group)
 	}
 	_, m.Topic = cutLast(d.Source)

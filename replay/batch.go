@@ -81,6 +81,9 @@ func (r *runner) identify(l *Letter) {
 	m := &l.Message
 	if l.Unreadable != nil {
 		l.decision, l.why = Decision{Step: Refuse, Reason: unreadable}, l.Unreadable
+		if errors.Is(l.Unreadable, errSealed) {
+			l.decision.Reason = Sealed
+		}
 		return
 	}
 	if l.Archived {

@@ -150,6 +150,7 @@ type queues struct {
 	fifo        bool
 	ledger      *memory.Ledger
 	book        *book
+	change      func(*consumer.Options) // of the worker; may be nil
 }
 
 func newQueues(t *testing.T, fifo bool) *queues {
@@ -190,6 +191,9 @@ func (q *queues) worker() (stop func()) {
 		q.t.Fatal(err)
 	}
 	c := &sqs.Config{Options: options("shop", dead), VisibilityTimeout: 4 * time.Second, WaitTime: time.Second}
+	if q.change != nil {
+		q.change(&c.Options)
+	}
 	w, err := sqs.NewWorker(q.client, q.source, q.ledger, q.book, c)
 	if err != nil {
 		q.t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Tombstones, nil keys, repeated headers, empty values and old timestamps survive dead-lettering and replay to the byte,
+// Tombstones, nil and empty keys, repeated headers, empty values and old timestamps survive dead-lettering and replay to the byte,
 // back to the topic and in place.
 func TestPitfall64_ByteForByte(t *testing.T) {
 	t.Parallel()
@@ -26,6 +26,7 @@ func TestPitfall64_ByteForByte(t *testing.T) {
 			{Topic: s.source, Key: []byte("tombstone"), Timestamp: long},
 			{Topic: s.source, Value: []byte("no key"), Timestamp: long},
 			{Topic: s.source, Key: []byte("k"), Value: []byte{}, Timestamp: long},
+			{Topic: s.source, Key: []byte{}, Value: []byte("an empty key"), Timestamp: long},
 			{Topic: s.source, Key: []byte{0, 0xff, 'k'}, Value: []byte{0, 0xfe}, Timestamp: long, Headers: []kgo.RecordHeader{
 				{Key: "b", Value: []byte("2")}, {Key: "a", Value: nil}, {Key: "b", Value: []byte("1")}, {Key: "a", Value: []byte{}},
 			}},
@@ -71,11 +72,11 @@ func TestPitfall64_ByteForByte(t *testing.T) {
 			s := newTopics(t)
 			s.fail(sent(s))
 			src, dst := ends(s)
-			if report := s.replay(src, dst); report.Replayed != 4 || !report.Complete() {
+			if report := s.replay(src, dst); report.Replayed != 5 || !report.Complete() {
 				t.Errorf("%+v", report)
 			}
 			stop := s.worker()
-			eventually(t, "all are handled", func() bool { s.book.mu.Lock(); defer s.book.mu.Unlock(); return len(s.book.seen) == 4 })
+			eventually(t, "all are handled", func() bool { s.book.mu.Lock(); defer s.book.mu.Unlock(); return len(s.book.seen) == 5 })
 			eventually(t, "all is committed", func() bool { return s.lag(s.group) == 0 })
 			stop()
 			check(t, s)

@@ -47,6 +47,7 @@ const (
 	Backoff    Reason = "it waits for its next attempt"
 	OtherBody  Reason = "another body is known under its id"
 	Behind     Reason = "behind one of its group or key that failed"
+	Sealed     Reason = "it is sealed by the workers' cipher, which this run does not have"
 	Stranger   Reason = "it has no stamp of its own body: whose copy it is is not known"
 )
 

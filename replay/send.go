@@ -152,6 +152,9 @@ func (r *runner) mend(ctx context.Context, l *Letter, renewal *ledger.Renewal) e
 			continue
 		}
 		whole := ledger.Archive{Key: l.Key, Body: r.c.Body, Headers: l.Message.Headers}
+		if l.Message.Key != nil && len(l.Message.Key) == 0 {
+			whole.MarkEmptyKey()
+		}
 		if err := whole.Seal(ctx, r.c.Filter.Cipher); err != nil {
 			return err
 		}

@@ -188,6 +188,10 @@ func (r *replaying) print(out io.Writer, report *replay.Report, err error) error
 	if _, err := io.WriteString(out, safe(report.Text())); err != nil {
 		return err
 	}
+	if n := report.Reasons[replay.Sealed]; n > 0 {
+		fmt.Fprintf(out, "%s dead letters are sealed by the workers' cipher, which this command does not have: replay them from "+
+			"the dead-letter queue or topic, or in a program of yours that has the cipher (package replay, the example \"Sealed\")\n", count(n))
+	}
 	if report.DryRun {
 		fmt.Fprintln(out, "nothing was changed: --yes does it")
 	}

@@ -361,10 +361,14 @@ func (e *Engine) archive(it *Item, kind ledger.FailureKind, failure ledger.Attem
 	if group == "" && c.Key != nil {
 		group = string(c.Key)
 	}
-	return &ledger.Archive{
+	dead := &ledger.Archive{
 		Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, Kind: kind,
 		Errors: ledger.AppendError(it.errors, failure, e.cfg.Ledger.Limits().Errors),
 		Body:   c.Body, Headers: c.Headers, Source: it.Msg.Source, Group: group, Attempts: it.attempt,
 		SentAt: it.Msg.SentAt, Keep: e.opt.Keep,
 	}
+	if group == "" && c.Key != nil {
+		dead.MarkEmptyKey()
+	}
+	return dead
 }

@@ -144,7 +144,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	for range e.opt.Concurrency {
 		e.pool.Go(e.poolLoop)
 	}
-	for i := 0; i < publishers && e.letters.target != nil; i++ {
+	for i := 0; i < publishers && e.forwards(); i++ {
 		e.loops.Go(e.publishLoop)
 	}
 	return nil

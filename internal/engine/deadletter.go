@@ -55,9 +55,12 @@ func (e *Engine) newLetters() {
 	e.letters.ctx, e.letters.end = context.WithCancel(e.gone)
 }
 
+// forwards says whether something is to be done to a failure before it is settled.
+func (e *Engine) forwards() bool { return e.letters.target != nil || e.opt.Cipher != nil }
+
 // forward puts a failure on its way: to its publisher, if there is one.
 func (e *Engine) forward(s settlement) {
-	if e.letters.target == nil {
+	if !e.forwards() {
 		e.settleQ.push(s)
 		return
 	}
@@ -110,8 +113,41 @@ func (e *Engine) leavePlace(it *Item) {
 	e.cfg.Suspects.Release()
 }
 
-// publish tries to publish the dead letter of a failure, and hands the settlement on, whatever came of it.
+// publish publishes the dead letter of a failure, if there is a target, and hands the settlement on, whatever came of it.
+// What cannot be sealed is not archived, so it is kept.
 func (e *Engine) publish(s *settlement) {
+	if e.letters.target != nil {
+		e.publishLetter(s)
+	}
+	err := e.seal(s)
+	e.mu.Lock()
+	e.letters.held--
+	switch {
+	case err == nil:
+		e.settleQ.push(*s)
+	case s.item.phase == settling:
+		e.refused(s, err)
+	}
+	e.unlock()
+}
+
+// seal has the user's cipher make what is archived unreadable.
+func (e *Engine) seal(s *settlement) error {
+	if e.opt.Cipher == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(e.gone, e.opt.DeadLetterTimeout)
+	defer cancel()
+	sealed := *s.set.Dead
+	if err := guard("Options.Cipher", func() error { return sealed.Seal(ctx, e.opt.Cipher) }); err != nil {
+		return err
+	}
+	s.set.Dead = &sealed
+	return nil
+}
+
+// publishLetter tries to publish the dead letter of a failure, and notes whether it is.
+func (e *Engine) publishLetter(s *settlement) {
 	tries, err := e.tryAll(s)
 	killpoint.At(killpoint.Published)
 	s.set.Dead.Sent = err == nil
@@ -121,8 +157,6 @@ func (e *Engine) publish(s *settlement) {
 		e.letters.away = err != nil
 	}
 	is := e.letters.away
-	e.letters.held--
-	e.settleQ.push(*s)
 	e.unlock()
 	if ledger.IsLost(err) {
 		return // the settlement is told the same, and the message is asked for again
@@ -235,7 +269,8 @@ func (e *Engine) try(ctx context.Context, d *consumer.DeadLetter) error {
 
 // deadLetter is what is published of a failure.
 func (e *Engine) deadLetter(s *settlement) *consumer.DeadLetter {
-	it, dead := s.item, s.set.Dead
+	it, dead := s.item, *s.set.Dead
+	dead.UnmarkEmptyKey() // the letter has the key itself
 	m := *it.Msg
 	m.ID, m.Source, m.Body, m.Headers, m.Attempt = string(it.Key.ID), dead.Source, dead.Body, dead.Headers, it.attempt
 	if m.Key != nil && it.Original != nil {
