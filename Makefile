@@ -7,7 +7,7 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 TEST_FLAGS = -race -p 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak chaos
+.PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak chaos model
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ chaos: bin/withservices ## faults drawn from SEED (default 1) on real servers fo
 
 soak: ## workers at full load for DURATION (default 30m); fails unless their memory stays flat; writes docs/soak.svg
 	cd bench && $(GO) build -o ../bin/soak ./soak && ../bin/soak -out ../docs -duration $(or $(DURATION),30m)
+
+model: ## check the rules in small worlds and by walks for DURATION (default 1h); SEED repeats a run's walks
+	ACKLEDGER_MODEL=$(or $(DURATION),1h) ACKLEDGER_SEED=$(SEED) $(GO) test -count=1 -v -run '^TestModel$$' -timeout 0 ./internal/model
 
 bench: ## measure everything beside its peers and write bench/results.md: up to an hour, with QUICK=1 under 5 minutes
 	cd bench && $(GO) build -o ../bin/bench . && ../bin/bench -out . $(if $(QUICK),-quick)

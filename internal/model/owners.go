@@ -97,8 +97,13 @@ func (x *machine) processSteps(w uint8) {
 	})
 }
 
-// die takes a process and all that it knows.
+// die takes a process and all that it knows, a replay in place among it.
 func (x *machine) die(n *state, w uint8) {
+	for r := range n.Replays {
+		if p := &n.Replays[r]; p.Stage == inHands && n.Workers[w].Items[p.Copy].Phase != none {
+			*p = replayer{}
+		}
+	}
 	n.Workers[w] = worker{}
 	if n.Assigned == w+1 {
 		n.Assigned = 0

@@ -15,13 +15,22 @@ const fromArchive = 128
 func (x *machine) replaySteps(r uint8) {
 	p := x.from.Replays[r]
 	if p.Stage != idle {
-		x.emit(opKillReplay, r, p.Number, goes, func(n *state) { n.Replays[r] = replayer{} })
+		x.add(step{opKillReplay, r, p.Number, goes}, true, func(n *state) { n.Replays[r] = replayer{} })
 	}
 	switch p.Stage {
 	case idle:
 		x.lookSteps(r)
 	case toSend:
 		x.sendSteps(r, p)
+	case inHands:
+		if x.from.known(p.Copy) {
+			return
+		}
+		x.emit(opSend, r, p.Number, unanswered, func(n *state) {
+			if n.Replays[r] = (replayer{}); n.terminal(p.Letter.Message) {
+				n.Replays[r] = replayer{Stage: toDrop, Number: p.Number, Letter: p.Letter}
+			}
+		})
 	case toDrop:
 		x.emit(opRemove, r, p.Number, goes, func(n *state) {
 			x.remove(n, &p)
@@ -133,19 +142,20 @@ func (x *machine) status(r *row) ledger.Status {
 // sendSteps send a copy of the letter, or hand it to a worker's handler.
 func (x *machine) sendSteps(r uint8, p replayer) {
 	s := x.from
-	if int(s.Next) >= maxCopies || !x.calm && int(s.Next) >= maxCopies-spareCopies {
+	l := p.Letter
+	c := x.room()
+	if c >= maxCopies || !x.calm && c >= maxCopies-spareCopies {
 		return
 	}
-	l := p.Letter
-	send := func(n *state, place uint8) uint8 {
-		c := n.Next
-		n.Next++
+	send := func(n *state, place uint8) {
+		n.Next = max(n.Next, c+1)
 		n.Copies[c] = copied{Message: l.Message, Other: l.Other, Place: place, Stamp: p.Token, For: p.For}
 		if x.off[StampCarriesToken] {
 			n.Copies[c].Stamp = 0
 		}
-		n.Replays[r] = replayer{Stage: toDrop, Number: p.Number, Letter: l}
-		return c
+		if n.Replays[r] = (replayer{Stage: toDrop, Number: p.Number, Letter: l}); x.cfg.InPlace {
+			n.Replays[r].Stage, n.Replays[r].Copy = inHands, c
+		}
 	}
 	if !x.cfg.InPlace {
 		x.emit(opSend, r, p.Number, goes, func(n *state) { send(n, waiting) })
@@ -154,10 +164,31 @@ func (x *machine) sendSteps(r uint8, p replayer) {
 	for w := range uint8(x.cfg.Workers) {
 		if s.Workers[w].member() {
 			x.emit(opSend, r, p.Number, w+10, func(n *state) {
-				c := send(n, inPlace)
+				send(n, inPlace)
 				n.Copies[c].Own = 1
 				n.Workers[w].Items[c].Phase = queued
 			})
 		}
 	}
+}
+
+// room is the number for another copy: the next one, or that of a delivery in place which left no trace.
+func (x *machine) room() uint8 {
+	s := x.from
+	for c := range s.Next {
+		if s.Copies[c].Own == 1 && s.Archive[c] == 0 && !s.known(c) && !s.awaited(c) && (s.Ghost.Kind == noGhost || s.Ghost.Copy != c) && x.cfg.InPlace {
+			return c
+		}
+	}
+	return s.Next
+}
+
+// awaited says whether a replay waits for what becomes of a copy.
+func (s *state) awaited(c uint8) bool {
+	for r := range s.Replays {
+		if s.Replays[r].Stage == inHands && s.Replays[r].Copy == c {
+			return true
+		}
+	}
+	return false
 }

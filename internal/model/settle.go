@@ -42,6 +42,9 @@ func (x *machine) commitSteps(w, c uint8) {
 		n.Rows[m].Sent = 1
 		unknown(n)
 	})
+	if x.kinds[m] != Flaky {
+		return
+	}
 	x.fault(lates, opCommit, w, c, leaves, func(n *state) {
 		n.Rows[m].Sent = 1
 		n.Fails[m]++

@@ -131,15 +131,17 @@ type ghost struct{ Kind, Owner, Copy, Token, Settle, Marks, SeenToken, SeenState
 
 // replayer is one replay: what it decided about one letter, and how far it got.
 type replayer struct {
-	Stage, Number, Token, For uint8
-	Letter                    letter // as it was looked at
+	Stage, Number, Token, For, Copy uint8
+
+	Letter letter // as it was looked at
 }
 
 // Stages of a replayer.
 const (
-	idle   uint8 = iota
-	toSend       // looked up, to be sent
-	toDrop       // done with, to be removed from its source
+	idle    uint8 = iota
+	toSend        // looked up, to be sent
+	inHands       // a handler has it
+	toDrop        // done with, to be removed from its source
 )
 
 // state is everything: database, broker, network and the memory of all processes.

@@ -44,6 +44,10 @@ func (x *machine) describe(s *state, n *next) string {
 		fmt.Fprintf(&b, " %s%s", message(st.c), x.rowText(&n.state, st.c))
 	case opOffset, opRemove, opSend, opLook, opKillReplay:
 		fmt.Fprintf(&b, " %d", st.c)
+		if st.op == opSend && x.cfg.InPlace {
+			b.WriteString(map[bool]string{true: ": the handler has ended", false: " to a handler"}[st.way == unanswered])
+			return b.String()
+		}
 	case opRestart, opCrash, opLearn, opDiscard, opAssign, opRevoke, opKick:
 	default:
 		m := n.state.Copies[st.c].Message

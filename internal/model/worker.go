@@ -243,7 +243,7 @@ func (x *machine) runSteps(w, c uint8) {
 			x.follow(n, w, c, engine.Ended{Err: context.Canceled, Cause: ledger.ErrLost})
 		})
 	}
-	if x.cfg.Tx && x.from.Ghost.Kind == noGhost {
+	if x.cfg.Tx && x.kinds[m] == Flaky && x.from.Ghost.Kind == noGhost {
 		x.fault(lates, opEnd, w, c, leaves, func(n *state) {
 			n.Ghost = x.ghostOf(ghostFence, w, c, it.Owner)
 			n.Fails[m]++

@@ -1,0 +1,136 @@
+package model
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// medium are worlds for the long run: gone through as far as memory allows.
+var medium = []Config{
+	{Name: "queue, all faults", Workers: 2, Messages: []Kind{Flaky}, Losses: 1, Lates: 1, Leases: 1, Dups: 1, Crashes: 1},
+	{Name: "queue, two messages", Workers: 1, Messages: []Kind{Flaky, Innocent}, Losses: 1, Crashes: 1},
+	{Name: "queue, transactions", Workers: 2, Messages: []Kind{Flaky}, Tx: true, Losses: 1, Lates: 1, Leases: 1, Dups: 1},
+	{Name: "queue, transactions of two", Workers: 2, Messages: []Kind{Innocent, Innocent}, Tx: true, Losses: 1, Leases: 1},
+	{Name: "queue, parked", Workers: 2, Messages: []Kind{Innocent}, Park: true, Crashes: 1, Leases: 1, Exits: 1, Dups: 1},
+	{Name: "queue, two copies", Workers: 2, Messages: []Kind{Flaky}, Copies: []Copy{{}}, Losses: 1, Leases: 1, Dups: 1},
+	{Name: "log, all faults", Broker: Log, Workers: 2, Messages: []Kind{Flaky}, Losses: 1, Lates: 1, Leases: 1, Rebalances: 2},
+	{Name: "log, two messages", Broker: Log, Workers: 2, Messages: []Kind{Flaky, Innocent}, Losses: 1, Rebalances: 1},
+	{Name: "log, transactions", Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Tx: true, Losses: 2, Lates: 1, Rebalances: 2},
+	{Name: "replay from a topic", Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Topic: true, Replays: 2, Losses: 1},
+	{Name: "replay of what was moved", Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Replays: 1, Moves: 1, Dups: 1},
+	{Name: "replay in place", Workers: 2, Messages: []Kind{Flaky}, Attempts: 1, Replays: 1, InPlace: true, FromArchive: true, Crashes: 1, Leases: 1},
+	{Name: "a killer and its neighbour", Workers: 2, Messages: []Kind{Killer, Innocent}, Leases: 1},
+	{Name: "a killer that is replayed", Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{5, 3}, DeadLetters: true, Replays: 1},
+}
+
+// any world that fits, drawn by chance.
+func drawn(rng *rand.Rand) Config {
+	flip := func() bool { return rng.IntN(2) == 0 }
+	upTo := func(n int) int { return rng.IntN(n + 1) }
+	w := Config{
+		Broker: Broker(upTo(1)), Workers: 1 + upTo(2), Tx: rng.IntN(3) == 0, Attempts: 1 + upTo(2), DeadLetters: flip(),
+		Topic: flip(), Replays: upTo(2), Crashes: upTo(3), Leases: upTo(3), Losses: upTo(6), Lates: upTo(4), Dups: upTo(5),
+		Rebalances: upTo(5), Exits: upTo(3), Failures: upTo(2),
+	}
+	for range 1 + upTo(2) {
+		w.Messages = append(w.Messages, Kind(upTo(1)))
+	}
+	if rng.IntN(4) == 0 {
+		w.Messages[0] = Killer
+	}
+	if len(w.Messages) < 3 && flip() {
+		w.Copies = []Copy{{Message: upTo(len(w.Messages) - 1), Other: flip()}}
+	}
+	if w.InPlace = w.Replays > 0 && rng.IntN(3) == 0; w.InPlace {
+		w.FromArchive = flip()
+	}
+	if w.Replays > 0 && !w.FromArchive {
+		w.Moves = upTo(2)
+	}
+	if !w.Tx && rng.IntN(4) == 0 { // see large and TestParkedClaimWithoutAnswer
+		w.Park, w.Replays, w.Moves, w.InPlace, w.FromArchive, w.Losses, w.Lates, w.Copies = true, 0, 0, false, false, 0, 0, nil
+	}
+	return w
+}
+
+// TestModel is make model: ACKLEDGER_MODEL is how long it runs. Half of that it walks, then it goes through the medium
+// worlds, as many as it comes to; the last may take some minutes longer. ACKLEDGER_SEED repeats a run's walks. Its last line
+// is a summary.
+func TestModel(t *testing.T) {
+	limit, err := time.ParseDuration(os.Getenv("ACKLEDGER_MODEL"))
+	if err != nil {
+		t.Skipf("set ACKLEDGER_MODEL to a duration, as make model does: the short forms are TestSmallWorlds and TestWalks (%v)", err)
+	}
+	seed := uint64(time.Now().UnixNano())
+	if given := os.Getenv("ACKLEDGER_SEED"); given != "" {
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fmt.Printf("model: seed %d\n", seed)
+	began := time.Now()
+	var total Report
+	worlds := walk(t, seed, began.Add(limit/2), &total)
+	if t.Failed() {
+		return
+	}
+	fmt.Printf("model: %d walks in %d worlds, %d steps\n", total.Walks, worlds, total.Steps)
+	seen, whole := explore(t, began.Add(limit), &total)
+	fmt.Printf("model: %d states in %d worlds (%d of them whole), %d walks in %d worlds, %d steps, %d recoveries, seed %d, %v\n",
+		total.States, seen, whole, total.Walks, worlds, total.Steps, total.Recovered, seed, time.Since(began).Round(time.Second))
+}
+
+// explore goes through the medium worlds.
+func explore(t *testing.T, until time.Time, total *Report) (seen, whole int) {
+	for _, world := range medium {
+		if time.Now().After(until) {
+			return seen, whole
+		}
+		r, err := Explore(world, 2_500_000, 500)
+		if err != nil {
+			t.Errorf("%s: %v", world.Name, err)
+		}
+		fmt.Printf("model: %s: %d states, whole: %v\n", world.Name, r.States, r.Complete)
+		total.States, total.Steps, total.Recovered = total.States+r.States, total.Steps+r.Steps, total.Recovered+r.Recovered
+		if seen++; r.Complete {
+			whole++
+		}
+	}
+	return seen, whole
+}
+
+// walk walks until the time is up, in two goroutines, each time through another world.
+func walk(t *testing.T, seed uint64, until time.Time, total *Report) (worlds int) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	fixed := large()
+	for range 2 {
+		all.Go(func() {
+			for time.Now().Before(until) && !t.Failed() {
+				mu.Lock()
+				n := worlds
+				worlds++
+				mu.Unlock()
+				rng := rand.New(rand.NewPCG(seed, uint64(n)))
+				world := drawn(rng)
+				if n < len(fixed) {
+					world = fixed[n]
+				}
+				r, err := Walk(world, rng.Uint64(), 50, 100+rng.IntN(300))
+				if err != nil {
+					t.Errorf("world %d of seed %d, %+v: %v", n, seed, world, err)
+				}
+				mu.Lock()
+				total.Walks, total.Steps, total.Recovered = total.Walks+r.Walks, total.Steps+r.Steps, total.Recovered+r.Recovered
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return worlds
+}
