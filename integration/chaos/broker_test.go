@@ -59,10 +59,10 @@ func newLog(t *testing.T, name string, brokers []string) *log {
 		_, _ = l.admin.DeleteTopics(ctx, l.topic, l.dead) // the broker may be gone
 		l.client.Close()
 	})
-	if _, err := l.admin.CreateTopic(t.Context(), partitions, 1, nil, l.topic); err != nil {
+	if _, err := l.admin.CreateTopic(t.Context(), partitions, int16(len(brokers)), nil, l.topic); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.admin.CreateTopic(t.Context(), 1, 1, nil, l.dead); err != nil {
+	if _, err := l.admin.CreateTopic(t.Context(), 1, int16(len(brokers)), nil, l.dead); err != nil {
 		t.Fatal(err)
 	}
 	return l

@@ -81,6 +81,9 @@ func (c *crew) end() {
 	for _, m := range members {
 		_ = m.cmd.Process.Kill() // it may have ended
 		<-m.done
+		if c.t.Failed() {
+			c.t.Logf("the last words of %s:\n%s", m.name, c.tailOf(m, 4000))
+		}
 	}
 	for _, p := range c.pages {
 		if err := p.Close(); err != nil {

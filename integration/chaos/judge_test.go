@@ -12,7 +12,7 @@ func sound() *verdict {
 		sent:    []string{"fine 1", "fine 2", "bad 3"},
 		ordered: true,
 		begins: map[string][]begin{
-			"a": {{"p1", 1, 1}, {"p2", 2, 2}}, "b": {{"p1", 1, 1}}, "c": {{"p1", 1, 1}},
+			"fine 1": {{"p1", 1, 1}, {"p2", 2, 2}}, "fine 2": {{"p1", 1, 1}}, "bad 3": {{"p1", 1, 1}},
 		},
 		effects: []done{
 			{id: "a", body: "fine 1", group: "g", process: "p2", token: 2},
@@ -39,15 +39,15 @@ func TestOracleFindsWhatIsWrong(t *testing.T) {
 		"cannot succeed":       func(v *verdict) { v.archived, v.effects[1].body = nil, "bad 3" },
 		"archived after":       func(v *verdict) { v.effects, v.archived["fine 2"] = v.effects[:1], []filed{{id: "b", crashes: 4}} },
 		"never sent":           func(v *verdict) { v.sent = v.sent[1:] },
-		"both ran it":          func(v *verdict) { v.begins["b"] = append(v.begins["b"], begin{"p2", 1, 1}) },
-		"but token 3 ran":      func(v *verdict) { v.begins["b"] = append(v.begins["b"], begin{"p2", 3, 2}) },
-		"attempt 31 of 30":     func(v *verdict) { v.begins["c"][0].attempt = 31 },
+		"both ran it":          func(v *verdict) { v.begins["fine 2"] = append(v.begins["fine 2"], begin{"p2", 1, 1}) },
+		"but token 3 ran":      func(v *verdict) { v.begins["fine 2"] = append(v.begins["fine 2"], begin{"p2", 3, 2}) },
+		"attempt 31 of 30":     func(v *verdict) { v.begins["bad 3"][0].attempt = 31 },
 		"done after":           func(v *verdict) { slices.Reverse(v.effects) },
 		"marked as sent":       func(v *verdict) { v.dead = nil },
 		"that is not archived": func(v *verdict) { v.dead["bad 4"] = 1 },
 		"it killed 6 processes": func(v *verdict) {
 			v.sent[2], v.archived = "poison 3", map[string][]filed{"poison 3": {{id: "c"}}}
-			v.begins["c"] = slices.Repeat(v.begins["c"], 6)
+			v.begins["poison 3"] = slices.Repeat(v.begins["bad 3"], 6)
 		},
 	} {
 		v := sound()

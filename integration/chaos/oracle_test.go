@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +50,7 @@ type verdict struct {
 	sent     []string
 	gone     int // so many of the first may never be done
 	ordered  bool
-	begins   map[string][]begin // by id
+	begins   map[string][]begin // by body
 	effects  []done             // in order
 	done     map[string][]done  // by body
 	archived map[string][]filed // by body
@@ -100,13 +102,16 @@ func readJournal(path string) (map[string][]begin, error) {
 	}
 	begins := map[string][]begin{}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		var at int64
-		var b begin
-		var id string
-		if _, err := fmt.Sscan(lines.Text(), &at, &b.process, &b.token, &b.attempt, &id); err != nil {
+		field := strings.SplitN(lines.Text(), " ", 6) // time, process, token, attempt, id, body
+		if len(field) != 6 {
+			return nil, fmt.Errorf("journal: %q", lines.Text())
+		}
+		token, tokenErr := strconv.ParseUint(field[2], 10, 64)
+		attempt, attemptErr := strconv.Atoi(field[3])
+		if err := errors.Join(tokenErr, attemptErr); err != nil {
 			return nil, fmt.Errorf("journal: %q: %w", lines.Text(), err)
 		}
-		begins[id] = append(begins[id], b)
+		begins[field[5]] = append(begins[field[5]], begin{field[1], token, attempt})
 	}
 	return begins, nil
 }
@@ -187,26 +192,26 @@ func (v *verdict) once() {
 // bounded.
 func (v *verdict) fenced() {
 	last := map[string]uint64{}
-	for id, begins := range v.begins {
+	for body, begins := range v.begins {
 		owners := map[uint64]string{}
 		for _, b := range begins {
 			if who, known := owners[b.token]; known && who != b.process {
-				v.fail(id, "%s and %s both ran it under token %d", who, b.process, b.token)
+				v.fail(body, "%s and %s both ran it under token %d", who, b.process, b.token)
 			}
 			owners[b.token] = b.process
-			last[id] = max(last[id], b.token)
+			last[body] = max(last[body], b.token)
 			if b.attempt > attempts {
-				v.fail(id, "attempt %d of %d", b.attempt, attempts)
+				v.fail(body, "attempt %d of %d", b.attempt, attempts)
 			}
 		}
 	}
 	for _, e := range v.effects {
-		if e.token != last[e.id] {
-			v.fail(e.id, "its effect is of token %d, but token %d ran", e.token, last[e.id])
+		if e.token != last[e.body] {
+			v.fail(e.id, "its effect is of token %d, but token %d ran", e.token, last[e.body])
 		}
 	}
 	for body, archived := range v.archived {
-		if n := len(v.begins[archived[0].id]); plan.Parse([]byte(body)) == plan.Poison && n > crashLimit {
+		if n := len(v.begins[body]); plan.Parse([]byte(body)) == plan.Poison && n > crashLimit {
 			v.fail(archived[0].id, "it killed %d processes, the limit is %d", n, crashLimit)
 		}
 	}
@@ -240,6 +245,14 @@ func (v *verdict) forwarded() {
 // timeline is what is known of a message: the journal, the effects, the ledger's rows, and the lines of the workers' logs.
 func (a *arm) timeline(id string) string {
 	var text strings.Builder
+	if at, err := os.ReadFile(a.journal); err == nil { // logs name it by its id
+		for line := range strings.Lines(string(at)) {
+			if before, found := strings.CutSuffix(strings.TrimSpace(line), " "+id); found {
+				id = before[strings.LastIndex(before, " ")+1:]
+				break
+			}
+		}
+	}
 	fmt.Fprintf(&text, "timeline of %s (%s)\n", id, a.name)
 	files, _ := filepath.Glob(filepath.Join(filepath.Dir(a.journal), "*.log")) // the pattern is well formed
 	lines := map[string][]string{}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,8 @@ type KafkaOptions struct {
 	// Brokers is 1 (also for 0) or 2. The first one is also the controller. Two are for who tests a broker that goes
 	// away under a client.
 	Brokers int
+	// Controller makes the controller a process of its own. For who tests that any broker goes away, and who leads then.
+	Controller bool
 	// Properties are added to every server.properties and win over what this package writes there. For who tests
 	// against a setting of the broker, such as group.consumer.session.timeout.ms.
 	Properties map[string]string
@@ -45,19 +48,27 @@ func (k *KafkaCluster) Brokers() []string {
 	return addrs
 }
 
-// Broker is one broker (0 or 1), to be stopped, killed and started by itself. Broker 0 is also the controller: without
-// it broker 1 serves on, but nobody elects leaders.
+// Broker is one broker (0 or 1), to be stopped, killed and started by itself. Without [KafkaOptions.Controller] broker 0
+// is also the controller: without it broker 1 serves on, but nobody elects leaders.
 func (k *KafkaCluster) Broker(i int) *Server { return k.nodes[i] }
 
 // Start starts the brokers that do not run, on the ports and data they had, and returns when each has answered a
 // Metadata request that names it.
 func (k *KafkaCluster) Start(ctx context.Context) error {
-	for _, n := range k.nodes {
+	for _, n := range k.all() {
 		if err := n.Start(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// all are the processes, the controller first.
+func (k *KafkaCluster) all() []*Server {
+	if k.controller == nil {
+		return k.nodes
+	}
+	return append([]*Server{k.controller}, k.nodes...)
 }
 
 // Stop ends all brokers cleanly, the controller last: the others hand over their leaderships through it.
@@ -71,7 +82,7 @@ func (k *KafkaCluster) Close() error { return k.backwards((*Server).Close) }
 
 func (k *KafkaCluster) backwards(f func(*Server) error) error {
 	var errs []error
-	for _, n := range slices.Backward(k.nodes) {
+	for _, n := range slices.Backward(k.all()) {
 		errs = append(errs, f(n))
 	}
 	return errors.Join(errs...)
@@ -108,14 +119,22 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster, id := &KafkaCluster{}, randomUUID()
+	cluster, id, voter := &KafkaCluster{}, randomUUID(), 1
 	var secure *secureNode
 	if o.Secure != nil {
 		secure = &secureNode{SecureKafka: o.Secure, tls: ports[n+1], sasl: ports[n+2]}
 		cluster.tls, cluster.sasl = []string{loopback(secure.tls)}, []string{loopback(secure.sasl)}
 	}
+	if o.Controller {
+		node := kafkaNode{id: n + 1, voter: n + 1, controller: ports[n], cluster: id}
+		server, err := node.server(ctx, command{name: "Apache Kafka " + b.version + " (controller)", path: java}, jars, o.Properties)
+		if err != nil {
+			return nil, err
+		}
+		cluster.controller, voter = server, node.voter
+	}
 	for i, port := range ports[:n] {
-		node := kafkaNode{id: i + 1, port: port, controller: ports[n], cluster: id, secure: secure}
+		node := kafkaNode{id: i + 1, voter: voter, port: port, controller: ports[n], cluster: id, secure: secure}
 		server, err := node.server(ctx, command{name: fmt.Sprintf("Apache Kafka %s (broker %d)", b.version, i), path: java}, jars, o.Properties)
 		if err != nil {
 			return nil, errors.Join(err, cluster.Close())
@@ -130,8 +149,9 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*KafkaCluster, error) {
 
 // kafkaNode is what distinguishes one broker.
 type kafkaNode struct {
-	id         int // node.id; node 1 is broker and controller
-	port       int
+	id         int // node.id
+	voter      int // node.id of the controller, which may be this one
+	port       int // 0: it is no broker
 	controller int // port of the controller
 	cluster    string
 	secure     *secureNode // nil: plain
@@ -171,7 +191,11 @@ func (n kafkaNode) server(ctx context.Context, c command, jars string, extra map
 	if err != nil {
 		return nil, errors.Join(err, dir.remove())
 	}
-	return &Server{addr: loopback(n.port), command: c, ready: n.ask, folder: dir,
+	addr, ready := loopback(n.port), n.ask
+	if n.port == 0 {
+		addr, ready = loopback(n.controller), n.dial
+	}
+	return &Server{addr: addr, command: c, ready: ready, folder: dir,
 		stopSignal: syscall.SIGTERM, killSignal: syscall.SIGKILL}, nil
 }
 
@@ -179,13 +203,24 @@ func (n kafkaNode) server(ctx context.Context, c command, jars string, extra map
 // protocol (KIP-848) is on by default.
 func (n kafkaNode) properties(data string) map[string]string {
 	roles, listeners := "broker", "PLAINTEXT://"+loopback(n.port)
-	if n.id == 1 {
+	if n.id == n.voter {
 		roles, listeners = "broker,controller", listeners+",CONTROLLER://"+loopback(n.controller)
+	}
+	if n.port == 0 {
+		return map[string]string{
+			"process.roles":                  "controller",
+			"node.id":                        strconv.Itoa(n.id),
+			"controller.quorum.voters":       n.quorum(),
+			"listeners":                      "CONTROLLER://" + loopback(n.controller),
+			"controller.listener.names":      "CONTROLLER",
+			"listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+			"log.dirs":                       data,
+		}
 	}
 	return map[string]string{
 		"process.roles":                                    roles,
 		"node.id":                                          strconv.Itoa(n.id),
-		"controller.quorum.voters":                         "1@" + loopback(n.controller),
+		"controller.quorum.voters":                         n.quorum(),
 		"listeners":                                        listeners,
 		"advertised.listeners":                             "PLAINTEXT://" + loopback(n.port),
 		"controller.listener.names":                        "CONTROLLER",
@@ -202,6 +237,17 @@ func (n kafkaNode) properties(data string) map[string]string {
 		"share.coordinator.state.topic.num.partitions":     "4",
 		"group.initial.rebalance.delay.ms":                 "0",
 	}
+}
+
+func (n kafkaNode) quorum() string { return strconv.Itoa(n.voter) + "@" + loopback(n.controller) }
+
+// dial sees that a controller listens: brokers, not clients, ask it.
+func (n kafkaNode) dial(ctx context.Context) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", loopback(n.controller))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 func propertiesText(base, extra map[string]string) string {

@@ -38,8 +38,8 @@ func (h *handler) Handle(ctx context.Context, m *consumer.Message) error {
 	defer h.page.Add(plan.Running, -1) // also after a panic and a Goexit
 	h.page.Add(plan.Begun, 1)
 	// One write to a file opened for appending: lines of several processes do not mix, and a killed one's stay.
-	if _, err := fmt.Fprintf(h.journal, "%d %s %d %d %s\n", time.Now().UnixNano(), h.orders.Name, consumer.Token(ctx),
-		m.Attempt, m.ID); err != nil {
+	if _, err := fmt.Fprintf(h.journal, "%d %s %d %d %s %s\n", time.Now().UnixNano(), h.orders.Name, consumer.Token(ctx),
+		m.Attempt, m.ID, m.Body); err != nil {
 		return err
 	}
 	switch plan.Parse(m.Body) {
