@@ -85,7 +85,7 @@ func (q *DeadLetterQueue) Source(ctx context.Context) (string, error) {
 // Terminal.
 func (q *DeadLetterQueue) Publish(ctx context.Context, d *consumer.DeadLetter) error {
 	refused := fmt.Errorf("it must be at most %d bytes", maxMessage)
-	for how := whole; how <= bare; how++ {
+	for how := whole; how <= bare && len(d.Message.Body) <= maxMessage; how++ { // of a larger one no copy is made
 		in, ok, err := seal(d, how, q.fifo)
 		if err != nil {
 			return consumer.Terminal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,9 @@ func TestBehindPgBouncer(t *testing.T) {
 			cycle(t, pool, 50)
 			work(t, name, pool, plain)
 		})
+	}
+	if r := ackledger(t, "list", "--ledger", url+"&default_query_exec_mode=exec", "--state", "succeeded"); r.code != 0 || !strings.Contains(r.text, "succeeded") {
+		t.Errorf("list: code %d: %s", r.code, r.text)
 	}
 	var clients int
 	if err := plain.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()`,
