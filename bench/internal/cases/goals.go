@@ -35,6 +35,8 @@ func Goals() []suite.Goal {
 			Value: func(r suite.Round) float64 { return r.Rate("kafka/ours, memory, order none") }},
 		ratio("Kafka with the memory ledger, of parallel-consumer unordered, default settings", "kafka/ours, memory, order none", "kafka/parallel-consumer, unordered, 16", 12),
 		ratio("Kafka with the memory ledger, of parallel-consumer unordered, README's settings", "kafka/ours, memory, order none", "kafka/parallel-consumer, unordered, 1000", 12),
+		ratio("replay of an SQS dead-letter queue, of a bare re-send loop", replayQueueGroup+"/ours, replay", replayQueueGroup+"/bare re-send loop", 0.8),
+		ratio("replay of a Kafka dead-letter topic, of a bare re-send loop", replayTopicGroup+"/ours, replay", replayTopicGroup+"/bare re-send loop", 0.8),
 		{Text: "SQS on ElasticMQ with rows, of the faster bare loop", Unit: "×", Bound: 0.95,
 			Value: func(r suite.Round) float64 { return r.Rate(mq+"ours, rows") / faster(r, mq) }},
 		{Text: "SQS on the 0 ms stub with the memory ledger, of the faster bare loop", Unit: "×", Bound: 0.7,
