@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -199,11 +200,35 @@ func TestPitfall93_LongHandlerAndCopiesElsewhere(t *testing.T) {
 
 // A FIFO handle expires under a running handler: what waits behind it in its group must not be run on, the rest must.
 func TestPitfall46_ExpiredHandleStopsItsGroupOnly(t *testing.T) {
+	t.Run("all of the group", func(t *testing.T) {
+		expiredUnderTheHead(t, func(s *site, _ *running, _ string) { s.srv.ExpireVisibility(s.name) })
+	})
+	t.Run("the head alone", func(t *testing.T) {
+		expiredUnderTheHead(t, func(s *site, r *running, head string) {
+			_, err := s.client.ChangeMessageVisibility(t.Context(), &awssqs.ChangeMessageVisibilityInput{
+				QueueUrl: &s.url, ReceiptHandle: aws.String(r.handleOf(head)), VisibilityTimeout: 0,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+}
+
+// handleOf is the handle by which the worker holds a message.
+func (r *running) handleOf(id string) string {
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	return r.table.holds[id].handle
+}
+
+// expiredUnderTheHead lets handles expire while the head of a group is in its handler.
+func expiredUnderTheHead(t *testing.T, expire func(s *site, r *running, head string)) {
 	s, g, b := newSite(t, ".fifo", 100), newGate(), newBook()
 	c := quick()
 	c.VisibilityTimeout = 4 * time.Second
 	a := numbers("a:", 4)
-	s.send(a...)
+	ids := s.send(a...)
 	r := s.start(func(ctx context.Context, m *consumer.Message) error {
 		b.add(m)
 		if string(m.Body) == a[0] {
@@ -214,7 +239,7 @@ func TestPitfall46_ExpiredHandleStopsItsGroupOnly(t *testing.T) {
 	eventually(t, "the head runs", func() bool { return g.len() == 1 })
 	remove := s.srv.Inject(sqstest.Fault{Action: "ReceiveMessage", Code: sqstest.CodeInternal, Times: -1})
 	eventually(t, "no poll is open", func() bool { return s.srv.Counts(s.name).Polls == 0 })
-	s.srv.ExpireVisibility(s.name)
+	expire(s, r, ids[0])
 	eventually(t, "the group is let go of", func() bool { _, all := r.table.lanes(); return all == 1 })
 	remove()
 	others := numbers("b:", 20)
