@@ -35,8 +35,9 @@ type KafkaOptions struct {
 
 // KafkaCluster is an Apache Kafka cluster that belongs to the caller.
 type KafkaCluster struct {
-	nodes     []*Server
-	tls, sasl []string // addresses
+	nodes      []*Server
+	controller *Server  // nil: broker 0
+	tls, sasl  []string // addresses
 }
 
 // Brokers are the addresses (host:port) for a client's bootstrap list. They stay the same over Stop, Kill and Start.
