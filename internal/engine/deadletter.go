@@ -20,7 +20,11 @@ import (
 // goroutines of their own, so that a target that is away takes no handler's place; only a suspect is published in its own
 // place, since publishing, too, may kill the process.
 //
-// Published or not, the failure is settled then, with the archive. So all that publishing can do to a message is to delay
+// A mismatch is archived first, marked unsent, and published then: it has no row in which its crashes could be counted. So
+// if publishing it kills the process, it is known when it comes again, and acknowledged; else it would kill for ever, and
+// take innocents to their crash limit.
+//
+// Published or not, any other failure is settled then, with the archive. So all that publishing can do to a message is to delay
 // its settlement, by a bounded time.
 
 // publishers is how many dead letters of one worker are published at once, at most.
@@ -60,7 +64,11 @@ func (e *Engine) forwards() bool { return e.letters.target != nil || e.opt.Ciphe
 
 // forward puts a failure on its way: to its publisher, if there is one.
 func (e *Engine) forward(s settlement) {
-	if !e.forwards() {
+	if s.item.ticket.IsMismatch() && e.letters.target != nil {
+		whole := *s.set.Dead
+		s.whole = &whole
+	}
+	if !e.forwards() || s.whole != nil && e.opt.Cipher == nil {
 		e.settleQ.push(s)
 		return
 	}
@@ -113,11 +121,26 @@ func (e *Engine) leavePlace(it *Item) {
 	e.cfg.Suspects.Release()
 }
 
+// publishFiled has a mismatch published that is archived.
+func (e *Engine) publishFiled(s *settlement) {
+	next := *s
+	next.set.Dead, next.filed = s.whole, true
+	e.letters.held++
+	e.letters.waiting.push(next)
+}
+
 // publish publishes the dead letter of a failure, if there is a target, and hands the settlement on, whatever came of it.
 // What cannot be sealed is not archived, so it is kept.
 func (e *Engine) publish(s *settlement) {
-	if e.letters.target != nil {
+	if e.letters.target != nil && (s.whole == nil || s.filed) {
 		e.publishLetter(s)
+	}
+	if s.filed {
+		e.mu.Lock()
+		e.letters.held--
+		e.finish(s.item, Verdict{Ack: true})
+		e.unlock()
+		return
 	}
 	err := e.seal(s)
 	e.mu.Lock()

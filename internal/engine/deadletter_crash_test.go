@@ -155,6 +155,55 @@ func succeeded(l *memory.Ledger, it *engine.Item) bool {
 	return err == nil && r.State == ledger.Succeeded
 }
 
+// A message with a known id and another body kills the process when its dead letter is published. It has no row that could
+// count its crashes: archived before it is published, it does so once, and no innocent in hand is failed for it.
+func TestPitfall101_MismatchWhoseDeadLetterKills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, kills := memory.New(), 0
+		known := item("known", "")
+		nothing := func(context.Context, *consumer.Message) error { return nil }
+		e, _ := begin(t, l, options(), nothing)
+		e.Offer([]*engine.Item{known})
+		pass(time.Second)
+		end(t, e)
+		for again := true; again; {
+			to := &target{}
+			p := spawn(t, l, forwarding(to), func(*process, context.Context, *consumer.Message) error {
+				time.Sleep(time.Second)
+				return nil
+			})
+			to.do = func(context.Context, int, *consumer.DeadLetter) error {
+				kills++
+				p.kill()
+				<-t.Context().Done()
+				return errBoom
+			}
+			other, innocent := item("known", ""), item("innocent", "")
+			other.Fingerprint, other.Delivery = ledger.BodyFingerprint([]byte("forged")), []byte("delivery two")
+			other.Original = func(*engine.Item) engine.Content { return engine.Content{Body: []byte("forged")} }
+			p.Offer([]*engine.Item{other, innocent})
+			select {
+			case <-p.dead:
+				p.bury(t)
+				if kills > ledger.CrashLimit {
+					t.Fatalf("no end after %d processes", kills)
+				}
+			case <-time.After(time.Hour):
+				p.wantAcked(t, other, innocent)
+				end(t, p.Engine)
+				again = false
+			}
+		}
+		rec := state(t, l, known)
+		if kills != 1 || len(rec.Archived) != 1 || string(rec.Archived[0].Body) != "forged" || rec.Archived[0].Sent {
+			t.Errorf("%d kills, %+v", kills, rec)
+		}
+		if rec := state(t, l, item("innocent", "")); rec.State != ledger.Succeeded || rec.Crashes > 1 {
+			t.Errorf("the innocent: %+v", rec)
+		}
+	})
+}
+
 // A message that kills its process was dead-lettered, and is brought back while suspects wait: innocents that had been in
 // hand in crashes. It begins as a suspect too, alone in the suspects' place, so its kills are counted for it alone: it fails
 // again, at the crash limit, and no innocent comes any nearer to its own. (Begun anew as any other message, it would kill

@@ -291,7 +291,7 @@ func TestMismatchIsPublishedWithoutAStamp(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 		rec := state(t, l, first)
-		if rec.State != ledger.Succeeded || len(rec.Archived) != 1 || !rec.Archived[0].Sent {
+		if rec.State != ledger.Succeeded || len(rec.Archived) != 1 || rec.Archived[0].Sent { // it was archived before
 			t.Errorf("row %+v", rec)
 		}
 		end(t, e)

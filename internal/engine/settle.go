@@ -18,6 +18,9 @@ type settlement struct {
 	item *Item
 	sess *session
 	set  ledger.Settlement
+
+	whole *ledger.Archive // of a mismatch: what is published once it is archived, perhaps sealed
+	filed bool            // it is archived: what is left is its dead letter
 }
 
 func (s *settlement) size() int {
@@ -144,6 +147,10 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 			e.tel.deadLetter(s.set.Dead)
 			e.log.Warn("message failed for good, archived", zap.String("message_id", it.Msg.ID),
 				zap.String("kind", string(s.set.Dead.Kind)), zap.Int("attempt", it.attempt))
+		}
+		if s.whole != nil {
+			e.publishFiled(s)
+			return
 		}
 		e.finish(it, Verdict{Ack: true})
 	case ledger.IsLost(err):
