@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 const preface = `# Pitfalls
@@ -70,14 +72,24 @@ func keepIn(root string, fresh map[int]string) error {
 	return keep(filepath.Join(root, "docs/pitfalls.md"), all, fresh)
 }
 
-func keep(page string, all []entry, fresh map[int]string) error {
-	old, err := os.ReadFile(page)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func keep(page string, all []entry, fresh map[int]string) (err error) {
+	f, err := os.OpenFile(page, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("locking %s: %w", page, err)
+	}
+	old, err := io.ReadAll(f)
+	if err != nil {
 		return err
 	}
 	known := outcomes(string(old), all)
-	for number, result := range fresh {
-		known[number] = result
+	maps.Copy(known, fresh)
+	if err := f.Truncate(0); err != nil {
+		return err
 	}
-	return os.WriteFile(page, []byte(table(all, known)), 0o644)
+	_, err = f.WriteAt([]byte(table(all, known)), 0)
+	return err
 }
