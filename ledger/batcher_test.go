@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,6 +168,36 @@ func TestGroupMergesWhileFlushesAreInFlight(t *testing.T) {
 		}
 		if got := r.seen(); len(got) != 3 || len(got[2]) != 98 {
 			t.Fatalf("%d flushes, want 3 with 98 in the last one", len(got))
+		}
+	})
+}
+
+// Where a second flush would only wait for the first, it is left to grow instead; and goes once it need not wait.
+func TestGroupOneFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{gate: make(chan struct{})}
+		var one atomic.Bool
+		o := ledger.Group(r, ledger.GroupConfig{OneFlush: one.Load})
+		var calls []chan answered
+		ask := func(n int) {
+			for range n {
+				calls = append(calls, claimLater(t.Context(), o, strconv.Itoa(len(calls))))
+				synctest.Wait()
+			}
+		}
+		one.Store(true)
+		ask(50)
+		if n := len(r.seen()); n != 1 {
+			t.Fatalf("%d flushes in flight, want 1", n)
+		}
+		one.Store(false)
+		ask(1)
+		if got := r.seen(); len(got) != 2 || len(got[1]) != 50 {
+			t.Fatalf("%d flushes in flight, want 2 with 50 in the last one", len(got))
+		}
+		close(r.gate)
+		for i, c := range calls {
+			check(t, <-c, strconv.Itoa(i))
 		}
 	})
 }

@@ -183,7 +183,7 @@ func (c *call[I, O]) repeats(hash uint64, distinct bool) bool {
 
 // start sends what may be sent. The group is locked.
 func (g *group[I, O]) start() {
-	for g.flushes < g.cfg.Flushes {
+	for g.flushes < g.cfg.Flushes && (g.flushes == 0 || g.cfg.OneFlush == nil || !g.cfg.OneFlush()) {
 		f := g.next()
 		if f == nil {
 			return

@@ -29,8 +29,9 @@
 // rules. A range is opened by one statement (sqlRangeOpen), and mostly closed by another (sqlRangeOver). What these do
 // not cover is a transaction of two round trips that locks the logs, reads, and writes what a plan made of it. All that
 // changes a log's ranges holds the lock of its row in range_log, but for InTx: that holds the range FOR KEY SHARE, which a
-// settlement does not wait for and a take-over does. A process that is frozen with a log locked makes claims there Busy
-// until the database ends its transaction, after three seconds. What a range leaves behind is used again after the next
+// settlement does not wait for and a take-over does. Claims and settlements go beside each other (FOR NO KEY UPDATE, FOR KEY
+// SHARE); who looks at what is there excludes both (FOR UPDATE). A process that is frozen with a log locked makes claims there
+// Busy until the database ends its transaction, after three seconds. What a range leaves behind is used again after the next
 // vacuum, about 120 bytes each: autovacuum must be on.
 //
 // # Connections
@@ -43,7 +44,8 @@
 //
 // Maintain removes it, for one process at a time, in short transactions on a connection of its own; workers call it by
 // default. It leaves freeing the space to autovacuum, which must be on. A worker's role needs no right to delete: [Grant]
-// gives it functions of the schema that remove what has expired and nothing else.
+// gives it functions of the schema that remove what has expired and nothing else, and triggers refuse it any change of what
+// is finished.
 //
 // # What is not promised
 //

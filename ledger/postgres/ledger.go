@@ -124,7 +124,9 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	o := &owner{ledger: l, id: id, lease: lease, pulse: ledger.NewPulse(lease, before)}
 	o.clock.Note(time.UnixMicro(now), time.Now())
 	o.ranged = ranges.NewOwner(o, l.cfg.Limits)
-	return ledger.Group(o.ranged, ledger.GroupConfig{Flushes: max(int(l.cfg.MaxConns)/2, 1), Timeout: callTimeout}), nil
+	return ledger.Group(o.ranged, ledger.GroupConfig{
+		Flushes: max(int(l.cfg.MaxConns)/2, 1), OneFlush: o.opens.Load, Timeout: callTimeout,
+	}), nil
 }
 
 // newOwnerID draws an id, so that an owner restored away with a backup cannot meet another one under its number.

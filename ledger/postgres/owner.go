@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,6 +22,7 @@ type owner struct {
 	id     int64
 	lease  time.Duration
 	ranged *ranges.Owner // what Join returned, in a group
+	opens  atomic.Bool   // it has claimed in ranges, where one claim waits for the other
 
 	mu    sync.Mutex
 	clock ledger.DBClock

@@ -167,6 +167,7 @@ type update struct {
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
+	o.opens.Store(true)
 	u := &update{ledger: o.ledger, me: o.id, queries: queries, plan: plan, scopes: make(map[string]int32, 1)}
 	for i := range queries {
 		u.scopes[queries[i].Info.Scope] = 0
@@ -178,10 +179,15 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 	return u.run(ctx)
 }
 
+// settles says that the plans change no more than ranges of this owner, and what touches these. The sweep dissolves others'.
+func (u *update) settles() bool {
+	return u.me != 0 && len(u.queries) > 0 && len(u.queries[0].Tokens) > 0
+}
+
 func (u *update) run(ctx context.Context) error {
 	var err error
 	turns := []bool{true, false}
-	if len(u.queries) > 0 && len(u.queries[0].Tokens) > 0 { // a settlement is worth waiting for
+	if u.settles() { // which is worth waiting for
 		turns = []bool{true, true, true, true, true, false}
 	}
 	for _, u.patient = range turns {

@@ -72,9 +72,15 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	if len(a.spans) > 0 && u.me != 0 {
 		b.Queue(sql.make, u.makeArgs()...).Query(s.logsMade)
 	}
-	lock, holdOf := sql.lock, sql.holdOf
+	lock, holdOf, segmentsOf := sql.lock, sql.holdOf, sql.segmentsOf
 	if !u.patient {
 		lock, holdOf = sql.lockSkip, sql.holdOfSkip
+	}
+	if u.settles() {
+		lock, segmentsOf = sql.share, sql.segmentsHeld
+		if !u.patient {
+			lock = sql.shareSkip
+		}
 	}
 	b.Queue(lock, a.logs).Query(s.locked)
 	if args := u.trimArgs(); args != nil {
@@ -89,7 +95,7 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	b.Queue(sql.state, u.me, u.until).QueryRow(s.state)
 	if len(a.tokens) > 0 {
 		b.Queue(sql.readOf, a.tokenLogs, a.tokens).Query(s.ranges(u.me))
-		b.Queue(sql.segmentsOf, a.tokenLogs, a.tokens).Query(s.segments)
+		b.Queue(segmentsOf, a.tokenLogs, a.tokens).Query(s.segments)
 	}
 	if len(a.spans) > 0 {
 		b.Queue(sql.read, a.spans, a.firsts, a.lasts).Query(s.ranges(u.me))

@@ -4,11 +4,12 @@ import "strings"
 
 // rangeStatements are the SQL of ranges.
 type rangeStatements struct {
-	open, over, settings, make, lock, lockSkip, trim, state string
-	hold, holdOf, holdOfSkip, read, readOf                  string
-	segments, segmentsOf, rows                              string
-	writeLog, writeRows, alter, close, openMore, drop, put  string
-	info, fence, probe, outcome                             string
+	open, over, settings, make, trim, state                string
+	lock, lockSkip, share, shareSkip                       string
+	hold, holdOf, holdOfSkip, read, readOf                 string
+	segments, segmentsOf, segmentsHeld, rows               string
+	writeLog, writeRows, alter, close, openMore, drop, put string
+	info, fence, probe, outcome                            string
 }
 
 func newRangeStatements(r *strings.Replacer) rangeStatements {
@@ -17,10 +18,11 @@ func newRangeStatements(r *strings.Replacer) rangeStatements {
 	by := func(sql, source string) string { return r.Replace(strings.Replace(sql, "{asked}", source, 1)) }
 	return rangeStatements{
 		open: r.Replace(sqlRangeOpen), over: r.Replace(sqlRangeOver), settings: r.Replace(sqlRangeSettings), make: r.Replace(sqlLogMake),
-		lock: wait(sqlLogLock), lockSkip: skip(sqlLogLock), trim: r.Replace(sqlSegmentTrim), state: r.Replace(sqlRangeState),
+		lock: wait(sqlLogLock), lockSkip: skip(sqlLogLock), share: wait(sqlLogShare), shareSkip: skip(sqlLogShare),
+		trim: r.Replace(sqlSegmentTrim), state: r.Replace(sqlRangeState),
 		hold: r.Replace(sqlRangeHold), holdOf: wait(sqlRangeHoldOf), holdOfSkip: skip(sqlRangeHoldOf),
 		read: by(sqlRangeRead, sqlAskedSpans), readOf: by(sqlRangeRead, sqlAskedTokens),
-		segments: r.Replace(sqlSegments), segmentsOf: r.Replace(sqlSegmentsOf),
+		segments: r.Replace(sqlSegments), segmentsOf: r.Replace(sqlSegmentsOf), segmentsHeld: r.Replace(sqlSegmentsHeld),
 		rows:     r.Replace(sqlRowsBetween),
 		writeLog: r.Replace(sqlLogWrite), writeRows: r.Replace(sqlRowsWrite), alter: r.Replace(sqlRangeAlter),
 		close: r.Replace(sqlRangeClose), openMore: r.Replace(sqlRangeOpenMore), drop: r.Replace(sqlSegmentDrop),
@@ -116,12 +118,20 @@ WITH made AS (
 )
 SELECT log FROM made`
 
-	// sqlLogLock excludes all others that change the log: sqlRangeOpen, which updates its row, sqlRangeOver, which holds it
+	// sqlLogLock excludes all others that change the log: sqlRangeOpen, which updates its row, settlements, which hold it
 	// FOR KEY SHARE, and itself.
 	sqlLogLock = `
 SELECT g.log, g.version, g.token, g.top
 FROM (SELECT a.log FROM unnest($1::bigint[]) AS a(log) ORDER BY a.log) a
 CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR UPDATE {skip}) g`
+
+	// sqlLogShare is that of a settlement, which changes its owner's ranges and the segments that touch them, and leaves the
+	// log's row as it is: see sqlRangeOver. An owner settles once at a time, and two owners meet at the segments, which are
+	// locked as they are read.
+	sqlLogShare = `
+SELECT g.log, g.version, g.token, g.top
+FROM (SELECT a.log FROM unnest($1::bigint[]) AS a(log) ORDER BY a.log) a
+CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR KEY SHARE {skip}) g`
 
 	// sqlRangeReopen says that finished offsets are to be taken out of their segments: guard_segment lets operators do so.
 	sqlRangeReopen = `SELECT set_config('ackledger.reopen', 'on', true)`
@@ -175,21 +185,28 @@ WITH hull AS MATERIALIZED (
 	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(log, first, last)
 	CROSS JOIN LATERAL (SELECT min(r.first) AS first, max(r.last) AS last FROM {s}.claim_range r
 		WHERE r.log = q.log AND r.first < q.last AND q.first < r.last) h
-)` + sqlSegmentsIn
+)` + sqlSegmentsIn + sqlSegmentsOrder
 
-	sqlSegmentsOf = `
+	sqlSegmentsOf = sqlHullOf + sqlSegmentsIn + sqlSegmentsOrder
+
+	sqlHullOf = `
 WITH hull AS MATERIALIZED (
 	SELECT r.log, min(r.first) AS first, max(r.last) AS last FROM ` + sqlAskedTokens + ` GROUP BY r.log
-)` + sqlSegmentsIn
+)`
+
+	// sqlSegmentsHeld locks them as well, in their order. Of two owners' segments that touch and are new to each other,
+	// neither sees the other's: they stay two until something else touches them.
+	sqlSegmentsHeld = sqlHullOf + sqlSegmentsIn + ` FOR NO KEY UPDATE` + sqlSegmentsOrder
 
 	sqlSegmentsIn = `
 SELECT s.log, s.first, s.last, s.kind, s.messages, (extract(epoch FROM s.since) * 1000000)::bigint,
 	(extract(epoch FROM s.until) * 1000000)::bigint, (extract(epoch FROM s.expiry) * 1000000)::bigint
-FROM hull h
+FROM (SELECT * FROM hull ORDER BY log) h
 CROSS JOIN LATERAL (SELECT coalesce((SELECT p.first FROM {s}.segment p WHERE p.log = h.log AND p.first < h.first
 	ORDER BY p.first DESC LIMIT 1), h.first) AS low OFFSET 0) b
 CROSS JOIN LATERAL (SELECT * FROM {s}.segment s WHERE s.log = h.log AND s.first >= b.low AND s.first <= h.last
-	AND s.last >= h.first OFFSET 0) s
+	AND s.last >= h.first ORDER BY s.first OFFSET 0`
+	sqlSegmentsOrder = `) s
 ORDER BY s.log, s.first`
 
 	// sqlRowsBetween finds the rows between two keys of one log.
