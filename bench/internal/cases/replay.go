@@ -50,7 +50,7 @@ func failedLetters(ctx context.Context, l *rows, source string, n int, publish f
 	if err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	g, publishing := errgroup.WithContext(ctx)
 	g.SetLimit(64)
 	const step = 500
 	for from := 0; from < n; from += step {
@@ -59,7 +59,7 @@ func failedLetters(ctx context.Context, l *rows, source string, n int, publish f
 			return errors.Join(err, g.Wait())
 		}
 		for _, d := range letters {
-			g.Go(func() error { return publish(ctx, d) })
+			g.Go(func() error { return publish(publishing, d) })
 		}
 	}
 	return errors.Join(g.Wait(), owner.Leave(ctx))
