@@ -182,24 +182,22 @@ func (x *machine) see(s *state, id, c uint8) (ledger.Row, bool) {
 	if r.Waits == 1 {
 		seen.DueIn = time.Second
 	}
-	switch {
-	case r.Owner == 0:
+	if r.Owner == 0 {
+		return seen, true
+	}
+	switch o := &s.Owners[r.Owner-1]; {
 	case r.Owner == id:
 		seen.Holder = ledger.Mine
-	default:
-		switch o := &s.Owners[r.Owner-1]; o.Fate {
-		case live:
-			seen.Holder, seen.HeldFor = ledger.Live, time.Second
-			if o.Overdue == 1 {
-				seen.HeldFor = -time.Second
-			}
-		case left:
-			seen.Holder = ledger.Left
-		case dead:
-			seen.Holder = ledger.Dead
-		default:
-			seen.Unseen = true
-		}
+	case o.Fate == live && o.Overdue == 0:
+		seen.Holder, seen.HeldFor = ledger.Live, time.Second
+	case o.Fate == live:
+		seen.Holder, seen.HeldFor = ledger.Live, -time.Second
+	case o.Fate == left:
+		seen.Holder = ledger.Left
+	case o.Fate == dead:
+		seen.Holder = ledger.Dead
+	default: // its row is not there
+		seen.Unseen = true
 	}
 	return seen, true
 }

@@ -80,7 +80,7 @@ func (x *machine) settleSteps(w, c uint8) {
 	it := s.Workers[w].Items[c]
 	if s.Rows[s.Copies[c].Message].Lock == 0 || it.is(mismatch) {
 		x.emit(opSettle, w, c, goes, func(n *state) {
-			effect, _ := x.settleAs(n, it.Owner, c, it.Token, it.Kind, it.Marks)
+			effect := x.settleAs(n, it.Owner, c, it.Token, it.Kind, it.Marks)
 			x.settled(n, w, c, effect)
 		})
 		x.fault(losses, opSettle, w, c, unanswered, func(n *state) {

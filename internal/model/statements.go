@@ -55,15 +55,11 @@ func (x *machine) noteTake(s *state, c uint8, r *row, d *ledger.Decision) {
 	}
 }
 
-// settleAs carries out a settlement. blocked says that a transaction holds the row: ask again.
-func (x *machine) settleAs(s *state, id, c, token, kind, marks uint8) (effect ledger.Effect, blocked bool) {
-	m := s.Copies[c].Message
-	r := &s.Rows[m]
+// settleAs carries out a settlement. While a transaction holds the row there is none: it is asked again.
+func (x *machine) settleAs(s *state, id, c, token, kind, marks uint8) (effect ledger.Effect) {
 	set := ledger.Settlement{Kind: ledger.SettleKind(kind), Ticket: ledger.NewTicket([ledger.KeySize]byte{}, uint64(token))}
 	if marks&mismatch != 0 {
 		set.Ticket = ledger.MismatchTicket([ledger.KeySize]byte{})
-	} else if r.Lock != 0 {
-		return 0, true
 	}
 	seen, ok := x.see(s, id, c)
 	if !ok {
@@ -77,7 +73,7 @@ func (x *machine) settleAs(s *state, id, c, token, kind, marks uint8) (effect le
 	case ledger.EffectWrite:
 		x.write(s, c, token, set.Kind, marks)
 	}
-	return effect, false
+	return effect
 }
 
 // write writes a settlement that passed the guard.
