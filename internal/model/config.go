@@ -93,9 +93,10 @@ func (c *Config) check() error {
 			return fmt.Errorf("model: Config.%s must be from %d to %d, is %d", b.field, b.least, b.most, b.value)
 		}
 	}
+	names := [budgets]string{"Crashes", "Leases", "Losses", "Lates", "Dups", "Rebalances", "Exits", "Moves", "Failures"}
 	for i, n := range c.budgets() {
 		if n < 0 || n > 100 {
-			return fmt.Errorf("model: Config: fault %d must be from 0 to 100, is %d", i, n)
+			return fmt.Errorf("model: Config.%s must be from 0 to 100, is %d", names[i], n)
 		}
 	}
 	if len(c.Crashed) > len(c.Messages) {

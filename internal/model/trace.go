@@ -53,11 +53,19 @@ func (x *machine) describe(s *state, n *next) string {
 		m := n.state.Copies[st.c].Message
 		fmt.Fprintf(&b, " copy %d", st.c)
 		if st.op != opReceive && st.op != opFetch {
-			return b.String() + wayNames[st.way] + x.verdictText(s, n) + ": " + message(m) + x.rowText(&n.state, m)
+			return b.String() + st.wayText() + x.verdictText(s, n) + ": " + message(m) + x.rowText(&n.state, m)
 		}
 		fmt.Fprintf(&b, " of %s", message(m))
 	}
-	return b.String() + wayNames[st.way]
+	return b.String() + st.wayText()
+}
+
+// wayText says which way a step went, where that is one of the ways.
+func (st step) wayText() string {
+	if st.op == opGhost || st.op == opSend {
+		return ""
+	}
+	return wayNames[st.way]
 }
 
 // verdictText says what a settlement is.

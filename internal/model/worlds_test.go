@@ -98,3 +98,26 @@ func TestParkedClaimWithoutAnswer(t *testing.T) {
 		t.Fatalf("it is mended: take losses into the parked worlds, and this test away: %v", err)
 	}
 }
+
+func TestConfigIsChecked(t *testing.T) {
+	for _, c := range []struct {
+		world Config
+		want  string
+	}{
+		{Config{Messages: []Kind{Flaky}}, "Workers must be from 1 to 3, is 0"},
+		{Config{Workers: 1}, "Messages must be from 1 to 3, is 0"},
+		{Config{Workers: 1, Messages: []Kind{Killer, Killer}}, "Messages: killers must be from 0 to 1, is 2"},
+		{Config{Workers: 1, Messages: []Kind{Flaky}, Copies: make([]Copy, 5)}, "Copies must be from 1 to 5, is 6"},
+		{Config{Workers: 1, Messages: []Kind{Flaky}, Copies: []Copy{{Message: 1}}}, "Message must be one of 1, is 1"},
+		{Config{Workers: 1, Messages: []Kind{Flaky}, Lates: 101}, "Lates must be from 0 to 100, is 101"},
+		{Config{Workers: 1, Messages: []Kind{Flaky}, Crashed: []int{1, 1}}, "Crashed must be for 1 messages at most, is for 2"},
+	} {
+		_, explored := Explore(c.world, 10, 0)
+		_, walked := Walk(c.world, 1, 1, 10)
+		for _, err := range []error{explored, walked} {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: %v, want %q", c.world, err, c.want)
+			}
+		}
+	}
+}
