@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"reflect"
 	"strings"
@@ -184,6 +185,53 @@ func TestPitfall102_RollingDeploy(t *testing.T) {
 	old.PlayVersion(1)
 	if _, err := old.Join(t.Context(), time.Minute); !ledger.Unusable(err) || !strings.Contains(err.Error(), "deploy a newer one") {
 		t.Errorf("an old worker that is not served any more: %v", err)
+	}
+}
+
+// TestFromFour: version 5 ends the lives of owners before it, which lock logs in another way, refuses their programs, and
+// keeps what they have archived.
+func TestFromFour(t *testing.T) {
+	t.Parallel()
+	db := services.Postgres(t)
+	conn, err := pgx.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.MigrateTo(t.Context(), conn, 4); err != nil {
+		t.Fatal(err)
+	}
+	b := openBench(t, db.URL, variant{})
+	old := joinOld(t, b)
+	e := records("scope", 2, 17, 1)[0]
+	b.exec(t, `INSERT INTO ackledger.message (token, at, expiry, scope, state, attempts, crashes, key, fingerprint, id, failed_delivery)
+		SELECT 3, now(), now() + interval '1 hour', id, 3, 0, 0, $1, $2, $3, $4 FROM ackledger.scope`,
+		pgKey(e.Key), pgUUID(e.Fingerprint), e.Key.ID, e.Delivery)
+	position := fmt.Sprintf(`{"log":"%s","epoch":3,"offset":17,"prev":11}`, base64.StdEncoding.EncodeToString([]byte(e.Key.Pos.Log)))
+	b.exec(t, `INSERT INTO ackledger.archive (token, sent_at, at, expiry, scope, attempts, published, key, fingerprint, delivery, id, kind,
+		source, grp, position, body) SELECT 3, now(), now(), now() + interval '1 day', id, 1, true, $1, $2, $4, $3, 'error', 's', 'g', $5, 'b'
+		FROM ackledger.scope`, pgKey(e.Key), pgUUID(e.Fingerprint), e.Key.ID, e.Delivery, []byte(position))
+	for range 2 { // it may be repeated
+		if err := postgres.Migrate(t.Context(), conn, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := old.beat(t.Context()); !ledger.IsLost(err) {
+		t.Errorf("the beat of an owner of version 4: %v", err)
+	}
+	four := openBench(t, db.URL, variant{})
+	four.PlayVersion(4)
+	if _, err := four.Join(t.Context(), time.Minute); !ledger.Unusable(err) || !strings.Contains(err.Error(), "deploy a newer one") {
+		t.Errorf("a program of version 4: %v", err)
+	}
+	n := 0
+	for d, err := range b.DeadLetters(t.Context(), ledger.Filter{Scope: "scope", Body: true}) {
+		if n++; err != nil || d.Key.Sum() != e.Key.Sum() || d.Key.Pos == nil || d.Key.Pos.Prev != 11 || string(d.Body) != "b" {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	claimOne(t, join(t, b, time.Minute), e, ledger.Done)
+	if n != 1 {
+		t.Errorf("%d dead letters", n)
 	}
 }
 
