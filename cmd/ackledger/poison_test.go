@@ -13,10 +13,10 @@ import (
 
 const (
 	hugeBody = 50 << 20
-	// shownMemory bounds what the command takes to show a huge body, in any form; listedMemory what it takes where no body
-	// was asked for.
+	// shownMemory bounds what the command takes where it reads a huge body, in whatever form it is shown; listedMemory what
+	// it takes where it reads none.
 	shownMemory  = 10 * hugeBody
-	listedMemory = 3*hugeBody + 64<<20
+	listedMemory = 64 << 20
 )
 
 // poisonous are dead letters that are hard to show.
@@ -28,6 +28,7 @@ func poisonous() map[string]ledger.Archive {
 	hostile := "\x1b]0;owned\a\x1b[2J\r\n\xff\u202e"
 	return map[string]ledger.Archive{
 		"huge":  {Body: append([]byte("{"), make([]byte, hugeBody)...)},
+		"raw":   {Body: make([]byte, 4<<20)},
 		"deep":  {Body: []byte(strings.Repeat(`{"a":`, 100_000))},
 		"many":  {Body: []byte("x"), Headers: many},
 		hostile: {Body: []byte(hostile), Group: hostile, Source: hostile, Headers: []ledger.Header{{Name: hostile, Value: []byte(hostile), Type: hostile}, {}, {Name: consumer.StampName, Value: []byte("%zz")}}},
@@ -55,8 +56,8 @@ func TestPitfall70_PoisonIsShown(t *testing.T) {
 			{listedMemory, []string{"list", "--json"}, `"id":"many"`},
 			{shownMemory, []string{"list", "--header", consumer.StampName + "=%zz"}, "no JSON"},
 			{shownMemory, []string{"list", "--json", "--body"}, `"header 9999"`},
-			{listedMemory, []string{"show", "huge"}, "50.0 MiB"},
-			{shownMemory, []string{"show", "huge", "--body"}, "00000000  7b 00 00"},
+			{shownMemory, []string{"show", "huge"}, "50.0 MiB"},
+			{listedMemory, []string{"show", "raw", "--body"}, "003ffff0  00 00"},
 			{shownMemory, []string{"show", "huge", "--json", "--body"}, `"body":"ewAAAA`},
 			{listedMemory, []string{"show", "many", "--body"}, "header 9999: value"},
 			{listedMemory, []string{"show", "deep", "--body"}, `{"a":{"a":`},

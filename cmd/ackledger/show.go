@@ -267,11 +267,12 @@ func describe(one *shown) string {
 	return one.State
 }
 
-func in(before, text string) string {
-	if text == "" {
+// in is a name in the middle of a line, with what goes before it; nothing if there is none.
+func in(before, name string) string {
+	if name == "" {
 		return ""
 	}
-	return before + text
+	return before + text(name)
 }
 
 func instant(t time.Time) string {
