@@ -43,7 +43,8 @@ const (
 // Session locks do not hold behind a pooler in transaction mode: name the server itself here.
 //
 // A schema says which is the oldest worker it still serves, so migrate first and deploy then: workers of the version
-// before go on. A newer schema that does not serve this version is an error for which [ledger.Unusable] is true.
+// before go on. (Not at versions 4 and 5: there older workers finish what they have, and claim nothing more.) A newer
+// schema that does not serve this version is an error for which [ledger.Unusable] is true.
 //
 // The functions that sweep have the rights of the schema's owner, so nobody else may create functions or operators in it
 // (PostgreSQL's documentation, "Writing SECURITY DEFINER Functions Safely"). A schema in which every role may, as in
