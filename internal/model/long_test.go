@@ -12,11 +12,8 @@ import (
 
 // medium are worlds for the long run: gone through as far as memory allows.
 var medium = []Config{
-	{Name: "queue, all faults", Workers: 2, Messages: []Kind{Flaky}, Losses: 1, Lates: 1, Leases: 1, Dups: 1, Crashes: 1},
 	{Name: "queue, two messages", Workers: 1, Messages: []Kind{Flaky, Innocent}, Losses: 1, Crashes: 1},
-	{Name: "queue, transactions", Workers: 2, Messages: []Kind{Flaky}, Tx: true, Losses: 1, Lates: 1, Leases: 1, Dups: 1},
 	{Name: "queue, transactions of two", Workers: 2, Messages: []Kind{Innocent, Innocent}, Tx: true, Losses: 1, Leases: 1},
-	{Name: "queue, parked", Workers: 2, Messages: []Kind{Innocent}, Park: true, Crashes: 1, Leases: 1, Exits: 1, Dups: 1},
 	{Name: "queue, two copies", Workers: 2, Messages: []Kind{Flaky}, Copies: []Copy{{}}, Losses: 1, Leases: 1, Dups: 1},
 	{Name: "log, all faults", Broker: Log, Workers: 2, Messages: []Kind{Flaky}, Losses: 1, Lates: 1, Leases: 1, Rebalances: 2},
 	{Name: "log, two messages", Broker: Log, Workers: 2, Messages: []Kind{Flaky, Innocent}, Losses: 1, Rebalances: 1},
@@ -26,6 +23,9 @@ var medium = []Config{
 	{Name: "replay in place", Workers: 2, Messages: []Kind{Flaky}, Attempts: 1, Replays: 1, InPlace: true, FromArchive: true, Crashes: 1, Leases: 1},
 	{Name: "a killer and its neighbour", Workers: 2, Messages: []Kind{Killer, Innocent}, Leases: 1},
 	{Name: "a killer that is replayed", Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{5, 3}, DeadLetters: true, Replays: 1},
+	{Name: "queue, all faults", Workers: 2, Messages: []Kind{Flaky}, Losses: 1, Lates: 1, Leases: 1, Dups: 1, Crashes: 1},
+	{Name: "queue, transactions", Workers: 2, Messages: []Kind{Flaky}, Tx: true, Losses: 1, Lates: 1, Leases: 1, Dups: 1},
+	{Name: "queue, parked", Workers: 2, Messages: []Kind{Innocent}, Park: true, Crashes: 1, Leases: 1, Exits: 1, Dups: 1},
 }
 
 // any world that fits, drawn by chance.
