@@ -79,17 +79,33 @@ func (c *crew) end() {
 	members := slices.Clone(c.members)
 	c.mu.Unlock()
 	for _, m := range members {
+		if c.t.Failed() { // it says where its goroutines are
+			_ = m.cmd.Process.Signal(syscall.SIGQUIT)
+			select {
+			case <-m.done:
+			case <-time.After(10 * time.Second):
+			}
+		}
 		_ = m.cmd.Process.Kill() // it may have ended
 		<-m.done
-		if c.t.Failed() {
-			c.t.Logf("the last words of %s:\n%s", m.name, c.tailOf(m, 4000))
-		}
+	}
+	if c.t.Failed() {
+		c.keepLogs()
 	}
 	for _, p := range c.pages {
 		if err := p.Close(); err != nil {
 			c.t.Error(err)
 		}
 	}
+}
+
+// keepLogs copies the logs of all processes, and the journal, to where they outlive the test.
+func (c *crew) keepLogs() {
+	to, err := os.MkdirTemp("", "ackledger-chaos-failed-")
+	if err == nil {
+		err = os.CopyFS(to, os.DirFS(c.dir))
+	}
+	c.t.Logf("the logs of %s's processes are in %s (%v)", c.prefix, to, err)
 }
 
 // start adds a process, which dies at a passage of a step (empty: it does not).

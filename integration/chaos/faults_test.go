@@ -181,7 +181,17 @@ func (s *storm) restart(name string, server *services.Server, uses func(*arm) bo
 	down := time.NewTimer(time.Duration(s.rng.Int64N(int64(4 * time.Second))))
 	defer down.Stop()
 	<-down.C
-	if err := server.Start(context.WithoutCancel(s.t.Context())); err != nil {
-		s.t.Errorf("%s: %v", name, err)
+	for n := 1; ; n++ { // a busy machine may need longer than one start is given
+		err := server.Start(s.t.Context())
+		if err == nil {
+			return
+		}
+		if s.t.Logf("%s: start %d: %v", name, n, err); n == startTries {
+			s.t.Errorf("%s did not start", name)
+			return
+		}
 	}
 }
+
+// startTries is how often a server is started that does not answer.
+const startTries = 5

@@ -27,7 +27,7 @@ const (
 )
 
 // shortStorm is how long the storm of `make test` lasts.
-const shortStorm = 12 * time.Second
+const shortStorm = 8 * time.Second
 
 // backlog is how many messages of each arm are sent and not finished during a storm: work is always in flight.
 const backlog = 500
