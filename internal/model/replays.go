@@ -49,7 +49,7 @@ func (x *machine) remove(n *state, p *replayer) {
 // lookSteps decide about any of the letters.
 func (x *machine) lookSteps(r uint8) {
 	s := x.from
-	if x.cfg.FromArchive || x.calm && x.cfg.InPlace { // what was killed in place, only the archive has
+	if x.cfg.FromArchive || x.calm { // what was begun again after it failed, and cut short, perhaps only the archive has
 		for c := range s.Next {
 			if s.Archive[c] != 0 && s.Archive[c] != mismatched {
 				x.look(r, fromArchive+c, letter{Message: s.Copies[c].Message, Token: s.Archive[c], Other: s.Copies[c].Other, Copy: c})
