@@ -36,6 +36,14 @@
 // is never run. And from every state that is looked at (Explore's argument) the world comes to its end when no more faults
 // happen: nobody waits for ever.
 //
+// # What it found
+//
+// A parked message whose answer Spent is lost is Run when its claim is repeated, so its effect may happen twice:
+// TestParkedClaimWithoutAnswer. And any delivery that did not fail itself counts as a redrive of a failed message (row 10):
+// a second record of the same business key runs it again, parked or not; so does a copy that a worker of an SQS queue still
+// had in hand while the broker moved it away and its replay failed. If that run is cut short, the message is pending and
+// nobody's, and only a replay from the archive brings it back.
+//
 // # What is not modelled
 //
 // Ranges (internal/ranges), batches, lanes and FIFO order, receive counts, retention and the sweep of message rows, reopen,
