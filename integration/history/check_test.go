@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // record is one history with what it came from.
@@ -127,11 +129,22 @@ func (r *record) contention() {
 			if r.site.locks && p.locks() && same && p.Return >= o.Call && !together {
 				o.contended = true
 			}
-			if p.Kind == doSettle && o.Kind == doSettle && p.Key == o.Key && p.Token == o.Token && p.Settle == o.Settle {
-				o.repeated = true
-			}
+			o.repeated = o.repeated || p.Key == o.Key && r.remembered(o, p)
 		}
 	}
+}
+
+// remembered says whether the owner of a range may go by what the ticket of o was settled as by p. A range keeps neither the
+// tokens of what succeeded, nor anything of what was given back; so its owner answers repetitions from its memory, also
+// once an operator has reopened the message.
+func (r *record) remembered(o, p *op) bool {
+	if o.Kind != doSettle || p.Kind != doSettle || p.Token != o.Token || p.Lost || p.Void {
+		return false
+	}
+	if p.Settle == ledger.Release {
+		return o.Settle == ledger.Release
+	}
+	return slices.ContainsFunc(r.ops, func(q *op) bool { return q.Kind == doReopen && q.Key == o.Key && q.Call < o.Return })
 }
 
 // report tells all that is known of a history that no order of its calls explains.

@@ -190,8 +190,9 @@ func (m *model) claim(s state, o *op) []state {
 		return m.lost(s, o)
 	}
 	me := &s.owners[o.owner]
+	locked := !o.open() && o.contended && *o.Got == (answer{}) // row 2: held locked by another
 	if me.fate != ledger.Live && (!m.snapshots || o.Call >= me.sealed) {
-		if o.open() {
+		if o.open() || locked {
 			return []state{s}
 		}
 		return nil
@@ -204,8 +205,8 @@ func (m *model) claim(s state, o *op) []state {
 			out = append(out, m.claimed(as.state, o, &d))
 		}
 	}
-	if o.open() || o.contended && *o.Got == (answer{}) {
-		out = append(out, s) // row 2: held locked by another
+	if o.open() || locked {
+		out = append(out, s)
 	}
 	return out
 }
@@ -254,6 +255,9 @@ func (m *model) claimed(s state, o *op, d *ledger.Decision) state {
 		s.errors = 0
 	}
 	s.state, s.token, s.attempts, s.crashes = ledger.Pending, d.Token, d.Attempts, d.Crashes
+	if s.reopened {
+		s.token-- // the least that it may be
+	}
 	s.holder, s.due, s.late, s.result, s.reopened = o.owner, 0, 0, "", false
 	if o.Got != nil {
 		s.token = o.Got.Token

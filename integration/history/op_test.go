@@ -64,7 +64,7 @@ type op struct {
 	from      int  // of From
 	partial   bool // what was written before the caller was told that it is lost, if anything was
 	contended bool // something else may have held the row locked
-	repeated  bool // the same ticket was settled in the same way before, or at the same time
+	repeated  bool // in a range, its owner may go by what the ticket was settled as before
 }
 
 // answer is what a claim said.

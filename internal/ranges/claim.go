@@ -171,6 +171,11 @@ func (c *claiming) lean(ctx context.Context) error {
 
 // full looks at the logs that are left.
 func (c *claiming) full(ctx context.Context) error {
+	release, err := c.alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	var left []*logClaim
 	var queries []Query
 	for _, l := range c.logs {
@@ -188,7 +193,7 @@ func (c *claiming) full(ctx context.Context) error {
 		return nil
 	}
 	locked := make([]bool, len(left))
-	err := c.owner.Update(ctx, queries, func(i int, f *Facts) Change {
+	err = c.owner.Update(ctx, queries, func(i int, f *Facts) Change {
 		l := left[i]
 		l.answers, l.change = Look(f, l.asks, l.window)
 		locked[i] = f.Locked
@@ -218,6 +223,7 @@ func (c *claiming) take(l *logClaim) {
 	l.adopt(&l.change, l.asks, l.answers, c.entries)
 	for i := range l.asks {
 		a, out := &l.answers[i], &c.out[l.asks[i].Index]
+		l.doubt.Remove(Span{l.asks[i].Offset, l.asks[i].Offset + 1})
 		switch a.Verdict {
 		case Fresh:
 			out.Answer, out.Token, out.Attempt = ledger.Run, a.Token, 1

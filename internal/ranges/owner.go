@@ -105,6 +105,8 @@ type held struct {
 	open    map[uint64]*open
 	past    map[uint64]past // the latest, by token
 	closed  []uint64        // their tokens, oldest first
+	// doubt are those of open that were asked for again, without an answer: they may have rows by now.
+	doubt Set
 }
 
 // flushLimit is how long a beat may take longer for it.
@@ -266,6 +268,9 @@ func (h *held) close(token uint64) {
 	if len(h.closed) == maxPast {
 		delete(h.past, h.closed[0])
 		h.closed = h.closed[1:]
+	}
+	for _, s := range h.doubt.Spans() { // it is over, so they have rows
+		r.moved.Add(Span{max(s.From, r.From), min(s.To, r.To)})
 	}
 	h.past[token] = past{span: r.Span, moved: r.moved, back: r.Back}
 	h.closed = append(h.closed, token)

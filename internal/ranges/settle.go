@@ -22,6 +22,7 @@ type settling struct {
 	by    map[Log]*logSave
 	logs  []*logSave
 	place []saving
+	marks []mark
 	rows  []int // settlements that their rows decide about, once what is in place was written; ascending
 	wrote bool  // the ledger has changed
 }
@@ -31,6 +32,13 @@ type saving struct {
 	item int
 	log  *logSave
 	of   uint64
+}
+
+// mark is an offset of which a settlement says something new.
+type mark struct {
+	of  *open
+	log Log
+	at  Span
 }
 
 // logSave is what is written of one log.
@@ -80,7 +88,13 @@ func (c *settling) saveAll(ctx context.Context) error {
 		}
 	}
 	o.mu.Unlock()
-	return c.save(ctx)
+	err := c.save(ctx)
+	if err != nil && !c.wrote && !ledger.Unknown(err) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		c.unmark(func(Log) bool { return true })
+	}
+	return err
 }
 
 // sort finds out whether a settlement is of a range, and notes there what it says. The owner is locked.
@@ -102,17 +116,18 @@ func (c *settling) sort(i int) {
 		return
 	}
 	one := Span{offset, offset + 1}
+	if !r.Done.Has(offset) && !r.Back.Has(offset) {
+		c.marks = append(c.marks, mark{of: r, log: log, at: one})
+	}
 	switch {
 	case r.moved.Has(offset):
 		c.rows = append(c.rows, i)
 	case r.Done.Has(offset) || r.Back.Has(offset):
-		if c.out[i] = repeated(s, r.Back.Has(offset)); c.out[i] != nil {
-			return
-		}
-	case s.Kind == ledger.Succeed && s.Result == nil:
+		c.out[i] = repeated(s, r.Back.Has(offset)) // once that is written
+	case s.Kind == ledger.Succeed && s.Result == nil && !h.doubt.Has(offset):
 		r.Done.Add(one)
 		r.dirty = true
-	case s.Kind == ledger.Release && !s.Count && s.After == 0:
+	case s.Kind == ledger.Release && !s.Count && s.After == 0 && !h.doubt.Has(offset):
 		r.Back.Add(one)
 		r.Messages--
 		r.dirty, r.gave = true, true
@@ -197,8 +212,26 @@ func (c *settling) save(ctx context.Context) error {
 			o.ripe.Add(1)
 		}
 	}
+	c.unmark(func(log Log) bool { return c.by[log] != nil && c.by[log].locked })
 	c.answer()
 	return nil
+}
+
+// unmark takes back what the settlements of these logs say of their ranges: nothing of it was written, and the next ones may
+// say something else. The owner is locked.
+func (c *settling) unmark(these func(Log) bool) {
+	for _, m := range c.marks {
+		if !these(m.log) {
+			continue
+		}
+		if m.of.Back.Has(m.at.From) {
+			m.of.Messages++
+		}
+		m.of.Done.Remove(m.at)
+		m.of.Back.Remove(m.at)
+		m.of.moved.Remove(m.at)
+		m.of.leaving = slices.DeleteFunc(m.of.leaving, func(r Row) bool { return r.Offset == m.at.From })
+	}
 }
 
 // moved leaves to their rows what a claim has taken out of its range, and closed that, since the settlements were sorted.

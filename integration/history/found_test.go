@@ -1,0 +1,156 @@
+package history_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// What histories have found, each reduced to the few calls that show it. All of it was in ranges: an owner went by what it
+// had meant to write there, or did not yet know what another call of its own had written.
+
+// found is a ledger with one owner that holds two neighbours of a log in one range.
+type found struct {
+	*testing.T
+	*memory.Ledger
+	plan    plan
+	owner   ledger.Owner
+	tickets []ledger.Ticket
+}
+
+func newFound(t *testing.T) *found {
+	t.Helper()
+	f := &found{T: t, Ledger: memory.New(), plan: plan{Scope: t.Name(), Keys: 2, Ranged: true}}
+	f.owner = f.join()
+	for _, c := range f.claim(f.owner, 0, 1) {
+		f.tickets = append(f.tickets, c.Ticket)
+	}
+	return f
+}
+
+func (f *found) join() ledger.Owner {
+	f.Helper()
+	o, err := f.Join(f.Context(), time.Minute)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return o
+}
+
+func (f *found) claim(o ledger.Owner, keys ...int) []ledger.Claim {
+	f.Helper()
+	claims, err := o.Claim(f.Context(), f.entries(keys...))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return claims
+}
+
+func (f *found) entries(keys ...int) []ledger.Entry {
+	var entries []ledger.Entry
+	for _, key := range keys {
+		entries = append(entries, f.plan.entry(&op{Key: key, Delivery: 1}))
+	}
+	return entries
+}
+
+func (f *found) settle(key int, kind ledger.SettleKind) error {
+	f.Helper()
+	s := f.plan.settlement(&op{Key: key, Settle: kind, Delivery: 1}, f.tickets[key])
+	errs, err := f.owner.Settle(f.Context(), []ledger.Settlement{s})
+	if err == nil {
+		err = errs[0]
+	}
+	return err
+}
+
+// want asks for a message as another owner.
+func (f *found) want(key int, answer ledger.Answer, state ledger.State) {
+	f.Helper()
+	if c := f.claim(f.join(), key)[0]; c.Answer != answer || c.Outcome.State != state {
+		f.Errorf("message %d: %+v, want %v %v", key, c, answer, state)
+	}
+}
+
+// A success that was refused, nobody being reachable, was written nevertheless by the next settlement of that message: a
+// failure, which was answered as if it held, and was in no archive.
+func TestRefusedSettleChangesNothing(t *testing.T) {
+	f := newFound(t)
+	f.FailBefore(func(context.Context, memory.Op) error { return errDown })
+	if err := f.settle(0, ledger.Succeed); err == nil || ledger.Unknown(err) {
+		t.Fatalf("settle: %v, want it refused", err)
+	}
+	f.FailBefore(nil)
+	if err := f.settle(0, ledger.Fail); err != nil {
+		t.Fatal(err)
+	}
+	f.want(0, ledger.Done, ledger.Failed)
+}
+
+// A release that was lost on its way made the next settlement be answered "lost", while the ledger still held the message
+// for this very owner: nobody ran it any more, until the owner's end.
+func TestLostReleaseIsMadeUpFor(t *testing.T) {
+	f := newFound(t)
+	f.FailBefore(func(context.Context, memory.Op) error { return ledger.MarkUnknown(errRequestLost) })
+	if err := f.settle(0, ledger.Release); !ledger.Unknown(err) {
+		t.Fatalf("settle: %v, want it unknown", err)
+	}
+	f.FailBefore(nil)
+	if err := f.settle(0, ledger.Succeed); !ledger.IsLost(err) {
+		t.Fatalf("settle: %v, want ErrLost: it may have been given back", err)
+	}
+	f.want(0, ledger.Run, 0)
+}
+
+// A message was asked for again, the answer was lost, and it had left its range for a row: a success of the first ticket was
+// then written into the range, answered as if it held, and forgotten, since the row counts.
+func TestSettleAfterALostClaim(t *testing.T) {
+	f := newFound(t)
+	f.FailAfter(func(context.Context, memory.Op) error { return errAnswerLost })
+	if _, err := f.owner.Claim(t.Context(), f.entries(0)); !ledger.Unknown(err) {
+		t.Fatalf("claim: %v, want it unknown", err)
+	}
+	f.FailAfter(nil)
+	err := f.settle(0, ledger.Succeed)
+	if err != nil && !ledger.IsLost(err) {
+		t.Fatal(err)
+	}
+	if c := f.claim(f.join(), 0)[0]; (c.Answer == ledger.Done) != (err == nil) {
+		t.Errorf("settled: %v, but then %+v", err, c)
+	}
+}
+
+// While messages are asked for again their range is taken apart: a settlement at that moment found no range, and was
+// answered "lost" although its owner lives and holds the message.
+func TestSettleDuringAClaim(t *testing.T) {
+	f := newFound(t)
+	carriedOut, goOn := make(chan struct{}), make(chan struct{})
+	f.FailAfter(func(_ context.Context, call memory.Op) error {
+		if call == memory.Claim {
+			f.FailAfter(nil)
+			close(carriedOut)
+			<-goOn
+		}
+		return nil
+	})
+	claimed := make(chan error, 1)
+	go func() {
+		_, err := f.owner.Claim(t.Context(), f.entries(0, 1))
+		claimed <- err
+	}()
+	<-carriedOut
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	s := f.plan.settlement(&op{Settle: ledger.Fail, Delivery: 1}, f.tickets[0])
+	if _, err := f.owner.Settle(ctx, []ledger.Settlement{s}); ledger.IsLost(err) || ledger.Unknown(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a settlement in the middle of a claim: %v, want that it waits", err)
+	}
+	close(goOn)
+	if err := <-claimed; err != nil {
+		t.Fatal(err)
+	}
+}

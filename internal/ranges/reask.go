@@ -1,0 +1,84 @@
+package ranges
+
+import (
+	"context"
+	"fmt"
+)
+
+// alone makes sure that nothing is settled during a look at messages that lie in this owner's own ranges: it asks for them
+// again since an answer was lost, and the look takes them out of their ranges. What is to be so in these ranges is written
+// before, so that the look goes by it. Until the look is answered its messages are in doubt: they may have rows now. It
+// returns the end of it.
+func (c *claiming) alone(ctx context.Context) (release func(), err error) {
+	o := c.owner
+	if !c.ours() {
+		return func() {}, nil
+	}
+	if err := turn(ctx, o.saves); err != nil {
+		return nil, fmt.Errorf("ledger: the claim was not sent: %w", err)
+	}
+	release = func() { <-o.saves }
+	s := &settling{owner: o, by: map[Log]*logSave{}}
+	o.mu.Lock()
+	for l, r := range c.own() {
+		if r.dirty {
+			s.touch(l.held, l.log, r.Token)
+		}
+	}
+	o.mu.Unlock()
+	if err := s.save(ctx); err != nil {
+		release()
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for l, r := range c.own() {
+		if r.dirty { // an InTx holds it
+			l.answers = make([]Answer, len(l.asks))
+			continue
+		}
+		r.known = true
+		for i := range l.asks {
+			if at := l.asks[i].Offset; r.Has(at) && !r.Done.Has(at) && !r.Back.Has(at) {
+				l.doubt.Add(Span{at, at + 1})
+			}
+		}
+	}
+	return release, nil
+}
+
+// ours says whether a message that is to be looked for lies in a range of ours.
+func (c *claiming) ours() bool {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	for range c.own() {
+		return true
+	}
+	return false
+}
+
+// own yields the ranges of ours in which messages lie that are to be looked for. The owner is locked.
+func (c *claiming) own() func(func(*logClaim, *open) bool) {
+	return func(yield func(*logClaim, *open) bool) {
+		for _, l := range c.logs {
+			if l.answers != nil {
+				continue
+			}
+			hull := Span{l.asks[0].Offset, l.asks[len(l.asks)-1].Offset + 1}
+			for _, r := range l.open {
+				if r.Meets(hull) && r.asked(l.asks) && !yield(l, r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (r *open) asked(asks []Ask) bool {
+	for i := range asks {
+		if r.Has(asks[i].Offset) {
+			return true
+		}
+	}
+	return false
+}
