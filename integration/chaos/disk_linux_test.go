@@ -115,9 +115,7 @@ func diskFull(t *testing.T, a *arm, dir string, server *services.Server) {
 		t.Fatal(err)
 	}
 	if server != nil {
-		if err := server.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		startAgain(t, "PostgreSQL", server)
 	}
 	eventually(t, 3*time.Minute, a.progress)
 	eventually(t, time.Minute, a.left)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
@@ -168,30 +169,44 @@ func (s *storm) restartKafka(ctx context.Context, a *arm, m *member) {
 	s.restart("Kafka", s.kafka.Broker(0), func(a *arm) bool { _, ok := a.broker.(*log); return ok })
 }
 
+// restart leaves the other faults going on meanwhile. One server is away at a time.
 func (s *storm) restart(name string, server *services.Server, uses func(*arm) bool) {
-	hit := slices.ContainsFunc(s.arms, func(a *arm) bool { return uses(a) && a.crew.running() })
-	end, how := server.Stop, "stopped and started"
+	end, how, away := server.Stop, "stopped and started", time.Duration(s.rng.Int64N(int64(4*time.Second)))
 	if s.rng.IntN(2) == 0 {
 		end, how = server.Kill, "crashed and started"
 	}
-	if err := end(); err != nil {
-		s.t.Errorf("%s: %v", name, err)
+	if !s.away.CompareAndSwap(false, true) {
+		return
 	}
-	s.count("server: "+name+": "+how, hit)
-	down := time.NewTimer(time.Duration(s.rng.Int64N(int64(4 * time.Second))))
-	defer down.Stop()
-	<-down.C
-	for n := 1; ; n++ { // a busy machine may need longer than one start is given
-		err := server.Start(s.t.Context())
-		if err == nil {
-			return
+	s.under.Go(func() {
+		defer s.away.Store(false)
+		hit := slices.ContainsFunc(s.arms, func(a *arm) bool { return uses(a) && a.crew.running() })
+		if err := end(); err != nil {
+			s.t.Errorf("%s: %v", name, err)
 		}
-		if s.t.Logf("%s: start %d: %v", name, n, err); n == startTries {
-			s.t.Errorf("%s did not start", name)
-			return
-		}
-	}
+		s.count("server: "+name+": "+how, hit)
+		down := time.NewTimer(away)
+		defer down.Stop()
+		<-down.C
+		startAgain(s.t, name, server)
+	})
 }
 
 // startTries is how often a server is started that does not answer.
 const startTries = 5
+
+// startAgain starts a server that was stopped. A busy machine may need longer for it than one start is given.
+func startAgain(t *testing.T, name string, server *services.Server) {
+	t.Helper()
+	for n := 1; ; n++ {
+		err := server.Start(t.Context())
+		if err == nil {
+			return
+		}
+		if n == startTries {
+			t.Errorf("%s did not start: %v", name, err)
+			return
+		}
+		t.Logf("%s: start %d: %.300s", name, n, err.Error())
+	}
+}

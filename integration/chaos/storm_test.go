@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ type storm struct {
 	kafka *services.KafkaCluster
 
 	under sync.WaitGroup // faults that last
+	away  atomic.Bool    // a server is
 	mu    sync.Mutex
 	hits  map[string]int // faults by kind, while work was in flight
 	vain  map[string]int // those that hit nothing

@@ -71,14 +71,10 @@ func uncleanElection(t *testing.T, cluster *services.KafkaCluster, rows bool) {
 	if err := cluster.Broker(0).Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Broker(1).Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	startAgain(t, "broker 1", cluster.Broker(1))
 	a.gone = 2 * n
 	send() // at offsets that the log has had before
-	if err := cluster.Broker(0).Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	startAgain(t, "broker 0", cluster.Broker(0))
 	eventually(t, 3*time.Minute, done(2*n, 3*n))
 	eventually(t, time.Minute, a.left)
 	a.crew.dismissAll()
