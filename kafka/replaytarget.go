@@ -7,11 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/replay"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -186,46 +186,81 @@ func (t *ReplayTarget) Accept(l *replay.Letter) error {
 	return nil
 }
 
-// Send implements replay.Target. Records of one key go one after the other, others side by side: what the cluster refuses
-// for a record's own sake must not be overtaken by the next of its key.
+// reproduced is one letter on its way.
+type reproduced struct {
+	letter *replay.Letter
+	record *kgo.Record
+	lane   string // its key; empty: none
+	result *replay.Result
+}
+
+// Send implements replay.Target. Of one key, one record at a time is under way: what the cluster refuses for a record's own
+// sake must not be overtaken by the next of its key. All others go together, so that they share requests.
 func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []replay.Result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
 	defer cancel()
 	results := make([]replay.Result, len(letters))
-	lanes := map[string][]int{}
-	var done sync.WaitGroup
+	waiting := make([]*reproduced, 0, len(letters))
 	for i, l := range letters {
+		p := &reproduced{letter: l, result: &results[i]}
 		if l.Message.Key != nil {
-			lane := l.Message.Source + "\x00" + string(l.Message.Key)
-			lanes[lane] = append(lanes[lane], i)
-			continue
+			p.lane = "key " + l.Message.Source + "\x00" + string(l.Message.Key)
 		}
-		done.Go(func() { results[i] = t.sendOne(ctx, l) })
+		p.record, p.result.Err = SourceRecord(&l.DeadLetter)
+		waiting = append(waiting, p)
 	}
-	for _, lane := range lanes {
-		done.Go(func() {
-			for n, i := range lane {
-				if results[i] = t.sendOne(ctx, letters[i]); results[i].Err == nil {
-					continue
-				}
-				for _, rest := range lane[n+1:] {
-					results[rest].Reason = replay.Behind
-				}
-				return
+	failed := map[string]bool{}
+	for len(waiting) > 0 {
+		var round []*reproduced
+		round, waiting = firsts(waiting)
+		t.produce(ctx, round)
+		for _, p := range round {
+			failed[p.lane] = failed[p.lane] || p.lane != "" && p.result.Err != nil
+		}
+		waiting = slices.DeleteFunc(waiting, func(p *reproduced) bool {
+			if failed[p.lane] {
+				*p.result = replay.Result{Reason: replay.Behind}
 			}
+			return failed[p.lane]
 		})
 	}
-	done.Wait()
 	return results
 }
 
-func (t *ReplayTarget) sendOne(ctx context.Context, l *replay.Letter) replay.Result {
-	r, err := SourceRecord(&l.DeadLetter)
-	if err == nil {
-		err = t.client.ProduceSync(ctx, r).FirstErr()
+// firsts takes the first of each key, and all that have none.
+func firsts(waiting []*reproduced) (round, rest []*reproduced) {
+	lanes := make(map[string]bool, len(waiting))
+	for _, p := range waiting {
+		if lanes[p.lane] {
+			rest = append(rest, p)
+			continue
+		}
+		lanes[p.lane] = p.lane != ""
+		round = append(round, p)
 	}
-	if err != nil {
-		return replay.Result{Err: fmt.Errorf("kafka: message %q: %w", l.Message.ID, err)}
+	return round, rest
+}
+
+// produce sends records together. What the cluster refuses then is sent alone: it may have been refused for another record's
+// sake, or for the size of them all.
+func (t *ReplayTarget) produce(ctx context.Context, round []*reproduced) {
+	records, of := make([]*kgo.Record, 0, len(round)), make(map[*kgo.Record]*reproduced, len(round))
+	for _, p := range round {
+		if p.result.Err == nil {
+			records, of[p.record] = append(records, p.record), p
+		}
 	}
-	return replay.Result{Outcome: replay.Sent}
+	for _, produced := range t.client.ProduceSync(ctx, records...) {
+		p := of[produced.Record]
+		if _, refused := errors.AsType[*kerr.Error](produced.Err); refused && len(records) > 1 {
+			again, err := SourceRecord(&p.letter.DeadLetter)
+			if produced.Err = err; err == nil {
+				produced.Err = t.client.ProduceSync(ctx, again).FirstErr()
+			}
+		}
+		*p.result = replay.Result{Outcome: replay.Sent}
+		if produced.Err != nil {
+			*p.result = replay.Result{Err: fmt.Errorf("kafka: message %q: %w", p.letter.Message.ID, produced.Err)}
+		}
+	}
 }
