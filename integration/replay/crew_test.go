@@ -3,6 +3,7 @@ package replay_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -63,15 +64,25 @@ func (c *child) kill() {
 // end waits until the process has ended by itself.
 func (c *child) end() replay.Report {
 	c.t.Helper()
+	if wrong := c.outcome(); wrong != "" {
+		c.t.Fatal(wrong)
+	}
+	return c.report
+}
+
+// outcome waits until the process has ended by itself, and says what went wrong: a server that did not answer in time, most
+// likely, and then the next one goes on.
+func (c *child) outcome() (wrong string) {
+	c.t.Helper()
 	select {
 	case <-c.ended:
 	case <-time.After(5 * time.Minute):
 		c.t.Fatal("a replay does not end")
 	}
 	if c.err != nil {
-		c.t.Fatalf("replay: %v\n%s", c.err, &c.stderr)
+		return fmt.Sprintf("replay: %v\n%s", c.err, &c.stderr)
 	}
-	return c.report
+	return ""
 }
 
 // storm starts replays and kills each at a random moment; every other time two are at work, and one of them goes on.
