@@ -130,7 +130,7 @@ func TestPitfall83_KilledAnywhere(t *testing.T) {
 	q.fail(bodies)
 	stop := q.worker()
 	for cut := range 4 {
-		var src replay.Source = q.fromQueue()
+		src := q.fromQueue()
 		if cut%2 == 0 { // killed before it removes what it has sent
 			src = &cutSource{Source: src}
 		}
