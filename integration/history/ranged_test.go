@@ -10,10 +10,10 @@ func TestMemoryRanged(t *testing.T) {
 
 func TestSQLiteRanged(t *testing.T) {
 	t.Parallel()
-	newSQLite(t, "sqlite, ranged", true).check(t, histories(t, 100, 10_000), 8)
+	newSQLite(t, "sqlite, ranged", true).check(t, histories(t, 80, 10_000), 8)
 }
 
 func TestPostgresRanged(t *testing.T) {
 	t.Parallel()
-	newPostgres(t, "postgres, ranged", true).check(t, histories(t, 150, 10_000), 8)
+	newPostgres(t, "postgres, ranged", true).check(t, histories(t, 100, 10_000), 8)
 }
