@@ -102,16 +102,17 @@ func TestPackagesKeepTheirLayer(t *testing.T) {
 
 // foreign says which modules only some packages that users import may depend on.
 var foreign = map[string][]string{
-	"github.com/jackc/pgx":         {"ledger/postgres"},
-	"modernc.org/sqlite":           {"ledger/sqlite"},
-	"github.com/pressly/goose":     {"ledger/postgres", "ledger/sqlite"},
-	"github.com/twmb/franz-go":     {"kafka"},
-	"github.com/aws/aws-sdk-go-v2": {"sqs", "sqs/sqstest"},
-	"github.com/Shopify/toxiproxy": {},
-	"github.com/spf13/cobra":       {},
-	"pgregory.net/rapid":           {"ledger/ledgertest"},
-	"go.uber.org/goleak":           {},
-	"testing":                      {"ledger/ledgertest", "sqs/sqstest", "consumer/consumertest"},
+	"github.com/jackc/pgx":              {"ledger/postgres"},
+	"modernc.org/sqlite":                {"ledger/sqlite"},
+	"github.com/pressly/goose":          {"ledger/postgres", "ledger/sqlite"},
+	"github.com/twmb/franz-go":          {"kafka"},
+	"github.com/aws/aws-sdk-go-v2":      {"sqs", "sqs/sqstest"},
+	"github.com/Shopify/toxiproxy":      {},
+	"github.com/anishathalye/porcupine": {},
+	"github.com/spf13/cobra":            {},
+	"pgregory.net/rapid":                {"ledger/ledgertest"},
+	"go.uber.org/goleak":                {},
+	"testing":                           {"ledger/ledgertest", "sqs/sqstest", "consumer/consumertest"},
 }
 
 func TestHeavyAndTestDependenciesStayWhereTheyBelong(t *testing.T) {
