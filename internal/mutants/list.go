@@ -67,7 +67,7 @@ func parse(text string) ([]entry, error) {
 	for i, line := range append(strings.Split(text, "\n"), "") {
 		err := p.line(line)
 		if err == nil && strings.TrimSpace(line) == "" && p.open {
-			all, err = append(all, p.entry), p.entry.valid()
+			all, err = append(all, p.entry), p.valid()
 			p = parser{}
 		}
 		if err != nil {
