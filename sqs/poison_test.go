@@ -56,8 +56,6 @@ func (c impostor) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInpu
 // neighbours nothing; memory stays below a bound.
 func TestPitfall70_PoisonMessages(t *testing.T) {
 	s := newSite(t, "", 100)
-	forged := consumer.NewStamp("arn:aws:sqs:us-east-1:000000000000:other", "id", []byte("names"))
-	deep := strings.Repeat(`{"a":`, 40_000)
 	poison := map[string]string{ // body: what its error says
 		"huge": "not JSON at byte 8 of", "many": "not JSON at byte 1 of 4", "\uFFFD": "not JSON at byte 1 of 2",
 		strings.Repeat(`{"a":`, 100_000): "nested deeper than 1000 levels at byte 5000", "names": "not JSON at byte",
@@ -74,14 +72,7 @@ func TestPitfall70_PoisonMessages(t *testing.T) {
 	})
 	highest := heapDuring(t, func() {
 		for body := range poison {
-			in := &sqs.SendMessageInput{QueueUrl: &s.url, MessageBody: &body}
-			if body == "names" {
-				in.MessageAttributes = map[string]types.MessageAttributeValue{
-					consumer.StampName: text(forged.String()), EnvelopeName: text(`{"v":1,"original-source":"` + s.arn(s.name) + `","x":` + deep),
-					"traceparent": text("00-x-y-z"), "raw": {DataType: aws.String("Binary"), BinaryValue: []byte{0xff}},
-				}
-			}
-			if _, err := s.client.SendMessage(t.Context(), in); err != nil {
+			if _, err := s.client.SendMessage(t.Context(), s.poisonous(body)); err != nil {
 				t.Fatalf("%.40q: %v", body, err)
 			}
 			s.send(fmt.Sprintf(`{"id":"good %d"}`, len(poison)))
@@ -127,6 +118,21 @@ func TestPitfall70_PoisonMessages(t *testing.T) {
 		}
 	}
 	checkPoisoned(t, s, poison)
+}
+
+// poisonous is the message that has this body. "names" has attributes that look like ours and are not.
+func (s *site) poisonous(body string) *sqs.SendMessageInput {
+	in := &sqs.SendMessageInput{QueueUrl: &s.url, MessageBody: &body}
+	if body != "names" {
+		return in
+	}
+	forged := consumer.NewStamp("arn:aws:sqs:us-east-1:000000000000:other", "id", []byte(body))
+	in.MessageAttributes = map[string]types.MessageAttributeValue{
+		consumer.StampName: text(forged.String()),
+		EnvelopeName:       text(`{"v":1,"original-source":"` + s.arn(s.name) + `","x":` + strings.Repeat(`{"a":`, 40_000)),
+		"traceparent":      text("00-x-y-z"), "raw": {DataType: aws.String("Binary"), BinaryValue: []byte{0xff}},
+	}
+	return in
 }
 
 // checkPoisoned looks at the archive: each whole, with its error, and forwarded unless it is larger than a queue takes.
