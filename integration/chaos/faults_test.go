@@ -17,7 +17,7 @@ type fault struct {
 	strike func(s *storm, ctx context.Context, a *arm, m *member)
 }
 
-// faults are what is drawn from. Those of servers do not look at the arm or the member.
+// faults are what is drawn from.
 var faults = []fault{
 	{100, (*storm).killMember},
 	{25, (*storm).freezeMember},
@@ -25,14 +25,19 @@ var faults = []fault{
 	{220, cutLink(0)}, {180, cutLink(1)},
 	{70, lastingFault(0, "delays")}, {120, lastingFault(0, "answers lost")}, {60, lastingFault(0, "half-open")},
 	{50, lastingFault(1, "delays")}, {80, lastingFault(1, "answers lost")}, {60, lastingFault(1, "half-open")},
+}
+
+// serverFaults are drawn beside them in long storms: what they take is more than a short one lasts. They do not look at the
+// arm or the member.
+var serverFaults = []fault{
 	{6, (*storm).restartPostgres},
-	{4, (*storm).restartKafka},
+	{2, (*storm).restartKafka},
 }
 
 // strike draws a fault and its victim.
 func (s *storm) strike(ctx context.Context) {
 	all := 0
-	for _, f := range faults {
+	for _, f := range s.faults {
 		all += f.weight
 	}
 	draw := s.rng.IntN(all)
@@ -40,7 +45,7 @@ func (s *storm) strike(ctx context.Context) {
 	if m == nil {
 		return
 	}
-	for _, f := range faults {
+	for _, f := range s.faults {
 		if draw -= f.weight; draw < 0 {
 			f.strike(s, ctx, a, m)
 			return

@@ -26,8 +26,8 @@ var stores = []string{"postgres", "sqlite"}
 var killed atomic.Int64
 
 // A worker is killed with SIGKILL at each step of a message's way, and another one takes over: nothing is lost, each
-// effect is there once, each dead letter once in the archive. In `make test` workers and stores take turns, so that each step is hit once; the long
-// run takes all.
+// effect is there once, each dead letter once in the archive. In `make test` workers and stores take turns, so that each
+// step is hit once; the long run takes all.
 func TestKilledAtEachStep(t *testing.T) {
 	services.NeedServers(t)
 	for k, kind := range kinds {

@@ -35,12 +35,13 @@ const backlog = 500
 
 // storm is what the faults are drawn for.
 type storm struct {
-	t     *testing.T
-	rng   *rand.Rand // of the one goroutine that draws
-	seed  uint64
-	arms  []*arm
-	pg    *services.PostgresServer
-	kafka *services.KafkaCluster
+	t      *testing.T
+	rng    *rand.Rand // of the one goroutine that draws
+	seed   uint64
+	faults []fault
+	arms   []*arm
+	pg     *services.PostgresServer
+	kafka  *services.KafkaCluster
 
 	under sync.WaitGroup // faults that last
 	away  atomic.Bool    // a server is
@@ -80,7 +81,7 @@ func TestStorm(t *testing.T) {
 // newStorm starts the servers and the arms, two processes each.
 func newStorm(t *testing.T, seed uint64) *storm {
 	t.Helper()
-	s := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), hits: map[string]int{}, vain: map[string]int{}}
+	s := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), hits: map[string]int{}, vain: map[string]int{}, faults: faults}
 	var err error
 	s.pg, err = services.StartPostgres(t.Context(), services.PostgresOptions{Conf: map[string]string{"max_connections": "500"}})
 	if err != nil {
@@ -103,6 +104,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	s.add("ranges848", s.database("ranges848"), log("ranges848"), plan.Orders{KIP848: true})
 	s.add("sqs", s.database("sqs"), queue(false), plan.Orders{})
 	if long() {
+		s.faults = slices.Concat(faults, serverFaults)
 		s.add("rows848", s.database("rows848"), log("rows848"), plan.Orders{Rows: true, KIP848: true})
 		s.add("fifo", s.database("fifo"), queue(true), plan.Orders{})
 		s.add("sqlite", newSQLite(t, t.TempDir()), queue(false), plan.Orders{})
