@@ -121,19 +121,18 @@ func (r *runner) work(ctx context.Context) error {
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	r.stop = stop
-	lanes, free := make([]chan *Letter, r.c.Concurrency), make(chan *Letter, r.most)
+	lanes := make([]chan *Letter, r.c.Concurrency)
 	var workers, watch sync.WaitGroup
 	for i := range lanes {
 		lanes[i] = make(chan *Letter, r.most)
-		workers.Go(func() { r.lane(ctx, reading, &feed{lanes[i], free}) })
+		workers.Go(func() { r.lane(ctx, reading, lanes[i]) })
 	}
 	over := make(chan struct{})
 	watch.Go(func() { r.watch(over) })
-	err := r.read(reading, lanes, free)
+	err := r.read(reading, lanes)
 	for _, lane := range lanes {
 		close(lane)
 	}
-	close(free)
 	workers.Wait()
 	close(over)
 	watch.Wait()
@@ -143,23 +142,26 @@ func (r *runner) work(ctx context.Context) error {
 	return err
 }
 
-// read hands out letters: those of one lane to one goroutine, in their order, and those of none to whichever is free.
-func (r *runner) read(ctx context.Context, lanes []chan *Letter, free chan *Letter) error {
+// read hands out letters: those of one lane to one goroutine, in their order, and those of none in batches.
+func (r *runner) read(ctx context.Context, lanes []chan *Letter) error {
+	next, given := 0, 0
 	filter := r.c.Filter
 	for l, err := range r.src.Letters(ctx, &filter) {
 		if err != nil {
 			return err
 		}
 		l.lane, l.size = laneOf(&l.Message), sizeOf(&l.Message)
-		to := free
+		to := next
 		if l.lane != "" {
-			to = lanes[hashOf(l.lane)%uint64(len(lanes))]
+			to = int(hashOf(l.lane) % uint64(len(lanes)))
+		} else if given++; given == r.most {
+			next, given = (next+1)%len(lanes), 0
 		}
 		if !r.budget.take(ctx, l.size) {
 			return context.Cause(ctx)
 		}
 		select {
-		case to <- l:
+		case lanes[to] <- l:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -168,8 +170,8 @@ func (r *runner) read(ctx context.Context, lanes []chan *Letter, free chan *Lett
 }
 
 // lane replays the letters of one goroutine, batch by batch, until there are no more or the run is stopped.
-func (r *runner) lane(ctx, reading context.Context, in *feed) {
-	for batch := in.gather(r.most); len(batch) > 0; batch = in.gather(r.most) {
+func (r *runner) lane(ctx, reading context.Context, in <-chan *Letter) {
+	for batch := r.gather(in); len(batch) > 0; batch = r.gather(in) {
 		size := 0
 		for _, l := range batch {
 			size += l.size
@@ -183,48 +185,27 @@ func (r *runner) lane(ctx, reading context.Context, in *feed) {
 	}
 }
 
-// feed is where a goroutine's letters come from: those of its own lanes, and those of none, which all goroutines share. So
-// batches are small while the source is slower than the target, and large while it is faster.
-type feed struct{ own, free <-chan *Letter }
-
-// gather takes a batch: what is there, or comes at once. None: there is nothing more.
-func (f *feed) gather(most int) (batch []*Letter) {
-	first := f.next(nil)
-	if first == nil {
+// gather takes a batch: what is there, or comes at once.
+func (r *runner) gather(in <-chan *Letter) (batch []*Letter) {
+	first, ok := <-in
+	if !ok {
 		return nil
 	}
 	batch = append(batch, first)
 	quiet := time.NewTimer(lull)
 	defer quiet.Stop()
-	for len(batch) < most {
-		l := f.next(quiet.C)
-		if l == nil {
-			break
+	for len(batch) < r.most {
+		select {
+		case l, ok := <-in:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, l)
+		case <-quiet.C:
+			return batch
 		}
-		batch = append(batch, l)
 	}
 	return batch
-}
-
-// next waits for a letter. Nil: nothing came until quiet, or there is nothing more.
-func (f *feed) next(quiet <-chan time.Time) *Letter {
-	for f.own != nil || f.free != nil {
-		select {
-		case l, ok := <-f.own:
-			if ok {
-				return l
-			}
-			f.own = nil
-		case l, ok := <-f.free:
-			if ok {
-				return l
-			}
-			f.free = nil
-		case <-quiet:
-			return nil
-		}
-	}
-	return nil
 }
 
 // finish makes the report whole, and says how to go on.

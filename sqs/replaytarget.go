@@ -51,11 +51,8 @@ func (t *ReplayTarget) String() string {
 	return strings.Join(t.given, ", ")
 }
 
-// replayAtOnce is how many letters are looked up and audited together. They are sent in requests of ten.
-const replayAtOnce = 100
-
 // Most implements replay.Target.
-func (t *ReplayTarget) Most() int { return replayAtOnce }
+func (t *ReplayTarget) Most() int { return maxBatch }
 
 // End implements replay.Target.
 func (t *ReplayTarget) End(context.Context) error { return nil }
