@@ -25,10 +25,9 @@ const patience = 30 * time.Second
 
 // verdict is what is wrong with a history. The zero value: nothing.
 type verdict struct {
-	part    []*op
-	info    porcupine.LinearizationInfo
-	model   porcupine.Model
-	timeout bool
+	part  []*op
+	info  porcupine.LinearizationInfo
+	model porcupine.Model
 }
 
 // check decides a history, message by message and owner by owner. It returns how many could not be decided in time.

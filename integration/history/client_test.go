@@ -353,7 +353,7 @@ func (c *client) look(ctx context.Context, key int) {
 	_ = c.call(ctx, []*op{o}, func(ctx context.Context) error { // a reader changes nothing
 		r, err := c.operate.Get(ctx, c.plan.key(key))
 		if err != nil && !errors.Is(err, ledger.ErrNotFound) {
-			return fmt.Errorf("not read: %v", err)
+			return errors.New("not read: " + err.Error())
 		}
 		o.Row = &view{
 			State: r.State, Owner: r.Owner, Token: r.Token, Attempts: r.Attempts, Crashes: r.Crashes, Generation: r.Generation,

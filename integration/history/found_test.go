@@ -58,9 +58,9 @@ func (f *found) entries(keys ...int) []ledger.Entry {
 	return entries
 }
 
-func (f *found) settle(key int, kind ledger.SettleKind) error {
+func (f *found) settle(kind ledger.SettleKind) error {
 	f.Helper()
-	s := f.plan.settlement(&op{Key: key, Settle: kind, Delivery: 1}, f.tickets[key])
+	s := f.plan.settlement(&op{Settle: kind, Delivery: 1}, f.tickets[0])
 	errs, err := f.owner.Settle(f.Context(), []ledger.Settlement{s})
 	if err == nil {
 		err = errs[0]
@@ -81,11 +81,11 @@ func (f *found) want(key int, answer ledger.Answer, state ledger.State) {
 func TestRefusedSettleChangesNothing(t *testing.T) {
 	f := newFound(t)
 	f.FailBefore(func(context.Context, memory.Op) error { return errDown })
-	if err := f.settle(0, ledger.Succeed); err == nil || ledger.Unknown(err) {
+	if err := f.settle(ledger.Succeed); err == nil || ledger.Unknown(err) {
 		t.Fatalf("settle: %v, want it refused", err)
 	}
 	f.FailBefore(nil)
-	if err := f.settle(0, ledger.Fail); err != nil {
+	if err := f.settle(ledger.Fail); err != nil {
 		t.Fatal(err)
 	}
 	f.want(0, ledger.Done, ledger.Failed)
@@ -96,11 +96,11 @@ func TestRefusedSettleChangesNothing(t *testing.T) {
 func TestLostReleaseIsMadeUpFor(t *testing.T) {
 	f := newFound(t)
 	f.FailBefore(func(context.Context, memory.Op) error { return ledger.MarkUnknown(errRequestLost) })
-	if err := f.settle(0, ledger.Release); !ledger.Unknown(err) {
+	if err := f.settle(ledger.Release); !ledger.Unknown(err) {
 		t.Fatalf("settle: %v, want it unknown", err)
 	}
 	f.FailBefore(nil)
-	if err := f.settle(0, ledger.Succeed); !ledger.IsLost(err) {
+	if err := f.settle(ledger.Succeed); !ledger.IsLost(err) {
 		t.Fatalf("settle: %v, want ErrLost: it may have been given back", err)
 	}
 	f.want(0, ledger.Run, 0)
@@ -115,7 +115,7 @@ func TestSettleAfterALostClaim(t *testing.T) {
 		t.Fatalf("claim: %v, want it unknown", err)
 	}
 	f.FailAfter(nil)
-	err := f.settle(0, ledger.Succeed)
+	err := f.settle(ledger.Succeed)
 	if err != nil && !ledger.IsLost(err) {
 		t.Fatal(err)
 	}

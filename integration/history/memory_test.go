@@ -102,5 +102,5 @@ func hurried(usual, moment time.Duration) func(*rand.Rand) time.Duration {
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	s := &site{name: "memory", open: openMemory}
-	s.check(t, histories(t, 500, 20_000), 8)
+	s.check(t, histories(t, 500, 20_000))
 }

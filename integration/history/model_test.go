@@ -163,9 +163,9 @@ func (m *model) sees(s state, o *op) []seen {
 	for i := range due {
 		r := &due[i]
 		one := seen{row: r, state: s}
-		switch {
-		case s.holder == nobody:
-		case s.holder == o.owner:
+		switch s.holder {
+		case nobody:
+		case o.owner:
 			r.Holder = ledger.Mine
 		default:
 			l := &s.owners[s.holder]

@@ -150,5 +150,5 @@ func (w *wire) trouble(ctx context.Context, t *testing.T) {
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	newPostgres(t, "postgres", false).check(t, histories(t, 100, 10_000), 8)
+	newPostgres(t, "postgres", false).check(t, histories(t, 100, 10_000))
 }

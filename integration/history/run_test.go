@@ -106,8 +106,7 @@ func (c *client) conclude(ctx context.Context, locks bool) error {
 			w.ask(ctx, w.mine, []*op{{Kind: doClaim, Owner: w.mine.ID(), Key: key, Delivery: lastCopy}})
 		}
 	}
-	w.call(ctx, []*op{{Kind: doLeave, Owner: w.mine.ID(), Key: allKeys}}, w.mine.Leave)
-	return nil
+	return w.call(ctx, []*op{{Kind: doLeave, Owner: w.mine.ID(), Key: allKeys}}, w.mine.Leave)
 }
 
 func (c *client) joinLast(ctx context.Context) bool {
@@ -186,8 +185,11 @@ func late(t *testing.T) bool {
 	return limited && time.Until(deadline) < patient+patience
 }
 
+// atOnce is how many histories are made side by side.
+const atOnce = 8
+
 // check makes n histories, several at once, and checks each. It stops at the first that cannot be.
-func (s *site) check(t *testing.T, n, atOnce int) {
+func (s *site) check(t *testing.T, n int) {
 	t.Helper()
 	base, name := seed(t), t.Name()+" "+strconv.FormatUint(rand.Uint64(), 36)
 	var next atomic.Int64

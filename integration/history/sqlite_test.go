@@ -114,5 +114,5 @@ func hold(t *testing.T, path string) {
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	newSQLite(t, "sqlite", false).check(t, histories(t, 80, 10_000), 8)
+	newSQLite(t, "sqlite", false).check(t, histories(t, 80, 10_000))
 }
