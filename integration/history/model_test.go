@@ -80,7 +80,7 @@ func (m *model) step(s state, o *op) []state {
 	case doRenew:
 		return m.renew(s, o)
 	case doGet:
-		if s.shows(o.Row) {
+		if o.unknown() || s.shows(o.Row) { // a reader that was killed says nothing
 			return []state{s}
 		}
 		return nil
