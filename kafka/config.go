@@ -86,7 +86,8 @@ type Config struct {
 	Start Start
 	// Reset is what to do about records that the broker has lost. Default: ResetFail. For people who prefer to go on.
 	Reset Reset
-	// Audit is what the ledger keeps of each record. Default: AuditRanges. For people who need each record's own row.
+	// Audit is what the ledger keeps of each record. Default: AuditRanges. For people who need each record's own row. With
+	// Options.Park it is always AuditRows: a row knows whether its message was ever claimed before.
 	Audit Audit
 
 	// Span is how many records of one partition may be delivered past its first unfinished one, 1 to 10,000,000. Then
@@ -129,6 +130,9 @@ func newSettings(c *Config, cl client) (settings, error) {
 	setDefault(&s.Span, DefaultSpan)
 	setDefault(&s.CommitInterval, DefaultCommitInterval)
 	setDefault(&s.RevokeDrain, DefaultRevokeDrain)
+	if s.Park && s.Audit == AuditRanges {
+		s.Audit = AuditRows
+	}
 	return s, errors.Join(
 		inRange("Order", s.Order, OrderKey, OrderNone),
 		inRange("Start", s.Start, StartEarliest, StartLatest),

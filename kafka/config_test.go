@@ -266,3 +266,14 @@ func TestStampsCommits(t *testing.T) {
 		}
 	}
 }
+
+// A range does not know whether a record was claimed before it: what may have begun must not begin again.
+func TestParkKeepsRows(t *testing.T) {
+	w, err := NewWorker(good(), memory.New(), nothing, &Config{Options: consumer.Options{Park: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.set.Audit != AuditRows {
+		t.Errorf("Audit is %d with Park, want AuditRows", w.set.Audit)
+	}
+}

@@ -86,7 +86,8 @@ func decideTake(row *Row, e Entry) Decision {
 		crashes++
 	}
 	abandoned := row.State == Pending && (row.Holder == Dead || row.Holder == Left)
-	uncertain := e.Park && abandoned
+	// A claim of ours whose answer was lost may have taken over what another owner had begun.
+	uncertain := e.Park && (abandoned || row.State == Pending && row.Holder == Mine && row.Token > 1)
 	if row.State == Pending && (crashes >= CrashLimit || uncertain) { // 7
 		return Decision{
 			Answer: Spent, Write: true, Token: row.Token + 1, Attempts: row.Attempts, Crashes: crashes,

@@ -102,7 +102,8 @@ type Entry struct {
 	// suspect.
 	Solo bool
 	// Park says that the effect of the handler must not be repeated blindly: a take-over of an attempt that may have
-	// begun is Spent and Uncertain instead of Run.
+	// begun is Spent and Uncertain instead of Run. So is a claim of this owner's own whose answer was lost, unless it was
+	// the message's first: it may have been such a take-over.
 	Park bool
 	// Ranged says that the message needs no row of its own: with Key.Pos, the ledger may hold it in a range with its
 	// neighbours, as long as nothing becomes of it but its success. Key.ID then ends in the offset, in decimal.

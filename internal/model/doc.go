@@ -38,8 +38,8 @@
 //
 // # What it found
 //
-// A parked message whose answer Spent is lost is Run when its claim is repeated, so its effect may happen twice:
-// TestParkedClaimWithoutAnswer. And any delivery that did not fail itself counts as a redrive of a failed message (row 10):
+// A parked message whose answer Spent was lost was Run when its claim was repeated, so its effect could happen twice:
+// TestParkedClaimWithoutAnswer; row 7 counts such a row now. Any delivery that did not fail itself counts as a redrive of a failed message (row 10):
 // a second record of the same business key runs it again, parked or not; so does a copy that a worker of an SQS queue still
 // had in hand while the broker moved it away and its replay failed. If that run is cut short, the message is pending and
 // nobody's, and only a replay from the archive brings it back.

@@ -52,8 +52,8 @@ func drawn(rng *rand.Rand) Config {
 	if w.Replays > 0 && !w.FromArchive {
 		w.Moves = upTo(2)
 	}
-	if !w.Tx && rng.IntN(4) == 0 { // see large and TestParkedClaimWithoutAnswer
-		w.Park, w.Replays, w.Moves, w.InPlace, w.FromArchive, w.Losses, w.Lates, w.Copies = true, 0, 0, false, false, 0, 0, nil
+	if !w.Tx && rng.IntN(4) == 0 { // see large
+		w.Park, w.Replays, w.Moves, w.InPlace, w.FromArchive, w.Copies = true, 0, 0, false, false, nil
 	}
 	return w
 }

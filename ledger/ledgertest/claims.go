@@ -263,6 +263,10 @@ func claimParkAbandoned(e *env, end func(ledger.Owner)) {
 	if r := e.record(m); r.Owner != b.ID() || r.Crashes != c.Crashes {
 		e.Fatalf("row: %s", summary(r))
 	}
+	// That answer was lost, and it asks again: the row names it, and the effect is as uncertain as before.
+	if c := e.want(b, m, ledger.Spent); !c.Uncertain || c.TookOver || c.Token != 3 {
+		e.Fatalf("spent again: %+v", c)
+	}
 }
 
 func claimParkReleased(e *env) {
@@ -278,7 +282,10 @@ func claimParkMine(e *env) {
 	o, m := e.owner(), e.entry("a")
 	m.Park = true
 	e.want(o, m, ledger.Run)
-	e.want(o, m, ledger.Run)
+	e.want(o, m, ledger.Run) // its first claim: nobody else had it
+	if c := e.want(o, m, ledger.Spent); !c.Uncertain || c.TookOver {
+		e.Fatalf("spent: %+v", c)
+	}
 }
 
 func claimParkFailed(e *env) {

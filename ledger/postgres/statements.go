@@ -156,7 +156,7 @@ WITH clock AS MATERIALIZED (
 		WHEN NOT f.agrees THEN 4
 		WHEN f.state = 2 THEN 5
 		WHEN f.state = 1 AND (f.holder = 2 OR f.due > (SELECT at FROM clock)) THEN 6
-		WHEN f.state = 1 AND (f.counted >= 5 OR f.park AND f.holder IN (3, 4)) THEN 7
+		WHEN f.state = 1 AND (f.counted >= 5 OR f.park AND (f.holder IN (3, 4) OR f.holder = 1 AND f.token > 1)) THEN 7
 		WHEN f.counted >= 2 AND NOT f.solo THEN 8
 		WHEN f.state = 3 AND f.stamp <> 0 AND f.stamp <> f.token THEN 9
 		ELSE 10 END AS rule
