@@ -174,7 +174,7 @@ func (t *table) crowded(now time.Time) (stuck []place, wait time.Duration) {
 		return nil, 0
 	}
 	for p, a := range t.now {
-		if a.closing || a.stuck || !t.crowds(a, 1) {
+		if a.closing || a.stuck || !t.scarce() || !t.crowds(a, 1) {
 			continue
 		}
 		if left := stuckAfter - now.Sub(a.moved); left > 0 {
@@ -186,6 +186,11 @@ func (t *table) crowded(now time.Time) (stuck []place, wait time.Duration) {
 		stuck = append(stuck, p)
 	}
 	return stuck, wait
+}
+
+// scarce says whether there is little room left: as long as there is more, a partition may have as much in hand as it likes.
+func (t *table) scarce() bool {
+	return t.max-t.held <= t.max/4 || t.maxBytes-t.heldBytes <= t.maxBytes/4
 }
 
 // crowds says whether a partition has more in hand than that part of the room.

@@ -80,7 +80,7 @@ func (e *Engine) claimable() (n int, headsOnly bool) {
 	floor := min(2*e.opt.Concurrency*e.size, e.opt.ClaimAhead)
 	limit := e.pace.update(time.Now(), floor, e.opt.ClaimAhead)
 	if room := limit - e.s.ahead; room > 0 && room >= min(limit/2, claimBatch) {
-		if n = min(room, claimBatch); worthwhile(min(n, e.s.claimQ.len()), e.claiming) {
+		if n = min(room, claimBatch); e.worthwhile(min(n, e.s.claimQ.len()), e.claiming) {
 			return n, false
 		}
 	}
@@ -102,8 +102,14 @@ func (e *Engine) freeSlots() int {
 }
 
 // worthwhile says whether to send a batch beside one that is under way: not one that is much smaller, which costs the
-// ledger nearly as much.
-func worthwhile(batch, underway int) bool { return 4*batch >= underway }
+// ledger nearly as much. For messages in ranges the ledger takes one call at a time, at the same cost however large it is: the
+// next gathers until it is as large.
+func (e *Engine) worthwhile(batch, underway int) bool {
+	if e.ranged {
+		return batch >= underway
+	}
+	return 4*batch >= underway
+}
 
 // soloLoop claims suspects one at a time, and runs each itself, beside the pool.
 func (e *Engine) soloLoop() {

@@ -64,6 +64,7 @@ type Engine struct {
 	idle        int                   // goroutines of the pool that wait for work
 	woken       int                   // of these, those that were told of some
 	cost        time.Duration         // of one handler of late
+	ranged      bool                  // the newest item may lie in a range of the ledger
 	sess        *session              // nil: not joined
 	unleft      *session              // joined, and not known to be left; only keep's goroutine, and Close after it
 	up          bool                  // the ledger answered last time
@@ -160,7 +161,7 @@ func (e *Engine) Offer(items []*Item) {
 		if e.all != nil {
 			e.all.allPrev = it
 		}
-		e.all = it
+		e.all, e.ranged = it, it.Ranged
 		e.s.add(it)
 		switch {
 		case it.Skip:

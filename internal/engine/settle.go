@@ -52,7 +52,7 @@ func (e *Engine) settleLoop() {
 	var sets []ledger.Settlement
 	for {
 		e.mu.Lock()
-		for !e.closed && (e.settleQ.len() == 0 || !worthwhile(e.settleQ.len(), e.settlingNow)) {
+		for !e.closed && (e.settleQ.len() == 0 || !e.worthwhile(e.settleQ.len(), e.settlingNow)) {
 			e.toSettle.Wait()
 		}
 		if e.closed {
