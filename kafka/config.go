@@ -74,8 +74,8 @@ const (
 // Config is what a worker is built of, beside the options of the Kafka client. The zero value of each field means its
 // default.
 //
-// Options.MaxHeld and MaxHeldBytes are the high-water mark: polling stops at it. A
-// partition that has more in hand than there is room left, and finishes none of it, pauses, so that the others go on.
+// Options.MaxHeld and MaxHeldBytes are the high-water mark: polling stops at it. When no more than a quarter of that is
+// left, a partition that has more in hand than there is room, and finishes none of it, pauses, so that the others go on.
 // Options.Name must be empty or the consumer group. Options.Window is by default, for each topic, retention.ms + segment.ms.
 type Config struct {
 	consumer.Options

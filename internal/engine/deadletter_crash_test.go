@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -232,7 +233,7 @@ func replayKiller(t *testing.T, make func(n int) *engine.Item) {
 		if m.ID == killer.Msg.ID {
 			kills++
 			p.kill()
-			return nil
+			return errors.New("nobody hears of this: the process is gone")
 		}
 		time.Sleep(5 * time.Second)
 		return nil

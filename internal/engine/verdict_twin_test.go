@@ -28,7 +28,7 @@ func twinVerdict(e handlerEnd, state ledger.AttemptState, cause error, outage bo
 		"acknowledge": state == ledger.AttemptSucceeded,
 		"ask":         state == ledger.AttemptLost || state == ledger.AttemptUnknown || state == ledger.AttemptRunning && e.err == nil,
 		"succeed":     state == ledger.AttemptOpen && e.err == nil,
-		"give back":   known && e.err != nil && byUs && !(e.terminal && !e.fromContext),
+		"give back":   known && e.err != nil && byUs && (!e.terminal || e.fromContext),
 		"outage":      known && e.err != nil && outage && (!byUs || e.terminal && !e.fromContext),
 		"terminal":    own && e.terminal,
 		"exhausted":   own && !e.terminal && attempt >= limit,
