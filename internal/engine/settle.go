@@ -117,7 +117,19 @@ func (e *Engine) flush(batch []settlement, sets []ledger.Settlement) {
 		if e.gone.Err() != nil {
 			return
 		}
+		if e.over(batch[0].sess) {
+			e.settled(batch, nil, ledger.ErrLost)
+			return
+		}
 	}
+}
+
+// over says whether a session is lost. No answer for it need ever come then: nothing tells it the database's clock any more,
+// so its statements may all be late. The messages are asked for again.
+func (e *Engine) over(sess *session) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return sess.lost
 }
 
 // settled does what the answers say. whole is ErrLost if the ledger said so of the whole call.
