@@ -65,7 +65,7 @@ func (c *connector) setUp(ctx context.Context, dc driver.Conn) error {
 		return fmt.Errorf("ledger/sqlite: the driver's connection (%T) cannot execute", dc)
 	}
 	for _, p := range c.pragma {
-		if _, err := ex.ExecContext(ctx, "PRAGMA "+p, nil); err != nil {
+		if err := patiently(ctx, ex, "PRAGMA "+p, nil); err != nil {
 			return fmt.Errorf("PRAGMA %s: %w", p, err)
 		}
 	}
@@ -73,10 +73,21 @@ func (c *connector) setUp(ctx context.Context, dc driver.Conn) error {
 		return nil
 	}
 	args := []driver.NamedValue{{Ordinal: 1, Value: c.attach}}
-	if _, err := ex.ExecContext(ctx, "ATTACH ? AS owners", args); err != nil {
+	if err := patiently(ctx, ex, "ATTACH ? AS owners", args); err != nil {
 		return fmt.Errorf("attaching the owners file: %w", err)
 	}
 	return nil
+}
+
+// patiently executes until the file is not busy. While another process recovers or closes a file, whoever opens it is told
+// so at once or after busyTimeout (https://www.sqlite.org/wal.html, "Sometimes Queries Return SQLITE_BUSY In WAL Mode").
+func patiently(ctx context.Context, ex driver.ExecerContext, statement string, args []driver.NamedValue) error {
+	for {
+		_, err := ex.ExecContext(ctx, statement, args)
+		if !isBusy(err) || pause(ctx) != nil {
+			return err
+		}
+	}
 }
 
 // fileURI is path as SQLite's URI file name (https://www.sqlite.org/uri.html), so that odd characters are safe.

@@ -17,6 +17,19 @@ func (c *Config) Break(pragma []string, wrapTx func(driver.Connector) driver.Con
 	return c
 }
 
+// ConnectTo opens and closes one connection of those that claim, to files that are there.
+func ConnectTo(ctx context.Context, path string) error {
+	c, err := newConnector(path)
+	if err != nil {
+		return err
+	}
+	conn, err := c.attaching(ownersPath(path)).Connect(ctx)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
 // SchemaVersion is the schema that this program knows.
 const SchemaVersion = schemaVersion
 
