@@ -98,8 +98,8 @@ func parsePosition(v url.Values) (*ledger.Position, error) {
 		return nil, fmt.Errorf("consumer: stamp: epoch: %w", err)
 	}
 	offset, err := strconv.ParseInt(v.Get("offset"), 10, 64)
-	if err != nil || offset < 0 || v.Get("log") == "" {
-		return nil, fmt.Errorf("consumer: stamp: log or offset missing")
+	if err != nil || offset < 0 || offset > ledger.MaxOffset || v.Get("log") == "" {
+		return nil, fmt.Errorf("consumer: stamp: log or offset missing, or no offset that there is")
 	}
 	return &ledger.Position{Log: v.Get("log"), Epoch: int32(epoch), Offset: offset, Prev: -1}, nil
 }

@@ -14,7 +14,7 @@ func stamps() []consumer.Stamp {
 	plain := consumer.NewStamp("arn:aws:sqs:eu-west-1:1:orders", "order 17", []byte("body"))
 	full := consumer.Stamp{
 		Source: "cluster/topic", ID: "topic-0-5", Fingerprint: ledger.NewFingerprint([]byte("a"), []byte("b")), Token: math.MaxInt64,
-		Group: "group & more", Pos: &ledger.Position{Log: "cluster/uuid/0", Epoch: -1, Offset: math.MaxInt64, Prev: -1},
+		Group: "group & more", Pos: &ledger.Position{Log: "cluster/uuid/0", Epoch: -1, Offset: ledger.MaxOffset, Prev: -1},
 	}
 	odd := consumer.NewStamp("\x00&=;%+ \xff\n", "ü\xfe\x00", nil)
 	return []consumer.Stamp{plain, full, odd}

@@ -194,7 +194,6 @@ func (s *ReplaySource) scan(ctx context.Context, cl *kgo.Client, left map[int32]
 		}
 		stopped := false
 		fetches.EachRecord(func(r *kgo.Record) {
-			quiet = time.Now()
 			b, ok := left[r.Partition]
 			if !ok || stopped {
 				return
@@ -211,12 +210,15 @@ func (s *ReplaySource) scan(ctx context.Context, cl *kgo.Client, left map[int32]
 		if stopped {
 			return nil
 		}
+		if fetches.NumRecords() > 0 {
+			quiet = time.Now() // the reader may have been slow
+		}
 		if time.Since(quiet) > quietLimit {
-			// Compaction may have removed the last offsets, and then nothing more comes.
+			// Compaction may have removed the last offsets, and then nothing more comes; a broker that is away looks the same.
 			for p, b := range left {
 				s.warn("partition %d of %s was not read up to offset %d: nothing more came for %s", p, s.topic, b.end, quietLimit)
 			}
-			return nil
+			return fmt.Errorf("%w: dead-letter topic %q: nothing more came for %s", replay.ErrStopped, s.topic, quietLimit)
 		}
 	}
 	return nil

@@ -25,6 +25,9 @@ type Key struct {
 	known bool
 }
 
+// MaxOffset is the highest offset of a position. Above it there is room for what is reckoned with offsets.
+const MaxOffset = 1 << 62
+
 // Position is the place of a record in a log.
 type Position struct {
 	Log    string // cluster id, topic UUID and partition, unambiguously

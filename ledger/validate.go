@@ -17,8 +17,8 @@ func CheckEntry(e *Entry) error {
 	case e.Window <= 0 || e.Window > MaxWindow:
 		return invalidDuration("Entry.Window", e.Window)
 	}
-	if p := e.Key.Pos; p != nil && (p.Log == "" || p.Offset < 0) {
-		return &InvalidError{Field: "Entry.Key.Pos", Bound: "a log and an offset of at least 0",
+	if p := e.Key.Pos; p != nil && (p.Log == "" || p.Offset < 0 || p.Offset > MaxOffset) {
+		return &InvalidError{Field: "Entry.Key.Pos", Bound: fmt.Sprintf("a log and an offset of 0 to %d", int64(MaxOffset)),
 			Value: fmt.Sprintf("log %q offset %d", p.Log, p.Offset)}
 	}
 	return nil

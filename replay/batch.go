@@ -48,6 +48,7 @@ func (r *runner) batch(ctx context.Context, letters []*Letter) error {
 			r.count(l, nil)
 		default:
 			r.count(l, nil)
+			r.waits(l)
 		}
 	}
 	sent, err := r.send(ctx, sends)
@@ -230,9 +231,36 @@ func (r *runner) plan(ctx context.Context, l *Letter) error {
 			c.Proved = c.Proved || a.Kind != ledger.KindMismatch && a.Fingerprint.Agrees(l.Fingerprint)
 		}
 	}
+	if err := r.renewed(ctx, l, &c); err != nil {
+		return err
+	}
 	l.decision = Plan(c)
+	if r.c.Mend && l.decision.Reason == Mended && l.status.State == ledger.Failed {
+		l.decision = Decision{Step: Send, Reason: Failed, Token: l.status.Token}
+	}
 	if (r.c.FreshKeys || r.c.Mend) && l.decision.Step == Send && l.status.State != ledger.Failed {
 		l.decision = Decision{Step: Refuse, Reason: notFailed}
+	}
+	return nil
+}
+
+// renewed asks whether the failure of a letter, which has an older token than its row, was renewed since. A dead-letter
+// queue or topic is not told of that.
+func (r *runner) renewed(ctx context.Context, l *Letter, c *Case) error {
+	s := &l.status
+	if !l.Identified || l.Archived || s.State == 0 || s.Generation == 0 || l.Token >= s.Token {
+		return nil
+	}
+	rec, err := r.op.Get(ctx, l.Key)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return fmt.Errorf("replay: ask the ledger for %v: %w", l.Key, err)
+	}
+	for i := range rec.Archived {
+		a := &rec.Archived[i]
+		if s.State == ledger.Failed && string(a.Delivery) == string(s.Delivery) && a.Generation < s.Generation {
+			c.Renewals = uint64(s.Generation - a.Generation)
+		}
+		c.Mended = c.Mended || a.Kind != ledger.KindMismatch && l.Token != 0 && a.Token == l.Token && a.Fingerprint.Agrees(l.Fingerprint)
 	}
 	return nil
 }

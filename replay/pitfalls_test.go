@@ -161,13 +161,14 @@ func TestPitfall96_LiveInTheMiddle(t *testing.T) {
 	}
 	claimFailed(t, s.ledger, owner, 10)
 	report := s.replay(s.fromTopic(), s.inPlace())
-	if report.Replayed != 19 || report.Left != 1 || report.Complete() {
+	if report.Replayed+report.Left != 20 || report.Reasons[replay.Live] != 1 || report.Reasons[replay.Behind] != report.Left-1 || report.Complete() {
 		t.Errorf("%+v", report)
 	}
 	if err := owner.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if report = s.replay(s.fromTopic(), s.inPlace()); report.Replayed != 1 || report.Succeeded != 19 || !report.Complete() {
+	left := report.Left
+	if report = s.replay(s.fromTopic(), s.inPlace()); report.Replayed != left || report.Succeeded != 20-left || !report.Complete() {
 		t.Errorf("%+v", report)
 	}
 	s.book.eachOnce(t, bodies)

@@ -46,7 +46,8 @@ const (
 	Live       Reason = "a live worker has it"
 	Backoff    Reason = "it waits for its next attempt"
 	OtherBody  Reason = "another body is known under its id"
-	Behind     Reason = "behind one of its group or key that failed"
+	Mended     Reason = "its body was mended since: the ledger's archive has the new one"
+	Behind     Reason = "behind one of its group or key that failed or is left"
 	Sealed     Reason = "it is sealed by the workers' cipher, which this run does not have"
 	Stranger   Reason = "it has no stamp of its own body: whose copy it is is not known"
 )
@@ -69,6 +70,11 @@ type Case struct {
 	// Proved says that the message is known to have had this body: needed of a succeeded one whose row has been folded
 	// away, so that its fingerprint is not known any more.
 	Proved bool
+	// Renewals is how often the row's last failure was renewed (ledger.Renewal): its token grew by as many since, and that is
+	// no later failure.
+	Renewals uint64
+	// Mended says that the message is known to have failed with this body, which was mended since (ledger.Renewal).
+	Mended bool
 	// Unknown says that the caller takes messages of which the ledger has forgotten the row.
 	Unknown bool
 }
@@ -96,6 +102,11 @@ func Plan(c Case) Decision {
 		return Decision{Step: Refuse, Reason: Forgotten}
 	case s.State == 0:
 		return Decision{Step: Send, Reason: New, Token: c.Token}
+	case !s.Fingerprint.IsZero() && !s.Fingerprint.Agrees(c.Fingerprint) && c.Mended:
+		if s.State == ledger.Succeeded {
+			return Decision{Step: Drop, Reason: Succeeded}
+		}
+		return Decision{Step: Leave, Reason: Mended}
 	case !s.Fingerprint.IsZero() && !s.Fingerprint.Agrees(c.Fingerprint):
 		return Decision{Step: Mismatch, Reason: OtherBody}
 	}
@@ -111,7 +122,7 @@ func planRow(c Case) Decision {
 		}
 		return Decision{Step: Drop, Reason: Succeeded}
 	case ledger.Failed:
-		if c.Token != 0 && c.Token < s.Token {
+		if c.Token != 0 && c.Token+c.Renewals < s.Token {
 			return Decision{Step: Drop, Reason: Superseded}
 		}
 		return Decision{Step: Send, Reason: Failed, Token: s.Token}

@@ -37,6 +37,10 @@ func (r *runner) send(ctx context.Context, letters []*Letter) (done []*Letter, e
 		if result.Outcome == Kept && result.Err != nil && l.lane != "" {
 			r.block(l.lane)
 		}
+		if result.Outcome == Kept && result.Err == nil {
+			l.decision = Decision{Step: Leave, Reason: result.Reason}
+			r.waits(l)
+		}
 		if result.Outcome == Broken && result.Err == nil {
 			result.Err = errors.New(string(broke))
 		}
@@ -52,7 +56,7 @@ func (r *runner) send(ctx context.Context, letters []*Letter) (done []*Letter, e
 func (r *runner) admit(letters []*Letter) (ready []*Letter, full error) {
 	for _, l := range letters {
 		l.stamp()
-		if err := r.dst.Accept(l); err != nil {
+		if err := r.accept(l); err != nil {
 			l.decision, l.why = Decision{Step: Refuse, Reason: unsendable}, err
 			r.count(l, nil)
 			continue
@@ -74,6 +78,17 @@ func (r *runner) admit(letters []*Letter) (ready []*Letter, full error) {
 		}
 	}
 	return ready, nil
+}
+
+// accept asks the target whether it takes a letter: with its new body, before the ledger is told of that.
+func (r *runner) accept(l *Letter) error {
+	if !r.c.Mend {
+		return r.dst.Accept(l)
+	}
+	mended := *l
+	mended.Message.Body, mended.Fingerprint = r.c.Body, ledger.BodyFingerprint(r.c.Body)
+	mended.stamp()
+	return r.dst.Accept(&mended)
 }
 
 // prepare renews what is to be renewed, and writes the audit.
@@ -161,6 +176,13 @@ func (r *runner) mend(ctx context.Context, l *Letter, renewal *ledger.Renewal) e
 		renewal.Body = whole.Body
 	}
 	return nil
+}
+
+// waits keeps what comes behind a letter that is left from overtaking it, where no queue keeps the order: in place.
+func (r *runner) waits(l *Letter) {
+	if _, ok := r.dst.(*inPlace); ok && l.lane != "" && l.decision.Step == Leave && l.decision.Reason != Unproved {
+		r.block(l.lane)
+	}
 }
 
 // block keeps what comes behind in a lane from overtaking.

@@ -56,7 +56,8 @@ type ReplaySource struct {
 	kept     int                // letters that stay
 	removed  int
 	young    int
-	quiet    int // polls in a row that brought nothing new
+	quiet    int           // polls in a row that brought nothing new
+	turn     chan struct{} // closed when the letters of the last take are handed out
 	last     time.Time
 	warnings []string
 }
@@ -160,7 +161,7 @@ func (s *ReplaySource) Letters(ctx context.Context, _ *ledger.Filter) iter.Seq2[
 		s.mu.Lock()
 		s.began = queueTime(out, time.Now())
 		s.seen, s.open, s.kept, s.removed, s.young, s.quiet = map[string]*inHand{}, 0, 0, 0, 0, 0
-		s.last, s.warnings = time.Now(), nil
+		s.last, s.warnings, s.turn = time.Now(), nil, nil
 		s.mu.Unlock()
 		polling, stop := context.WithCancelCause(ctx)
 		letters := make(chan *replay.Letter)
@@ -211,27 +212,49 @@ func (s *ReplaySource) poll(ctx context.Context, out chan<- *replay.Letter) erro
 			continue
 		}
 		failed = 0
-		fresh, again, err := s.take(got.Messages)
+		fresh, again, turn, err := s.take(got.Messages)
 		if err != nil {
 			return err
 		}
 		if len(again) > 0 {
 			_ = s.remove(ctx, again) // they come again otherwise
 		}
-		for _, l := range fresh {
-			select {
-			case out <- l:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+		if err := turn.hand(ctx, fresh, out); err != nil {
+			return err
 		}
 	}
 	return context.Cause(ctx)
 }
 
+// turn keeps the order of what several polls received: of a FIFO group, what comes behind is received while what is before
+// it still waits to be handed out, once that is visible again.
+type turn struct{ before, done chan struct{} }
+
+func (t turn) hand(ctx context.Context, letters []*replay.Letter, out chan<- *replay.Letter) error {
+	if t.done == nil {
+		return nil
+	}
+	defer close(t.done)
+	if t.before != nil {
+		select {
+		case <-t.before:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for _, l := range letters {
+		select {
+		case out <- l:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
 // take notes what was received. It returns the letters that are new to this run, and what was sent already and only has to
 // be deleted.
-func (s *ReplaySource) take(messages []types.Message) (fresh []*replay.Letter, again []*inHand, err error) {
+func (s *ReplaySource) take(messages []types.Message) (fresh []*replay.Letter, again []*inHand, t turn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range messages {
@@ -255,11 +278,13 @@ func (s *ReplaySource) take(messages []types.Message) (fresh []*replay.Letter, a
 	s.quiet++
 	if len(fresh) > 0 {
 		s.quiet, s.last = 0, time.Now()
+		t = turn{before: s.turn, done: make(chan struct{})}
+		s.turn = t.done
 	}
 	if len(s.seen) > maxSeen {
 		err = fmt.Errorf("sqs: dead-letter queue %q: more than %d messages are left in it: a run remembers no more", s.url, maxSeen)
 	}
-	return fresh, again, err
+	return fresh, again, t, err
 }
 
 // newLetter reads a message of the queue.

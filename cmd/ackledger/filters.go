@@ -27,8 +27,8 @@ type filters struct {
 // messageFlags are of all that has a state; what the times are of, each command says.
 func (f *filters) messageFlags(cmd *cobra.Command, times string) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.scope, "scope", "", "a scope (consumer and source), or the part of its name that no other has")
-	flags.StringVar(&f.error, "error", "", "part of the text of an attempt's error")
+	flags.Var((*given)(&f.scope), "scope", "a scope (consumer and source), or the part of its name that no other has")
+	flags.Var((*given)(&f.error), "error", "part of the text of an attempt's error")
 	flags.StringArrayVar(&f.ids, "id", nil, "a message's id (repeatable)")
 	flags.Var(&f.offsets, "offsets", "Kafka: PARTITION:FIRST-LAST, both included")
 	flags.Var(&f.since, "since", times+" at or after: 2026-11-20T15:04:05Z, 2026-11-20, or an age such as 90m or 2d")
@@ -40,7 +40,7 @@ func (f *filters) deadLetterFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.kinds, "kind", nil, "a kind of failure (repeatable): "+strings.Join(kindNames(), ", "))
 	flags.Var(&f.header, "header", "NAME=VALUE: has such a header, whole")
-	flags.StringVar(&f.group, "key", "", "the FIFO group or the Kafka key, whole")
+	flags.Var((*given)(&f.group), "key", "the FIFO group or the Kafka key, whole")
 }
 
 var kinds = []ledger.FailureKind{
@@ -141,6 +141,24 @@ func someOf(names []string) string {
 	}
 	return list
 }
+
+// given is a text that is not empty. Empty it would be as if the flag were not there, and select all: a script's variable
+// that is not set.
+type given string
+
+// Set refuses the empty text.
+func (g *given) Set(s string) error {
+	if s == "" {
+		return errors.New("must not be empty")
+	}
+	*g = given(s)
+	return nil
+}
+
+func (g *given) String() string { return string(*g) }
+
+// Type is what the help calls the flag's value.
+func (g *given) Type() string { return "string" }
 
 // moment is a point in time, as a flag.
 type moment time.Time

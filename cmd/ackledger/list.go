@@ -49,7 +49,7 @@ are shown with --json --body only: names and error texts are what your handlers 
 	l.messageFlags(cmd, "archived (messages: first claimed)")
 	l.deadLetterFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&l.state, "state", "", "pending, succeeded or failed")
+	flags.Var((*given)(&l.state), "state", "pending, succeeded or failed")
 	flags.BoolVar(&l.stuck, "stuck", false, "pending messages that wait for nothing but a copy of them")
 	flags.IntVar(&l.count, "count", listPage, "so many at most, 0 for all (with --json all are the default)")
 	flags.BoolVar(&l.json, "json", false, "a line of JSON for each")

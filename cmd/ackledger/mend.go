@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -44,7 +45,7 @@ func (r *replaying) showMended(ctx context.Context, op ledger.Operator, out io.W
 	if len(found) > 1 {
 		return usage("--body-file: several scopes have seen %s: name one with --scope", text(r.ids[0]))
 	}
-	list := found[0].Archived
+	list := slices.DeleteFunc(slices.Clone(found[0].Archived), func(a ledger.ArchiveRecord) bool { return a.Kind == ledger.KindMismatch })
 	switch {
 	case len(list) == 0 || !list[len(list)-1].Purged.IsZero():
 		return fmt.Errorf("%s has no archived body to compare with", text(r.ids[0]))

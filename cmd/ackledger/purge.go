@@ -42,7 +42,7 @@ pending are left: they may be the only copy. What a dead-letter queue or topic h
 	p.deadLetterFlags(cmd)
 	p.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&p.state, "state", "", "only of messages that are succeeded or failed")
+	flags.Var((*given)(&p.state), "state", "only of messages that are succeeded or failed")
 	flags.IntVar(&p.count, "count", 0, "so many at most, the oldest first; 0 for all")
 	flags.BoolVar(&p.yes, "yes", false, "do it")
 	flags.BoolVar(&p.json, "json", false, "a line of JSON at the end")

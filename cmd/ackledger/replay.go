@@ -75,7 +75,7 @@ replay.InPlace in a program of your own.`,
 	flags.BoolVar(&r.cfg.Unknown, "unknown", false, "send what the ledger does not know any more: it may have been handled since")
 	flags.BoolVar(&r.anyGroup, "any-group", false, "Kafka: although other groups read the topic")
 	flags.BoolVar(&r.cfg.FreshKeys, "fresh-keys", false, "change the child keys: effects that were done are done AGAIN")
-	flags.StringVar(&r.body, "body-file", "", "send this body in place of the one that failed; with one --id")
+	flags.Var((*given)(&r.body), "body-file", "send this body in place of the one that failed; with one --id")
 	flags.StringVar(&r.cfg.Consumer, "consumer", "", "the consumer of dead letters that name none (SQS moved them by itself)")
 	flags.StringVar(&r.cfg.Origin, "origin", "", "where dead letters came from that do not say so: a queue's ARN, or CLUSTER/TOPIC")
 	flags.Var(&r.visibility, "visibility", "SQS: how long what is read from the queue is hidden from others")

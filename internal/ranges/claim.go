@@ -116,6 +116,7 @@ func (c *claiming) sort() {
 // held finds or begins what is known of a log. The owner is locked.
 func (o *Owner) held(log Log, e *ledger.Entry, now time.Time) *held {
 	if h := o.logs[log]; h != nil {
+		h.used = now
 		if now.After(h.bound) {
 			h.rows = Set{}
 		}
@@ -125,7 +126,7 @@ func (o *Owner) held(log Log, e *ledger.Entry, now time.Time) *held {
 	if !ok {
 		prefix = ""
 	}
-	h := &held{open: map[uint64]*open{}, past: map[uint64]past{}, info: Info{
+	h := &held{used: now, open: map[uint64]*open{}, past: map[uint64]past{}, info: Info{
 		Log: log, Scope: e.Key.Scope, Name: e.Key.Pos.Log, Epoch: e.Key.Pos.Epoch, Prefix: prefix,
 	}}
 	o.logs[log] = h

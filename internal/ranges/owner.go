@@ -1,8 +1,10 @@
 package ranges
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -102,6 +104,7 @@ type held struct {
 	rows    Set       // bound to rows
 	bound   time.Time // until then
 	tail    Span      // the latest segment of finished offsets that this owner wrote
+	used    time.Time // when a message of it was claimed, or a range closed, last
 	open    map[uint64]*open
 	past    map[uint64]past // the latest, by token
 	closed  []uint64        // their tokens, oldest first
@@ -115,15 +118,20 @@ const flushLimit = time.Second
 // open is a range of ours. What is in done and back is to be so, and is so in the ledger unless dirty.
 type open struct {
 	Range
-	base   int64 // of prints
-	prints []ledger.Fingerprint
-	moved  Set // of Done: in a row of its own
+	prints []printed // ascending; none of what says it late
+	moved  Set       // of Done: in a row of its own
 	// leaving are those of moved whose rows are not written yet.
 	leaving []Row
 	dirty   bool
 	gave    bool // some were given back since it was written
 	known   bool // an earlier write may have closed it
 	inTx    bool // some of it lies in segments already
+}
+
+// printed is the fingerprint of one message. A range may have far more offsets than messages.
+type printed struct {
+	offset int64
+	of     ledger.Fingerprint
 }
 
 // past is a range that was closed, kept for settlements that are repeated.
@@ -134,6 +142,9 @@ type past struct {
 }
 
 const maxPast = 1000
+
+// forgetAfter is how long a log is known of which this owner holds nothing: long after anybody repeats a settlement.
+const forgetAfter = time.Hour
 
 // TrimAfter is how long a segment below its log's first offset stays: what lies in it may be in a slow worker's hands.
 const TrimAfter = time.Hour
@@ -170,8 +181,20 @@ func (o *Owner) Beat(ctx context.Context) (time.Duration, error) {
 		ctx, cancel := context.WithTimeout(ctx, flushLimit)
 		defer cancel()
 		o.flush(ctx)
+		o.forget(time.Now())
 	}
 	return left, err
+}
+
+// forget drops what is known of logs that are not in use any more: their leader epoch is over, or others have the partition.
+func (o *Owner) forget(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for log, h := range o.logs {
+		if len(h.open) == 0 && h.doubt.Empty() && now.Sub(h.used) > forgetAfter {
+			delete(o.logs, log)
+		}
+	}
 }
 
 // Leave implements [ledger.Owner].
@@ -218,7 +241,6 @@ func (h *held) adopt(c *Change, asks []Ask, answers []Answer, entries []ledger.E
 	var r *open
 	for i := range c.Open {
 		n := &open{Range: c.Open[i]}
-		n.base = -1
 		h.open[n.Token] = n
 	}
 	for i := range asks {
@@ -230,10 +252,10 @@ func (h *held) adopt(c *Change, asks []Ask, answers []Answer, entries []ledger.E
 		}
 		if r == nil || r.Token != answers[i].Token {
 			r = h.open[answers[i].Token]
-			r.base = asks[i].Offset
-			r.prints = make([]ledger.Fingerprint, r.To-r.base)
 		}
-		r.prints[asks[i].Offset-r.base] = entries[asks[i].Index].Fingerprint
+		if f := entries[asks[i].Index].Fingerprint; !f.IsZero() {
+			r.prints = append(r.prints, printed{asks[i].Offset, f})
+		}
 	}
 	for _, token := range c.Close {
 		h.close(token)
@@ -252,10 +274,11 @@ func (h *held) left(offset int64) {
 }
 
 func (r *open) print(offset int64) ledger.Fingerprint {
-	if i := offset - r.base; i >= 0 && i < int64(len(r.prints)) {
-		return r.prints[i]
+	i, ok := slices.BinarySearchFunc(r.prints, offset, func(p printed, o int64) int { return cmp.Compare(p.offset, o) })
+	if !ok {
+		return ledger.Fingerprint{}
 	}
-	return ledger.Fingerprint{}
+	return r.prints[i].of
 }
 
 // close forgets a range of ours, but for what repeated settlements ask.
@@ -265,6 +288,7 @@ func (h *held) close(token uint64) {
 		return
 	}
 	delete(h.open, token)
+	h.used = time.Now()
 	if len(h.closed) == maxPast {
 		delete(h.past, h.closed[0])
 		h.closed = h.closed[1:]

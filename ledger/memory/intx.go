@@ -63,7 +63,7 @@ func (o *owner) commit(ctx context.Context, a *ledger.Attempt) (ledger.AttemptSt
 		}
 		for _, i := range rows {
 			t := tickets[i]
-			l.finish(l.rows.get(t.Sum()), now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed, Result: a.ResultAt(i)})
+			l.finish(t.Sum(), l.rows.get(t.Sum()), now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed, Result: a.ResultAt(i)})
 		}
 		return nil
 	})

@@ -194,7 +194,7 @@ func (o *owner) settle(now time.Time, s *ledger.Settlement) error {
 		l.file(now, s)
 		return nil
 	case ledger.EffectWrite:
-		l.finish(r, now, s)
+		l.finish(s.Ticket.Sum(), r, now, s)
 		if s.Kind == ledger.Fail {
 			l.file(now, s)
 		}
@@ -203,13 +203,14 @@ func (o *owner) settle(now time.Time, s *ledger.Settlement) error {
 	return ledger.ErrLost
 }
 
-// finish writes a settlement that passed the guard.
-func (l *Ledger) finish(r *row, now time.Time, s *ledger.Settlement) {
+// finish writes a settlement that passed the guard. The row of a message that has failed stays for its window: copies of its
+// dead letter may come when the range that covers it is gone.
+func (l *Ledger) finish(sum [ledger.KeySize]byte, r *row, now time.Time, s *ledger.Settlement) {
 	l.rows.own(r, nil)
 	switch s.Kind {
 	case ledger.Succeed:
 		r.state = ledger.Succeeded
-		if r.covered && s.Result == nil {
+		if r.covered && s.Result == nil && len(l.archives[sum]) == 0 {
 			r.expiry = min(r.expiry, now.Add(foldAfter).Sub(l.begin))
 			l.first = min(l.first, r.expiry)
 		}

@@ -261,7 +261,7 @@ func (o *owner) commitRange(f *ranges.Fenced, a *ledger.Attempt, now time.Time) 
 			sum := tickets[i].Sum()
 			_, offset := ranges.SplitSum(sum)
 			o.addRow(g, ranges.Row{Offset: offset, Token: f.Token, At: r.At, Expiry: r.At.Add(r.Window)})
-			l.finish(l.rows.get(sum), now, &ledger.Settlement{Kind: ledger.Succeed, Result: result})
+			l.finish(sum, l.rows.get(sum), now, &ledger.Settlement{Kind: ledger.Succeed, Result: result})
 		}
 	}
 	r.Done.AddAll(f.Offsets)

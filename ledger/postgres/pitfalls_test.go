@@ -131,7 +131,7 @@ func TestPitfall10_FirstClaims(t *testing.T) {
 			for i := range owners {
 				owners[i] = join(t, b, time.Minute)
 			}
-			for round := range 40 { // often enough that some meet within one statement, however busy the machine is
+			for round := range 20 { // often enough that some meet within one statement, however busy the machine is
 				firstClaims(t, owners, manyEntries(fmt.Sprint(round), 50))
 			}
 		})

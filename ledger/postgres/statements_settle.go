@@ -12,7 +12,8 @@ WITH me AS MATERIALIZED (
 	FROM (SELECT clock_timestamp() AS at OFFSET 0) c
 ), done AS (
 	UPDATE {s}.message m SET state = 2, owner = NULL, result = a.result,
-		expiry = CASE WHEN m.covered AND a.result IS NULL THEN least(m.expiry, (SELECT fold FROM me)) ELSE m.expiry END
+		expiry = CASE WHEN m.covered AND a.result IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
+			THEN least(m.expiry, (SELECT fold FROM me)) ELSE m.expiry END
 	FROM unnest($4::uuid[], $5::bigint[], $6::bytea[]) AS a(key, token, result)
 	WHERE (SELECT ok FROM me) AND m.key = ANY(ARRAY[a.key]) AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
 	RETURNING m.key
@@ -46,8 +47,8 @@ WITH clock AS MATERIALIZED (
 	UPDATE {s}.message m SET owner = NULL, state = CASE l.kind WHEN 1 THEN 2 ELSE 1 END,
 		due = CASE WHEN l.after > 0 THEN (SELECT at FROM clock) + l.after * interval '1 microsecond' END,
 		attempts = least(m.attempts + l.counted, 32767), result = l.result,
-		expiry = CASE WHEN l.kind = 1 AND m.covered AND l.result IS NULL THEN least(m.expiry, (SELECT at FROM clock) + {fold})
-			ELSE m.expiry END,
+		expiry = CASE WHEN l.kind = 1 AND m.covered AND l.result IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
+			THEN least(m.expiry, (SELECT at FROM clock) + {fold}) ELSE m.expiry END,
 		errors = CASE l.counted WHEN 0 THEN m.errors ELSE l.errors END
 	FROM locked l WHERE m.ctid = l.place
 	RETURNING m.key

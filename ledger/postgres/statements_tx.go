@@ -26,8 +26,9 @@ SELECT (extract(epoch FROM now()) * 1000000)::bigint, set_config('idle_in_transa
 	sqlTxHere = `SELECT (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $1::bigint`
 
 	sqlTxFence = `
-UPDATE {s}.message SET state = 2, owner = NULL, due = NULL, result = $5::bytea,
-	expiry = CASE WHEN covered AND $5::bytea IS NULL THEN least(expiry, pg_catalog.clock_timestamp() + {fold}) ELSE expiry END
+UPDATE {s}.message m SET state = 2, owner = NULL, due = NULL, result = $5::bytea,
+	expiry = CASE WHEN covered AND $5::bytea IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
+		THEN least(expiry, pg_catalog.clock_timestamp() + {fold}) ELSE expiry END
 WHERE key = $1::uuid AND token = $2::bigint AND state = 1 AND owner = $3::bigint
 	AND (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
 RETURNING token, pg_catalog.set_config('synchronous_commit', 'on', true)`
@@ -47,7 +48,8 @@ WITH ask AS MATERIALIZED (
 ), done AS (
 	INSERT INTO {s}.message (key, fingerprint, id, scope, at, expiry, crashes, attempts, token, state, result)
 	SELECT l.key, l.fingerprint, l.id, l.scope, l.at,
-		CASE WHEN l.covered AND l.new_result IS NULL THEN least(l.expiry, pg_catalog.clock_timestamp() + {fold}) ELSE l.expiry END,
+		CASE WHEN l.covered AND l.new_result IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = l.key LIMIT 1) IS NULL
+			THEN least(l.expiry, pg_catalog.clock_timestamp() + {fold}) ELSE l.expiry END,
 		l.crashes, l.attempts, l.token, 2, l.new_result
 	FROM locked l
 	ON CONFLICT (key) DO UPDATE SET state = 2, owner = NULL, due = NULL, result = excluded.result, expiry = excluded.expiry

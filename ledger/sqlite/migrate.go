@@ -57,7 +57,8 @@ func setWAL(ctx context.Context, db *sql.DB) error {
 }
 
 // migrate brings the tables up to date. goose has no lock for SQLite; each migration is one transaction, so that of two
-// processes that migrate at once one succeeds, and the other finds on its next look that nothing is left to do.
+// processes that migrate at once one succeeds, and the other finds on its next look that nothing is left to do. A migration
+// that is late, and could be done again, must not set the schema's number back.
 func migrate(ctx context.Context, db *sql.DB, path, dir string) error {
 	provider, err := newProvider(db, dir)
 	if err != nil {
@@ -74,7 +75,8 @@ func migrate(ctx context.Context, db *sql.DB, path, dir string) error {
 		if err == nil || ledger.Unusable(err) {
 			return err
 		}
-		if after, lookErr := checkSchema(ctx, db, path); !isBusy(err) && (lookErr != nil || after == schema) {
+		after, lookErr := checkSchema(ctx, db, path)
+		if !isBusy(err) && !isBusy(lookErr) && (lookErr != nil || after == schema) {
 			return err // nobody else was at it
 		}
 		if err := pause(ctx); err != nil {

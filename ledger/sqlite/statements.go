@@ -8,9 +8,11 @@ import (
 )
 
 // fence is the guard of every success, settled or committed by InTx: ?1 key, ?2 token, ?3 owner, ?4 result, ?5 when the row
-// goes if a range speaks for it then.
+// goes if a range speaks for it then. One that has failed stays for its window: copies of its dead letter may come when the
+// range is gone.
 const fence = `UPDATE ackledger_message SET state = 2, owner = NULL, due = NULL, result = ?4,
-	expiry = CASE WHEN covered IS NOT NULL AND ?4 IS NULL THEN min(expiry, ?5) ELSE expiry END
+	expiry = CASE WHEN covered IS NOT NULL AND ?4 IS NULL
+		AND NOT EXISTS (SELECT 1 FROM ackledger_archive a WHERE a.key = ackledger_message.key) THEN min(expiry, ?5) ELSE expiry END
 	WHERE key = ?1 AND state = 1 AND owner = ?3 AND token = ?2`
 
 // Of ranges, also for InTx.

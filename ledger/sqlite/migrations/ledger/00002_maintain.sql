@@ -13,7 +13,7 @@ CREATE TABLE ackledger_maintenance (
 
 INSERT INTO ackledger_maintenance (one) VALUES (1);
 
-UPDATE ackledger_meta SET value = '2' WHERE key = 'schema';
+UPDATE ackledger_meta SET value = '2' WHERE key = 'schema' AND CAST(value AS INTEGER) < 2;
 
 -- +goose Down
 UPDATE ackledger_meta SET value = '1' WHERE key = 'schema';

@@ -14,7 +14,7 @@ CREATE INDEX ackledger_archive_id ON ackledger_archive (id);
 -- What is not a column of its own is in detail.
 CREATE INDEX ackledger_audit_key ON ackledger_audit (key);
 
-UPDATE ackledger_meta SET value = '3' WHERE key = 'schema';
+UPDATE ackledger_meta SET value = '3' WHERE key = 'schema' AND CAST(value AS INTEGER) < 3;
 
 -- +goose Down
 UPDATE ackledger_meta SET value = '2' WHERE key = 'schema';

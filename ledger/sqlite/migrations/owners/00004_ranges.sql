@@ -11,7 +11,7 @@ BEGIN
 END;
 -- +goose StatementEnd
 
-UPDATE ackledger_meta SET value = '4' WHERE key = 'schema';
+UPDATE ackledger_meta SET value = '4' WHERE key = 'schema' AND CAST(value AS INTEGER) < 4;
 
 -- +goose Down
 UPDATE ackledger_meta SET value = '3' WHERE key = 'schema';
