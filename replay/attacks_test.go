@@ -141,7 +141,11 @@ func TestMendedBodyThatTheTargetDoesNotTake(t *testing.T) {
 	q.fail([]string{"order: 1O cents"})
 	mend := func(body string) func(*replay.Config) {
 		return func(c *replay.Config) {
-			for d := range q.ledger.DeadLetters(t.Context(), ledger.Filter{}) {
+			for d, err := range q.ledger.DeadLetters(t.Context(), ledger.Filter{}) {
+				if err != nil {
+					t.Error(err)
+					return
+				}
 				c.Filter.IDs = [][]byte{d.Key.ID}
 			}
 			c.Mend, c.Body = true, []byte(body)
@@ -231,7 +235,11 @@ func TestDeadLetterOfAMendedBody(t *testing.T) {
 	q := newQueues(t, false)
 	q.fail([]string{"order: 1O cents"})
 	mend := func(c *replay.Config) {
-		for d := range q.ledger.DeadLetters(t.Context(), ledger.Filter{}) {
+		for d, err := range q.ledger.DeadLetters(t.Context(), ledger.Filter{}) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
 			c.Filter.IDs = [][]byte{d.Key.ID}
 		}
 		c.Mend, c.Body = true, []byte("order: 10 cents")
