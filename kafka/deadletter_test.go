@@ -31,7 +31,7 @@ func letterBytes(r *rand.Rand, n int) []byte {
 func randomLetter(r *rand.Rand) *consumer.DeadLetter {
 	m := consumer.Message{Body: letterBytes(r, 100), SentAt: time.UnixMilli(r.Int64N(1e13) - 1e12), Attempt: r.IntN(20), ID: string(letterBytes(r, 20)) + "i"}
 	if r.IntN(2) == 0 {
-		m.Source, m.Topic, m.Partition, m.Offset, m.Key = "cluster/orders", "orders", r.Int32N(9), r.Int64(), letterBytes(r, 10)
+		m.Source, m.Topic, m.Partition, m.Offset, m.Key = "cluster/orders", "orders", r.Int32N(9), r.Int64N(ledger.MaxOffset), letterBytes(r, 10)
 		for range r.IntN(12) {
 			m.Headers = append(m.Headers, ledger.Header{Name: []string{"a", "a", "", "\xff"}[r.IntN(4)], Value: letterBytes(r, 9)})
 		}

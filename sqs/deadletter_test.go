@@ -119,7 +119,7 @@ func randomOfSQS(r *rand.Rand) consumer.Message {
 // randomOfKafka is a record: any bytes everywhere, names that repeat.
 func randomOfKafka(r *rand.Rand) consumer.Message {
 	m := consumer.Message{
-		Source: "cluster/topic", Topic: "topic", Partition: r.Int32N(100), Offset: r.Int64(), ID: "topic-1-2",
+		Source: "cluster/topic", Topic: "topic", Partition: r.Int32N(100), Offset: r.Int64N(ledger.MaxOffset), ID: "topic-1-2",
 		Key: randomBytes(r, 10), Body: randomBytes(r, 200), SentAt: time.UnixMilli(r.Int64N(1e13) - 1e12),
 	}
 	for range r.IntN(20) {
