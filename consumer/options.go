@@ -66,7 +66,9 @@ type Options struct {
 	Drain time.Duration
 
 	// Park is for handlers whose outside effect must not be repeated blindly: a message whose attempt was cut short by a
-	// crash is not run again but archived as uncertain, and messages are claimed only when they start at once.
+	// crash is not run again but archived as uncertain, and messages are claimed only when they start at once. So is, now and
+	// then, one whose retry had not begun: the ledger's answer was lost. Another delivery of a message that is archived so (a
+	// redrive, or a second one with the same KeyFunc) runs it.
 	Park bool
 	// KeyFunc derives the message's identity from the message itself, 1 to 1,024 bytes: for people whose producers send
 	// one business event more than once. Default: the broker's identity. A message whose KeyFunc fails is archived.
