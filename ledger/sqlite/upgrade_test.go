@@ -59,27 +59,7 @@ func TestPitfall102_RollingDeploy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	migrated := make(chan *sqlite.Ledger, 1)
-	go func() {
-		l, err := sqlite.Open(t.Context(), path, nil)
-		if err != nil {
-			t.Error(err)
-		}
-		migrated <- l
-	}()
-	var l *sqlite.Ledger
-	for l == nil {
-		select {
-		case l = <-migrated:
-			if l == nil {
-				t.FailNow()
-			}
-		case err := <-rounds:
-			if err != nil && !ledger.IsLost(err) {
-				t.Fatal(err)
-			}
-		}
-	}
+	l := migrateBeside(t, path, rounds)
 	stop()
 	defer func() {
 		if err := l.Close(); err != nil {
@@ -106,6 +86,32 @@ func TestPitfall102_RollingDeploy(t *testing.T) {
 	}
 	if err := round(t.Context(), n, 10_000); err != nil {
 		t.Error(err)
+	}
+}
+
+// migrateBeside opens the ledger as a program of now, while a worker of the first schema goes on.
+func migrateBeside(t *testing.T, path string, rounds <-chan error) *sqlite.Ledger {
+	t.Helper()
+	migrated := make(chan *sqlite.Ledger, 1)
+	go func() {
+		l, err := sqlite.Open(t.Context(), path, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		migrated <- l
+	}()
+	for {
+		select {
+		case l := <-migrated:
+			if l == nil {
+				t.FailNow()
+			}
+			return l
+		case err := <-rounds:
+			if err != nil && !ledger.IsLost(err) {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
