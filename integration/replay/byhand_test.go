@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/ackledger/ackledger/integration/services"
-	"github.com/ackledger/ackledger/sqs"
 )
 
 // What people do themselves: the console's redrive (a move task), and receiving and sending by hand, with the stamp and
@@ -26,17 +24,7 @@ func TestByHand(t *testing.T) {
 	source := queue(t, client, name, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"100"}`, arn)})
 	var buggy atomic.Bool
 	buggy.Store(true)
-	target, err := sqs.NewDeadLetterQueue(client, dead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := options("shop")
-	options.DeadLetter = target
-	w, err := sqs.NewWorker(client, source, d.ledger, handler(buggy.Load), &sqs.Config{Options: options, VisibilityTimeout: 10 * time.Second, WaitTime: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, w)
+	runQueue(t, d, client, source, dead, handler(buggy.Load))
 	send(t, client, source, amount)
 	eventually(t, func() string { return holds(t, client, dead, amount) })
 	eventually(t, func() string { return holds(t, client, source, 0) })

@@ -5,14 +5,12 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/ackledger/ackledger/integration/services"
-	"github.com/ackledger/ackledger/sqs"
 )
 
 // A FIFO storm has so many groups, of so many messages each.
@@ -31,17 +29,7 @@ func TestGroupStorm(t *testing.T) {
 	source := queue(t, client, name+".fifo", map[string]string{"FifoQueue": "true"})
 	var buggy atomic.Bool
 	buggy.Store(true)
-	target, err := sqs.NewDeadLetterQueue(client, dead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := options("shop")
-	options.DeadLetter = target
-	w, err := sqs.NewWorker(client, source, d.ledger, handler(buggy.Load), &sqs.Config{Options: options, VisibilityTimeout: 10 * time.Second, WaitTime: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, w)
+	runQueue(t, d, client, source, dead, handler(buggy.Load))
 	sendGroups(t, client, source)
 	eventually(t, func() string { return holdsAll(t, client, dead, groups*perGroup) })
 	eventually(t, func() string { return holds(t, client, source, 0) })

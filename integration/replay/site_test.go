@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
+	"github.com/ackledger/ackledger/sqs"
 )
 
 // letters is how many dead letters each storm has: two storms make 2,000.
@@ -107,6 +109,22 @@ func (d *database) expect(n int) {
 	if len(audited) != n {
 		d.t.Errorf("the audit knows %d messages of %d", len(audited), n)
 	}
+}
+
+// runQueue runs a worker of a queue that forwards what fails to the dead-letter queue.
+func runQueue(t *testing.T, d *database, client *awssqs.Client, source, dead string, h consumer.Handler) {
+	t.Helper()
+	target, err := sqs.NewDeadLetterQueue(client, dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := options("shop")
+	options.DeadLetter = target
+	w, err := sqs.NewWorker(client, source, d.ledger, h, &sqs.Config{Options: options, VisibilityTimeout: 10 * time.Second, WaitTime: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, w)
 }
 
 // run runs a worker until the test ends.

@@ -18,7 +18,6 @@ import (
 	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/kafka"
 	"github.com/ackledger/ackledger/ledger"
-	"github.com/ackledger/ackledger/sqs"
 )
 
 // speed is how many a killed replay sends in a second, so that it is killed in the middle.
@@ -34,17 +33,7 @@ func TestQueueStorm(t *testing.T) {
 	source := queue(t, client, name, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"100"}`, arn)})
 	var buggy atomic.Bool
 	buggy.Store(true)
-	target, err := sqs.NewDeadLetterQueue(client, dead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := options("shop")
-	options.DeadLetter = target
-	w, err := sqs.NewWorker(client, source, d.ledger, handler(buggy.Load), &sqs.Config{Options: options, VisibilityTimeout: 10 * time.Second, WaitTime: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, w)
+	runQueue(t, d, client, source, dead, handler(buggy.Load))
 	send(t, client, source, letters)
 	eventually(t, func() string { return holdsAll(t, client, dead, letters) })
 	eventually(t, func() string { return holds(t, client, source, 0) })
