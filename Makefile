@@ -3,8 +3,8 @@
 GO ?= go
 GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# Two packages at a time: the servers need their share of two cores.
-TEST_FLAGS = -race -p 2
+# Three packages at a time on two cores: a third of their time is waiting for servers.
+TEST_FLAGS = -race -p 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak chaos model
