@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -60,7 +61,7 @@ func (s Stamp) String() string {
 	return v.Encode()
 }
 
-// ParseStamp reads a header's value. A value that is not a stamp is an error; callers then treat the message as
+// ParseStamp reads a header's value. A value that is not a stamp, or whose id is not that of its position, is an error; callers then treat the message as
 // unstamped.
 func ParseStamp(value []byte) (*Stamp, error) {
 	if len(value) > maxStamp {
@@ -88,8 +89,18 @@ func ParseStamp(value []byte) (*Stamp, error) {
 		if s.Pos, err = parsePosition(v); err != nil {
 			return nil, err
 		}
+		if want := s.idOfPosition(); s.ID != want {
+			return nil, fmt.Errorf("consumer: stamp: the id must be %.99q by its position, is %.99q", want, s.ID)
+		}
 	}
 	return s, nil
+}
+
+// idOfPosition is the id of the record at Pos: the topic, which Source ends with, the partition, which Pos.Log ends with, and
+// the offset. A ledger shows the records of a log by what their ids begin with.
+func (s *Stamp) idOfPosition() string {
+	last := func(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+	return last(s.Source) + "-" + last(s.Pos.Log) + "-" + strconv.FormatInt(s.Pos.Offset, 10)
 }
 
 func parsePosition(v url.Values) (*ledger.Position, error) {

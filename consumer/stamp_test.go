@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"math"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 func stamps() []consumer.Stamp {
 	plain := consumer.NewStamp("arn:aws:sqs:eu-west-1:1:orders", "order 17", []byte("body"))
 	full := consumer.Stamp{
-		Source: "cluster/topic", ID: "topic-0-5", Fingerprint: ledger.NewFingerprint([]byte("a"), []byte("b")), Token: math.MaxInt64,
+		Source: "cluster/topic", ID: "topic-0-" + strconv.FormatInt(ledger.MaxOffset, 10), Fingerprint: ledger.NewFingerprint([]byte("a"), []byte("b")), Token: math.MaxInt64,
 		Group: "group & more", Pos: &ledger.Position{Log: "cluster/uuid/0", Epoch: -1, Offset: ledger.MaxOffset, Prev: -1},
 	}
 	odd := consumer.NewStamp("\x00&=;%+ \xff\n", "ü\xfe\x00", nil)
@@ -51,6 +52,10 @@ func TestParseStampRefuses(t *testing.T) {
 		"bad epoch":       strings.Replace(s, "epoch=-1", "epoch=x", 1),
 		"huge epoch":      strings.Replace(s, "epoch=-1", "epoch=4294967296", 1),
 		"negative offset": strings.Replace(s, "offset=", "offset=-", 1),
+		"other topic":     strings.Replace(s, "id=topic", "id=x", 1),
+		"other partition": strings.Replace(s, "id=topic-0", "id=topic-1", 1),
+		"other offset":    strings.Replace(s, "offset=", "offset=1&x=", 1),
+		"no partition":    strings.Replace(s, "id=topic-0-", "id=topic-", 1),
 		"empty log":       strings.Replace(s, "log=", "log=&x=", 1),
 	} {
 		if got, err := consumer.ParseStamp([]byte(value)); err == nil || got != nil {

@@ -34,11 +34,11 @@ func TestIdentityOfTheBroker(t *testing.T) {
 
 func TestIdentityOfAStamp(t *testing.T) {
 	body := []byte("body")
-	good := consumer.NewStamp(origin.Source, "original", body)
-	good.Token, good.Pos = 9, &ledger.Position{Log: "old log", Epoch: 2, Offset: 5, Prev: -1}
+	good := consumer.NewStamp(origin.Source, "topic-0-5", body)
+	good.Token, good.Pos = 9, &ledger.Position{Log: "old log/0", Epoch: 2, Offset: 5, Prev: -1}
 	m := message(body, good)
 	id := engine.Identify(&consumer.Options{KeyFunc: func(*consumer.Message) (string, error) { return "never", nil }}, origin, m)
-	if string(id.Key.ID) != "original" || *id.Key.Pos != *good.Pos || id.StampToken != 9 || m.ID != "original" || id.Skip {
+	if string(id.Key.ID) != "topic-0-5" || *id.Key.Pos != *good.Pos || id.StampToken != 9 || m.ID != "topic-0-5" || id.Skip {
 		t.Errorf("identity %+v, message %s", id, m.ID)
 	}
 	with := func(change func(*consumer.Stamp)) consumer.Stamp {
@@ -51,6 +51,7 @@ func TestIdentityOfAStamp(t *testing.T) {
 		"other body":     message([]byte("another"), good),
 		"empty body":     message([]byte{}, consumer.NewStamp(origin.Source, "original", nil)),
 		"nil body":       message(nil, consumer.NewStamp(origin.Source, "original", []byte{})),
+		"other id":       message(body, with(func(s *consumer.Stamp) { s.ID = "topic-0-6" })),
 		"id too long":    message(body, with(func(s *consumer.Stamp) { s.ID = strings.Repeat("x", ledger.MaxID+1) })),
 		"last one wins":  message(body, good, with(func(s *consumer.Stamp) { s.Source = "cluster/other" })),
 		"not a stamp":    {ID: "topic-0-7", Body: body, Headers: []consumer.Header{{Name: consumer.StampName, Value: []byte("%zz")}}},
