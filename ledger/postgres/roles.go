@@ -19,8 +19,8 @@ const (
 	// Worker is what [New]'s ledger needs for all it does: claims, settles, InTx, Get, Stats, and Maintain. It owns
 	// nothing and deletes nothing but ranges and segments, which it joins: what has expired goes through functions of the
 	// schema that remove nothing else. Triggers refuse it any change of a message that succeeded, and any that takes
-	// finished offsets out of segments, but for segments that have not changed for an hour: only a worker knows where a
-	// log begins. What is finished in a range that is still open is in its hands.
+	// finished offsets out of segments, but for segments that have not changed for an hour, and offsets below where a worker
+	// has said, for an hour, that the log begins: only a worker knows. What is finished in a range that is still open is in its hands.
 	// The application's own tables are its own matter.
 	Worker Right = iota + 1
 	// Operator is Worker, and may also change and empty archived deliveries, and read and add to the audit: what the methods
