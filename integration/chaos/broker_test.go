@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"testing"
 	"time"
@@ -26,6 +27,8 @@ type broker interface {
 	orders(*plan.Orders)
 	// send sends bodies; the i-th is message first+i.
 	send(ctx context.Context, first int, bodies []string) error
+	// answers says why it cannot be used; nil: it can.
+	answers(ctx context.Context) error
 	// left says what is not acknowledged; empty: nothing.
 	left(ctx context.Context) string
 	// deadLetters counts the dead letters by body.
@@ -90,6 +93,11 @@ func (l *log) committed(ctx context.Context) (map[int32]int64, error) {
 		at[o.Partition] = o.At
 	}
 	return at, nil
+}
+
+func (l *log) answers(ctx context.Context) error {
+	_, err := l.committed(ctx)
+	return err
 }
 
 func (l *log) left(ctx context.Context) string {
@@ -187,6 +195,11 @@ func (q *queue) send(ctx context.Context, first int, bodies []string) error {
 		}
 	}
 	return nil
+}
+
+func (q *queue) answers(ctx context.Context) error {
+	_, err := q.client.GetQueueUrl(ctx, &awssqs.GetQueueUrlInput{QueueName: aws.String(path.Base(q.url))})
+	return err
 }
 
 func (q *queue) left(ctx context.Context) string {

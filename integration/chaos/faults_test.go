@@ -204,7 +204,29 @@ func (s *storm) restart(name string, server *services.Server, lock sync.Locker, 
 		defer down.Stop()
 		<-down.C
 		startAgain(s.t, name, server)
+		for _, a := range s.arms {
+			if uses(a) {
+				s.awaitBroker(a)
+			}
+		}
 	})
+}
+
+// awaitBroker waits until an arm's broker serves it: ElasticMQ answers before its queues are back.
+func (s *storm) awaitBroker(a *arm) {
+	const patience = time.Minute
+	deadline := time.Now().Add(patience)
+	for {
+		err := a.broker.answers(s.t.Context())
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Errorf("%s: after %s: %v", a.name, patience, err)
+			return
+		}
+		<-time.After(100 * time.Millisecond)
+	}
 }
 
 // startTries is how often a server is started that does not answer.
