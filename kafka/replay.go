@@ -182,6 +182,10 @@ func (s *ReplaySource) Letters(ctx context.Context, _ *ledger.Filter) iter.Seq2[
 
 // scan polls until each partition is at its end.
 func (s *ReplaySource) scan(ctx context.Context, cl *kgo.Client, left map[int32]part, yield func(*replay.Letter) bool) error {
+	next := map[int32]int64{}
+	for p, b := range left {
+		next[p] = b.start
+	}
 	for quiet := time.Now(); len(left) > 0; {
 		poll, cancel := context.WithTimeout(ctx, time.Second)
 		fetches := cl.PollRecords(poll, 1000)
@@ -202,9 +206,8 @@ func (s *ReplaySource) scan(ctx context.Context, cl *kgo.Client, left map[int32]
 				stopped = true
 				return
 			}
-			if r.Offset >= b.end-1 {
-				delete(left, r.Partition)
-				cl.PauseFetchPartitions(map[string][]int32{s.topic: {r.Partition}})
+			if next[r.Partition] = r.Offset + 1; next[r.Partition] >= b.end {
+				s.ended(cl, left, r.Partition)
 			}
 		})
 		if stopped {
@@ -213,8 +216,14 @@ func (s *ReplaySource) scan(ctx context.Context, cl *kgo.Client, left map[int32]
 		if fetches.NumRecords() > 0 {
 			quiet = time.Now() // the reader may have been slow
 		}
-		if time.Since(quiet) > quietLimit {
-			// Compaction may have removed the last offsets, and then nothing more comes; a broker that is away looks the same.
+		if time.Since(quiet) > quietLook {
+			for p, b := range left {
+				if s.nothingLeft(ctx, cl, p, next[p], b.end) {
+					s.ended(cl, left, p)
+				}
+			}
+		}
+		if len(left) > 0 && time.Since(quiet) > quietLimit {
 			for p, b := range left {
 				s.warn("partition %d of %s was not read up to offset %d: nothing more came for %s", p, s.topic, b.end, quietLimit)
 			}
@@ -222,6 +231,12 @@ func (s *ReplaySource) scan(ctx context.Context, cl *kgo.Client, left map[int32]
 		}
 	}
 	return nil
+}
+
+// ended notes that a partition is read to its end.
+func (s *ReplaySource) ended(cl *kgo.Client, left map[int32]part, p int32) {
+	delete(left, p)
+	cl.PauseFetchPartitions(map[string][]int32{s.topic: {p}})
 }
 
 // failure is an error of a poll that does not heal.
