@@ -8,12 +8,11 @@
 //
 // # Parts
 //
-// Package plan is what a test and its workers agree on: orders, what becomes of each message (drawn from the seed), and a
-// page of memory that outlives a killed process, in which it counts its handlers. The program worker is the process that
-// is killed; it is built with the tag killpoints (see internal/killpoint), and for a part of the processes with a package
-// time whose clock is off. Here, in the tests, are: crew (processes),
-// network (proxies), arm (one broker, store and group with its oracle), storm (the faults), and the scenarios that need a
-// cluster or a disk of their own.
+// Package plan is what a test and its workers agree on: orders, what becomes of each message (drawn from the seed), and
+// a page of memory that outlives a killed process, in which it counts its handlers. The program worker is the process
+// that is killed; it is built with the tag killpoints (see internal/killpoint), and for a part of the processes with a
+// package time whose clock is off. Here, in the tests, are: crew (processes), network (proxies), arm (one broker, store
+// and group with its oracle), storm (the faults), and the scenarios that need a cluster or a disk of their own.
 //
 // # What counts as a fault
 //

@@ -36,6 +36,9 @@ var serverFaults = []fault{
 	{3, (*storm).restartSQS},
 }
 
+// longShare: one of so many lasting faults of a connection is longer than the lease.
+const longShare = 6
+
 // strike draws a fault and its victim.
 func (s *storm) strike(ctx context.Context) {
 	all := 0
@@ -142,7 +145,8 @@ func linkOf(m *member, which int) *link {
 	return m.network[which]
 }
 
-// lastingFault is one of toxics, for a while.
+// lastingFault is one of toxics, for a while; in long storms for one of longShare longer than the lease, and than a Kafka
+// session may be.
 func lastingFault(which int, kind string) func(*storm, context.Context, *arm, *member) {
 	return func(s *storm, _ context.Context, a *arm, m *member) {
 		l := linkOf(m, which)
@@ -156,6 +160,9 @@ func lastingFault(which int, kind string) func(*storm, context.Context, *arm, *m
 		}
 		s.count("network: "+l.to+": "+kind, hit)
 		lasts := 200*time.Millisecond + time.Duration(s.rng.Int64N(int64(1500*time.Millisecond)))
+		if long() && s.rng.IntN(longShare) == 0 {
+			lasts += lease + time.Duration(s.rng.Int64N(int64(5*time.Second)))
+		}
 		s.under.Go(func() {
 			s.while(lasts, m)
 			l.heal()
