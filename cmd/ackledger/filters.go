@@ -91,6 +91,9 @@ func filterError(err error) error {
 	if !ok {
 		return err
 	}
+	if bad.Field == "ReopenRequest.Filter.Offsets" && bad.Value == "unset" {
+		return usage("--offsets or --id is missing: messages that are held in ranges are found by these alone")
+	}
 	flag := map[string]string{
 		"Filter.IDs": "--id", "Filter.Offsets": "--offsets", "Filter.To": "--until", "Filter.Limit": "--count",
 		"Filter.HeaderName": "--header", "Filter.State": "--state", "By.Actor": "--actor", "By.Reason": "--reason",

@@ -152,6 +152,13 @@ func TestKafka(t *testing.T) {
 // shows: a record that succeeded is found by its place in the log, one that failed by its id as well.
 func (k *topics) shows() {
 	k.Helper()
+	if out := done(k.T, "list", "--state", "succeeded", "--ledger", k.name); !strings.Contains(out, "held in ranges") {
+		k.Errorf("list of what succeeded:\n%s", out)
+	}
+	r := ackledger(k.T, "reopen", "--ledger", k.name, "--scope", "orders", "--since", "1h")
+	if r.code != exitUsage || !strings.Contains(r.errors, "--offsets or --id") {
+		k.Errorf("reopen by time: code %d, %s", r.code, r.errors)
+	}
 	for _, id := range []string{"orders-0-1", "orders-0-9"} {
 		out := done(k.T, "show", id, "--ledger", k.name, "--brokers", k.brokers)
 		if !strings.Contains(out, "succeeded") || !strings.Contains(out, "/orders/shipping") {

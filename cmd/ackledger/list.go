@@ -37,14 +37,18 @@ now. With --state failed only those whose messages still are failed.
 
 With --state pending or succeeded, or --stuck, messages are listed instead, in no order: that reads the whole table of
 messages. (Not with --kind, --header or --key, which are for dead letters.) Kafka's messages that succeeded in one go with
-their neighbours have no line of their own: ask ` + "`ackledger show`" + ` for them.
+their neighbours have no line of their own: ` + "`ackledger stats` counts them, and `ackledger show`" + ` shows each.
 
 A table ends after ` + fmt.Sprint(listPage) + ` lines unless --count says otherwise; --json writes all, a line of JSON each. Bodies and headers
 are shown with --json --body only: names and error texts are what your handlers made of them.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
 			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
-				return l.run(ctx, op, cmd.OutOrStdout())
+				if err := l.run(ctx, op, cmd.OutOrStdout()); err != nil || l.state != "succeeded" || l.json {
+					return err
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), rangesUnlisted)
+				return err
 			})
 		}),
 	}
@@ -95,6 +99,8 @@ func (l *list) run(ctx context.Context, op ledger.Operator, out io.Writer) error
 	}
 	return show(out, l, op.DeadLetters(ctx, f), deadHead, deadLine, newDeadLetter)
 }
+
+const rangesUnlisted = "(messages that are held in ranges have no line: `ackledger stats` counts them, `ackledger show` shows each)"
 
 const deadHead = "archived\tkind\tstate\tattempts\tid\tscope\tlast error"
 

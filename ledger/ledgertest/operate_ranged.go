@@ -2,7 +2,9 @@ package ledgertest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -100,8 +102,14 @@ func reopenRanged(e *env) {
 	if got := e.runs(e.owner(), entries); got != "" {
 		e.Errorf("after they succeeded again:%s run", got)
 	}
-	if n := len(e.audits()); n < 3 {
+	audits := e.audits()
+	if n := len(audits); n < 3 {
 		e.Errorf("%d audit rows", n)
+	}
+	if !slices.ContainsFunc(audits, func(r ledger.AuditRecord) bool {
+		return string(r.Key.ID) == "topic-4-10" && strings.Contains(r.Detail, "offsets 10 to 19")
+	}) {
+		e.Errorf("no audit row says which offsets were reopened: %+v", audits)
 	}
 }
 

@@ -25,6 +25,7 @@ var rangeCases = []testCase{
 	{"Ranges_SwitchedToAndFro", rangeSwitch},
 	{"Ranges_HandlersCommitAtOnce", rangeCommits},
 	{"Ranges_CommitAgainstTakeOver", rangeCommitTaken},
+	{"Ranges_RedrivenRowStays", rangesRedrivenStays},
 }
 
 // at asks for the record of an offset of one log, delivered after prev (-1: not known).

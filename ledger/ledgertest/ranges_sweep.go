@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -32,4 +33,55 @@ func rangesFailedStays(t *testing.T, open Open) {
 	again := m
 	again.Ranged, again.StampToken, again.Delivery = false, dead.Ticket.Token(), []byte("from a dead-letter topic")
 	e.holds(o, succeed(e.want(o, again, ledger.Run)))
+}
+
+// rangesRedrivenStays: the row of a message that failed, and succeeded when it was sent again, stays for its window, however
+// its success is written: its copy may come again when the segment around it has been cut off.
+func rangesRedrivenStays(e *env) {
+	o := e.owner()
+	commit := func(claims []ledger.Claim) {
+		var tickets []ledger.Ticket
+		for _, c := range claims {
+			tickets = append(tickets, c.Ticket)
+		}
+		ctx := ledger.WithAttempt(e.ctx, ledger.NewBatchAttempt(o, tickets))
+		if err := e.InTx(ctx, func(context.Context) error { return nil }); err != nil {
+			e.Fatalf("InTx of %d: %v", len(claims), err)
+		}
+	}
+	ways := map[string]func([]ledger.Claim){
+		"successes": func(claims []ledger.Claim) { e.hold(o, claims, succeed) },
+		"one among others": func(claims []ledger.Claim) {
+			for i, err := range e.settleAll(o, []ledger.Settlement{succeed(claims[0]), release(claims[1])}) {
+				if err != nil {
+					e.Fatalf("settlement %d: %v", i, err)
+				}
+			}
+		},
+	}
+	if e.InTx != nil {
+		ways["InTx of a batch"] = commit
+		ways["InTx"] = func(claims []ledger.Claim) {
+			ctx, _ := e.attempt(o, claims[0])
+			if err := e.InTx(ctx, func(context.Context) error { return nil }); err != nil {
+				e.Fatalf("InTx: %v", err)
+			}
+		}
+	}
+	from := int64(0)
+	for name, finish := range ways {
+		all := e.span(from, from+2)
+		for i, c := range e.allRun(o, all) {
+			dead := fail(c, all[i])
+			dead.Dead.Keep = 2 * window
+			e.holds(o, dead)
+			all[i].Ranged, all[i].StampToken, all[i].Delivery = false, c.Token, append([]byte("copy of "), all[i].Delivery...)
+		}
+		finish(e.allRun(o, all))
+		r := e.record(all[0])
+		if left := time.Until(r.Expiry); r.State != ledger.Succeeded || left < window/2 {
+			e.Errorf("%s: %s; it goes in %s, its window is %s", name, summary(r), left, window)
+		}
+		from += 100
+	}
 }
