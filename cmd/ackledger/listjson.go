@@ -59,7 +59,7 @@ type deadLetter struct {
 	Attempts   int             `json:"attempts"`
 	Source     string          `json:"source"`
 	Group      string          `json:"group,omitempty"`
-	Sent       bool            `json:"sent"`
+	Sent       *bool           `json:"sent,omitempty"` // to the dead-letter target; a mismatch is archived before, so that it is not known
 	SentAt     *time.Time      `json:"sent_at,omitempty"`
 	At         *time.Time      `json:"at,omitempty"`
 	Expiry     *time.Time      `json:"expiry,omitempty"`
@@ -116,12 +116,16 @@ func newMessage(l *ledger.Listed) message {
 }
 
 func newArchived(r *ledger.ArchiveRecord) deadLetter {
-	return deadLetter{
+	out := deadLetter{
 		Scope: text(r.Key.Scope), ID: text(string(r.Key.ID)), Delivery: text(string(r.Delivery)), Kind: string(r.Kind),
-		Token: r.Token, Generation: r.Generation, Attempts: r.Attempts, Source: text(r.Source), Group: text(r.Group), Sent: r.Sent,
+		Token: r.Token, Generation: r.Generation, Attempts: r.Attempts, Source: text(r.Source), Group: text(r.Group),
 		SentAt: stamp(r.SentAt), At: stamp(r.At), Expiry: stamp(r.Expiry), Replayed: stamp(r.Replayed), Purged: stamp(r.Purged),
 		Errors: newFailures(r.Errors),
 	}
+	if r.Sent || r.Kind != ledger.KindMismatch {
+		out.Sent = new(r.Sent)
+	}
+	return out
 }
 
 func newDeadLetter(d *ledger.DeadLetter) deadLetter {

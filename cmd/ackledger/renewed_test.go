@@ -46,3 +46,26 @@ func TestRenewalsThatWereNeverSent(t *testing.T) {
 		}
 	})
 }
+
+// A mismatch is archived before it is published, so the archive does not know whether it was: nothing says that it was not.
+func TestShowOfAMismatch(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		s.fail(testScope, ledger.KindTerminal, "cannot parse", "o1")
+		dead := deadArchive(testScope, "o1", ledger.KindMismatch, "another body is known")
+		dead.Delivery, dead.Body, dead.Fingerprint = []byte("another"), []byte("another"), ledger.BodyFingerprint([]byte("another"))
+		claims, err := s.owner.Claim(t.Context(), []ledger.Entry{{Key: dead.Key, Delivery: dead.Delivery, Fingerprint: dead.Fingerprint, Window: time.Hour}})
+		if err != nil || claims[0].Answer != ledger.Mismatch {
+			t.Fatalf("%+v, %v", claims, err)
+		}
+		s.settle([]ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Fail, Dead: dead}})
+		out := s.run("show", "o1")
+		if strings.Count(out, "the archive alone has it") != 1 || strings.Count(out, "once it was archived") != 1 {
+			t.Error(out)
+		}
+		one := jsonLines[shown](t, s.run("show", "o1", "--json"))[0]
+		if len(one.Archived) != 2 || one.Archived[0].Sent == nil || *one.Archived[0].Sent || one.Archived[1].Sent != nil {
+			t.Errorf("%+v", one.Archived)
+		}
+	})
+}

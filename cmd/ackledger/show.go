@@ -230,8 +230,11 @@ func (s *showOne) printArchived(p *page, a *ledger.ArchiveRecord) {
 	p.line("  delivery", "%s", text(string(a.Delivery)))
 	p.line("  from", "%s%s%s", text(a.Source), in(", group or key ", a.Group), in(", sent ", instant(a.SentAt)))
 	forwarded := "the archive alone has it"
-	if a.Sent {
+	switch {
+	case a.Sent:
 		forwarded = "sent to the dead-letter target, too"
+	case a.Kind == ledger.KindMismatch: // it is archived first
+		forwarded = "sent to the dead-letter target once it was archived, if the worker has one"
 	}
 	p.line("  kept", "until %s; %s", instant(a.Expiry), forwarded)
 	if !a.Replayed.IsZero() {
