@@ -82,7 +82,7 @@ func TestRanges_Fold(t *testing.T) {
 	claim(t, o, m, ledger.Run) // its window is over
 }
 
-// A failed message stays as long as its delivery is archived: without it, the range would swallow the replay.
+// A failed message stays as long as a segment has its offset: without its row, the segment would swallow the replay.
 func TestRanges_FailedRowStays(t *testing.T) {
 	c := newClock()
 	l := memory.New(memory.WithClock(c.Now))
