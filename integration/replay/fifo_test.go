@@ -23,7 +23,7 @@ const (
 // order in which its messages were sent.
 func TestGroupStorm(t *testing.T) {
 	t.Parallel()
-	d, endpoint, name := newDatabase(t), services.ElasticMQ(t), services.Name(t)
+	f, d, endpoint, name := storms(), newDatabase(t), services.ElasticMQ(t), services.Name(t)
 	client := sqsClient(endpoint)
 	dead := queue(t, client, name+"_dead.fifo", map[string]string{"FifoQueue": "true"})
 	source := queue(t, client, name+".fifo", map[string]string{"FifoQueue": "true"})
@@ -35,8 +35,8 @@ func TestGroupStorm(t *testing.T) {
 	eventually(t, func() string { return holds(t, client, source, 0) })
 	buggy.Store(false)
 
-	o := orders{Database: d.url, Endpoint: endpoint, Queue: source, Dead: dead, Consumer: "shop", Rate: speed / 4}
-	storm(t, kills()/2, func(int) orders { return o })
+	o := orders{Database: d.url, Endpoint: endpoint, Queue: source, Dead: dead, Consumer: "shop", Rate: f.speed / 4}
+	storm(t, f.kills/2, func(int) orders { return o })
 	o.Rate = 0
 	eventually(t, func() string { // what a killed one had received is hidden for a while
 		if wrong := start(t, o).outcome(); wrong != "" {

@@ -18,15 +18,20 @@ import (
 	"github.com/ackledger/ackledger/sqs"
 )
 
-// letters is how many dead letters each storm has: two storms make 2,000.
-const letters = 1000
+// fury says how hard a storm is.
+type fury struct {
+	letters int     // dead letters
+	kills   int     // how often a replay is killed
+	speed   float64 // what a replay sends in a second, so that it is killed in the middle
+}
 
-// kills is how often each storm kills: two storms make 8, or 40 in the long run.
-func kills() int {
+// storms are how hard the storms are: one of a queue and one of a topic make 2,000 dead letters and 8 kills, or in the long
+// run as many dead letters and 40 kills each.
+func storms() fury {
 	if os.Getenv("ACKLEDGER_LONG") != "" {
-		return 20
+		return fury{letters: 2000, kills: 40, speed: 50}
 	}
-	return 4
+	return fury{letters: 1000, kills: 4, speed: 400}
 }
 
 // database is a ledger and the table of effects.
@@ -75,9 +80,23 @@ func (d *database) count(query string) int {
 func (d *database) effects(n int) string {
 	rows, bodies := d.count(`SELECT count(*) FROM effect`), d.count(`SELECT count(DISTINCT body) FROM effect`)
 	if rows != n || bodies != n {
-		return fmt.Sprintf("%d effects of %d messages, there are %d", rows, bodies, n)
+		return fmt.Sprintf("%d effects of %d messages, there are %d; messages in the ledger: %s", rows, bodies, n, d.states())
 	}
 	return ""
+}
+
+// states counts the messages by their state, and names some that have not succeeded.
+func (d *database) states() string {
+	count, some := map[ledger.State]int{}, ""
+	for m, err := range d.ledger.Messages(d.t.Context(), ledger.Filter{}) {
+		if err != nil {
+			return err.Error()
+		}
+		if count[m.State]++; m.State != ledger.Succeeded && len(some) < 2000 {
+			some += fmt.Sprintf("\n%s is %s, token %d, attempts %d, crashes %d: %+v", m.ID, m.State, m.Token, m.Attempts, m.Crashes, m.Status)
+		}
+	}
+	return fmt.Sprint(count, some)
 }
 
 // expect says that each of n messages had its effect once, that nothing failed is left, and that the audit knows all.
@@ -144,7 +163,10 @@ func run(t *testing.T, w consumer.Worker) {
 // eventually polls until what holds, or fails with what is wrong.
 func eventually(t *testing.T, what func() (wrong string)) {
 	t.Helper()
-	const patience = 3 * time.Minute
+	patience := 3 * time.Minute
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		patience = 10 * time.Minute
+	}
 	deadline := time.Now().Add(patience)
 	for wrong := what(); wrong != ""; wrong = what() {
 		if time.Now().After(deadline) {

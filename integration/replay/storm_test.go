@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -20,13 +21,10 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// speed is how many a killed replay sends in a second, so that it is killed in the middle.
-const speed = 400
-
 // TestQueueStorm replays a dead-letter queue to its source under fire.
 func TestQueueStorm(t *testing.T) {
 	t.Parallel()
-	d, endpoint, name := newDatabase(t), services.ElasticMQ(t), services.Name(t)
+	f, d, endpoint, name := storms(), newDatabase(t), services.ElasticMQ(t), services.Name(t)
 	client := sqsClient(endpoint)
 	dead := queue(t, client, name+"_dead", nil)
 	arn := attribute(t, client, dead, types.QueueAttributeNameQueueArn)
@@ -34,23 +32,30 @@ func TestQueueStorm(t *testing.T) {
 	var buggy atomic.Bool
 	buggy.Store(true)
 	runQueue(t, d, client, source, dead, handler(buggy.Load))
-	send(t, client, source, letters)
-	eventually(t, func() string { return holdsAll(t, client, dead, letters) })
+	send(t, client, source, f.letters)
+	eventually(t, func() string { return holdsAll(t, client, dead, f.letters) })
 	eventually(t, func() string { return holds(t, client, source, 0) })
 	buggy.Store(false)
 
-	o := orders{Database: d.url, Endpoint: endpoint, Queue: source, Dead: dead, Consumer: "shop", Rate: speed}
-	storm(t, kills(), func(int) orders { return o })
+	o := orders{Database: d.url, Endpoint: endpoint, Queue: source, Dead: dead, Consumer: "shop", Rate: f.speed}
+	storm(t, f.kills, func(int) orders { return o })
 	o.Rate = 0
-	eventually(t, func() string { // what a killed one had received is hidden for a while
+	// What a killed one had received is hidden for a while. On a machine that starves the worker of its leases, a message may
+	// reach the limit of crashes and be a dead letter once more.
+	eventually(t, func() string {
 		if wrong := start(t, o).outcome(); wrong != "" {
 			return wrong
 		}
-		return holds(t, client, dead, 0)
+		if wrong := cmp.Or(holds(t, client, dead, 0), holds(t, client, source, 0)); wrong != "" {
+			return wrong
+		}
+		wrong := d.effects(f.letters)
+		if wrong != "" {
+			t.Log("both queues are empty:", wrong)
+		}
+		return wrong
 	})
-	eventually(t, func() string { return d.effects(letters) })
-	eventually(t, func() string { return holds(t, client, source, 0) })
-	d.expect(letters)
+	d.expect(f.letters)
 }
 
 func queue(t *testing.T, client *awssqs.Client, name string, attributes map[string]string) string {
@@ -119,7 +124,7 @@ func send(t *testing.T, client *awssqs.Client, url string, n int) {
 // TestTopicStorm replays a dead-letter topic under fire, to its source and in place, side by side.
 func TestTopicStorm(t *testing.T) {
 	t.Parallel()
-	d, brokers, topic, group := newDatabase(t), services.Kafka(t), services.Name(t), services.Name(t)
+	f, d, brokers, topic, group := storms(), newDatabase(t), services.Kafka(t), services.Name(t), services.Name(t)
 	dead := topic + "_dead"
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
 	if err != nil {
@@ -134,13 +139,13 @@ func TestTopicStorm(t *testing.T) {
 	var buggy atomic.Bool
 	buggy.Store(true)
 	run(t, topicWorker(t, d, client, brokers, topic, dead, group, buggy.Load))
-	produce(t, client, topic, letters)
-	eventually(t, func() string { return ended(t, admin, dead, letters) })
-	eventually(t, func() string { return d.failed(letters) })
+	produce(t, client, topic, f.letters)
+	eventually(t, func() string { return ended(t, admin, dead, f.letters) })
+	eventually(t, func() string { return d.failed(f.letters) })
 	buggy.Store(false)
 
-	o := orders{Database: d.url, Brokers: brokers, Topic: topic, DeadTopic: dead, Consumer: group, Rate: speed}
-	storm(t, kills(), func(i int) orders {
+	o := orders{Database: d.url, Brokers: brokers, Topic: topic, DeadTopic: dead, Consumer: group, Rate: f.speed}
+	storm(t, f.kills, func(i int) orders {
 		o := o
 		o.InPlace, o.Archive = i%2 == 0, i%4 == 0
 		return o
@@ -157,8 +162,8 @@ func TestTopicStorm(t *testing.T) {
 		}
 		time.Sleep(lease / 2) // what a killed one had claimed is free after its lease
 	}
-	eventually(t, func() string { return d.effects(letters) })
-	d.expect(letters)
+	eventually(t, func() string { return d.effects(f.letters) })
+	d.expect(f.letters)
 }
 
 func topicWorker(t *testing.T, d *database, client *kgo.Client, brokers []string, topic, dead, group string, buggy func() bool) consumer.Worker {
