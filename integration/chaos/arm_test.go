@@ -20,6 +20,7 @@ type arm struct {
 	journal string
 	bodies  []string // of all that was sent, by number
 	gone    int      // so many of the first may never be done: the broker lost them
+	doubt   []string // of bodies: nobody knows whether these were sent
 	ordered bool     // effects of one group come in order
 	samples int      // of committed offsets
 	spared  int      // fine messages that the crash limit archived
@@ -51,10 +52,11 @@ func (a *arm) send(ctx context.Context, n int, body func(int) string) error {
 	for i := range next {
 		next[i] = body(first + i)
 	}
-	if err := a.broker.send(ctx, first, next); err != nil {
+	doubt, err := a.broker.send(ctx, first, next)
+	if err != nil {
 		return err
 	}
-	a.bodies = append(a.bodies, next...)
+	a.bodies, a.doubt = append(a.bodies, next...), append(a.doubt, doubt...)
 	return nil
 }
 
@@ -70,7 +72,7 @@ func (a *arm) progress() string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case n < len(a.bodies):
+	case n < len(a.bodies)-len(a.doubt):
 		return format("%s: %d of %d messages are finished", a.name, n, len(a.bodies))
 	}
 	return ""

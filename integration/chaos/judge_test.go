@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// sound is an arm in which all is well: two messages done in order, one archived.
+// sound is an arm in which all is well: two messages done in order, one archived, one perhaps never sent.
 func sound() *verdict {
 	return &verdict{
-		sent:    []string{"fine 1", "fine 2", "bad 3"},
+		sent:    []string{"fine 1", "fine 2", "bad 3", "fine 4"},
+		doubt:   []string{"fine 4"},
 		ordered: true,
 		begins: map[string][]begin{
 			"fine 1": {{"p1", 1, 1}, {"p2", 2, 2}}, "fine 2": {{"p1", 1, 1}}, "bad 3": {{"p1", 1, 1}},
