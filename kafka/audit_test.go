@@ -89,6 +89,7 @@ func gapOf100k(s *site) {
 	if err := tx.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 		t.Fatal(err)
 	}
+	s.ended(50 + gap + 1)
 	s.send(0, numbers("after-", 50)...)
 	b := newBook()
 	r := s.start(b.handle, nil)

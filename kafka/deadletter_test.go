@@ -32,6 +32,7 @@ func randomLetter(r *rand.Rand) *consumer.DeadLetter {
 	m := consumer.Message{Body: letterBytes(r, 100), SentAt: time.UnixMilli(r.Int64N(1e13) - 1e12), Attempt: r.IntN(20), ID: string(letterBytes(r, 20)) + "i"}
 	if r.IntN(2) == 0 {
 		m.Source, m.Topic, m.Partition, m.Offset, m.Key = "cluster/orders", "orders", r.Int32N(9), r.Int64N(ledger.MaxOffset), letterBytes(r, 10)
+		m.ID = recordID(m.Topic, m.Partition, m.Offset)
 		for range r.IntN(12) {
 			m.Headers = append(m.Headers, ledger.Header{Name: []string{"a", "a", "", "\xff"}[r.IntN(4)], Value: letterBytes(r, 9)})
 		}
@@ -47,7 +48,7 @@ func randomLetter(r *rand.Rand) *consumer.DeadLetter {
 	stamp := consumer.NewStamp(m.Source, m.ID, m.Body)
 	stamp.Token, stamp.Group = r.Uint64N(1<<62), "billing"
 	if m.Topic != "" {
-		stamp.Pos = &ledger.Position{Log: "cluster/uuid/0", Epoch: 3, Offset: m.Offset, Prev: -1}
+		stamp.Pos = &ledger.Position{Log: fmt.Sprint("cluster/uuid/", m.Partition), Epoch: 3, Offset: m.Offset, Prev: -1}
 	}
 	return &consumer.DeadLetter{
 		Message: m, Delivery: []byte("delivery"), Stamp: &stamp, Kind: ledger.KindExhausted, Class: ledger.KindPanic,

@@ -60,7 +60,7 @@ func gaps(s *site) {
 		t.Fatal(err)
 	}
 	defer tx.Close()
-	transact := func(commit kgo.TransactionEndTry, values ...string) {
+	transact := func(commit kgo.TransactionEndTry, end int64, values ...string) {
 		if err := tx.BeginTransaction(); err != nil {
 			t.Fatal(err)
 		}
@@ -72,12 +72,13 @@ func gaps(s *site) {
 		if err := tx.EndTransaction(t.Context(), commit); err != nil {
 			t.Fatal(err)
 		}
+		s.ended(end)
 	}
 	s.send(0, "a")
-	transact(kgo.TryAbort, "aborted 1", "aborted 2")
-	transact(kgo.TryCommit, "b", "c")
+	transact(kgo.TryAbort, 4, "aborted 1", "aborted 2")
+	transact(kgo.TryCommit, 7, "b", "c")
 	s.send(0, "d")
-	transact(kgo.TryAbort, "aborted 3") // the log ends with a control record
+	transact(kgo.TryAbort, 10, "aborted 3") // the log ends with a control record
 	reader := metric.NewManualReader()
 	c := quick()
 	c.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))

@@ -270,15 +270,35 @@ func (s *site) committed(partition int32) int64 {
 // caughtUp waits until the group has committed the end of all partitions.
 func (s *site) caughtUp() {
 	s.t.Helper()
+	for partition := range s.ends() {
+		var end, at int64
+		defer func() {
+			if end != at {
+				s.t.Logf("partition %d is committed to %d of %d", partition, at, end)
+			}
+		}()
+		eventually(s.t, fmt.Sprintf("partition %d is committed to its end", partition), func() bool {
+			end = s.ends()[partition].Offset
+			at = s.committed(partition)
+			return at == end
+		})
+	}
+}
+
+// ends are the ends of the topic's partitions now.
+func (s *site) ends() map[int32]kadm.ListedOffset {
+	s.t.Helper()
 	ends, err := s.adm.ListEndOffsets(s.t.Context(), s.topic)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for partition, end := range ends[s.topic] {
-		eventually(s.t, fmt.Sprintf("partition %d is committed to its end", partition), func() bool {
-			return s.committed(partition) == end.Offset
-		})
-	}
+	return ends[s.topic]
+}
+
+// ended waits until the only partition ends there: a transaction's end returns before its control record is written.
+func (s *site) ended(at int64) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("the log ends at %d", at), func() bool { return s.ends()[0].Offset == at })
 }
 
 func (r *running) ready() {

@@ -19,7 +19,7 @@ func TestPitfall22_StampOfTheHighestOffset(t *testing.T) {
 		b := newBook()
 		r := s.start(b.handle, nil)
 		s.caughtUp()
-		st := consumer.NewStamp("c/"+s.topic, "any", []byte("forged"))
+		st := consumer.NewStamp("c/"+s.topic, recordID(s.topic, 0, math.MaxInt64), []byte("forged"))
 		st.Pos = &ledger.Position{Log: s.key(r, 0, 0, 0).Pos.Log, Offset: math.MaxInt64}
 		r.end()
 		s.sendRecords(&kgo.Record{Topic: s.topic, Value: []byte("forged"), Headers: []kgo.RecordHeader{

@@ -18,9 +18,33 @@ var errSealed = errors.New("it is sealed by the workers' cipher, and Config.Filt
 // is refused, unless Config.Filter.Cipher opens it.
 func Archive(op ledger.Operator) Source { return &archive{op: op} }
 
-type archive struct{ op ledger.Operator }
+// Renewals is the part of [Archive] that was renewed (Config.FreshKeys, Config.Mend) and has not run since: see [Renewed].
+// For people who had a replay killed between a renewal and its send, and have moved the dead letters by hand since.
+func Renewals(op ledger.Operator) Source { return &archive{op: op, renewed: true} }
 
-func (a *archive) String() string                          { return "the ledger's archive" }
+// Renewed says that a dead letter was made another message on purpose (ledger.Renewal), and that no worker has claimed its
+// copy since: the copy is on its way, or was never sent, because the replay was killed before. From then on the archive alone
+// has what is to run: copies of the failure before it, such as the one in a dead-letter queue, are acknowledged and not run.
+// A replay from the archive sends it, with the renewal's token, so that it runs once however often it is sent.
+func Renewed(d *ledger.DeadLetter) bool {
+	s := &d.Status
+	if s.State != ledger.Failed || string(d.Delivery) != string(s.Delivery) || !d.Purged.IsZero() {
+		return false
+	}
+	return d.Generation < s.Generation || string(d.Delivery) == string(ledger.RenewedDelivery(d.Token))
+}
+
+type archive struct {
+	op      ledger.Operator
+	renewed bool // only these
+}
+
+func (a *archive) String() string {
+	if a.renewed {
+		return "the renewed messages in the ledger's archive"
+	}
+	return "the ledger's archive"
+}
 func (a *archive) Address(context.Context) (string, error) { return "", nil }
 func (a *archive) Count(context.Context) (int64, error)    { return -1, nil }
 func (a *archive) Done(context.Context, []*Letter) error   { return nil }
@@ -35,6 +59,9 @@ func (a *archive) Letters(ctx context.Context, f *ledger.Filter) iter.Seq2[*Lett
 		whole.Body, whole.Limit = true, 0
 		for d, err := range a.op.DeadLetters(ctx, whole) {
 			var l *Letter
+			if err == nil && a.renewed && !Renewed(&d) {
+				continue
+			}
 			if err == nil {
 				l, err = a.letter(ctx, &d)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/replay"
 )
 
 // grade says how bad a finding is.
@@ -49,13 +50,16 @@ type doctor struct {
 // stuckAfter is how long a pending message may wait for a copy before it is worth a word.
 const stuckAfter = time.Hour
 
+// renewedAfter is how long the copy of a renewed message may be on its way before it is worth a word.
+const renewedAfter = 10 * time.Minute
+
 func newDoctor(t *target) *cobra.Command {
 	d := new(doctor)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is wrong with the ledger, queues and topics, and what to do",
 		Long: `Say what is wrong, and what to do about it, a line for each check: the ledger's tables and version, this role's rights,
-bloat, the sweep, stuck messages; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
+bloat, the sweep, stuck messages, renewals that were never sent; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
 dead-letter queue's retention, and the ledger's window against both; with --topic a Kafka topic's retention against the
 window. It changes nothing.
 
@@ -120,6 +124,7 @@ func visit(ctx context.Context, l opened, t *target, f *findings) {
 	}
 	visitSweep(&s, f)
 	visitStuck(ctx, l, f)
+	visitRenewed(ctx, l, renewedAfter, f)
 }
 
 // visitSweep reads the last pass of the sweep.
@@ -174,6 +179,52 @@ func visitStuck(ctx context.Context, op ledger.Operator, f *findings) {
 }
 
 const stuckRemedy = "`ackledger list --stuck` names them; run workers of their source, or `ackledger replay` if they are archived"
+
+// visitRenewed counts messages that were renewed and have not run since: a replay was killed before it sent them.
+func visitRenewed(ctx context.Context, op ledger.Operator, after time.Duration, f *findings) {
+	const most, patience, check = 1000, 30 * time.Second, "renewed"
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	late, n := time.Now().Add(-after), 0
+	for d, err := range op.DeadLetters(ctx, ledger.Filter{State: ledger.Failed}) {
+		old := false
+		if err == nil && replay.Renewed(&d) {
+			old, err = renewedBefore(ctx, op, &d, late)
+		}
+		if err != nil {
+			f.add(unknown, check, "messages that were renewed and not run cannot be counted: "+err.Error(), "run `ackledger list --renewed`, which reads the whole archive")
+			return
+		}
+		if old {
+			n++
+		}
+		if n == most {
+			break
+		}
+	}
+	if n == 0 {
+		f.add(good, check, "no message waits for more than "+short(after)+" for the send of its renewal", "")
+		return
+	}
+	text := fmt.Sprintf("%s messages were renewed (--fresh-keys, --body-file) more than %s ago and have not run since: "+
+		"copies of theirs from before, as in a dead-letter queue, are acknowledged and not run", count(int64(n)), short(after))
+	if n == most {
+		text = "at least " + text
+	}
+	f.add(warning, check, text, "`ackledger list --renewed` names them; `ackledger replay --source archive --renewed --to source` sends them, each runs once")
+}
+
+// renewedBefore says whether the last renewal of a message is older than a time.
+func renewedBefore(ctx context.Context, op ledger.Operator, d *ledger.DeadLetter, late time.Time) (bool, error) {
+	var last time.Time
+	for a, err := range op.Audits(ctx, ledger.AuditFilter{Key: &d.Key, Action: ledger.ActionRenew}) {
+		if err != nil {
+			return false, err
+		}
+		last = a.At
+	}
+	return last.Before(late), nil
+}
 
 // report prints what was found, the worst last.
 func (d *doctor) report(out io.Writer, f findings) error {

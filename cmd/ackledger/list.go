@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/replay"
 )
 
 // listPage is how many lines a table shows unless it is told, and how many have their columns aligned together.
@@ -23,6 +24,7 @@ type list struct {
 	state       string
 	stuck, json bool
 	body        bool
+	renewed     bool
 }
 
 func newList(t *target) *cobra.Command {
@@ -51,6 +53,7 @@ are shown with --json --body only: names and error texts are what your handlers 
 	flags := cmd.Flags()
 	flags.Var((*given)(&l.state), "state", "pending, succeeded or failed")
 	flags.BoolVar(&l.stuck, "stuck", false, "pending messages that wait for nothing but a copy of them")
+	flags.BoolVar(&l.renewed, "renewed", false, "dead letters that were renewed (--fresh-keys, --body-file) and have not run since")
 	flags.IntVar(&l.count, "count", listPage, "so many at most, 0 for all (with --json all are the default)")
 	flags.BoolVar(&l.json, "json", false, "a line of JSON for each")
 	flags.BoolVar(&l.body, "body", false, "with --json: bodies and headers of dead letters, too, in base64")
@@ -81,10 +84,35 @@ func (l *list) run(ctx context.Context, op ledger.Operator, out io.Writer) error
 	if err := f.Check(); err != nil {
 		return filterError(err)
 	}
+	if l.renewed {
+		if f.Stuck || f.State == ledger.Pending || f.State == ledger.Succeeded {
+			return usage("--renewed is for messages that failed: not with --stuck, nor with another --state")
+		}
+		return show(out, l, renewedOnly(ctx, op, f), deadHead, deadLine, newDeadLetter)
+	}
 	if messages := f.Stuck || f.State == ledger.Pending || f.State == ledger.Succeeded; messages && f.CheckMessages() == nil {
 		return show(out, l, op.Messages(ctx, f), "at\tstate\tattempts\tfree\tid\tscope\tlast error", messageLine, newMessage)
 	}
-	return show(out, l, op.DeadLetters(ctx, f), "archived\tkind\tstate\tattempts\tid\tscope\tlast error", deadLine, newDeadLetter)
+	return show(out, l, op.DeadLetters(ctx, f), deadHead, deadLine, newDeadLetter)
+}
+
+const deadHead = "archived\tkind\tstate\tattempts\tid\tscope\tlast error"
+
+// renewedOnly lists dead letters that were renewed and have not run since.
+func renewedOnly(ctx context.Context, op ledger.Operator, f ledger.Filter) iter.Seq2[ledger.DeadLetter, error] {
+	most := f.Limit
+	f.State, f.Limit = ledger.Failed, 0
+	return func(yield func(ledger.DeadLetter, error) bool) {
+		n := 0
+		for d, err := range op.DeadLetters(ctx, f) {
+			if err == nil && !replay.Renewed(&d) {
+				continue
+			}
+			if n++; !yield(d, err) || n == most {
+				return
+			}
+		}
+	}
 }
 
 // show writes what a list has as lines of a table or of JSON, page by page.
@@ -144,6 +172,9 @@ func deadLine(d *ledger.DeadLetter) string {
 	state := stateText(d.Status.State)
 	if d.Superseded {
 		state += " again"
+	}
+	if replay.Renewed(d) {
+		state += ", renewed"
 	}
 	if !d.Purged.IsZero() {
 		state += ", purged"

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/replay"
 )
 
 // message is a message for programs. Ids and scopes are as `text` shows them.
@@ -52,6 +53,7 @@ type deadLetter struct {
 	Kind       string          `json:"kind"`
 	State      string          `json:"state,omitempty"` // of its message, now
 	Superseded bool            `json:"superseded,omitempty"`
+	Renewed    bool            `json:"renewed,omitempty"` // and has not run since
 	Token      uint64          `json:"token"`
 	Generation int             `json:"generation"`
 	Attempts   int             `json:"attempts"`
@@ -124,7 +126,7 @@ func newArchived(r *ledger.ArchiveRecord) deadLetter {
 
 func newDeadLetter(d *ledger.DeadLetter) deadLetter {
 	out := newArchived(&d.ArchiveRecord)
-	out.State, out.Superseded = stateText(d.Status.State), d.Superseded
+	out.State, out.Superseded, out.Renewed = stateText(d.Status.State), d.Superseded, replay.Renewed(d)
 	if d.Body != nil || d.Headers != nil {
 		out.Content = &deadLetterBody{Sealed: d.Sealed(), Body: d.Body, Headers: d.Headers}
 	}

@@ -26,6 +26,7 @@ type replaying struct {
 	visibility       span
 	yes, json        bool
 	anyGroup         bool
+	renewed          bool
 }
 
 func newReplay(t *target) *cobra.Command {
@@ -75,6 +76,7 @@ replay.InPlace in a program of your own.`,
 	flags.BoolVar(&r.cfg.Unknown, "unknown", false, "send what the ledger does not know any more: it may have been handled since")
 	flags.BoolVar(&r.anyGroup, "any-group", false, "Kafka: although other groups read the topic")
 	flags.BoolVar(&r.cfg.FreshKeys, "fresh-keys", false, "change the child keys: effects that were done are done AGAIN")
+	flags.BoolVar(&r.renewed, "renewed", false, "with --source archive: only what was renewed (--fresh-keys, --body-file) and has not run since")
 	flags.Var((*given)(&r.body), "body-file", "send this body in place of the one that failed; with one --id")
 	flags.StringVar(&r.cfg.Consumer, "consumer", "", "the consumer of dead letters that name none (SQS moved them by itself)")
 	flags.StringVar(&r.cfg.Origin, "origin", "", "where dead letters came from that do not say so: a queue's ARN, or CLUSTER/TOPIC")
@@ -144,6 +146,10 @@ func (r *replaying) ends(ctx context.Context, op ledger.Operator) (src replay.So
 	}()
 	kind, name, _ := strings.Cut(r.source, ":")
 	switch {
+	case r.renewed && r.source != "archive":
+		err = usage("--renewed needs --source archive, --source is %q", r.source)
+	case r.renewed:
+		src = replay.Renewals(op)
 	case r.source == "archive":
 		src = replay.Archive(op)
 	case kind == "sqs" && name != "":

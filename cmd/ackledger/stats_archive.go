@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/replay"
 )
 
 // deadLetters counts the archived deliveries of one scope and kind.
@@ -21,6 +22,7 @@ type deadLetters struct {
 	Succeeded int64  `json:"succeeded"`
 	Gone      int64  `json:"gone"`     // the archive alone is left
 	Replayed  int64  `json:"replayed"` // at least once, as far as operators said so
+	Renewed   int64  `json:"renewed"`  // of the failed: renewed, and not run since
 }
 
 // countDeadLetters reads the archive without bodies.
@@ -53,6 +55,9 @@ func countDeadLetters(ctx context.Context, op ledger.Operator) ([]deadLetters, e
 		if !d.Replayed.IsZero() {
 			c.Replayed++
 		}
+		if replay.Renewed(&d) {
+			c.Renewed++
+		}
 	}
 	out := make([]deadLetters, 0, len(counted))
 	for _, c := range slices.SortedFunc(maps.Values(counted), func(a, b *deadLetters) int {
@@ -65,10 +70,10 @@ func countDeadLetters(ctx context.Context, op ledger.Operator) ([]deadLetters, e
 
 func printDeadLetters(out io.Writer, list []deadLetters) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\ndead letters\tfailed\tpending\tsucceeded\tgone\treplayed\t  scope")
+	fmt.Fprintln(w, "\ndead letters\tfailed\tpending\tsucceeded\tgone\treplayed\trenewed\t  scope")
 	for _, c := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", c.Kind, count(c.Failed), count(c.Pending), count(c.Succeeded),
-			count(c.Gone), count(c.Replayed), c.Scope)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", c.Kind, count(c.Failed), count(c.Pending), count(c.Succeeded),
+			count(c.Gone), count(c.Replayed), count(c.Renewed), c.Scope)
 	}
 	return w.Flush()
 }

@@ -84,6 +84,14 @@ func (a *arm) left() string {
 	return ""
 }
 
+// idle says that handlers run; empty when none does.
+func (a *arm) idle() string {
+	if a.crew.running() {
+		return a.name + ": handlers run"
+	}
+	return ""
+}
+
 // sample compares the committed offsets with what is terminal, until ctx is done. It reads the offsets first, so whatever
 // they have passed must be there.
 func (a *arm) sample(ctx context.Context) {

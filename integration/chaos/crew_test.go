@@ -16,25 +16,36 @@ import (
 	"github.com/ackledger/ackledger/internal/killpoint"
 )
 
+// binaries is the folder of the programs that are killed.
+var binaries string
+
+func TestMain(m *testing.M) {
+	var err error
+	if binaries, err = os.MkdirTemp("", "ackledger-chaos-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(binaries) // a temporary folder
+	os.Exit(code)
+}
+
 // workerBinary builds the program that is killed, once.
-var workerBinary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "ackledger-chaos-")
+var workerBinary = sync.OnceValues(func() (string, error) { return buildWorker() })
+
+func buildWorker(flags ...string) (string, error) {
+	f, err := os.CreateTemp(binaries, "worker-")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "worker")
-	if out, err := exec.Command("go", "build", "-tags", "killpoints", "-o", path, "./worker").CombinedOutput(); err != nil {
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	args := append([]string{"build", "-tags", "killpoints", "-o", f.Name()}, flags...)
+	if out, err := exec.Command("go", append(args, "./worker")...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the worker: %w\n%s", err, out)
 	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := workerBinary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path)) // a temporary folder
-	}
-	os.Exit(code)
+	return f.Name(), nil
 }
 
 // crew is the worker processes of one arm. One that ends by itself is replaced, if keep is set.
@@ -44,11 +55,13 @@ type crew struct {
 	orders plan.Orders
 	prefix string                                        // of names
 	wire   func(*plan.Orders) (network []*link, _ error) // may put proxies before a new process
+	clocks []time.Duration                               // how far the processes' wall clocks are off, in turn; nil: not
 
 	mu      sync.Mutex
 	keep    bool
 	members []*member
 	pages   []*plan.Page // of all that ever were
+	off     []*member    // all that ever were whose clocks are off
 	started int
 	died    int // without being told to: poison
 	gaveUp  int // ended by themselves, with an error
@@ -58,6 +71,7 @@ type crew struct {
 type member struct {
 	name    string
 	page    *plan.Page
+	clock   time.Duration // how far it is off
 	network []*link
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when it has ended
@@ -118,17 +132,17 @@ func (c *crew) start(step killpoint.Step, passage int) *member {
 }
 
 func (c *crew) tryStart(step killpoint.Step, passage int) (*member, error) {
-	binary, err := workerBinary()
-	if err != nil {
-		return nil, err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.started++
 	o := c.orders
 	o.Name = fmt.Sprintf("%s-%d", c.prefix, c.started)
 	o.Page = filepath.Join(c.dir, o.Name+".page")
-	m := &member{name: o.Name, cmd: exec.Command(binary), done: make(chan struct{})}
+	m := &member{name: o.Name, done: make(chan struct{})}
+	err := c.program(m)
+	if err != nil {
+		return nil, err
+	}
 	if m.page, err = plan.OpenPage(o.Page); err != nil {
 		return nil, err
 	}
@@ -142,7 +156,7 @@ func (c *crew) tryStart(step killpoint.Step, passage int) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.cmd.Env = append(os.Environ(), plan.Variable+"="+string(text))
+	m.cmd.Env = append(os.Environ(), plan.Variable+"="+string(text), clockVariable+"="+m.clock.String())
 	if step != "" {
 		m.cmd.Env = append(m.cmd.Env, fmt.Sprintf("%s=%s@%d", killpoint.Variable, step, passage))
 	}
@@ -159,6 +173,40 @@ func (c *crew) tryStart(step killpoint.Step, passage int) (*member, error) {
 	c.members = append(c.members, m)
 	go c.await(m)
 	return m, nil
+}
+
+// program is what the next process runs: one whose clock is off, if it is its turn.
+func (c *crew) program(m *member) error {
+	build := workerBinary
+	if len(c.clocks) > 0 {
+		m.clock = c.clocks[c.started%len(c.clocks)]
+	}
+	if m.clock != 0 {
+		build = shiftedBinary
+		c.off = append(c.off, m)
+	}
+	binary, err := build()
+	if err != nil {
+		return err
+	}
+	m.cmd = exec.Command(binary)
+	return nil
+}
+
+// clock says how far the clock of a process is off.
+func (c *crew) clock(process string) time.Duration {
+	off := c.shifted()
+	if i := slices.IndexFunc(off, func(m *member) bool { return m.name == process }); i >= 0 {
+		return off[i].clock
+	}
+	return 0
+}
+
+// shifted are the processes whose clocks are off.
+func (c *crew) shifted() []*member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.off)
 }
 
 // await replaces a member that has ended by itself.

@@ -64,10 +64,7 @@ func fill(t *testing.T, dir string) string {
 // The disk under the store fills up in the middle of the work, and has room again later: the store that cannot write
 // accepts nothing, so nothing is acknowledged that is not done; then everything is done, once.
 func TestDiskFull(t *testing.T) {
-	services.NeedServers(t)
-	if !long() {
-		t.Skip("in the long run; `make test` has ledger/sqlite's max_page_count")
-	}
+	needLong(t, "`make test` has ledger/sqlite's max_page_count")
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		dir := smallDisk(t, 64)

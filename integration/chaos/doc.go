@@ -10,7 +10,8 @@
 //
 // Package plan is what a test and its workers agree on: orders, what becomes of each message (drawn from the seed), and a
 // page of memory that outlives a killed process, in which it counts its handlers. The program worker is the process that
-// is killed; it is built with the tag killpoints (see internal/killpoint). Here, in the tests, are: crew (processes),
+// is killed; it is built with the tag killpoints (see internal/killpoint), and for a part of the processes with a package
+// time whose clock is off. Here, in the tests, are: crew (processes),
 // network (proxies), arm (one broker, store and group with its oracle), storm (the faults), and the scenarios that need a
 // cluster or a disk of their own.
 //
@@ -18,7 +19,7 @@
 //
 // A fault of a process or of its network counts only if a handler of that process was running at that moment, which its
 // page says also after its death; one of a server, if one of all its clients was. Faults of handlers count when the
-// handler brings them about.
+// handler brings them about. A clock that is off counts for each process that has begun a handler with it.
 //
 // # What is checked
 //

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ var faults = []fault{
 var serverFaults = []fault{
 	{6, (*storm).restartPostgres},
 	{2, (*storm).restartKafka},
+	{3, (*storm).restartSQS},
 }
 
 // strike draws a fault and its victim.
@@ -165,17 +167,23 @@ func lastingFault(which int, kind string) func(*storm, context.Context, *arm, *m
 // restartPostgres stops the database for all, cleanly or as a crash does, and starts it again after a while.
 func (s *storm) restartPostgres(ctx context.Context, a *arm, m *member) {
 	a.crew.letGo(m)
-	s.restart("PostgreSQL", s.pg.Server, func(a *arm) bool { return a.store.kind == "postgres" })
+	s.restart("PostgreSQL", s.pg.Server, new(sync.Mutex), func(a *arm) bool { return a.store.kind == "postgres" })
 }
 
 // restartKafka does so with the broker.
 func (s *storm) restartKafka(ctx context.Context, a *arm, m *member) {
 	a.crew.letGo(m)
-	s.restart("Kafka", s.kafka.Broker(0), func(a *arm) bool { _, ok := a.broker.(*log); return ok })
+	s.restart("Kafka", s.kafka.Broker(0), new(sync.Mutex), func(a *arm) bool { _, ok := a.broker.(*log); return ok })
 }
 
-// restart leaves the other faults going on meanwhile. One server is away at a time.
-func (s *storm) restart(name string, server *services.Server, uses func(*arm) bool) {
+// restartSQS does so with the server of the standard queues. Nothing is sent meanwhile.
+func (s *storm) restartSQS(ctx context.Context, a *arm, m *member) {
+	a.crew.letGo(m)
+	s.restart("ElasticMQ", s.sqs.Server, &s.sends, func(a *arm) bool { q, ok := a.broker.(*queue); return ok && !q.fifo })
+}
+
+// restart leaves the other faults going on meanwhile. One server is away at a time, and the lock is held for as long.
+func (s *storm) restart(name string, server *services.Server, lock sync.Locker, uses func(*arm) bool) {
 	end, how, away := server.Stop, "stopped and started", time.Duration(s.rng.Int64N(int64(4*time.Second)))
 	if s.rng.IntN(2) == 0 {
 		end, how = server.Kill, "crashed and started"
@@ -185,6 +193,8 @@ func (s *storm) restart(name string, server *services.Server, uses func(*arm) bo
 	}
 	s.under.Go(func() {
 		defer s.away.Store(false)
+		lock.Lock()
+		defer lock.Unlock()
 		hit := slices.ContainsFunc(s.arms, func(a *arm) bool { return uses(a) && a.crew.running() })
 		if err := end(); err != nil {
 			s.t.Errorf("%s: %v", name, err)

@@ -16,6 +16,15 @@ import (
 // long says that this is `make test-long` or `make chaos`.
 func long() bool { return os.Getenv("ACKLEDGER_LONG") != "" || os.Getenv(durationVariable) != "" }
 
+// needLong leaves a test to the long run.
+func needLong(t *testing.T, why string) {
+	t.Helper()
+	services.NeedServers(t)
+	if !long() {
+		t.Skip("in the long run: " + why)
+	}
+}
+
 // kinds are the workers whose steps differ.
 var kinds = []string{"sqs", "kafka rows", "kafka ranges"}
 

@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
-	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/internal/killpoint"
 )
 
@@ -16,10 +15,7 @@ import (
 // topic has is done once, from its first record on, whatever the offsets of the old one say. What went with the old topic
 // is done once or never.
 func TestTopicRecreatedInTheMiddle(t *testing.T) {
-	services.NeedServers(t)
-	if !long() {
-		t.Skip("in the long run; `make test` has TestRealBroker/Pitfall81")
-	}
+	needLong(t, "`make test` has TestRealBroker/Pitfall81")
 	for _, kind := range []string{"kafka rows", "kafka ranges"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

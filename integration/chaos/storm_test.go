@@ -38,10 +38,13 @@ type storm struct {
 	t      *testing.T
 	rng    *rand.Rand // of the one goroutine that draws
 	seed   uint64
+	began  time.Time
 	faults []fault
 	arms   []*arm
 	pg     *services.PostgresServer
 	kafka  *services.KafkaCluster
+	sqs    *services.ElasticMQServer // of the standard queues of a long storm
+	sends  sync.RWMutex              // held for writing while it is away: what is sent to it then, nobody knows
 
 	under sync.WaitGroup // faults that last
 	away  atomic.Bool    // a server is
@@ -72,16 +75,15 @@ func TestStorm(t *testing.T) {
 		}
 	})
 	s := newStorm(t, seed)
-	began := time.Now()
 	s.rage(lasts)
 	s.calm()
-	s.report(began, lasts)
+	s.report(lasts)
 }
 
 // newStorm starts the servers and the arms, two processes each.
 func newStorm(t *testing.T, seed uint64) *storm {
 	t.Helper()
-	s := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), hits: map[string]int{}, vain: map[string]int{}, faults: faults}
+	s := &storm{t: t, seed: seed, began: time.Now(), rng: rand.New(rand.NewPCG(seed, 7)), hits: map[string]int{}, vain: map[string]int{}, faults: faults}
 	var err error
 	s.pg, err = services.StartPostgres(t.Context(), services.PostgresOptions{Conf: map[string]string{"max_connections": "500"}})
 	if err != nil {
@@ -97,17 +99,25 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	}
 	t.Cleanup(func() { _ = s.kafka.Close() })
 	mq := services.ElasticMQ(t)
+	standard := mq
+	if long() {
+		if s.sqs, err = services.StartDurableElasticMQ(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.sqs.Close() })
+		standard = s.sqs.Endpoint()
+	}
 	log := func(name string) broker { return newLog(t, services.Name(t)+"_"+name, s.kafka.Brokers()) }
-	queue := func(fifo bool) broker { return newQueue(t, services.Name(t), mq, fifo) }
+	queue := func() broker { return newQueue(t, services.Name(t), standard, false) }
 	s.add("rows", s.database("rows"), log("rows"), plan.Orders{Rows: true})
 	s.add("ranges", s.database("ranges"), log("ranges"), plan.Orders{})
 	s.add("ranges848", s.database("ranges848"), log("ranges848"), plan.Orders{KIP848: true})
-	s.add("sqs", s.database("sqs"), queue(false), plan.Orders{})
+	s.add("sqs", s.database("sqs"), queue(), plan.Orders{})
 	if long() {
 		s.faults = slices.Concat(faults, serverFaults)
 		s.add("rows848", s.database("rows848"), log("rows848"), plan.Orders{Rows: true, KIP848: true})
-		s.add("fifo", s.database("fifo"), queue(true), plan.Orders{})
-		s.add("sqlite", newSQLite(t, t.TempDir()), queue(false), plan.Orders{})
+		s.add("fifo", s.database("fifo"), newQueue(t, services.Name(t), mq, true), plan.Orders{})
+		s.add("sqlite", newSQLite(t, t.TempDir()), queue(), plan.Orders{})
 	}
 	return s
 }
@@ -135,6 +145,12 @@ func (s *storm) add(name string, d *database, b broker, o plan.Orders) {
 	o.Seed, o.Faults, o.Refuse = s.seed, true, 20
 	a := newArm(s.t, name, d, b, o)
 	a.crew.keep, a.crew.wire = true, s.wire
+	if long() && d.kind == "postgres" { // SQLite has no clock but its processes' own, which are one machine's
+		a.crew.clocks = aroundTheClock
+	}
+	if long() {
+		a.crew.orders.Deaf, a.crew.orders.DeafFor = 2, 12*time.Second // longer than the drain
+	}
 	a.crew.start("", 0)
 	a.crew.start("", 0)
 	s.arms = append(s.arms, a)
@@ -209,7 +225,10 @@ func (s *storm) feed(ctx context.Context, a *arm) {
 		n, err := a.finished(ctx)
 		for err == nil && len(a.bodies)-n < backlog && ctx.Err() == nil {
 			// Not on ctx: what is sent in part, nobody knows.
-			if err := a.send(context.WithoutCancel(ctx), batch, func(i int) string { return plan.Body(s.seed, i) }); err != nil {
+			s.sends.RLock()
+			err := a.send(context.WithoutCancel(ctx), batch, func(i int) string { return plan.Body(s.seed, i) })
+			s.sends.RUnlock()
+			if err != nil {
 				s.t.Errorf("%s: send: %v", a.name, err)
 				return
 			}
@@ -225,10 +244,12 @@ func (s *storm) calm() {
 		eventually(s.t, patience, a.left)
 	}
 	for _, a := range s.arms {
+		eventually(s.t, time.Minute, a.idle) // a deaf handler may still run whose message others have done
 		a.crew.dismissAll()
 	}
 	for _, a := range s.arms {
 		a.verify()
+		a.checkClocks(s.began, time.Now())
 	}
 }
 
@@ -248,7 +269,7 @@ var gauges = map[plan.Gauge]string{
 	plan.Errors: "handler: error", plan.Panics: "handler: panic", plan.Goexits: "handler: Goexit",
 	plan.Slows: "handler: slow", plan.Hangs: "handler: hangs until its time limit",
 	plan.AfterEffects: "handler: fails after its commit", plan.Poisons: "process: killed by its message (SIGKILL)",
-	plan.Refused: "dead letter refused by its target",
+	plan.Refused: "dead letter refused by its target", plan.Deafs: "handler: goes on after its context has ended",
 }
 
 // totals are the faults that hit, by kind.
@@ -264,12 +285,17 @@ func (s *storm) totals() map[string]int {
 			n, _ := a.crew.sum(g)
 			all[kind] += int(n)
 		}
+		for _, m := range a.crew.shifted() {
+			if m.page.Get(plan.Begun) > 0 {
+				all[fmt.Sprintf("process: works with a clock that is %s off", m.clock)]++
+			}
+		}
 	}
 	return all
 }
 
-func (s *storm) report(began time.Time, lasts time.Duration) {
-	r := report{seed: s.seed, began: began, lasts: lasts, took: time.Since(began), faults: s.totals(), vain: s.vain}
+func (s *storm) report(lasts time.Duration) {
+	r := report{seed: s.seed, began: s.began, lasts: lasts, took: time.Since(s.began), faults: s.totals(), vain: s.vain}
 	for _, a := range s.arms {
 		row := armReport{name: a.name, messages: len(a.bodies), processes: a.crew.started, gaveUp: a.crew.gaveUp,
 			samples: a.samples, spared: a.spared}

@@ -13,10 +13,7 @@ import (
 // elected all the same: the log is truncated, and its offsets are used again for other records. Those are done once, each;
 // what was truncated is done once or never; what both brokers had is done once.
 func TestUncleanElection(t *testing.T) {
-	services.NeedServers(t)
-	if !long() {
-		t.Skip("in the long run: it takes three more servers")
-	}
+	needLong(t, "it takes three more servers")
 	cluster, err := services.StartKafka(t.Context(), services.KafkaOptions{Brokers: 2, Controller: true,
 		Properties: map[string]string{
 			"unclean.leader.election.enable": "true", "offsets.topic.replication.factor": "2",

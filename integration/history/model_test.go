@@ -38,6 +38,7 @@ type state struct {
 	result     string
 	due, late  int64 // it is due not before, and certainly after; 0: at once
 	reopened   bool  // in a range it is then as if never claimed: the next token may be one less
+	atLeast    bool  // token is the least that it may be: in a range, of a claim whose answer was lost
 	archive    uint16
 	archived   int
 	owners     [maxOwners]life
@@ -159,6 +160,12 @@ func (m *model) sees(s state, o *op) []seen {
 		r.DueIn = time.Hour
 		due = append(due, r)
 	}
+	if s.atLeast && s.token == 1 { // a first claim, or not: nobody was told, see the rule of Park in Decide
+		for _, r := range due {
+			r.Token++
+			due = append(due, r)
+		}
+	}
 	var out []seen
 	for i := range due {
 		r := &due[i]
@@ -258,7 +265,7 @@ func (m *model) claimed(s state, o *op, d *ledger.Decision) state {
 	if s.reopened {
 		s.token-- // the least that it may be
 	}
-	s.holder, s.due, s.late, s.result, s.reopened = o.owner, 0, 0, "", false
+	s.holder, s.due, s.late, s.result, s.reopened, s.atLeast = o.owner, 0, 0, "", false, m.ranged && o.Got == nil
 	if o.Got != nil {
 		s.token = o.Got.Token
 	}

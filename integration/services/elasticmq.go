@@ -14,7 +14,7 @@ import (
 )
 
 // ElasticMQServer is an ElasticMQ server that belongs to the caller. Its queues live in memory: they are gone after Stop
-// or Kill.
+// or Kill, unless it is durable.
 type ElasticMQServer struct {
 	*Server
 }
@@ -29,9 +29,27 @@ rest-sqs { enabled = true, bind-port = PORT, bind-hostname = "127.0.0.1", sqs-li
 rest-stats { enabled = false }
 `
 
+// durableConf keeps queues and messages in a database beside the server (H2, which writes what it commits at once).
+const durableConf = `messages-storage {
+  enabled = true, driver-class = "org.h2.Driver", uri = "jdbc:h2:FOLDER/queues;WRITE_DELAY=0", username = "", password = ""
+  prune-data-on-init = false
+}
+`
+
+// StartDurableElasticMQ is [StartElasticMQ] of a server whose standard queues outlive Stop and Kill, with the messages,
+// their attributes, visibility and receipt handles. It is slower. Not for FIFO queues: ElasticMQ 1.7.1 brings their
+// messages back without their order.
+func StartDurableElasticMQ(ctx context.Context) (*ElasticMQServer, error) {
+	return startElasticMQ(ctx, elasticMQConf+durableConf)
+}
+
 // StartElasticMQ starts a server without queues on a free loopback port, and returns when it answers. ctx bounds the
 // start alone. The caller closes the server; it also ends with this process.
 func StartElasticMQ(ctx context.Context) (*ElasticMQServer, error) {
+	return startElasticMQ(ctx, elasticMQConf)
+}
+
+func startElasticMQ(ctx context.Context, settings string) (*ElasticMQServer, error) {
 	b, err := loadBundle("elasticmq", EnvSQS)
 	if err != nil {
 		return nil, err
@@ -66,7 +84,7 @@ func StartElasticMQ(ctx context.Context) (*ElasticMQServer, error) {
 		},
 	}}
 	server.ready = func(ctx context.Context) error { return askSQS(ctx, server.Endpoint()) }
-	text := strings.ReplaceAll(elasticMQConf, "PORT", strconv.Itoa(ports[0]))
+	text := strings.NewReplacer("PORT", strconv.Itoa(ports[0]), "FOLDER", dir.path).Replace(settings)
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return nil, errors.Join(err, server.Close())
 	}

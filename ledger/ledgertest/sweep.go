@@ -165,7 +165,7 @@ func sweepArchive(e *env) {
 		e.Fatalf("the archive: %+v", r)
 	}
 	e.pass(3 * shortWindow)
-	if r := e.sweep(keep); r.Archives != 1 || r.Removed() != 1 {
+	if r := e.sweep(keep); r.Archives != 1 || !e.Ranged && r.Removed() != 1 {
 		e.Fatalf("the archive's time is over: %+v", r)
 	}
 	if r, _ := e.Get(e.ctx, m.Key); len(r.Archived) != 0 {

@@ -82,6 +82,9 @@ func (p *pass) run() error {
 	defer l.mu.Unlock()
 	began := l.now()
 	p.report.Began = began
+	for _, g := range l.logs {
+		g.cut(began)
+	}
 	looked := 0
 	for sum, at := range l.rows.at {
 		if looked++; looked%p.cfg.Batch == 0 { // an iteration survives what others change meanwhile
@@ -127,10 +130,14 @@ func (p *pass) look(sum [ledger.KeySize]byte, r *row, now time.Time) {
 	l := p.ledger
 	since := now.Sub(l.begin)
 	p.report.Rows++
-	if r.covered { // its range counts it, too
+	if l.spokenFor(sum, r) { // and counted there
 		p.tally.Add(l.rows.scopeOf(r), ledger.Succeeded, -1)
 	}
-	over := r.gone(p.cfg.Keep) < since && !l.needed(sum, r)
+	over := r.gone(p.cfg.Keep) < since
+	if over && l.needed(sum, r) {
+		over = false
+		l.strip(sum, r)
+	}
 	switch {
 	case over && r.state == ledger.Pending && !l.rows.held(r):
 		p.report.Dropped++

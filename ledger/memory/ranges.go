@@ -20,6 +20,7 @@ type rangeLog struct {
 	version  uint64
 	token    uint64
 	top      int64
+	start    ranges.Start
 	segments []ranges.Segment // ascending
 	open     map[uint64]*openRange
 }
@@ -75,6 +76,7 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 			}
 			if q.First > 0 {
 				l.trim(q.Info, q.First, now)
+				g.start.Note(q.First, now)
 			}
 			facts := o.facts(g, q, now)
 			change := plan(i, &facts)

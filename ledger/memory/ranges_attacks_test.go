@@ -73,6 +73,68 @@ func TestRanges_ReplayedCopyAgainAfterTrim(t *testing.T) {
 	}
 }
 
+// Rows below the log's start stayed for ever, of messages that nobody can finish any more, since the one segment that had
+// them was still growing.
+func TestRanges_AbandonedGoes(t *testing.T) {
+	c := newClock()
+	l := memory.New(memory.WithClock(c.Now), memory.WithKeep(time.Hour))
+	o := join(t, l)
+	grow := func(offset, first int64) {
+		t.Helper()
+		c.pass(20 * time.Second)
+		if _, err := o.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		succeedAll(t, o, claimAll(t, o, []ledger.Entry{record(0, offset, first)}, ledger.Run))
+	}
+	claims := claimAll(t, o, []ledger.Entry{record(0, 0, 0), record(0, 1, 0), record(0, 2, 0)}, ledger.Run)
+	settle(t, o, ledger.Settlement{Ticket: claims[0].Ticket, Kind: ledger.Release, Count: true})
+	settle(t, o, ledger.Settlement{Ticket: claims[1].Ticket, Kind: ledger.Fail,
+		Dead: &ledger.Archive{Key: record(0, 1, 0).Key, Delivery: []byte("d"), Keep: time.Hour}})
+	succeedAll(t, o, claims[2:])
+	at := int64(3)
+	for ; at < 1000; at++ { // for more than five hours, with the log's start known and below
+		grow(at, 1)
+		if at%100 == 0 {
+			sweep(t, l)
+		}
+	}
+	if r := sweep(t, l); l.Len() != 1 || r.Abandoned != 0 { // the one at 0 has gone
+		t.Fatalf("%d rows, %+v", l.Len(), r)
+	}
+	if r, err := l.Get(t.Context(), record(0, 1, 0).Key); err != nil || r.State != ledger.Failed || r.In != nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	grow(at, 500)
+	for ; at < 1150; at++ {
+		grow(at+1, 500)
+	}
+	sweep(t, l) // not yet an hour: a slow worker may have what lies below
+	if in := segments(t, l, record(0, 1, 0)); in != nil || l.Len() != 1 {
+		t.Fatalf("%d rows, %+v", l.Len(), in)
+	}
+	claim(t, o, record(0, 499, 0), ledger.Done)
+	for ; at < 1400; at++ {
+		grow(at+1, 500)
+	}
+	sweep(t, l)
+	if in := segments(t, l, record(0, 500, 0)); in == nil || in.From != 500 || l.Len() != 0 {
+		t.Fatalf("%d rows, %+v", l.Len(), in)
+	}
+	if s := scopeStats(t, l); s.Succeeded != at+1-500 || s.Failed+s.Pending != 0 {
+		t.Errorf("%+v, want %d succeeded", s, at+1-500)
+	}
+}
+
+func scopeStats(t *testing.T, l *memory.Ledger) ledger.ScopeStats {
+	t.Helper()
+	s, err := l.Stats(t.Context())
+	if err != nil || len(s.Scopes) != 1 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	return s.Scopes[0]
+}
+
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

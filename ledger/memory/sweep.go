@@ -32,14 +32,28 @@ func (r *row) gone(keep time.Duration) time.Duration {
 	return r.expiry
 }
 
-// needed says that a range speaks for the message when its row is gone, and would swallow it, though there may be a copy to
-// run: of a failed one as long as it is archived, of a pending one as long as the range is there.
+// needed says that the message has not succeeded, though a range or segment says so when its row is gone: the row stays as
+// long as that is there, whatever has expired.
 func (l *Ledger) needed(sum [ledger.KeySize]byte, r *row) bool {
-	if !r.covered || r.state == ledger.Succeeded {
-		return false
+	return r.state != ledger.Succeeded && l.spokenFor(sum, r)
+}
+
+// strip makes a failed row small that is kept for its state alone: nothing of its deliveries is archived any more.
+func (l *Ledger) strip(sum [ledger.KeySize]byte, r *row) {
+	if r.state != ledger.Failed || len(l.archives[sum]) > 0 {
+		return
 	}
-	if r.state == ledger.Failed {
-		return len(l.archives[sum]) > 0
+	if rest := l.rows.rest(r); rest.generation > 0 {
+		*l.rows.extra(r) = extra{generation: rest.generation}
+		return
+	}
+	l.rows.plain(r)
+}
+
+// spokenFor says that a range or segment has the message, too.
+func (l *Ledger) spokenFor(sum [ledger.KeySize]byte, r *row) bool {
+	if !r.covered {
+		return false
 	}
 	log, offset := ranges.SplitSum(sum)
 	var rec ledger.Record

@@ -66,6 +66,20 @@ func (l *Ledger) dissolve(g *rangeLog, now time.Time) {
 	}
 }
 
+// cut takes off what a finished segment has below the log's start, so that rows there are not needed any more. Nothing is
+// cut out of an open range: its owner counts on what InTx has put there.
+func (g *rangeLog) cut(now time.Time) {
+	low := g.start.Below(now)
+	for _, r := range g.open {
+		low = min(low, r.From)
+	}
+	for i, s := range g.segments {
+		if !s.Rows && s.From < low && low < s.To {
+			g.segments[i] = s.Above(low)
+		}
+	}
+}
+
 // dropLog drops all that is known of a log.
 func (l *Ledger) dropLog(log ranges.Log) {
 	if g := l.logs[log]; g != nil {

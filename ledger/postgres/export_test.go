@@ -137,7 +137,7 @@ func (l *Ledger) ResetConns() {
 // PlayVersion makes the ledger a program of that version: one that knew no later schema.
 func (l *Ledger) PlayVersion(n int) { l.is = versions{worker: n, needs: n} }
 
-// MigrateTo makes the default schema, of that version.
+// MigrateTo makes the default schema, or takes it, to that version.
 func MigrateTo(ctx context.Context, conn *pgx.ConnConfig, version int64) (err error) {
 	db := openSchema(conn, DefaultSchema)
 	defer func() { err = errors.Join(err, db.Close()) }()
@@ -148,7 +148,14 @@ func MigrateTo(ctx context.Context, conn *pgx.ConnConfig, version int64) (err er
 	if err != nil {
 		return err
 	}
-	_, err = provider.UpTo(ctx, version)
+	at, err := provider.GetDBVersion(ctx)
+	switch {
+	case err != nil:
+	case version < at:
+		_, err = provider.DownTo(ctx, version)
+	default:
+		_, err = provider.UpTo(ctx, version)
+	}
 	return err
 }
 

@@ -65,6 +65,8 @@ func testRoleGuards(t *testing.T, old bool) {
 		{segment + "expiry = '-infinity'"}, {segment + "until = '-infinity'"}, {segment + "last = last - 1", segment + "until = now()"},
 		{"SET ackledger.reopen = on", "DELETE FROM ackledger.segment"}, {"TRUNCATE ackledger.segment"},
 		{"UPDATE ackledger.range_log SET top = 0"}, {"UPDATE ackledger.range_log SET version = version - 1"},
+		{"UPDATE ackledger.range_log SET low = 5"}, {"UPDATE ackledger.range_log SET start = 5"},
+		{"INSERT INTO ackledger.range_log SELECT log + 1, version, token, top, scope, epoch, name, prefix, 5 FROM ackledger.range_log"},
 		{"ALTER TABLE ackledger.message DISABLE TRIGGER ALL"}, {"ALTER TABLE ackledger.segment DISABLE TRIGGER USER"},
 		{"SET session_replication_role = replica"}, {"DROP TRIGGER guard_succeeded ON ackledger.message"},
 		{"CREATE OR REPLACE FUNCTION ackledger.guard_message() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"},

@@ -85,6 +85,7 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	b.Queue(lock, a.logs).Query(s.locked)
 	if args := u.trimArgs(); args != nil {
 		b.Queue(sql.trim, args...)
+		b.Queue(sql.note, u.noteArgs()...)
 	}
 	if len(a.tokens) > 0 && a.alone {
 		b.Queue(holdOf, a.tokenLogs, a.tokens).Query(s.holds)
@@ -139,6 +140,17 @@ func (u *update) trimArgs() []any {
 		return nil
 	}
 	return []any{scopes, names, firsts, ranges.TrimAfter.Microseconds()}
+}
+
+// noteArgs lines up the parameters of sqlLogNote.
+func (u *update) noteArgs() []any {
+	var logs, firsts []int64
+	for i := range u.queries {
+		if q := &u.queries[i]; q.First > 0 {
+			logs, firsts = append(logs, logKey(q.Info.Log)), append(firsts, q.First)
+		}
+	}
+	return []any{logs, firsts, ranges.TrimAfter.Microseconds()}
 }
 
 func newSight(queries []ranges.Query, patient bool) *rangeSight {

@@ -4,7 +4,7 @@ import "strings"
 
 // rangeStatements are the SQL of ranges.
 type rangeStatements struct {
-	open, over, settings, make, trim, state                string
+	open, over, settings, make, trim, note, state          string
 	lock, lockSkip, share, shareSkip                       string
 	hold, holdOf, holdOfSkip, read, readOf                 string
 	segments, segmentsOf, segmentsHeld, rows               string
@@ -19,7 +19,7 @@ func newRangeStatements(r *strings.Replacer) rangeStatements {
 	return rangeStatements{
 		open: r.Replace(sqlRangeOpen), over: r.Replace(sqlRangeOver), settings: r.Replace(sqlRangeSettings), make: r.Replace(sqlLogMake),
 		lock: wait(sqlLogLock), lockSkip: skip(sqlLogLock), share: wait(sqlLogShare), shareSkip: skip(sqlLogShare),
-		trim: r.Replace(sqlSegmentTrim), state: r.Replace(sqlRangeState),
+		trim: r.Replace(sqlSegmentTrim), note: r.Replace(sqlLogNote), state: r.Replace(sqlRangeState),
 		hold: r.Replace(sqlRangeHold), holdOf: wait(sqlRangeHoldOf), holdOfSkip: skip(sqlRangeHoldOf),
 		read: by(sqlRangeRead, sqlAskedSpans), readOf: by(sqlRangeRead, sqlAskedTokens),
 		segments: r.Replace(sqlSegments), segmentsOf: r.Replace(sqlSegmentsOf), segmentsHeld: r.Replace(sqlSegmentsHeld),
@@ -147,6 +147,16 @@ DELETE FROM {s}.segment t USING (
 		WHERE s.log = g.log AND s.first < a.low AND s.last <= a.low OFFSET 0) s
 ) s WHERE t.log = ANY(ARRAY[s.log]) AND t.first = ANY(ARRAY[s.first])
 	AND t.until < clock_timestamp() - $4::bigint * interval '1 microsecond'`
+
+	// sqlLogNote notes first offsets as [ranges.Start.Note] does. It passes over logs that another transaction holds.
+	sqlLogNote = `
+WITH held AS MATERIALIZED (
+	SELECT g.log, a.first FROM unnest($1::bigint[], $2::bigint[]) AS a(log, first)
+	CROSS JOIN LATERAL (SELECT g.log FROM {s}.range_log g WHERE g.log = a.log AND g.start < a.first
+		AND g.start_at < clock_timestamp() - $3::bigint * interval '1 microsecond' FOR UPDATE SKIP LOCKED) g
+)
+UPDATE {s}.range_log g SET low = g.start, start = h.first, start_at = clock_timestamp()
+FROM held h WHERE g.log = ANY(ARRAY[h.log])`
 
 	sqlRangeState = `
 SELECT coalesce((SELECT o.fate FROM {s}.owner o WHERE o.id = $1::bigint), 0)::integer, (extract(epoch FROM c.at) * 1000000)::bigint,

@@ -235,6 +235,36 @@ func TestFromFour(t *testing.T) {
 	}
 }
 
+// TestFromFive: workers of version 5 go on, and new ones of it are let in, beside version 6.
+func TestFromFive(t *testing.T) {
+	t.Parallel()
+	db := services.Postgres(t)
+	conn, err := pgx.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.MigrateTo(t.Context(), conn, 5); err != nil {
+		t.Fatal(err)
+	}
+	b := openBench(t, db.URL, variant{})
+	old := joinOld(t, b)
+	if err := postgres.Migrate(t.Context(), conn, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.beat(t.Context()); err != nil {
+		t.Errorf("the beat of an owner of version 5: %v", err)
+	}
+	five := openBench(t, db.URL, variant{})
+	five.PlayVersion(5)
+	join(t, five, time.Minute)
+	claimsOf(t, join(t, b, time.Minute), records("s", 0, 0, 3), ledger.Run)
+	for _, version := range []int64{5, 6} { // and back
+		if err := postgres.MigrateTo(t.Context(), conn, version); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestRowsBeforeRanges: records that were claimed with rows by workers before version 4 stay with their rows: the
 // stretch that they lie in is bound to rows, whatever claims there next.
 func TestRowsBeforeRanges(t *testing.T) {

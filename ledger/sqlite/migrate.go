@@ -17,7 +17,7 @@ import (
 )
 
 // schemaVersion is the schema that this program knows. A newer one says for itself which programs it still serves.
-const schemaVersion = 4
+const schemaVersion = 5
 
 //go:embed migrations
 var migrations embed.FS

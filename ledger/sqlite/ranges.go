@@ -127,9 +127,13 @@ type rangeLog struct {
 
 func (g *rangeLog) id(offset int64) []byte { return strconv.AppendInt([]byte(g.prefix), offset, 10) }
 
-// trim drops segments below a log's first offset, in all of its epochs.
+// trim drops segments below a log's first offset, in all of its epochs, and notes that offset as [ranges.Start.Note] does.
 func (b *batch) trim(g *rangeLog, q *ranges.Query) error {
-	_, err := b.exec(b.o.l.stmts.trim, g.scope, []byte(q.Info.Name), q.First, b.now.Add(-ranges.TrimAfter).UnixMicro())
+	before := b.now.Add(-ranges.TrimAfter).UnixMicro()
+	_, err := b.exec(b.o.l.stmts.trim, g.scope, []byte(q.Info.Name), q.First, before)
+	if err == nil {
+		_, err = b.exec(b.o.l.stmts.note, g.log[:], q.First, b.now.UnixMicro(), before)
+	}
 	return err
 }
 

@@ -3,21 +3,27 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// neededRow is a condition on messages: a range speaks for the message when its row is gone, and would swallow it, though
-// there may be a copy to run. Of a failed one as long as it is archived, of a pending one as long as the range is there.
-const neededRow = `(covered IS NOT NULL AND (
-	state = 3 AND EXISTS (SELECT 1 FROM ackledger_archive a WHERE a.key = ackledger_message.key)
-	OR state = 1 AND (
-		EXISTS (SELECT 1 FROM ackledger_segment s WHERE s.log = substr(ackledger_message.key, 1, 8)
-			AND s.first <= covered AND s.last > covered AND s.kind = 1)
-		OR EXISTS (SELECT 1 FROM ackledger_claim_range r WHERE r.log = substr(ackledger_message.key, 1, 8)
-			AND r.first <= covered AND r.last > covered))))`
+// neededRow is a condition on messages: the message has not succeeded, though a range or segment says so when its row is
+// gone. The row stays as long as that is there, whatever has expired.
+const neededRow = `(covered IS NOT NULL AND state <> 2 AND (
+	EXISTS (SELECT 1 FROM ackledger_segment s WHERE s.log = substr(ackledger_message.key, 1, 8)
+		AND s.first <= covered AND s.last > covered AND s.kind = 1)
+	OR EXISTS (SELECT 1 FROM ackledger_claim_range r WHERE r.log = substr(ackledger_message.key, 1, 8)
+		AND r.first <= covered AND r.last > covered)))`
+
+// stripRows makes failed rows small that are kept for their state alone: nothing of their deliveries is archived any more.
+// ?1 and ?2 bound their numbers, ?3 is the time.
+const stripRows = `UPDATE ackledger_message SET failed_delivery = NULL, errors = NULL
+	WHERE num > ?1 AND num <= ?2 AND expiry < ?3 AND state = 3 AND covered IS NOT NULL
+		AND (failed_delivery IS NOT NULL OR errors IS NOT NULL)
+		AND NOT EXISTS (SELECT 1 FROM ackledger_archive a WHERE a.key = ackledger_message.key AND a.expiry >= ?3)`
 
 // logsAtOnce is how many logs one transaction of the sweep looks at.
 const logsAtOnce = 100
@@ -74,6 +80,9 @@ func (b *sweepTx) log(log ranges.Log) error {
 	if err := b.dissolve(log); err != nil {
 		return err
 	}
+	if err := b.cut(log); err != nil {
+		return err
+	}
 	for _, query := range []string{
 		`DELETE FROM ackledger_segment WHERE log = ?1 AND expiry < ?2`,
 		`DELETE FROM ackledger_range_log WHERE log = ?1 AND NOT EXISTS (SELECT 1 FROM ackledger_segment WHERE log = ?1)
@@ -104,6 +113,37 @@ func (b *sweepTx) log(log ranges.Log) error {
 		}
 		return err
 	})
+}
+
+// cut takes off what a finished segment has below the log's start: rows there are covered by nothing any more. Nothing is
+// cut out of an open range: its owner counts on what InTx has put there.
+func (b *sweepTx) cut(log ranges.Log) error {
+	var start ranges.Start
+	var at, low int64
+	err := b.tx.QueryRowContext(b.ctx, `SELECT g.low, g.start, g.start_at, coalesce((SELECT min(r.first) FROM ackledger_claim_range r
+		WHERE r.log = g.log), g.top) FROM ackledger_range_log g WHERE g.log = ?`, log[:]).Scan(&start.Low, &start.First, &at, &low)
+	if err != nil {
+		return err
+	}
+	start.At = moment(at)
+	low = min(low, start.Below(b.now))
+	var s ranges.Segment
+	err = b.tx.QueryRowContext(b.ctx, `SELECT first, last, messages FROM ackledger_segment
+		WHERE log = ?1 AND first < ?2 AND last > ?2 AND kind = 1`, log[:], low).Scan(&s.From, &s.To, &s.Messages)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	left := s.Above(low)
+	from, to := ranges.JoinSum(log, s.From), ranges.JoinSum(log, low)
+	if _, err = b.tx.ExecContext(b.ctx, `UPDATE ackledger_message SET covered = NULL WHERE key >= ? AND key < ?`, from[:], to[:]); err != nil {
+		return err
+	}
+	_, err = b.tx.ExecContext(b.ctx, `UPDATE ackledger_segment SET first = ?3, messages = ?4 WHERE log = ?1 AND first = ?2`,
+		log[:], s.From, left.From, left.Messages)
+	return err
 }
 
 // also scans more columns behind the ones that are asked for.

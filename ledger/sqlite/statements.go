@@ -27,7 +27,8 @@ const (
 type statements struct {
 	owner, scope, insert, row, take, renew, succeed, release, fail, archive *sql.Stmt
 
-	rangeLog, setLog, trim, ranges, openRange, alterRange, closeRange, segments, putSegment, dropSegment, rowsOf, leave *sql.Stmt
+	rangeLog, setLog, trim, ranges, openRange, alterRange, closeRange, segments, putSegment, dropSegment, rowsOf, leave,
+	note *sql.Stmt
 }
 
 func (s *statements) list() map[**sql.Stmt]string {
@@ -58,6 +59,8 @@ func (s *statements) list() map[**sql.Stmt]string {
 		&s.setLog:   `UPDATE ackledger_range_log SET version = ?2, token = ?3, top = ?4 WHERE log = ?1`,
 		&s.trim: `DELETE FROM ackledger_segment WHERE log IN (SELECT log FROM ackledger_range_log WHERE scope = ? AND name = ?)
 			AND last <= ? AND until < ?`,
+		&s.note: `UPDATE ackledger_range_log SET low = start, start = ?2, start_at = ?3
+			WHERE log = ?1 AND start < ?2 AND start_at < ?4`,
 		&s.ranges: selectRanges,
 		&s.openRange: `INSERT INTO ackledger_claim_range (log, token, first, last, owner, messages, keep, at, done, back)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,

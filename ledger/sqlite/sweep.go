@@ -157,6 +157,9 @@ func (p *pass) messages(b *sweepTx, after, until int64, rows int) (last, looked,
 	if err != nil {
 		return last, looked, 0, err
 	}
+	if _, err := b.tx.ExecContext(b.ctx, stripRows, after, last, b.now.UnixMicro()); err != nil {
+		return last, looked, 0, err
+	}
 	if err := b.count(after, last); err != nil {
 		return last, looked, 0, err
 	}

@@ -88,6 +88,17 @@ func Draw(seed uint64, body []byte, attempt int) (Fault, time.Duration) {
 	return NoFault, work
 }
 
+// Deafness draws how long the handler of a message goes on after its context has ended, if it is one of the so many of a
+// thousand that do. Zero: it is not.
+func Deafness(seed uint64, body []byte, attempt, permille int, longest time.Duration) time.Duration {
+	d := draw(seed, string(body), attempt, 3)
+	if attempt > LastFault || int(d%1000) >= permille {
+		return 0
+	}
+	const eighths = 8
+	return longest/eighths + time.Duration(d>>32%1000)*(longest-longest/eighths)/1000
+}
+
 // Refuses draws whether the n-th dead letter of a process is refused, as percent of them are.
 func Refuses(seed uint64, process string, n, percent int) bool {
 	return int(draw(seed, process, n, 2)%100) < percent

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
 )
@@ -33,6 +34,20 @@ func TestDrawsEveryClassAndFault(t *testing.T) {
 		if got := classes[c]; got < want/2 || got > want*2 {
 			t.Errorf("%d of %d messages are %s, want about %d", got, n, c, want)
 		}
+	}
+	deaf := 0
+	for i := range n {
+		const longest = 8 * time.Second
+		d := plan.Deafness(7, []byte(plan.Body(7, i)), 1, 10, longest)
+		if d != 0 && (d < longest/8 || d > longest) {
+			t.Fatalf("message %d is deaf for %s, want %s to %s", i, d, longest/8, longest)
+		}
+		if d != 0 {
+			deaf++
+		}
+	}
+	if deaf < n/200 || deaf > n/50 {
+		t.Errorf("%d of %d handlers are deaf, want about %d", deaf, n, n/100)
 	}
 	for f := plan.NoFault; f <= plan.AfterEffect; f++ {
 		if faults[f] == 0 {

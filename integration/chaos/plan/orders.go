@@ -10,6 +10,9 @@ type Orders struct {
 	Name   string // of the process
 	Seed   uint64 // of what handlers do
 	Faults bool   // handlers fail now and then; else they only do what the message's class says
+	Deaf   int    // of a thousand handlers of fine messages, how many ignore that their context has ended
+	// DeafFor is the longest for which they go on then, an eighth of it the shortest.
+	DeafFor time.Duration
 
 	Store    string // "postgres" or "sqlite"
 	Database string // URL, or path

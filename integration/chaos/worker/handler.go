@@ -63,6 +63,9 @@ func (h *handler) work(ctx context.Context, m *consumer.Message) error {
 	if !h.orders.Faults {
 		fault = plan.NoFault
 	}
+	if deaf := plan.Deafness(h.orders.Seed, m.Body, m.Attempt, h.orders.Deaf, h.orders.DeafFor); deaf > 0 {
+		return h.deaf(ctx, m, deaf)
+	}
 	if err := pause(ctx, lasts); err != nil {
 		return err
 	}
@@ -91,6 +94,19 @@ func (h *handler) work(ctx context.Context, m *consumer.Message) error {
 		h.page.Add(plan.AfterEffects, 1)
 		return errDrawn
 	}
+	return nil
+}
+
+// deaf goes on for so long after its context has ended, with its message's time limit or its worker's lease, and then has
+// its effect all the same, if the fence lets it.
+func (h *handler) deaf(ctx context.Context, m *consumer.Message, lasts time.Duration) error {
+	<-ctx.Done()
+	h.page.Add(plan.Deafs, 1)
+	time.Sleep(lasts)
+	if err := h.store.effect(context.WithoutCancel(ctx), m); err != nil {
+		return err
+	}
+	h.page.Add(plan.Succeeded, 1)
 	return nil
 }
 
