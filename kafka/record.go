@@ -48,13 +48,25 @@ func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item 
 	return out
 }
 
-// digits is enough for a separator and any number in an id.
+// digits is enough for any number in an id, and a separator.
 const digits = 21
+
+// decimals is the length of a number in decimal.
+func decimals(n int64) int {
+	if n < 0 {
+		return digits
+	}
+	d := 1
+	for ; n >= 10; n /= 10 {
+		d++
+	}
+	return d
+}
 
 // sizes returns bounds of the bytes that a record needs as text and as bytes.
 func (d *delivery) sizes(s *settings) (texts, bytes int) {
 	r, a := d.record, d.of
-	id := len(r.Topic) + 2*digits
+	id := len(a.name) + 1 + decimals(r.Offset)
 	texts, bytes = id, id+2*len(r.Value)+2*len(r.Key)
 	if s.Audit == AuditRows {
 		bytes += len(a.log) + 2*digits // of its delivery's id
@@ -62,8 +74,8 @@ func (d *delivery) sizes(s *settings) (texts, bytes int) {
 	for i := range r.Headers {
 		bytes += 2 * len(r.Headers[i].Value)
 	}
-	if s.Order == OrderKey {
-		texts += len(r.Topic) + 2*digits
+	if s.Order == OrderKey && r.Key != nil {
+		texts += len(a.name) + 1 + 16
 	}
 	return texts, bytes
 }
@@ -73,11 +85,10 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *
 	d.record = nil
 	d.key, d.body = copies.clone(r.Key), copies.clone(r.Value)
 	id := copies.recordID(r.Topic, r.Partition, r.Offset)
-	d.msg = consumer.Message{
-		ID:     text(names, id),
-		Source: a.source.name, Key: copies.clone(r.Key), Body: copies.clone(r.Value),
-		SentAt: r.Timestamp, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
-	}
+	m := &d.msg // field by field: to copy whole structs costs a record much of its time
+	m.ID, m.Source, m.SentAt = text(names, id), a.source.name, r.Timestamp
+	m.Key, m.Body = copies.clone(r.Key), copies.clone(r.Value)
+	m.Topic, m.Partition, m.Offset = r.Topic, r.Partition, r.Offset
 	if len(r.Headers) > 0 {
 		both := make([]ledger.Header, 2*len(r.Headers))
 		d.msg.Headers, d.headers = both[:len(r.Headers):len(r.Headers)], both[len(r.Headers):]
@@ -87,10 +98,8 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *
 		}
 	}
 	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: a.prev, First: a.first}
-	d.Item = engine.Item{
-		Msg: &d.msg, Lane: d.lane(s.Order, names),
-		Window: a.source.window, Deadline: a.source.deadline(r.Timestamp), Original: original, Ref: d,
-	}
+	d.Msg, d.Lane, d.Original, d.Ref = m, d.lane(s.Order, names), original, d
+	d.Window, d.Deadline = a.source.window, a.source.deadline(r.Timestamp)
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
 		Key: a.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges,
 	}, &d.msg)

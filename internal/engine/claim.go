@@ -146,7 +146,7 @@ func (e *Engine) runSuspect() bool {
 		c := e.s.suspectQ.pop()
 		if c.phase == suspect && c.isHead() && e.s.grab(c) {
 			e.s.setPhase(c, claiming)
-			it, c.placed, c.answered = c, true, make(chan struct{})
+			it, c.placed, c.extra().answered = c, true, make(chan struct{})
 		}
 	}
 	e.unlock()
@@ -281,7 +281,10 @@ func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) 
 	for i, it := range items {
 		c := &answers[i]
 		it.sess, it.ticket, it.maybe = sess, c.Ticket, it.maybe && unexplained(c)
-		it.attempt, it.generation, it.errors, it.crashes = c.Attempt, c.Generation, c.Errors, c.Crashes
+		it.attempt, it.generation, it.crashes = c.Attempt, c.Generation, c.Crashes
+		if len(c.Errors) > 0 || it.rare != nil {
+			it.extra().errors = c.Errors
+		}
 		switch {
 		case c.Err != nil:
 			e.log.Error("the ledger refuses the message", zap.String("message_id", it.Msg.ID), zap.Error(c.Err))
@@ -345,7 +348,7 @@ func (e *Engine) wait(it *Item, due time.Time) {
 // fail dead-letters a message that is not run.
 func (e *Engine) fail(it *Item, kind ledger.FailureKind, err error) {
 	failure := ledger.AttemptError{Attempt: it.attempt, Kind: kind, Error: err.Error(), At: time.Now()}
-	e.settle(it, ledger.Settlement{Kind: ledger.Fail, Dead: e.archive(it, kind, failure)})
+	e.settle(it, &ledger.Settlement{Kind: ledger.Fail, Dead: e.archive(it, kind, failure)})
 }
 
 // complete fills in what was left out until now. Only one goroutine has the item in hand.
@@ -369,7 +372,7 @@ func (e *Engine) archive(it *Item, kind ledger.FailureKind, failure ledger.Attem
 	}
 	dead := &ledger.Archive{
 		Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, Kind: kind,
-		Errors: ledger.AppendError(it.errors, failure, e.cfg.Ledger.Limits().Errors),
+		Errors: ledger.AppendError(it.rest().errors, failure, e.cfg.Ledger.Limits().Errors),
 		Body:   c.Body, Headers: c.Headers, Source: it.Msg.Source, Group: group, Attempts: it.attempt,
 		SentAt: it.Msg.SentAt, Keep: e.opt.Keep,
 	}

@@ -65,7 +65,7 @@ func (e *Engine) forwards() bool { return e.letters.target != nil || e.opt.Ciphe
 // forward puts a failure on its way: to its publisher, if there is one.
 func (e *Engine) forward(s settlement) {
 	if s.item.ticket.IsMismatch() && e.letters.target != nil {
-		whole := *s.set.Dead
+		whole := *s.more.Dead
 		s.whole = &whole
 	}
 	if !e.forwards() || s.whole != nil && e.opt.Cipher == nil {
@@ -75,7 +75,7 @@ func (e *Engine) forward(s settlement) {
 	e.letters.held++
 	e.s.eased = true // its handler's place is free: the worker may poll for it
 	if s.item.placed {
-		s.item.letter = &s
+		s.item.extra().letter = &s
 		return
 	}
 	e.letters.waiting.push(s)
@@ -103,10 +103,11 @@ func (e *Engine) publishLoop() {
 func (e *Engine) leavePlace(it *Item) {
 	e.mu.Lock()
 	it.placed = false
-	s, answered := it.letter, it.answered
-	it.letter = nil
+	r := it.extra()
+	s, answered := r.letter, r.answered
+	r.letter = nil
 	if it.phase != settling {
-		answered, it.answered = nil, nil
+		answered, r.answered = nil, nil
 	}
 	e.mu.Unlock()
 	if s != nil {
@@ -123,8 +124,9 @@ func (e *Engine) leavePlace(it *Item) {
 
 // publishFiled has a mismatch published that is archived.
 func (e *Engine) publishFiled(s *settlement) {
-	next := *s
-	next.set.Dead, next.filed = s.whole, true
+	next, more := *s, *s.more
+	more.Dead = s.whole
+	next.more, next.filed = &more, true
 	e.letters.held++
 	e.letters.waiting.push(next)
 }
@@ -161,11 +163,11 @@ func (e *Engine) seal(s *settlement) error {
 	}
 	ctx, cancel := context.WithTimeout(e.gone, e.opt.DeadLetterTimeout)
 	defer cancel()
-	sealed := *s.set.Dead
+	sealed := *s.more.Dead
 	if err := guard("Options.Cipher", func() error { return sealed.Seal(ctx, e.opt.Cipher) }); err != nil {
 		return err
 	}
-	s.set.Dead = &sealed
+	s.more.Dead = &sealed
 	return nil
 }
 
@@ -173,7 +175,7 @@ func (e *Engine) seal(s *settlement) error {
 func (e *Engine) publishLetter(s *settlement) {
 	tries, err := e.tryAll(s)
 	killpoint.At(killpoint.Published)
-	s.set.Dead.Sent = err == nil
+	s.more.Dead.Sent = err == nil
 	e.mu.Lock()
 	was := e.letters.away
 	if err == nil || tries == e.opt.DeadLetterTries && !consumer.IsTerminal(err) {
@@ -187,7 +189,7 @@ func (e *Engine) publishLetter(s *settlement) {
 	e.tel.published(err == nil)
 	if err != nil {
 		e.log.Error("dead letter not published: the archive alone has the message", zap.String("message_id", s.item.Msg.ID),
-			zap.String("kind", string(s.set.Dead.Kind)), zap.Int("tries", tries), zap.Error(err))
+			zap.String("kind", string(s.more.Dead.Kind)), zap.Int("tries", tries), zap.Error(err))
 	}
 	switch {
 	case is && !was:
@@ -202,7 +204,7 @@ func (e *Engine) tryAll(s *settlement) (tries int, err error) {
 	switch {
 	case s.item.crashes > ledger.CrashLimit:
 		return 0, errLethal
-	case s.set.Dead.Size() > e.cfg.Ledger.Limits().Archive:
+	case s.more.Dead.Size() > e.cfg.Ledger.Limits().Archive:
 		return 0, errTooLarge // its settlement will be refused, and it comes again
 	}
 	ctx, cancel := e.letterTime(s)
@@ -292,7 +294,7 @@ func (e *Engine) try(ctx context.Context, d *consumer.DeadLetter) error {
 
 // deadLetter is what is published of a failure.
 func (e *Engine) deadLetter(s *settlement) *consumer.DeadLetter {
-	it, dead := s.item, *s.set.Dead
+	it, dead := s.item, *s.more.Dead
 	dead.UnmarkEmptyKey() // the letter has the key itself
 	m := *it.Msg
 	m.ID, m.Source, m.Body, m.Headers, m.Attempt = string(it.Key.ID), dead.Source, dead.Body, dead.Headers, it.attempt

@@ -39,7 +39,7 @@ type telling struct {
 // done notes that the sink has returned. The engine's lock is held.
 func (t *telling) done() {
 	for _, f := range t.out {
-		for _, d := range f.Item.drops {
+		for _, d := range f.Item.rest().drops {
 			d.minus()
 		}
 	}
@@ -72,7 +72,8 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 		next := it.allNext
 		if !it.told && match(it) {
 			it.dropped = true
-			it.drops = append(it.drops, d)
+			r := it.extra()
+			r.drops = append(r.drops, d)
 			d.left++
 			e.letGo(it, now)
 		}
@@ -111,7 +112,7 @@ func (e *Engine) letGo(it *Item, now time.Time) {
 // tellRest gives the broker back what is still in hand of a drop: the grace is over. Running handlers are cancelled.
 func (e *Engine) tellRest(d *drop, cause error) {
 	for it := e.all; it != nil; it = it.allNext {
-		if it.told || !slices.Contains(it.drops, d) {
+		if it.told || !slices.Contains(it.rest().drops, d) {
 			continue
 		}
 		if it.run != nil {

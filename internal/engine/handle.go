@@ -195,7 +195,7 @@ func (e *Engine) decide(r *run, o outcome) {
 func (e *Engine) apply(r *run, now time.Time) {
 	it := r.item
 	if r.end == nil {
-		e.settle(it, ledger.Settlement{Kind: ledger.Succeed, Result: r.result()})
+		e.succeed(it, r.result())
 		return
 	}
 	o, st := &r.end.outcome, &r.end.step
@@ -208,9 +208,9 @@ func (e *Engine) apply(r *run, now time.Time) {
 		e.uncertain(it, now)
 	case st.settle == ledger.Fail:
 		failure := o.failure(it.attempt, now)
-		e.settle(it, ledger.Settlement{Kind: ledger.Fail, Dead: e.archive(it, st.kind, failure)})
+		e.settle(it, &ledger.Settlement{Kind: ledger.Fail, Dead: e.archive(it, st.kind, failure)})
 	default:
-		set := ledger.Settlement{Kind: ledger.Release, After: st.after, Count: st.count}
+		set := &ledger.Settlement{Kind: ledger.Release, After: st.after, Count: st.count}
 		if st.count {
 			set.Failure = o.failure(it.attempt, now)
 			e.tel.retried()

@@ -24,28 +24,26 @@ const (
 // task is the engine's part of an item. The scheduler's lock guards it.
 type task struct {
 	phase      phase
+	holds      bool // hands has this item for its key
+	solo       bool
+	placed     bool  // it has the process' place for suspects
+	single     bool  // it was part of a batch that came to nothing: it runs alone
+	overdue    bool  // its broker deadline had passed when it came
+	dropped    bool  // the broker has it back, or will: nothing new begins with it
+	told       bool  // the sink knows
+	ran        bool  // a handler of this process had the message
+	maybe      bool  // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	lane       *lane // nil: no order
 	prev, next *Item // in the lane
 	sum        [ledger.KeySize]byte
-	holds      bool // hands[sum] is this item
-	followers  []*Item
+	handNext   *Item // in hands
 	due        time.Time
-	heapAt     int // index in the heap, +1; 0: not in it
-	broken     int // runs in a row whose transaction broke off with the database
-	asks       int // Busy answers in a row without a known wait
-	solo       bool
-	placed     bool          // it has the process' place for suspects
-	letter     *settlement   // its dead letter is to be published in that place
-	answered   chan struct{} // of one that has that place: closed when it is settled
-	single     bool          // it was part of a batch that came to nothing: it runs alone
-	overdue    bool          // its broker deadline had passed when it came
-	dropped    bool          // the broker has it back, or will: nothing new begins with it
-	told       bool          // the sink knows
-	ran        bool          // a handler of this process had the message
-	maybe      bool          // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
-	drops      []*drop
+	heapAt     int   // index in the heap, +1; 0: not in it
+	broken     int   // runs in a row whose transaction broke off with the database
+	asks       int   // Busy answers in a row without a known wait
 	allPrev    *Item // in the list of all items
 	allNext    *Item
+	rare       *rare
 
 	// Valid while the item is ours, or may be.
 	sess       *session
@@ -53,7 +51,6 @@ type task struct {
 	attempt    int
 	crashes    int
 	generation int
-	errors     []ledger.AttemptError
 	run        *run
 }
 
@@ -83,7 +80,7 @@ type sched struct {
 	suspectQ fifo[*Item]
 	doubtQ   fifo[*Item] // also in claimQ, or dropped: what may be ours is asked for before anything else
 	waits    waitHeap
-	hands    map[[ledger.KeySize]byte]*Item // the one item of a key that is, or may be, ours
+	hands    hands
 
 	// toRelease collects what is ours but must not stay so, behind a head that waits; the engine empties it.
 	toRelease []*Item
@@ -97,15 +94,15 @@ type sched struct {
 }
 
 func newSched() *sched {
-	return &sched{lanes: map[string]*lane{}, hands: map[[ledger.KeySize]byte]*Item{}}
+	return &sched{lanes: map[string]*lane{}, hands: newHands()}
 }
 
 // setPhase keeps the counters.
 func (s *sched) setPhase(it *Item, p phase) {
 	s.count(it, -1)
-	if it.phase == settling && p != settling && it.answered != nil {
-		close(it.answered)
-		it.answered = nil
+	if r := it.rare; r != nil && r.answered != nil && it.phase == settling && p != settling {
+		close(r.answered)
+		r.answered = nil
 	}
 	it.phase = p
 	s.count(it, +1)
@@ -237,8 +234,10 @@ func (s *sched) takeOne(it *Item, out []*Item) []*Item {
 
 // grab takes the item's key in hand, or makes the item follow the one that has it.
 func (s *sched) grab(it *Item) bool {
-	if other := s.hands[it.sum]; other != nil && other != it {
-		other.followers = append(other.followers, it)
+	other := s.hands.get(&it.sum)
+	if other != nil && other != it {
+		r := other.extra()
+		r.followers = append(r.followers, it)
 		s.setPhase(it, waiting)
 		it.due = time.Time{}
 		if it.isHead() {
@@ -246,7 +245,9 @@ func (s *sched) grab(it *Item) bool {
 		}
 		return false
 	}
-	s.hands[it.sum] = it
+	if other == nil {
+		s.hands.put(it)
+	}
 	it.holds = true
 	return true
 }
@@ -257,9 +258,12 @@ func (s *sched) letGo(it *Item) {
 		return
 	}
 	it.holds = false
-	delete(s.hands, it.sum)
-	followers := it.followers
-	it.followers = nil
+	s.hands.remove(it)
+	if it.rare == nil {
+		return
+	}
+	followers := it.rare.followers
+	it.rare.followers = nil
 	for _, f := range followers {
 		if f.phase == waiting && f.heapAt == 0 {
 			s.requeue(f)

@@ -62,7 +62,7 @@ var _ context.Context = (*run)(nil)
 // prepare fills in what the handler gets. Its goroutine calls it.
 func (r *run) prepare(since time.Duration) {
 	it := r.item
-	r.msg = it.message()
+	it.fill(&r.msg)
 	r.msg.Attempt = it.attempt
 	id := it.Msg.ID
 	if string(it.Key.ID) != id {
@@ -86,9 +86,9 @@ func (r *run) timeUp() bool {
 	return at >= r.began+r.e.opt.HandlerTimeout
 }
 
-// message is what the next attempt gets. An attempt before it in this process may have changed the bytes in place.
-func (it *Item) message() consumer.Message {
-	m := *it.Msg
+// fill makes what the next attempt gets. An attempt before it in this process may have changed the bytes in place.
+func (it *Item) fill(m *consumer.Message) {
+	*m = *it.Msg
 	switch {
 	case it.Original == nil:
 		m.Key = bytes.Clone(m.Key)
@@ -100,7 +100,6 @@ func (it *Item) message() consumer.Message {
 		}
 	}
 	it.ran = true
-	return m
 }
 
 // result is what SetResult has set for the message.

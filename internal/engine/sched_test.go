@@ -153,7 +153,7 @@ func (w *twin) check(t interface{ Fatalf(string, ...any) }) {
 		}
 	}
 	s := w.s
-	got := []int64{int64(s.held), s.heldBytes, int64(s.ahead), int64(s.waitCount), int64(s.taken), int64(len(s.hands))}
+	got := []int64{int64(s.held), s.heldBytes, int64(s.ahead), int64(s.waitCount), int64(s.taken), int64(s.hands.len())}
 	want := []int64{int64(held), bytes, int64(ahead), int64(waits), int64(taken), int64(len(inHand))}
 	if !slices.Equal(got, want) {
 		t.Fatalf("held, bytes, ahead, waiting, taken, keys: scheduler says %v, the book %v", got, want)
@@ -182,8 +182,8 @@ func (w *twin) finishAll(t interface{ Fatalf(string, ...any) }) {
 		w.release()
 		w.check(t)
 	}
-	if len(w.s.lanes) > 0 || len(w.s.hands) > 0 || len(w.s.waits) > 0 {
-		t.Fatalf("left behind: %d lanes, %d keys, %d waits", len(w.s.lanes), len(w.s.hands), len(w.s.waits))
+	if len(w.s.lanes) > 0 || w.s.hands.len() > 0 || len(w.s.waits) > 0 {
+		t.Fatalf("left behind: %d lanes, %d keys, %d waits", len(w.s.lanes), w.s.hands.len(), len(w.s.waits))
 	}
 }
 

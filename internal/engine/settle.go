@@ -13,29 +13,50 @@ import (
 
 var errMismatch = errors.New("consumer: a message with this id and another body is known: this one is not run")
 
-// settlement is one on its way.
+// settlement is one on its way. Most are plain: that there is little to one keeps them cheap to queue.
 type settlement struct {
 	item *Item
 	sess *session
-	set  ledger.Settlement
+	kind ledger.SettleKind
+	more *ledger.Settlement // nil: there is nothing to say but its kind
 
-	whole *ledger.Archive // of a mismatch: what is published once it is archived, perhaps sealed
 	filed bool            // it is archived: what is left is its dead letter
+	whole *ledger.Archive // of a mismatch: what is published once it is archived, perhaps sealed
+}
+
+// full is what the ledger is told. The item's ticket is the same for as long as it is being settled.
+func (s *settlement) full() ledger.Settlement {
+	set := ledger.Settlement{Kind: s.kind}
+	if s.more != nil {
+		set = *s.more
+	}
+	set.Ticket, set.Fingerprint = s.item.ticket, s.item.Fingerprint
+	return set
 }
 
 func (s *settlement) size() int {
-	n := len(s.set.Result)
-	if s.set.Dead != nil {
-		n += s.set.Dead.Size()
+	if s.more == nil {
+		return 0
+	}
+	n := len(s.more.Result)
+	if s.more.Dead != nil {
+		n += s.more.Dead.Size()
 	}
 	return n
 }
 
+// after is how long a released message waits.
+func (s *settlement) after() time.Duration {
+	if s.more == nil {
+		return 0
+	}
+	return s.more.After
+}
+
 // settle puts a settlement of an item that is ours on its way.
-func (e *Engine) settle(it *Item, set ledger.Settlement) {
-	set.Ticket, set.Fingerprint = it.ticket, it.Fingerprint
+func (e *Engine) settle(it *Item, set *ledger.Settlement) {
 	e.s.setPhase(it, settling)
-	s := settlement{item: it, sess: it.sess, set: set}
+	s := settlement{item: it, sess: it.sess, kind: set.Kind, more: set}
 	if set.Kind == ledger.Fail {
 		e.forward(s)
 		return
@@ -43,8 +64,21 @@ func (e *Engine) settle(it *Item, set ledger.Settlement) {
 	e.settleQ.push(s)
 }
 
+// succeed settles what went well.
+func (e *Engine) succeed(it *Item, result []byte) {
+	if result != nil {
+		e.settle(it, &ledger.Settlement{Kind: ledger.Succeed, Result: result})
+		return
+	}
+	e.s.setPhase(it, settling)
+	e.settleQ.push(settlement{item: it, sess: it.sess, kind: ledger.Succeed})
+}
+
 // release gives back what was claimed and not started, uncounted and due at once.
-func (e *Engine) release(it *Item) { e.settle(it, ledger.Settlement{Kind: ledger.Release}) }
+func (e *Engine) release(it *Item) {
+	e.s.setPhase(it, settling)
+	e.settleQ.push(settlement{item: it, sess: it.sess, kind: ledger.Release})
+}
 
 // settleLoop settles in batches: whatever comes while a call is under way goes with the next one.
 func (e *Engine) settleLoop() {
@@ -64,7 +98,7 @@ func (e *Engine) settleLoop() {
 		e.unlock()
 		sets = sets[:0]
 		for i := range batch {
-			sets = append(sets, batch[i].set)
+			sets = append(sets, batch[i].full())
 		}
 		e.flush(batch, sets)
 		e.mu.Lock()
@@ -152,13 +186,13 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 		return // the engine let go of it
 	}
 	switch {
-	case err == nil && s.set.Kind == ledger.Release:
-		e.released(it, &s.set, now)
+	case err == nil && s.kind == ledger.Release:
+		e.released(it, s.after(), now)
 	case err == nil:
-		if s.set.Kind == ledger.Fail {
-			e.tel.deadLetter(s.set.Dead)
+		if s.kind == ledger.Fail {
+			e.tel.deadLetter(s.more.Dead)
 			e.log.Warn("message failed for good, archived", zap.String("message_id", it.Msg.ID),
-				zap.String("kind", string(s.set.Dead.Kind)), zap.Int("attempt", it.attempt))
+				zap.String("kind", string(s.more.Dead.Kind)), zap.Int("attempt", it.attempt))
 		}
 		if s.whole != nil {
 			e.publishFiled(s)
@@ -167,7 +201,7 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 		e.finish(it, Verdict{Ack: true})
 	case ledger.IsLost(err):
 		e.log.Warn("message was taken over before it was settled", zap.String("message_id", it.Msg.ID),
-			zap.Stringer("settlement", s.set.Kind), zap.Uint64("token", it.ticket.Token()))
+			zap.Stringer("settlement", s.kind), zap.Uint64("token", it.ticket.Token()))
 		it.asks++
 		e.wait(it, now.Add(askAgain(0, it.asks, rand.Float64())))
 	case isInvalid(err):
@@ -188,12 +222,12 @@ func isInvalid(err error) bool {
 }
 
 // released is an item that is not ours any more, on purpose.
-func (e *Engine) released(it *Item, set *ledger.Settlement, now time.Time) {
+func (e *Engine) released(it *Item, after time.Duration, now time.Time) {
 	switch {
-	case it.dropped || e.draining || e.cfg.HoldMax > 0 && set.After > e.cfg.HoldMax:
-		e.finish(it, Verdict{Again: set.After})
-	case set.After > 0:
-		e.s.hold(it, now.Add(set.After))
+	case it.dropped || e.draining || e.cfg.HoldMax > 0 && after > e.cfg.HoldMax:
+		e.finish(it, Verdict{Again: after})
+	case after > 0:
+		e.s.hold(it, now.Add(after))
 	default:
 		e.s.requeue(it)
 	}
@@ -205,11 +239,11 @@ func (e *Engine) refused(s *settlement, err error) {
 	it := s.item
 	e.lastErr = err
 	e.log.Error("the ledger refuses to settle the message: it is kept", zap.String("message_id", it.Msg.ID),
-		zap.Stringer("settlement", s.set.Kind), zap.Error(err))
-	if s.set.Kind == ledger.Release || it.ticket.IsMismatch() {
-		it.maybe = s.set.Kind == ledger.Release
+		zap.Stringer("settlement", s.kind), zap.Error(err))
+	if s.kind == ledger.Release || it.ticket.IsMismatch() {
+		it.maybe = s.kind == ledger.Release
 		e.wait(it, time.Now().Add(e.opt.BackoffMax))
 		return
 	}
-	e.settle(it, ledger.Settlement{Kind: ledger.Release, After: e.opt.BackoffMax})
+	e.settle(it, &ledger.Settlement{Kind: ledger.Release, After: e.opt.BackoffMax})
 }

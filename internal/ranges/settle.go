@@ -115,6 +115,9 @@ func (c *settling) sort(i int) {
 		c.rows = append(c.rows, i)
 		return
 	}
+	if c.marks == nil {
+		c.marks, c.place = make([]mark, 0, len(c.in)-i), make([]saving, 0, len(c.in)-i)
+	}
 	one := Span{offset, offset + 1}
 	if !r.Done.Has(offset) && !r.Back.Has(offset) {
 		c.marks = append(c.marks, mark{of: r, log: log, at: one})

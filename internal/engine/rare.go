@@ -1,0 +1,28 @@
+package engine
+
+import "github.com/ackledger/ackledger/ledger"
+
+// rare is what few items have. It is apart from them because what all have is most of a message's memory.
+type rare struct {
+	followers []*Item // other copies of its key
+	drops     []*drop
+	errors    []ledger.AttemptError // valid while the item is ours, or may be
+	letter    *settlement           // its dead letter is to be published in the place for suspects
+	answered  chan struct{}         // of one that has that place: closed when it is settled
+}
+
+// extra returns what few items have, to change it.
+func (t *task) extra() *rare {
+	if t.rare == nil {
+		t.rare = &rare{}
+	}
+	return t.rare
+}
+
+// rest returns what few items have, to read it.
+func (t *task) rest() rare {
+	if t.rare == nil {
+		return rare{}
+	}
+	return *t.rare
+}
