@@ -195,7 +195,7 @@ func (q *queue) send(ctx context.Context, first int, bodies []string) (doubt []s
 		switch {
 		case err != nil && q.fifo:
 			return doubt, err
-		case err != nil: // ElasticMQ answers 500 when it has taken long, and has the messages all the same
+		case err != nil: // the queue may have them all the same
 			doubt = append(doubt, bodies[:len(batch)]...)
 		case len(out.Failed) > 0:
 			return doubt, errors.New(aws.ToString(out.Failed[0].Message))
