@@ -33,27 +33,21 @@ func TestQueueStorm(t *testing.T) {
 	buggy.Store(true)
 	runQueue(t, d, client, source, dead, handler(buggy.Load))
 	send(t, client, source, f.letters)
-	eventually(t, func() string { return holdsAll(t, client, dead, f.letters) })
+	eventually(t, func() string { return d.failed(f.letters) })
 	eventually(t, func() string { return holds(t, client, source, 0) })
 	buggy.Store(false)
 
 	o := orders{Database: d.url, Endpoint: endpoint, Queue: source, Dead: dead, Consumer: "shop", Rate: f.speed}
 	storm(t, f.kills, func(int) orders { return o })
 	o.Rate = 0
-	// What a killed one had received is hidden for a while. On a machine that starves the worker of its leases, a message may
-	// reach the limit of crashes and be a dead letter once more.
+	// What a killed one had received is hidden for a while. What the dead-letter queue did not take in time, as on a machine
+	// that is starved, is in the archive alone.
 	eventually(t, func() string {
 		if wrong := start(t, o).outcome(); wrong != "" {
 			return wrong
 		}
-		if wrong := cmp.Or(holds(t, client, dead, 0), holds(t, client, source, 0)); wrong != "" {
-			return wrong
-		}
-		wrong := d.effects(f.letters)
-		if wrong != "" {
-			t.Log("both queues are empty:", wrong)
-		}
-		return wrong
+		o.Archive = !o.Archive
+		return cmp.Or(holds(t, client, dead, 0), holds(t, client, source, 0), d.effects(f.letters))
 	})
 	d.expect(f.letters)
 }
