@@ -3,6 +3,7 @@ package replay_test
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/ackledger/ackledger/replay"
 )
@@ -19,18 +20,26 @@ func (s *cutSource) Done(_ context.Context, letters []*replay.Letter) error {
 type cutTarget struct {
 	replay.Target
 	left int
+
+	mu sync.Mutex // lanes send at once
 }
 
 func (t *cutTarget) Most() int { return 1 }
 
 func (t *cutTarget) Send(ctx context.Context, letters []*replay.Letter) []replay.Result {
-	if t.left == 0 {
+	if !t.lives() {
 		out := make([]replay.Result, len(letters))
 		for i := range out {
 			out[i].Err = errors.New("killed")
 		}
 		return out
 	}
-	t.left--
 	return t.Target.Send(ctx, letters)
+}
+
+func (t *cutTarget) lives() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left--
+	return t.left >= 0
 }

@@ -37,10 +37,10 @@ func TestJoinRefuses(t *testing.T) {
 	if _, err := b.Join(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	b.exec(t, "UPDATE ackledger.meta SET schema_version = 7, oldest_worker = 6")
-	refused(t, b, "version 7", "of version 6 or later", "this one is 5")
+	b.exec(t, "UPDATE ackledger.meta SET schema_version = 8, oldest_worker = 7")
+	refused(t, b, "version 8", "of version 7 or later", "this one is 6")
 	b.exec(t, "UPDATE ackledger.meta SET schema_version = 0, oldest_worker = 0")
-	refused(t, b, "has version 0", "needs 5 or later")
+	refused(t, b, "has version 0", "needs 6 or later")
 	b.exec(t, "DELETE FROM ackledger.meta")
 	refused(t, b, "version is missing")
 
