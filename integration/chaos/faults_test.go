@@ -127,9 +127,7 @@ func cutLink(which int) func(*storm, context.Context, *arm, *member) {
 		defer a.crew.letGo(m)
 		if l := linkOf(m, which); l != nil {
 			hit := m.page.Get(plan.Running) > 0
-			if err := l.cut(); err != nil {
-				s.t.Errorf("cut %s: %v", l.to, err)
-			}
+			l.cut()
 			s.count("network: "+l.to+": connections cut", hit)
 		}
 	}
@@ -145,7 +143,7 @@ func linkOf(m *member, which int) *link {
 	return m.network[which]
 }
 
-// lastingFault is one of toxics, for a while; in long storms for one of longShare longer than the lease, and than a Kafka
+// lastingFault is one of linkFaults, for a while; in long storms for one of longShare longer than the lease, and than a Kafka
 // session may be.
 func lastingFault(which int, kind string) func(*storm, context.Context, *arm, *member) {
 	return func(s *storm, _ context.Context, a *arm, m *member) {
@@ -155,9 +153,7 @@ func lastingFault(which int, kind string) func(*storm, context.Context, *arm, *m
 			return
 		}
 		hit := m.page.Get(plan.Running) > 0
-		if err := l.poison(kind); err != nil {
-			s.t.Error(err)
-		}
+		l.poison(kind)
 		s.count("network: "+l.to+": "+kind, hit)
 		lasts := 200*time.Millisecond + time.Duration(s.rng.Int64N(int64(1500*time.Millisecond)))
 		if long() && s.rng.IntN(longShare) == 0 {

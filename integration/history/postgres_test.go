@@ -2,20 +2,21 @@ package history_test
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/rs/zerolog"
 
 	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/integration/wire"
 	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
@@ -68,83 +69,73 @@ func newPostgres(t *testing.T, name string, ranged bool) *site {
 	}
 	t.Cleanup(closeCalm)
 	calm.limit = func(*rand.Rand) time.Duration { return endLimit }
-	line := newWire(t, db.URL)
-	d, closer, err := doorPostgres(t.Context(), line.url)
+	l := newTroubled(t, db.URL)
+	d, closer, err := doorPostgres(t.Context(), l.url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(closer)
 	return &site{
-		name: name, ranged: ranged, snapshots: true, pieces: true, locks: true, wire: line,
-		crew: newCrew(t, "postgres", func(plan) string { return line.url }, 2*time.Second), open: func(plan) (door, door) { return d, calm },
+		name: name, ranged: ranged, snapshots: true, pieces: true, locks: true, line: l,
+		crew: newCrew(t, "postgres", func(plan) string { return l.url }, 2*time.Second), open: func(plan) (door, door) { return d, calm },
 	}
 }
 
-// wire is what lies between the clients and PostgreSQL.
-type wire struct {
+// troubled is what lies between the clients and PostgreSQL.
+type troubled struct {
 	url    string
-	proxy  *toxiproxy.Proxy
+	proxy  *wire.Proxy
 	faults map[string]int // by kind; read it when the test is over
 }
 
-// toxics are what goes wrong on the wire, in toxiproxy's words (https://github.com/Shopify/toxiproxy#toxics). Downstream are
-// the server's answers: what is held up or lost there was carried out.
-var toxics = map[string]string{
-	"answers delayed":         `{"name":"x","type":"latency","stream":"downstream","attributes":{"latency":30,"jitter":20}}`,
-	"requests delayed":        `{"name":"x","type":"latency","stream":"upstream","attributes":{"latency":30,"jitter":20}}`,
-	"answers lost":            `{"name":"x","type":"timeout","stream":"downstream","attributes":{"timeout":0}}`,
-	"requests lost":           `{"name":"x","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`,
-	"cut within answers":      `{"name":"x","type":"limit_data","stream":"downstream","attributes":{"bytes":700}}`,
-	"cut within requests":     `{"name":"x","type":"limit_data","stream":"upstream","attributes":{"bytes":5000}}`,
-	"connections reset":       `{"name":"x","type":"reset_peer","stream":"downstream","attributes":{"timeout":0}}`,
-	"answers in small pieces": `{"name":"x","type":"slicer","stream":"downstream","attributes":{"average_size":40,"size_variation":20,"delay":50}}`,
+// troubles are what goes wrong on the line, with requests and with answers. What is held up or lost of an answer was carried
+// out.
+var troubles = map[string][2]wire.Fault{
+	"answers delayed":         {{}, {Delay: 20 * time.Millisecond, Jitter: 30 * time.Millisecond}},
+	"requests delayed":        {{Delay: 20 * time.Millisecond, Jitter: 30 * time.Millisecond}, {}},
+	"answers lost":            {{}, {Lose: true}},
+	"requests lost":           {{Lose: true}, {}},
+	"cut within answers":      {{}, {Limit: 700}},
+	"cut within requests":     {{Limit: 5000}, {}},
+	"connections refused":     {{}, {Refuse: true}},
+	"answers in small pieces": {{}, {Piece: 40}},
 }
 
-// newWire puts a proxy before the database, and lets things go wrong on it until the test ends.
-func newWire(t *testing.T, dsn string) *wire {
+// newTroubled puts a proxy before the database, and lets things go wrong on it until the test ends.
+func newTroubled(t *testing.T, dsn string) *troubled {
 	t.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	w := &wire{proxy: toxiproxy.NewProxy(server, "postgres", "127.0.0.1:0", u.Host), faults: map[string]int{}}
-	if err := w.proxy.Start(); err != nil {
+	proxy, err := wire.New(u.Host)
+	if err != nil {
 		t.Fatal(err)
 	}
-	u.Host = w.proxy.Listen
-	w.url = u.String()
+	u.Host = proxy.Addr()
+	l := &troubled{url: u.String(), proxy: proxy, faults: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { w.trouble(ctx, t) })
+	wg.Go(func() { l.trouble(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
-		w.proxy.Stop()
-		t.Logf("on the wire: %v", w.faults)
+		proxy.Close()
+		t.Logf("on the line: %v", l.faults)
 	})
-	return w
+	return l
 }
 
 // trouble lets one thing after the other go wrong, with rests between them.
-func (w *wire) trouble(ctx context.Context, t *testing.T) {
-	var names []string
-	for name := range toxics {
-		names = append(names, name)
-	}
+func (l *troubled) trouble(ctx context.Context) {
+	names := slices.Collect(maps.Keys(troubles))
 	for ctx.Err() == nil {
 		wait(ctx, 50*time.Millisecond+rand.N(300*time.Millisecond))
 		name := names[rand.IntN(len(names))]
-		if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(toxics[name])); err != nil {
-			t.Error(err)
-			return
-		}
+		l.proxy.Set(troubles[name][0], troubles[name][1])
 		wait(ctx, 10*time.Millisecond+rand.N(120*time.Millisecond))
-		if err := w.proxy.Toxics.RemoveToxic(context.WithoutCancel(ctx), "x"); err != nil {
-			t.Error(err)
-			return
-		}
-		w.faults[name]++
+		l.proxy.Heal()
+		l.faults[name]++
 	}
 }
 

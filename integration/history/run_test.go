@@ -22,8 +22,8 @@ type site struct {
 	open func(p plan) (trouble, calm door)
 	// crew are processes that take part; nil: none.
 	crew *crew
-	// wire is what lies between the clients and the database; nil: nothing does.
-	wire *wire
+	// line is what lies between the clients and the database; nil: nothing does.
+	line *troubled
 
 	snapshots bool // see model
 	// pieces: a claim is written in several pieces, and may find its owner sealed after the first.
