@@ -61,8 +61,8 @@ func (s Stamp) String() string {
 	return v.Encode()
 }
 
-// ParseStamp reads a header's value. A value that is not a stamp, or whose id is not that of its position, is an error; callers then treat the message as
-// unstamped.
+// ParseStamp reads a header's value. A value that is not a stamp, or whose id is not that of its position, is an error;
+// callers then treat the message as unstamped.
 func ParseStamp(value []byte) (*Stamp, error) {
 	if len(value) > maxStamp {
 		return nil, fmt.Errorf("consumer: stamp: must be at most %d bytes, is %d", maxStamp, len(value))
