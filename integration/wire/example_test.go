@@ -23,7 +23,10 @@ func ExampleProxy() {
 
 	p.Set(wire.Fault{}, wire.Fault{Lose: true})
 	client := http.Client{Timeout: 500 * time.Millisecond}
-	_, err = client.Get("http://" + p.Addr())
+	resp, err := client.Get("http://" + p.Addr())
+	if err == nil {
+		_ = resp.Body.Close()
+	}
 	fmt.Println(<-done, "and told:", err == nil)
 	// Output: charged and told: false
 }

@@ -62,7 +62,7 @@ func (t *toxic) Pipe(stub *toxics.ToxicStub) {
 		return
 	}
 	p := pipe{stub: stub, direction: d.(*direction)}
-	p.fault, p.cuts, p.changed = p.direction.now()
+	p.fault, p.cuts, p.changed = p.now()
 	for {
 		if p.fault.Refuse {
 			end(stub)
