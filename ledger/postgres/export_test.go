@@ -54,11 +54,12 @@ func claimOf(o ledger.Owner, entries []ledger.Entry, until time.Time) (*claimCal
 	return c, part
 }
 
-// SucceedStatement is the settling of successes by o.
+// SucceedStatement is the settling of successes by o, the one that goes ahead.
 func SucceedStatement(o ledger.Owner, settlements []ledger.Settlement, until time.Time) Statement {
 	c, items := settleOf(o, settlements)
 	sql := &c.owner.ledger.sql
-	return Statement{sql.tune, sql.succeed, append([]any{c.owner.id, until.UnixMicro(), "1000"}, c.succeedArgs(items)...)}
+	query, args := c.lean(items)
+	return Statement{sql.tune, query, append([]any{c.owner.id, until.UnixMicro(), "1000"}, args...)}
 }
 
 // SettleStatement is the settling of settlements of one kind, Fail or others, by o.

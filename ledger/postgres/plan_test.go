@@ -144,10 +144,12 @@ func (p *plans) statements() map[string]postgres.Statement {
 	until := time.Now().Add(time.Hour)
 	for _, n := range []int{1, 500} {
 		entries := kafkaEntries(0, 0, n)
-		succeeded, released, failed := make([]ledger.Settlement, n), make([]ledger.Settlement, n), make([]ledger.Settlement, n)
+		succeeded, alike := make([]ledger.Settlement, n), make([]ledger.Settlement, n)
+		released, failed := make([]ledger.Settlement, n), make([]ledger.Settlement, n)
 		for i := range entries {
 			ticket := ledger.NewTicket(entries[i].Key.Sum(), 1)
 			succeeded[i] = ledger.Settlement{Ticket: ticket, Kind: ledger.Succeed, Result: []byte("r")}
+			alike[i] = ledger.Settlement{Ticket: ticket, Kind: ledger.Succeed}
 			released[i] = ledger.Settlement{Ticket: ticket, Kind: ledger.Release, After: time.Second}
 			failed[i] = ledger.Settlement{Ticket: ticket, Kind: ledger.Fail,
 				Dead: &ledger.Archive{Key: entries[i].Key, Delivery: entries[i].Delivery, Keep: time.Hour}}
@@ -156,6 +158,7 @@ func (p *plans) statements() map[string]postgres.Statement {
 			"claim new":      postgres.FreshStatement(p.owner, entries, until),
 			"claim":          postgres.ClaimStatement(p.owner, entries, until),
 			"succeed":        postgres.SucceedStatement(p.owner, succeeded, until),
+			"succeed alike":  postgres.SucceedStatement(p.owner, alike, until),
 			"settle success": postgres.SettleStatement(p.owner, succeeded, until),
 			"release":        postgres.SettleStatement(p.owner, released, until),
 			"fail":           postgres.SettleStatement(p.owner, failed, until),

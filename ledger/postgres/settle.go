@@ -97,9 +97,10 @@ func (c *settleCall) prepare(ctx context.Context, items []int32) error {
 
 // settling is how items of one kind are settled.
 type settling struct {
-	items            []int32
-	lean, skip, wait string // lean, if any, goes ahead and needs nobody to hold a row
-	args             func([]int32) []any
+	items      []int32
+	skip, wait string
+	args       func([]int32) []any
+	lean       func([]int32) (string, []any) // if any, goes ahead and needs nobody to hold a row
 }
 
 // round settles items with distinct keys.
@@ -121,9 +122,9 @@ func (c *settleCall) round(ctx context.Context, items []int32) error {
 	sql := &c.owner.ledger.sql
 	wrote := false
 	for _, kind := range []settling{
-		{succeeds, sql.succeed, sql.settle, sql.settleWait, c.plainArgs},
-		{releases, "", sql.settle, sql.settleWait, c.plainArgs},
-		{fails, "", sql.fail, sql.failWait, c.failArgs},
+		{succeeds, sql.settle, sql.settleWait, c.plainArgs, c.lean},
+		{releases, sql.settle, sql.settleWait, c.plainArgs, nil},
+		{fails, sql.fail, sql.failWait, c.failArgs, nil},
 	} {
 		var err error
 		if wrote, err = c.settle(ctx, kind, wrote); err != nil {
@@ -138,8 +139,9 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 	s := c.splitter(kind.skip, kind.args)
 	s.wrote = wrote
 	for _, part := range chunks(kind.items, c.size) {
-		if kind.lean != "" {
-			err := c.exec(ctx, kind.lean, part, leanWait, c.succeedArgs)
+		if kind.lean != nil {
+			query, args := kind.lean(part)
+			err := c.exec(ctx, query, part, leanWait, args)
 			if err == nil {
 				s.wrote = true
 				continue
@@ -176,7 +178,7 @@ func (c *settleCall) splitter(query string, args func([]int32) []any) *splitter 
 	log := c.owner.ledger.log
 	return &splitter{
 		exec: func(ctx context.Context, part []int32, wait time.Duration) error {
-			return c.exec(ctx, query, part, wait, args)
+			return c.exec(ctx, query, part, wait, args(part))
 		},
 		locked: func(i int32, err error) { c.out[i] = fmt.Errorf("%w (%w)", errHeld, err) },
 		refused: func(i int32, err error) {
@@ -188,9 +190,7 @@ func (c *settleCall) splitter(query string, args func([]int32) []any) *splitter 
 }
 
 // exec settles one part in one statement, and notes what it wrote.
-func (c *settleCall) exec(ctx context.Context, query string, part []int32, wait time.Duration,
-	args func([]int32) []any,
-) error {
+func (c *settleCall) exec(ctx context.Context, query string, part []int32, wait time.Duration, args []any) error {
 	l := c.owner.ledger
 	conn, err := l.own.Acquire(ctx)
 	if err != nil {
@@ -202,7 +202,7 @@ func (c *settleCall) exec(ctx context.Context, query string, part []int32, wait 
 	var keys [][ledger.KeySize]byte
 	batch := &pgx.Batch{}
 	batch.Queue(l.sql.tune)
-	batch.Queue(query, append([]any{c.owner.id, c.until, milliseconds(wait)}, args(part)...)...)
+	batch.Queue(query, append([]any{c.owner.id, c.until, milliseconds(wait)}, args...)...)
 	results := conn.SendBatch(ctx, batch)
 	if _, err = results.Exec(); err == nil {
 		err = results.QueryRow().Scan(&inTime, &written, &keys)

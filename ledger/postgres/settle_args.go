@@ -14,6 +14,20 @@ const (
 	flagPublished = 2
 )
 
+// lean is the statement for successes that goes ahead, and its parameters: sqlSucceedAlike where that may be.
+func (c *settleCall) lean(part []int32) (query string, args []any) {
+	n := len(part)
+	keys, token := make([]pgtype.UUID, n), c.settlements[part[0]].Ticket.Token()
+	for at, i := range part {
+		s := &c.settlements[i]
+		if s.Ticket.Token() != token || s.Result != nil {
+			return c.owner.ledger.sql.succeed, c.succeedArgs(part)
+		}
+		keys[at] = uuid(c.sums[i])
+	}
+	return c.owner.ledger.sql.succeedAlike, []any{keys, int64(token)}
+}
+
 // succeedArgs lines up the parameters of sqlSucceed.
 func (c *settleCall) succeedArgs(part []int32) []any {
 	n := len(part)

@@ -12,7 +12,7 @@ type statements struct {
 	meta, join, beat, seal, leave      string
 	scopeFind, scopeMake               string
 	tune, fresh, claim                 string
-	succeed                            string
+	succeed, succeedAlike              string
 	settle, settleWait, fail, failWait string
 	pastErrors, find                   string
 	getMessage, getArchive             string
@@ -29,7 +29,8 @@ func newStatements(schema string) statements {
 		meta: r.Replace(sqlMeta), join: r.Replace(sqlJoin), beat: r.Replace(sqlBeat), seal: r.Replace(sqlSeal),
 		leave: r.Replace(sqlLeave), scopeFind: r.Replace(sqlScopeFind), scopeMake: r.Replace(sqlScopeMake),
 		tune: sqlTune, fresh: r.Replace(sqlFresh), claim: r.Replace(sqlClaim),
-		succeed: r.Replace(sqlSucceed), settle: r.Replace(sqlSettle), settleWait: waiting(sqlSettle),
+		succeed: r.Replace(sqlSucceed), succeedAlike: r.Replace(sqlSucceedAlike),
+		settle: r.Replace(sqlSettle), settleWait: waiting(sqlSettle),
 		fail: r.Replace(sqlFail), failWait: waiting(sqlFail),
 		pastErrors: r.Replace(sqlPastErrors), find: r.Replace(sqlFind),
 		getMessage: r.Replace(sqlGetMessage), getArchive: r.Replace(sqlGetArchive),
@@ -85,23 +86,26 @@ pg_catalog.set_config('jit', 'off', true), pg_catalog.set_config('plan_cache_mod
 // and answers how many, and, if these are not all, which. For the rest, and when another transaction takes one of the keys
 // at the same time (23505), there is sqlClaim. It is a plain INSERT, since ON CONFLICT writes each row twice to the WAL.
 // The key order is that of the arrays. A scope or window that all entries share comes once.
+//
+// All keys are looked up in one walk along the index, and those that have a row are hashed (NOT IN): mostly there are none.
 const sqlFresh = `
 WITH me AS MATERIALIZED (
-	SELECT o.fate, c.at, o.fate = 1 AND (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok,
+	SELECT o.fate, c.at, c.at + $8::bigint * interval '1 microsecond' AS expiry,
+		o.fate = 1 AND (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok,
 		{durable}, set_config('lock_timeout', $3::text, true)
 	FROM {s}.owner o, (SELECT clock_timestamp() AS at OFFSET 0) c WHERE o.id = $1::bigint
 ), fresh AS (
 	INSERT INTO {s}.message (token, at, expiry, owner, scope, state, attempts, crashes, key, fingerprint, id)
-	SELECT 1, me.at, me.at + coalesce(e.keep, $8::bigint) * interval '1 microsecond', $1::bigint,
-		coalesce(e.scope, $7::integer), 1, 0, 0, e.key, e.print, e.id
-	FROM me CROSS JOIN unnest($4::uuid[], $5::uuid[], $6::bytea[], $9::integer[], $10::bigint[])
-		AS e(key, print, id, scope, keep)
-	WHERE me.ok AND NOT EXISTS (SELECT FROM {s}.message m WHERE m.key = e.key OFFSET 0)
+	SELECT 1, (SELECT at FROM me), CASE WHEN e.keep IS NULL THEN (SELECT expiry FROM me)
+			ELSE (SELECT at FROM me) + e.keep * interval '1 microsecond' END,
+		$1::bigint, coalesce(e.scope, $7::integer), 1, 0, 0, e.key, e.print, e.id
+	FROM unnest($4::uuid[], $5::uuid[], $6::bytea[], $9::integer[], $10::bigint[]) AS e(key, print, id, scope, keep)
+	WHERE (SELECT ok FROM me) AND e.key NOT IN (SELECT m.key FROM {s}.message m WHERE m.key = ANY($4::uuid[]))
 	RETURNING key
 )
-SELECT me.fate::integer, me.ok, (SELECT count(*) FROM fresh),
-	CASE WHEN (SELECT count(*) FROM fresh) < cardinality($4::uuid[]) THEN ARRAY(SELECT key FROM fresh) END
-FROM me`
+SELECT me.fate::integer, me.ok, f.written,
+	CASE WHEN f.written < cardinality($4::uuid[]) THEN ARRAY(SELECT key FROM fresh) END
+FROM me, (SELECT count(*) AS written FROM fresh) f`
 
 // sqlClaim is the claim table in one statement; [ledger.Decide] is its truth. In turn:
 //
