@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/backoff"
@@ -16,7 +15,7 @@ import (
 )
 
 const (
-	deleteCalls  = 16                    // batches of deletes under way at once
+	deleteCalls  = 4                     // batches of deletes under way at once, at least; else as many as polls
 	deleteLinger = 50 * time.Millisecond // for a batch to fill
 	deleteTries  = 10                    // of an entry that is refused by itself
 )
@@ -33,9 +32,9 @@ func retryDelay(n int) time.Duration {
 // deleteLoop deletes what the ledger is terminal for, in batches, until ctx is done, and waits for its calls. A full batch
 // goes at once, a smaller one after deleteLinger.
 func (w *Worker) deleteLoop(ctx context.Context) {
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	slots := make(chan struct{}, deleteCalls)
+	calls := newCallers(max(w.set.MaxPollers, deleteCalls))
+	defer calls.end()
+	taken := make(chan struct{})
 	linger := time.NewTimer(0)
 	defer linger.Stop()
 	<-linger.C
@@ -55,24 +54,24 @@ func (w *Worker) deleteLoop(ctx context.Context) {
 				return
 			}
 		}
-		slots <- struct{}{}
-		batch := w.table.takeDeletes()
-		if len(batch) == 0 {
-			<-slots
-			continue
-		}
-		calls.Go(func() {
-			w.sendDeletes(batch)
-			<-slots
+		calls.do(func() {
+			batch := w.table.takeDeletes() // only now: while all callers were busy it has filled
+			taken <- struct{}{}
+			if len(batch) > 0 {
+				w.sendDeletes(batch)
+			}
 		})
+		<-taken
 	}
 }
 
 // sendDeletes sends one batch. Only entries that failed are sent again.
 func (w *Worker) sendDeletes(batch []deletion) {
 	entries := make([]types.DeleteMessageBatchRequestEntry, len(batch))
-	for i, d := range batch {
-		entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(d.handle)}
+	ids := make([]string, len(batch))
+	for i := range batch {
+		ids[i] = strconv.Itoa(i)
+		entries[i] = types.DeleteMessageBatchRequestEntry{Id: &ids[i], ReceiptHandle: &batch[i].handle}
 	}
 	ctx, cancel := context.WithTimeout(w.base, callTimeout)
 	defer cancel()

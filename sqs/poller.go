@@ -136,8 +136,8 @@ func (p *poller) failed(n int, now time.Time) {
 // pollLoop opens polls until ctx is done, and then waits for those that are open to end by themselves: messages that a
 // cancelled poll was about to bring would be hidden from everybody for their visibility timeout.
 func (w *Worker) pollLoop(ctx context.Context) {
-	var polls sync.WaitGroup
-	defer polls.Wait()
+	polls := newCallers(w.set.MaxPollers)
+	defer polls.end()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -148,7 +148,7 @@ func (w *Worker) pollLoop(ctx context.Context) {
 			n, wait = w.polls.ask(s, bytes, time.Now())
 		}
 		if n > 0 {
-			polls.Go(func() { w.poll(n) })
+			polls.do(func() { w.poll(n) })
 			continue
 		}
 		timer.Reset(wait)
