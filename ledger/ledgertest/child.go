@@ -50,11 +50,16 @@ type event struct {
 
 // Main is called from the TestMain of a store that has second processes. In a process that a test of this package
 // started, it plays the scripted worker that the test asked for, on the store that open returns for the test's DSN,
-// and exits; else it runs the tests. open needs to fill in Ledger, and InTx and Effect if the store has them.
-func Main(m *testing.M, open func(ctx context.Context, dsn string) (Store, io.Closer, error)) {
+// and exits; else it runs the tests, and then what is in after: for stores that share something between tests. open
+// needs to fill in Ledger, and InTx and Effect if the store has them.
+func Main(m *testing.M, open func(ctx context.Context, dsn string) (Store, io.Closer, error), after ...func()) {
 	text := os.Getenv(childVariable)
 	if text == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		for _, end := range after {
+			end()
+		}
+		os.Exit(code)
 	}
 	if err := play(text, open); err != nil {
 		say(event{Do: "failed", Error: err.Error()})

@@ -104,9 +104,13 @@ func maintainKilled(e *env) {
 		p.kill()
 		e.rest()
 	}
-	e.eventually("the killed one's last statement is over", func() bool { e.sweep(keep); return e.gone(expired[0]) })
-	if r := e.sweep(keep); r.Messages != 0 || !e.Ranged && r.Rows != int64(len(kept)) {
-		e.Errorf("the pass after: %+v", r)
+	var last ledger.SweepReport
+	e.eventually("the killed one's last statement is over, and nothing is left to remove", func() bool {
+		last = e.sweep(keep)
+		return last.Messages == 0 && e.gone(expired[0])
+	})
+	if !e.Ranged && last.Rows != int64(len(kept)) {
+		e.Errorf("the last pass: %+v", last)
 	}
 	for _, m := range kept {
 		e.want(o, m, ledger.Done)

@@ -39,16 +39,21 @@ type variant struct {
 // newBench makes a database with a migrated schema and a ledger on it.
 func newBench(t testing.TB, v variant) *bench {
 	t.Helper()
-	db := services.Postgres
+	db, from := services.Postgres, template18
 	if v.old {
-		db = services.Postgres14
+		db, from = services.Postgres14, template14
+	}
+	if v.cfg == nil || v.cfg.Schema == "" {
+		return openBench(t, from.copy(t), v)
 	}
 	url := db(t).URL
 	migrate(t, url, v.cfg)
 	b := openBench(t, url, v)
-	b.exec(t, "CREATE TABLE effects (id text)")
+	b.exec(t, createEffects)
 	return b
 }
+
+const createEffects = "CREATE TABLE effects (id text)"
 
 func migrate(t testing.TB, url string, cfg *postgres.Config) {
 	t.Helper()
@@ -223,7 +228,7 @@ func TestMain(m *testing.M) {
 			return ledgertest.Store{}, nil, err
 		}
 		return storeOf(l, pool, dsn), closer(func() { l.Close(); pool.Close() }), nil
-	})
+	}, dropTemplates)
 }
 
 type closer func()
