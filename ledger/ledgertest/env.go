@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -25,6 +26,22 @@ type env struct {
 	ctx    context.Context
 	scope  string
 	places *places
+}
+
+// inLongRun is full with ACKLEDGER_LONG=1, else short: how many times something is repeated, or of how many messages.
+func inLongRun(full, short int) int {
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		return full
+	}
+	return short
+}
+
+// rounds is how often a race is repeated. With one lock for the whole store there are few ways in which it can go.
+func (e *env) rounds(n int) int {
+	if e.Lock == nil {
+		return inLongRun(n, (n+3)/4)
+	}
+	return n
 }
 
 func begin(t *testing.T, open Open) *env {

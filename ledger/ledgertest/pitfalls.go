@@ -14,7 +14,7 @@ import (
 func Pitfall01(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, b := e.owner(), e.owner()
-	for i := range 50 {
+	for i := range e.rounds(50) {
 		m := e.entry(number(i))
 		var first, second []ledger.Claim
 		var errA, errB error
@@ -37,7 +37,7 @@ func Pitfall01(t *testing.T, open Open) {
 // Pitfall02 holds against this: B read a stale row, A finished it, and B's take-over then wrote over the success.
 func Pitfall02(t *testing.T, open Open) {
 	e := begin(t, open)
-	for i := range 40 {
+	for i := range e.rounds(40) {
 		a, b, m := e.owner(), e.owner(), e.entry(number(i))
 		c := e.want(a, m, ledger.Run)
 		e.declare(a)

@@ -106,7 +106,7 @@ func Pitfall77(t *testing.T, open Open) {
 	e.holds(o, failedAttempt(c, "the answer of my commit is lost"))
 	e.same(before)
 	e.want(e.owner(), m, ledger.Done)
-	for i := range 30 { // both at once
+	for i := range e.rounds(30) { // both at once
 		n := e.entry(number(i))
 		c := e.want(o, n, ledger.Run)
 		var success []error
@@ -225,7 +225,7 @@ func Pitfall94(t *testing.T, open Open) {
 // Pitfall98 holds against this: a revoke released two thousand claims one by one, counted them, and lost them at the tenth time.
 func Pitfall98(t *testing.T, open Open) {
 	e := begin(t, open)
-	all := e.entries(2000)
+	all := e.entries(inLongRun(2000, 500))
 	var o ledger.Owner
 	for round := range 10 {
 		o = e.owner()

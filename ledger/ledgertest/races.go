@@ -107,7 +107,7 @@ func raceTakers(e *env, end func(ledger.Owner), rounds int) {
 	for i := range takers {
 		takers[i] = e.owner()
 	}
-	for round := range rounds {
+	for round := range e.rounds(rounds) {
 		m := e.entry(number(round))
 		stale := e.owner()
 		e.want(stale, m, ledger.Run)
@@ -221,7 +221,7 @@ func raceOnce(e *env, o ledger.Owner, all []ledger.Entry, chance *rand.Rand, suc
 // raceBeatDeclare: a beat and a declaration of one owner at once; whoever comes second sees what the first one did, and
 // an owner that was sealed never beats again.
 func raceBeatDeclare(e *env) {
-	for range 15 {
+	for range e.rounds(15) {
 		o := e.owner()
 		var sealed atomic.Bool
 		var wg sync.WaitGroup
@@ -259,7 +259,7 @@ func raceBatches(e *env, batches [][]ledger.Entry, rounds int) {
 	var wg sync.WaitGroup
 	for i, batch := range batches {
 		wg.Go(func() {
-			for range rounds {
+			for range e.rounds(rounds) {
 				claims, err := owners[i].Claim(e.ctx, batch)
 				if err != nil {
 					e.Errorf("claim of %d: %v", len(batch), err)

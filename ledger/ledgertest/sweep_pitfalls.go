@@ -88,7 +88,7 @@ func Pitfall72(t *testing.T, open Open) {
 func SweptMeanwhile(t *testing.T, open Open) {
 	e := begin(t, open)
 	o := e.owner()
-	const n = 200
+	n := inLongRun(200, 60)
 	var entries []ledger.Entry
 	for i := range n {
 		entries = append(entries, e.short(number(i)))

@@ -4,24 +4,31 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 )
 
+// keptAll claims messages and settles them as kept successes, so many in a call as a slow machine carries out in the
+// time that stores give a call.
+func (e *env) keptAll(all []ledger.Entry) {
+	e.Helper()
+	o := e.owner()
+	for part := range slices.Chunk(all, 200) {
+		e.hold(o, e.allRun(o, part), func(c ledger.Claim) ledger.Settlement { return e.kept(succeed(c)) })
+	}
+}
+
 // maintainEight: eight processes maintain at once: one at a time sweeps, and all messages go.
 func maintainEight(e *env) {
-	o := e.owner()
+	n := inLongRun(1000, 300)
 	var entries []ledger.Entry
-	for i := range 1000 {
+	for i := range n {
 		entries = append(entries, e.short(number(i)))
 	}
-	var settlements []ledger.Settlement
-	for _, c := range e.claimAll(o, entries) {
-		settlements = append(settlements, e.kept(succeed(c)))
-	}
-	e.settleAll(o, settlements)
+	e.keptAll(entries)
 	var all []*process
 	for range 8 {
 		all = append(all, e.start(doMaintain, time.Second))
@@ -35,7 +42,7 @@ func maintainEight(e *env) {
 	}
 	var seen passes
 	removed := int64(0)
-	for at := 0; (removed < 1000 || at < 20) && ctx.Err() == nil; at++ {
+	for at := 0; (removed < int64(n) || at < 20) && ctx.Err() == nil; at++ {
 		select {
 		case r := <-reports:
 			removed += r.Messages
@@ -49,8 +56,8 @@ func maintainEight(e *env) {
 		p.kill()
 	}
 	seen.check(e, 20)
-	if removed != 1000 {
-		e.Errorf("%d messages went, want 1000", removed)
+	if removed != int64(n) {
+		e.Errorf("%d messages went, want %d", removed, n)
 	}
 }
 
@@ -78,8 +85,7 @@ func (p *process) reports(ctx context.Context, to chan<- ledger.SweepReport) {
 
 // maintainKilled: processes that are killed in the middle of a sweep lose nothing, and the next ones go on.
 func maintainKilled(e *env) {
-	const n = 3000
-	o := e.owner()
+	n := inLongRun(3000, 900)
 	var expired, kept []ledger.Entry
 	for i := range n {
 		m := e.short(fmt.Sprint("expired ", i))
@@ -87,15 +93,8 @@ func maintainKilled(e *env) {
 			kept = append(kept, e.entry(fmt.Sprint("kept ", i)))
 		}
 	}
-	for _, list := range [][]ledger.Entry{expired, kept} {
-		for from := 0; from < len(list); from += 1000 {
-			var settlements []ledger.Settlement
-			for _, c := range e.claimAll(o, list[from:min(from+1000, len(list))]) {
-				settlements = append(settlements, e.kept(succeed(c)))
-			}
-			e.settleAll(o, settlements)
-		}
-	}
+	e.keptAll(expired)
+	e.keptAll(kept)
 	e.pass(shortWindow)
 	for range 4 {
 		p := e.start(doMaintain, time.Second)
@@ -112,8 +111,8 @@ func maintainKilled(e *env) {
 	if !e.Ranged && last.Rows != int64(len(kept)) {
 		e.Errorf("the last pass: %+v", last)
 	}
-	for _, m := range kept {
-		e.want(o, m, ledger.Done)
+	for part := range slices.Chunk(kept, 200) {
+		e.answers(e.owner(), part, func(int) ledger.Answer { return ledger.Done })
 	}
 	for i := 0; i < n; i += 100 {
 		if !e.gone(expired[i]) {

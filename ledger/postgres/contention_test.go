@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -109,11 +110,10 @@ func TestSettleBesideAHeldRow(t *testing.T) {
 }
 
 const (
-	leanRounds = 300
+	leanRounds = 300 // in the long run; a third of them else
 	leanKeys   = 30
-	// leanLimit is far above what locks may cost a call of a few keys, and below what a deadlock's detection and the
-	// waits for a whole batch would come to.
-	leanLimit = 5 * time.Second
+	// leanLimit is far above what locks may cost a call of a few keys, also where the machine stalls. Deadlocks are counted.
+	leanLimit = 20 * time.Second
 )
 
 // TestPitfall13_LeanStatements: the statements that go ahead insert and write without locking first. Two owners on the same
@@ -130,7 +130,11 @@ func TestPitfall13_LeanStatements(t *testing.T) {
 		}
 		return ledger.Decide(row, e).Answer
 	}
-	for round := range leanRounds {
+	rounds := leanRounds / 3
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		rounds = leanRounds
+	}
+	for round := range rounds {
 		up := manyEntries(fmt.Sprint(round), leanKeys)
 		down := slices.Clone(up)
 		slices.Reverse(down)

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	decideRounds          = 12
-	decideRoundsElsewhere = 4 // where only the server or the way to ask differs
+	decideRounds          = 12 // in the long run
+	decideRoundsShort     = 5
+	decideRoundsElsewhere = 2 // where only the server or the way to ask differs
 	decideBatch           = 500
 	hour                  = time.Hour
 )
@@ -48,8 +49,11 @@ func TestDecide(t *testing.T) {
 			b := newBench(t, v)
 			o, h := holdersOf(t, b)
 			rules := map[string]int{}
-			rounds := decideRounds
-			if name != "18" && os.Getenv("ACKLEDGER_LONG") == "" {
+			rounds := decideRoundsShort
+			switch {
+			case os.Getenv("ACKLEDGER_LONG") != "":
+				rounds = decideRounds
+			case name != "18":
 				rounds = decideRoundsElsewhere
 			}
 			for round := range rounds {

@@ -141,7 +141,7 @@ func TestPitfall119_CommitAborted(t *testing.T) {
 // TestUnknownCommitStaysUnknown: when the row cannot be read either, the attempt says so, and nothing acknowledges.
 func TestUnknownCommitStaysUnknown(t *testing.T) {
 	bothTxs(t, func(t *testing.T, v variant) {
-		v.cfg = &postgres.Config{CommitLimit: 500 * time.Millisecond}
+		v.cfg = &postgres.Config{CommitLimit: 2500 * time.Millisecond} // time enough to send the COMMIT
 		l := newLossy(t, v)
 		l.cut.cutAfter("commit\x00", true)
 		l.cut.closeLater()
@@ -173,7 +173,7 @@ func testLostAnswer(t *testing.T, mode pgx.QueryExecMode) {
 		marker = func(s string) string { return hex.EncodeToString([]byte(s)) }
 	}
 	l := newLossy(t, variant{mode: mode})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	lost := entry("lost-on-the-wire")
 	own := ledger.Unwrap(l.owner) // the group would wait for the flush's own deadline

@@ -46,7 +46,7 @@ func TestMigrateWaitsForNobody(t *testing.T) {
 			t.Fatal("the migration does not wait for the table of messages")
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // they would wait for ever
 	defer cancel()
 	if err := o.beat(ctx); err != nil {
 		t.Errorf("a heartbeat while the migration waits: %v", err)

@@ -407,7 +407,7 @@ func TestPitfall111_OpenInsert(t *testing.T) {
 			t.Fatalf("claim %d: %+v", i, c)
 		}
 	}
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 20*time.Second {
 		t.Fatalf("the batch took %s", took)
 	}
 }

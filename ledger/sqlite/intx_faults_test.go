@@ -87,7 +87,7 @@ func TestPitfall25_StillUnknown(t *testing.T) {
 	t.Parallel()
 	var r *run
 	var blocker *sql.Tx
-	r = newRun(t, broken(300*time.Millisecond, func(tx driver.Tx) error {
+	r = newRun(t, broken(2500*time.Millisecond, func(tx driver.Tx) error {
 		err := tx.Commit()
 		var beginErr error
 		blocker, beginErr = r.app.main.BeginTx(context.Background(), nil) // nobody gets the write lock any more

@@ -201,7 +201,7 @@ func TestInTxIsForOwnAttempts(t *testing.T) {
 // The handler outlives the limit, deaf to its context: the file must become free for the others.
 func TestInTxTimeLimit(t *testing.T) {
 	t.Parallel()
-	r := newRun(t, &sqlite.Config{TxLimit: 100 * time.Millisecond})
+	r := newRun(t, &sqlite.Config{TxLimit: time.Second})
 	err := sqlite.InTx(r.ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := effect(context.WithoutCancel(ctx), tx); err != nil {
 			return err
@@ -228,7 +228,7 @@ func TestInTxInterrupted(t *testing.T) {
 		if err := effect(ctx, tx); err != nil {
 			return err
 		}
-		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, time.Second) // it has begun by then
 		defer cancel()
 		_, err := tx.ExecContext(short, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) INSERT INTO effect (id) SELECT 'x' FROM n`)
 		if err == nil {
@@ -293,7 +293,7 @@ func TestInTxLimitEndsAStuckStatement(t *testing.T) {
 // One long InTx held the only write lock, everybody's beats waited for it, and all owners were declared dead.
 func TestPitfall112_LongTransactionStopsNoBeat(t *testing.T) {
 	t.Parallel()
-	const lease = time.Second
+	const lease = 3 * time.Second // the two would declare each other dead if one stalled for so long
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l, a := openAt(t, path, nil)
 	second, err := sqlite.Open(t.Context(), path, nil) // as another process would
@@ -316,7 +316,7 @@ func TestPitfall112_LongTransactionStopsNoBeat(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for _, o := range owners {
-			wg.Go(func() { beatFor(t, o, 3*lease, lease/4) })
+			wg.Go(func() { beatFor(t, o, lease+lease/2, lease/12) })
 		}
 		wg.Wait()
 		claimsAreBusy(t, owners[0])
@@ -347,13 +347,13 @@ func beatFor(t *testing.T, o ledger.Owner, long, every time.Duration) {
 
 // claimsAreBusy checks what a claim and a settle answer while the write lock is taken.
 func claimsAreBusy(t *testing.T, o ledger.Owner) {
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
 	claims, err := o.Claim(ctx, []ledger.Entry{message("x"), {}, message("y")})
 	if err != nil || len(claims) != 3 || claims[0].Answer != ledger.Busy || claims[2].Answer != ledger.Busy || claims[1].Err == nil {
 		t.Errorf("claim: %+v, %v; want Busy, a refusal, Busy", claims, err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
 	_, err = o.Settle(ctx, []ledger.Settlement{{Ticket: ledger.NewTicket([16]byte{1}, 1), Kind: ledger.Succeed}})
 	if !errors.Is(err, sqlite.ErrBusy) || ledger.Unknown(err) || ledger.IsLost(err) {
