@@ -162,6 +162,17 @@ func quick() *Config {
 	}
 }
 
+// steady is quick for tests that a machine which stalls for a few seconds must not fail: what must stay hidden, or owned,
+// is so for that long without a sign of life.
+func steady() *Config {
+	c := quick()
+	c.Lease, c.VisibilityTimeout = 6*time.Second, 6*time.Second
+	return c
+}
+
+// outlasts is longer than the lease and the visibility timeout of steady.
+const outlasts = 8 * time.Second
+
 // worker builds a worker; a nil Config is quick.
 func (s *site) worker(h consumer.HandlerFunc, c *Config) *Worker {
 	s.t.Helper()

@@ -122,13 +122,13 @@ func TestPitfall50_IdleWaitSlowsNoFullQueue(t *testing.T) {
 	always(t, 300*time.Millisecond, "one poll is enough for an empty queue", func() bool {
 		return s.srv.Calls("ReceiveMessage") == before
 	})
-	s.srv.Inject(sqstest.Fault{Action: "ReceiveMessage", Delay: 100 * time.Millisecond, Times: -1}) // far away
+	s.srv.Inject(sqstest.Fault{Action: "ReceiveMessage", Delay: 300 * time.Millisecond, Times: -1}) // far away
 	bodies := numbers("m", 1000)
 	s.send(bodies...)
 	began := time.Now()
 	eventually(t, "all are done", func() bool { return b.len() == len(bodies) })
-	if d := time.Since(began); d > 7*time.Second {
-		t.Errorf("took %s: 100 polls of 0.1 s each, one after the other, take 10 s", d)
+	if d := time.Since(began); d > 20*time.Second {
+		t.Errorf("took %s: 100 polls of 0.3 s each, one after the other, take 30 s", d)
 	}
 	s.empty()
 	r.end()

@@ -28,7 +28,7 @@ func (s *site) receives() int {
 // A handler ignores that its time is over; its message is given back meanwhile, and runs twice at once.
 func TestPitfall35_TimedOutButStillRunning(t *testing.T) {
 	s, solo := newSite(t, "", 100), &soloist{}
-	c := quick()
+	c := steady()
 	c.HandlerTimeout = 100 * time.Millisecond
 	runs := newBook()
 	s.send("deaf")
@@ -39,7 +39,7 @@ func TestPitfall35_TimedOutButStillRunning(t *testing.T) {
 		if m.Attempt > 1 {
 			return nil
 		}
-		time.Sleep(3 * time.Second) // a handler that is deaf to its context, for longer than its visibility
+		time.Sleep(outlasts) // a handler that is deaf to its context, for longer than its visibility
 		if n := s.receives(); n != 1 {
 			t.Errorf("received %d times while its handler ran, want once", n)
 		}
@@ -91,7 +91,7 @@ func TestPitfall36_ExtensionAfterTheDelete(t *testing.T) {
 	w, err := NewWorker(e, s.url, s.ledger, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
 		eventually(t, "an extension is under way", func() bool { return e.has("extension begins") })
 		return nil
-	}), quick())
+	}), steady())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,13 +112,13 @@ func TestPitfall37_SiblingsBehindAFailureStayHidden(t *testing.T) {
 	s.send(bodies...)
 	r := s.start(func(ctx context.Context, m *consumer.Message) error {
 		if m.Attempt == 1 && string(m.Body) == bodies[0] {
-			return consumer.RetryAfter(errors.New("not yet"), 5*time.Second)
+			return consumer.RetryAfter(errors.New("not yet"), outlasts)
 		}
 		if n := s.receives(); n != 1 {
 			t.Errorf("%s: a message of the group was received %d times, want once", m.Body, n)
 		}
 		return b.handle(ctx, m)
-	}, nil)
+	}, steady())
 	s.empty()
 	r.end()
 	b.once(t, bodies)
@@ -129,13 +129,13 @@ func TestPitfall37_SiblingsBehindAFailureStayHidden(t *testing.T) {
 // handler is being drained.
 func TestPitfall38_ExtensionGoesOnInTheDrain(t *testing.T) {
 	s, g := newSite(t, "", 100), newGate()
-	c := quick()
+	c := steady()
 	c.Drain = 20 * time.Second
 	s.send("m")
 	r := s.start(g.handle, c)
 	eventually(t, "the handler runs", func() bool { return g.len() == 1 })
 	r.stop()
-	always(t, 5*time.Second, "the message stays hidden", func() bool { return s.srv.Counts(s.name).InFlight == 1 })
+	always(t, outlasts, "the message stays hidden", func() bool { return s.srv.Counts(s.name).InFlight == 1 })
 	if n := s.receives(); n != 1 {
 		t.Errorf("received %d times, want once", n)
 	}
@@ -153,11 +153,11 @@ func TestPitfall38_ExtensionGoesOnInTheDrain(t *testing.T) {
 func TestPitfall42_CopiesOfASlowMessageAreHeld(t *testing.T) {
 	s, g := newSite(t, "", 3), newGate()
 	s.send("slow")
-	first := s.start(g.handle, nil)
+	first := s.start(g.handle, steady())
 	eventually(t, "the handler runs", func() bool { return g.len() == 1 })
 	first.Pause() // so that the copy goes elsewhere
 	first.pollsNoMore()
-	other := s.start(g.handle, nil)
+	other := s.start(g.handle, steady())
 	eventually(t, "the other worker polls", func() bool { return other.Health().Ready && s.srv.Counts(s.name).Polls > 0 })
 	eventually(t, "the other worker has the copy", func() bool {
 		if s.receives() == 1 {
@@ -167,7 +167,7 @@ func TestPitfall42_CopiesOfASlowMessageAreHeld(t *testing.T) {
 		return all == 1
 	})
 	held := s.receives()
-	always(t, 5*time.Second, "the copy is held", func() bool { return s.receives() == held })
+	always(t, outlasts, "the copy is held", func() bool { return s.receives() == held })
 	g.release()
 	s.empty()
 	s.noDead()
@@ -178,15 +178,15 @@ func TestPitfall42_CopiesOfASlowMessageAreHeld(t *testing.T) {
 	}
 }
 
-// A handler of one hour, a lease of a minute and copies that arrive elsewhere (all of it 30 to 600 times faster): the receive
+// A handler of one hour, a lease of a minute and copies that arrive elsewhere (all of it 10 to 450 times faster): the receive
 // count must not reach the queue's maxReceiveCount of 3.
 func TestPitfall93_LongHandlerAndCopiesElsewhere(t *testing.T) {
 	s, g := newSite(t, "", 3), newGate()
 	s.send("long")
-	workers := []*running{s.start(g.handle, nil), s.start(g.handle, nil), s.start(g.handle, nil)}
+	workers := []*running{s.start(g.handle, steady()), s.start(g.handle, steady()), s.start(g.handle, steady())}
 	eventually(t, "the handler runs", func() bool { return g.len() == 1 })
 	s.srv.ExpireVisibility(s.name) // the broker delivers a copy, once
-	always(t, 6*time.Second, "it stays below the queue's limit", func() bool { return s.receives() < 3 })
+	always(t, outlasts, "it stays below the queue's limit", func() bool { return s.receives() < 3 })
 	g.release()
 	s.empty()
 	s.noDead()
@@ -309,10 +309,10 @@ func TestPitfall87_FailingHeadOfAGroup(t *testing.T) {
 	s.send(bodies...)
 	r := s.start(func(ctx context.Context, m *consumer.Message) error {
 		if string(m.Body) == bodies[0] && m.Attempt < 10 {
-			return consumer.RetryAfter(errors.New("not yet"), 400*time.Millisecond)
+			return consumer.RetryAfter(errors.New("not yet"), outlasts/9)
 		}
 		return b.handle(ctx, m)
-	}, nil)
+	}, steady())
 	s.empty()
 	s.noDead()
 	r.end()
