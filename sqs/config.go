@@ -44,7 +44,8 @@ type Config struct {
 	// queues (longer) or faster shutdowns (shorter).
 	WaitTime time.Duration
 	// MaxPollers is how many polls are open at once at most, 1 to 100. Default 10: as many as ten messages at a time fill
-	// the handlers with. One is open while the queue is empty. For people with many, fast handlers.
+	// the handlers with. One is open while the queue is empty. As many batches of deletes, and at least 4, are under way
+	// at once. For people with many, fast handlers.
 	MaxPollers int
 }
 

@@ -46,6 +46,16 @@
 // When a handle expires all the same (an outage of SQS, a process that was frozen), what was not started is let go of; a
 // handler that runs goes on, because its claim holds. The next delivery brings the handle by which the message is deleted.
 //
+// # Connections
+//
+// A busy worker has up to MaxPollers polls and as many batches of deletes under way at once, each on a connection of its
+// own. The SDK's HTTP client keeps ten idle connections to a host by default (MaxIdleConnsPerHost of
+// aws/transport/http) and opens others anew, with a TLS handshake each. A client for a busy worker keeps as many as it
+// uses, 20 with the defaults:
+//
+//	client := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.MaxIdleConnsPerHost = 20 })
+//	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(client))
+//
 // # FIFO queues
 //
 // A queue whose name ends in .fifo keeps the order of each message group: one message of a group runs at a time, and a

@@ -68,7 +68,16 @@ func (p *poller) done(n int, now time.Time) {
 	defer p.mu.Unlock()
 	p.finished += n
 	p.measure(now)
-	poke(p.wake)
+	if p.open < p.wanted {
+		poke(p.wake)
+	}
+}
+
+// wants says whether one more poll would make sense, if there is room for what it brings.
+func (p *poller) wants() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open < p.wanted
 }
 
 func (p *poller) measure(now time.Time) {
@@ -125,11 +134,10 @@ func (p *poller) failed(n int, now time.Time) {
 	p.open--
 	p.asked -= n
 	p.wanted = 1
-	if p.notYet.After(now) {
-		return // polls that fail together count once
+	if !p.notYet.After(now) { // polls that fail together count once
+		p.failures++
+		p.notYet = now.Add(retryDelay(p.failures))
 	}
-	p.failures++
-	p.notYet = now.Add(retryDelay(p.failures))
 	poke(p.wake)
 }
 
@@ -141,11 +149,13 @@ func (w *Worker) pollLoop(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		changed := w.eng.Changed()
+		var changed <-chan struct{} // nil: what the engine does changes nothing, until a poll has ended
 		n, wait := 0, time.Second
-		if w.eng.Open() {
-			s, bytes := w.situation()
-			n, wait = w.polls.ask(s, bytes, time.Now())
+		if w.polls.wants() {
+			if changed = w.eng.Changed(); w.eng.Open() {
+				s, bytes := w.situation()
+				n, wait = w.polls.ask(s, bytes, time.Now())
+			}
 		}
 		if n > 0 {
 			polls.do(func() { w.poll(n) })

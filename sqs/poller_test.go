@@ -112,3 +112,44 @@ func TestFastHandlersAreReceivedAheadFor(t *testing.T) {
 		t.Errorf("a poll for %d messages, want 10", n)
 	}
 }
+
+// A worker with all its polls open looks at nothing until one of them ends, however fast its handlers are; the end of
+// each wakes it, that of one that failed beside others too.
+func TestOpenPollsLeaveTheLoopAlone(t *testing.T) {
+	p, now := newPoller(2, 1000), time.Now()
+	wide := situation{slots: 1000, room: 1000}
+	woken := func() bool {
+		select {
+		case <-p.wake:
+			return true
+		default:
+			return false
+		}
+	}
+	if p.done(1, now); !p.wants() || !woken() {
+		t.Fatal("no poll is open and none is wanted")
+	}
+	n, _ := p.ask(wide, 1<<30, now)
+	if p.done(1, now); p.wants() || woken() {
+		t.Fatal("the only poll wanted is open and the loop is woken")
+	}
+	if p.answered(n, n, 0); !p.wants() || !woken() {
+		t.Fatal("a poll ended with messages and no other is wanted")
+	}
+	for p.wants() {
+		if n, _ := p.ask(wide, 1<<30, now); n == 0 {
+			t.Fatal("a poll is wanted and not asked for")
+		}
+	}
+	if p.done(1, now); p.open != 2 || woken() {
+		t.Fatalf("%d polls are open, want 2, and the loop left alone", p.open)
+	}
+	for i := range 2 {
+		if p.failed(10, now); !woken() {
+			t.Errorf("failed poll %d wakes nobody", i)
+		}
+	}
+	if !p.wants() {
+		t.Error("no poll is open and none is wanted")
+	}
+}
