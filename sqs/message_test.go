@@ -79,7 +79,9 @@ func TestTheLargestBodyIsArchivedWhole(t *testing.T) {
 	s := newSite(t, "", 100)
 	body := strings.Repeat("x", 1<<20)
 	ids := s.send(body)
-	r := s.start(func(context.Context, *consumer.Message) error { return consumer.Terminal(errors.New("bad")) }, nil)
+	c := quick()
+	c.VisibilityTimeout, c.WaitTime = time.Minute, time.Second // so large an answer takes a busy machine seconds
+	r := s.start(func(context.Context, *consumer.Message) error { return consumer.Terminal(errors.New("bad")) }, c)
 	s.empty()
 	r.end()
 	if row := s.record(r.Worker, ids[0]); len(row.Archived) != 1 || string(row.Archived[0].Body) != body {
