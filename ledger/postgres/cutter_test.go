@@ -21,6 +21,8 @@ type cutter struct {
 	down   bool // after a cut, and until it is mended: nobody gets through
 	stays  bool
 	all    bool
+	frozen chan struct{} // closed at the end: until then what is frozen says nothing
+	freeze bool
 	cuts   int
 	conns  map[net.Conn]struct{}
 }
@@ -32,7 +34,7 @@ func newCutter(t *testing.T, dsn string) (*cutter, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{target: u.Host, conns: map[net.Conn]struct{}{}}
+	c := &cutter{target: u.Host, conns: map[net.Conn]struct{}{}, frozen: make(chan struct{})}
 	if c.listen, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +53,7 @@ func newCutter(t *testing.T, dsn string) (*cutter, string) {
 		if err := c.listen.Close(); err != nil {
 			t.Error(err)
 		}
+		close(c.frozen)
 		c.closeAll()
 		wg.Wait()
 	})
@@ -68,6 +71,15 @@ func (c *cutter) arm(marker string, late, stays bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.marker, c.late, c.stays = []byte(marker), late, stays
+}
+
+// freezeAfter lets the server have the message with marker, and nothing that the connection sends after that: as a process
+// that is stopped, or a network that is cut without a word.
+func (c *cutter) freezeAfter(marker string) {
+	c.arm(marker, false, false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.freeze = true
 }
 
 // closeLater makes the cut close every other connection too.
@@ -148,6 +160,11 @@ func (c *cutter) forward(client, server net.Conn, answers *gate) {
 			return
 		}
 		cut, late := c.hit(buf[:n])
+		if cut && c.isFreezing() {
+			_, _ = server.Write(buf[:n])
+			<-c.frozen
+			return
+		}
 		if cut && !late {
 			return
 		}
@@ -163,6 +180,12 @@ func (c *cutter) forward(client, server net.Conn, answers *gate) {
 			return
 		}
 	}
+}
+
+func (c *cutter) isFreezing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeze
 }
 
 // hit says whether this is the message to cut at. It is cut once.

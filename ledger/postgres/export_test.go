@@ -167,7 +167,7 @@ func FreezeUpdate(t testing.TB, o ledger.Owner, e ledger.Entry, token uint64, pa
 	defer cancel()
 	err := ledger.Unwrap(o).(*owner).Update(ctx, []ranges.Query{{Info: ranges.Info{Log: log, Scope: e.Key.Scope}, Tokens: []uint64{token}}},
 		func(_ int, f *ranges.Facts) ranges.Change {
-			timer := time.NewTimer(2 * rangeIdle)
+			timer := time.NewTimer(2 * frozenLimit)
 			defer timer.Stop()
 			<-timer.C
 			return ranges.Change{Version: f.Version + 1, Token: f.Token, Top: f.Top}
@@ -175,4 +175,13 @@ func FreezeUpdate(t testing.TB, o ledger.Owner, e ledger.Entry, token uint64, pa
 	if err == nil {
 		t.Error("an update was written after its transaction had been ended")
 	}
+}
+
+// MigrationIdle is how long the server lets a session of Migrate be idle in a transaction.
+func MigrationIdle(ctx context.Context, conn *pgx.ConnConfig) (time.Duration, error) {
+	db := openSchema(conn, DefaultSchema)
+	var ms int64
+	err := db.QueryRowContext(ctx,
+		"SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'").Scan(&ms)
+	return time.Duration(ms) * time.Millisecond, errors.Join(err, db.Close())
 }

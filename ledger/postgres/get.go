@@ -19,7 +19,7 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	defer cancel()
 	err := pgx.BeginTxFunc(ctx, l.own, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, l.sql.tune); err != nil {
+			if err := l.begun(ctx, tx); err != nil {
 				return err
 			}
 			if err := l.getArchive(ctx, tx, &rec); err != nil {

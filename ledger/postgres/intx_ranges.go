@@ -106,7 +106,7 @@ func (r *run) rangeOutcome(ctx context.Context) (state ledger.AttemptState, err 
 	err = pgx.BeginTxFunc(ctx, l.own, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		b.Queue(l.sql.tune)
-		b.Queue(l.sql.ranged.settings, milliseconds(l.cfg.LockWait), milliseconds(rangeIdle))
+		b.Queue(l.sql.ranged.settings, milliseconds(l.cfg.LockWait), milliseconds(frozenLimit))
 		b.Queue(l.sql.ranged.probe, logKey(f.Log), f.Offsets.Spans()[0].From)
 		b.Queue(l.sql.ranged.outcome, logKey(f.Log), offset, int64(f.Token), r.owner.id, uuid(ticket.Sum())).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&covered, &ours, &rowState, &rowToken) })

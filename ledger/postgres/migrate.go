@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -36,6 +37,10 @@ const (
 	migrateEvery = 1
 	migrateTries = 300
 )
+
+// migrateIdle has the server end a migration whose process is frozen between two statements, since what it has locked (whole
+// tables) stops every worker.
+const migrateIdle = 10 * time.Second
 
 // Migrate makes the schema (an empty name means "ackledger"), or brings it to this program's version. Any number of
 // processes may call it at once: a session advisory lock lets one work, and the others wait for up to five minutes. It
@@ -71,7 +76,8 @@ func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
 func openSchema(conn *pgx.ConnConfig, schema string) *sql.DB {
 	quoted := pgx.Identifier{schema}.Sanitize()
 	return stdlib.OpenDB(*conn.Copy(), stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, "SET search_path = "+quoted, pgx.QueryExecModeSimpleProtocol)
+		_, err := c.Exec(ctx, fmt.Sprintf("SET search_path = %s; SET idle_in_transaction_session_timeout = %d", quoted,
+			migrateIdle.Milliseconds()), pgx.QueryExecModeSimpleProtocol)
 		return err
 	}))
 }

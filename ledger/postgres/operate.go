@@ -79,7 +79,7 @@ func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) er
 	if err != nil {
 		return usable(err)
 	}
-	if _, err = tx.Exec(ctx, l.sql.tune); err == nil {
+	if err = l.begun(ctx, tx); err == nil {
 		err = fn(ctx, tx)
 	}
 	if err != nil {
@@ -88,6 +88,15 @@ func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) er
 		return usable(err)
 	}
 	return sent(tx.Commit(ctx))
+}
+
+// begun fixes the plans of a transaction of several round trips, and has the server end it if this process is frozen
+// between two of them.
+func (l *Ledger) begun(ctx context.Context, tx pgx.Tx) error {
+	b := &pgx.Batch{}
+	b.Queue(l.sql.tune)
+	b.Queue(sqlFrozenLimit, milliseconds(frozenLimit))
+	return tx.SendBatch(ctx, b).Close()
 }
 
 // count carries out one writing statement that answers a number.

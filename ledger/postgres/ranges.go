@@ -20,9 +20,9 @@ var (
 	_ ranges.Closer = (*owner)(nil)
 )
 
-// rangeIdle ends a transaction whose process says nothing between its two round trips (it is frozen): until then it
-// holds the logs, and the others' claims there are Busy.
-const rangeIdle = 3 * time.Second
+// frozenLimit ends a transaction whose process says nothing between two of its round trips (it is frozen, or cut off): until
+// then it holds what it has locked, and the others' claims there are Busy.
+const frozenLimit = 3 * time.Second
 
 // codeLate is the SQLSTATE (division by zero) of writes that came after their deadline: sqlRangeInTime.
 const codeLate = "22012"

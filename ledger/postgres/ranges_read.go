@@ -66,8 +66,8 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	a := u.asks()
 	s := newSight(u.queries, u.patient)
 	b := &pgx.Batch{}
-	b.Queue(sqlRangeBegin)
-	b.Queue(sql.settings, milliseconds(wait), milliseconds(rangeIdle))
+	b.Queue(sqlReadCommitted)
+	b.Queue(sql.settings, milliseconds(wait), milliseconds(frozenLimit))
 	b.Queue(u.ledger.sql.tune)
 	if len(a.spans) > 0 && u.me != 0 {
 		b.Queue(sql.make, u.makeArgs()...).Query(s.logsMade)

@@ -114,6 +114,8 @@ ORDER BY a.at, a.key, a.delivery`
 )
 
 const (
+	sqlFrozenLimit = `SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)`
+
 	// sqlRenew is the guarded write; null keeps the fingerprint and the delivery.
 	sqlRenew = `
 WITH me AS MATERIALIZED (SELECT {durable}, set_config('lock_timeout', '1000', true))

@@ -89,7 +89,7 @@ SELECT me.fate::integer, me.ok, ARRAY(SELECT log FROM gone), ARRAY(SELECT log FR
 // What follows is a transaction of two round trips, in READ COMMITTED: each statement sees what was committed before it
 // began, so that nothing which is read after the lock of a log can be older than that lock.
 const (
-	sqlRangeBegin = `begin isolation level read committed read write`
+	sqlReadCommitted = `begin isolation level read committed read write`
 
 	sqlRangeSettings = `SELECT set_config('lock_timeout', $1::text, true),
 	set_config('idle_in_transaction_session_timeout', $2::text, true), {durable}`

@@ -149,17 +149,7 @@ func (p *pass) archives(ctx context.Context, from int64) error {
 	}
 	density := float64(rowsPerPage)
 	return p.ranges(ctx, from, pages, &density, func(first, past int64) (removed int64, err error) {
-		err = p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-			var n *int64
-			err := tx.QueryRow(ctx, p.ledger.maintainSQL(sqlSweepArchive), p.me, maintainLease.Microseconds(), first, past).Scan(&n)
-			if err == nil && n == nil {
-				return errTurnLost
-			}
-			if err == nil {
-				removed = *n
-			}
-			return err
-		})
+		removed, err = p.removed(ctx, sqlSweepArchive, p.me, maintainLease.Microseconds(), first, past)
 		p.report.Archives += removed
 		return removed, err
 	})
@@ -210,46 +200,42 @@ func (p *pass) owners(ctx context.Context) error {
 	if err != nil || len(gone) == 0 {
 		return err
 	}
-	return p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		var n *int64
-		err := tx.QueryRow(ctx, p.ledger.maintainSQL(sqlSweepOwner), p.me, gone).Scan(&n)
-		if err == nil && n == nil {
-			return errTurnLost
-		}
-		if err == nil {
-			p.report.Owners = *n
-		}
-		return err
-	})
+	p.report.Owners, err = p.removed(ctx, sqlSweepOwner, p.me, gone)
+	return err
 }
 
-// transact runs fn in a short transaction that is gone after a crash of the server, if it must.
-func (p *pass) transact(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*sweepTimeout)
-	defer cancel()
-	err := pgx.BeginTxFunc(ctx, p.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, sqlSweepBegin, milliseconds(sweepTimeout)); err != nil {
-			return err
-		}
-		return fn(ctx, tx)
-	})
-	return usable(err)
+// removed carries out a statement that says how much it removed; null without the turn.
+func (p *pass) removed(ctx context.Context, sql string, args ...any) (int64, error) {
+	var n *int64
+	err := p.query(ctx, sql, args, func(rows pgx.Rows) error { return rows.Scan(&n) })
+	switch {
+	case err != nil:
+		return 0, err
+	case n == nil:
+		return 0, errTurnLost
+	}
+	return *n, nil
 }
 
 func (p *pass) exec(ctx context.Context, sql string, args ...any) error {
-	return p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, p.ledger.maintainSQL(sql), args...)
-		return err
-	})
+	return p.query(ctx, sql, args, func(pgx.Rows) error { return nil })
 }
 
+// query carries out one statement in a short transaction, which a crash of the server may forget. All of it goes in one
+// round trip: a process that is frozen (SIGSTOP, a paused machine) or cut off leaves no transaction open, whose locks would
+// keep claims of whole logs, and everybody else's sweep, waiting until the server finds out.
 func (p *pass) query(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
-	return p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, p.ledger.maintainSQL(sql), args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
+	ctx, cancel := context.WithTimeout(ctx, 2*sweepTimeout)
+	defer cancel()
+	conn, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return notSent(err)
+	}
+	defer conn.Release() // closes it, if the transaction failed
+	b := &pgx.Batch{}
+	b.Queue(sqlReadCommitted)
+	b.Queue(sqlSweepBegin, milliseconds(sweepTimeout))
+	b.Queue(p.ledger.maintainSQL(sql), args...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := each(rows); err != nil {
 				return err
@@ -257,6 +243,8 @@ func (p *pass) query(ctx context.Context, sql string, args []any, each func(pgx.
 		}
 		return rows.Err()
 	})
+	b.Queue("commit")
+	return usable(conn.SendBatch(ctx, b).Close())
 }
 
 // sweptRow is one row of sweep_message's answer.
@@ -277,23 +265,18 @@ const (
 // sweepMessages sweeps one range. What it counted is noted only when the transaction went well.
 func (p *pass) sweepMessages(ctx context.Context, first, past int64) error {
 	var answer []sweptRow
-	err := p.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, p.ledger.maintainSQL(sqlSweepMessage), p.me, maintainLease.Microseconds(), first, past,
-			p.cfg.Keep.Microseconds())
-		if err != nil {
-			return err
-		}
-		answer, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r sweptRow, err error) {
-			err = row.Scan(&r.kind, &r.scope, &r.state, &r.bucket, &r.n, &r.late, &r.at, &r.expiry, &r.id, &r.holder)
-			return r, err
-		})
-		if err == nil && len(answer) == 0 {
-			return errTurnLost
-		}
+	args := []any{p.me, maintainLease.Microseconds(), first, past, p.cfg.Keep.Microseconds()}
+	err := p.query(ctx, sqlSweepMessage, args, func(rows pgx.Rows) error {
+		var r sweptRow
+		err := rows.Scan(&r.kind, &r.scope, &r.state, &r.bucket, &r.n, &r.late, &r.at, &r.expiry, &r.id, &r.holder)
+		answer = append(answer, r)
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case len(answer) == 0:
+		return errTurnLost
 	}
 	unknown := func(r sweptRow) bool { _, ok := p.names[r.scope]; return r.scope != 0 && !ok }
 	if slices.ContainsFunc(answer, unknown) { // numbered since the names were read

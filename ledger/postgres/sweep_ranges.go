@@ -62,17 +62,24 @@ func (p *pass) dissolve(ctx context.Context) error {
 	return nil
 }
 
+// logsAtOnce is how many logs a transaction of the sweep locks at most: claims there wait for it.
+const logsAtOnce = 50
+
 // logs drops what has expired of logs, and counts the rest.
 func (p *pass) logs(ctx context.Context) error {
 	var past *int64
+	n := max(min(p.cfg.Batch/10, logsAtOnce), 1)
 	for {
 		var last int64
 		var none, mine bool
-		err := p.query(ctx, sqlSweepLog, []any{p.me, maintainLease.Microseconds(), past, max(p.cfg.Batch/10, 1)}, func(rows pgx.Rows) error {
+		err := p.query(ctx, sqlSweepLog, []any{p.me, maintainLease.Microseconds(), past, n}, func(rows pgx.Rows) error {
 			mine = true
 			return rows.Scan(&last, &none)
 		})
 		switch {
+		case code(err) == codeCanceled && ctx.Err() == nil && n > 1:
+			n /= 2
+			continue
 		case err != nil:
 			return err
 		case !mine:

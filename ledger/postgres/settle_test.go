@@ -1,0 +1,62 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// TestSucceedTogether: successes that share a token and have no result go in a statement of their own. It writes nobody
+// else's row and no other claim's, and is not taken where tokens or results differ.
+func TestSucceedTogether(t *testing.T) {
+	for name, v := range map[string]variant{"18": {}, "14": {old: true}, "simple": {mode: pgx.QueryExecModeSimpleProtocol}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, v)
+			me, other := ledger.Unwrap(join(t, b, time.Minute)), ledger.Unwrap(join(t, b, time.Minute))
+			var done []ledger.Settlement
+			for i := range 4 {
+				c := claimOne(t, me, entry(fmt.Sprint("m", i)), ledger.Run)
+				done = append(done, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed})
+			}
+			settleAll(t, other, done, true, true, true, true)
+			again := func(i int) { // claims it anew, with another token
+				t.Helper()
+				if err := settleOne(t, me, ledger.Settlement{Ticket: done[i].Ticket, Kind: ledger.Release}); err != nil {
+					t.Fatal(err)
+				}
+				done[i].Ticket = claimOne(t, me, entry(fmt.Sprint("m", i)), ledger.Run).Ticket
+			}
+			stale := done[3]
+			again(3)
+			settleAll(t, me, []ledger.Settlement{done[0], stale}, false, true)
+			done[1].Result = []byte("result")
+			settleAll(t, me, done[1:], false, false, false)
+			settleAll(t, me, done, false, false, false, false) // it holds
+			for i, want := range []string{"", "result", "", ""} {
+				c := claimOne(t, me, entry(fmt.Sprint("m", i)), ledger.Done)
+				if c.Outcome.State != ledger.Succeeded || string(c.Outcome.Result) != want {
+					t.Errorf("message %d: %+v, want the result %q", i, c.Outcome, want)
+				}
+			}
+		})
+	}
+}
+
+// settleAll settles a batch of which these items are lost.
+func settleAll(t *testing.T, o ledger.Owner, done []ledger.Settlement, lost ...bool) {
+	t.Helper()
+	errs, err := o.Settle(t.Context(), done)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range errs {
+		if ledger.IsLost(err) != lost[i] || !lost[i] && err != nil {
+			t.Fatalf("item %d of %d: %v, want it lost: %v", i, len(done), err, lost[i])
+		}
+	}
+}
