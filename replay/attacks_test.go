@@ -67,7 +67,7 @@ func TestFifoOrderOfASlowRun(t *testing.T) {
 	})
 	stop()
 	q.book.mend()
-	src, err := sqs.NewReplaySource(q.client, q.dlq, time.Second)
+	src, err := sqs.NewReplaySource(q.client, q.dlq, 4*time.Second) // of a run of 6 s
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ var by = ledger.By{Actor: "tester", Reason: "the bug is mended"}
 // options are a worker's: everything that waits waits for little.
 func options(name string, dead consumer.DeadLetterer) consumer.Options {
 	return consumer.Options{
-		Name: name, Lease: 2 * time.Second, Drain: 2 * time.Second, BackoffBase: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond,
+		Name: name, Lease: 10 * time.Second, Drain: 5 * time.Second, BackoffBase: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond,
 		DeadLetter: dead, NoMaintenance: true,
 	}
 }

@@ -151,11 +151,12 @@ func numbers(prefix string, n int) []string {
 	return out
 }
 
-// quick are settings for tests that do not wait long: a visibility timeout of 2 s, a poll of 1 s.
+// quick are settings for tests that do not wait long: a visibility timeout of 2 s, a poll of 1 s. The lease is one that a
+// machine which stalls keeps.
 func quick() *Config {
 	return &Config{
 		Options: consumer.Options{
-			Name: "tests", Lease: 2 * time.Second, Drain: 5 * time.Second,
+			Name: "tests", Lease: 10 * time.Second, Drain: 5 * time.Second,
 			BackoffBase: time.Millisecond, BackoffMax: 20 * time.Millisecond,
 		},
 		VisibilityTimeout: 2 * time.Second,

@@ -160,7 +160,7 @@ func TestPitfall42_CopiesOfASlowMessageAreHeld(t *testing.T) {
 	other := s.start(g.handle, steady())
 	eventually(t, "the other worker polls", func() bool { return other.Health().Ready && s.srv.Counts(s.name).Polls > 0 })
 	eventually(t, "the other worker has the copy", func() bool {
-		if s.receives() == 1 {
+		if s.receives() == 1 && s.srv.Counts(s.name).Visible == 0 { // else it would take away what the other one has just got
 			s.srv.ExpireVisibility(s.name)
 		}
 		_, all := other.table.lanes()
