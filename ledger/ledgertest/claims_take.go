@@ -194,16 +194,21 @@ func claimBatch(e *env) {
 		e.scope += "+"
 		all := e.entries(n)
 		want := make([]ledger.Answer, n)
-		claims := e.claimAll(a, all)
-		for i, c := range claims {
+		var settlements []ledger.Settlement
+		for i, c := range e.claimAll(a, all) {
 			if c.Answer != ledger.Run || c.Ticket.Sum() != all[i].Key.Sum() {
 				e.Fatalf("claim %d of %d: %+v", i, n, c)
 			}
 			switch want[i] = []ledger.Answer{ledger.Busy, ledger.Done, ledger.Run}[i%3]; want[i] {
 			case ledger.Done:
-				e.holds(a, succeed(c))
+				settlements = append(settlements, succeed(c))
 			case ledger.Run:
-				e.holds(a, release(c))
+				settlements = append(settlements, release(c))
+			}
+		}
+		for i, err := range e.settleAll(a, settlements) {
+			if err != nil {
+				e.Fatalf("settlement %d of %d: %v", i, n, err)
 			}
 		}
 		for i, c := range e.claimAll(b, all) {

@@ -15,9 +15,12 @@ import (
 )
 
 // planSizes are how many messages lie in the table that the plans are made for, one after the other.
-func planSizes() []int {
-	if os.Getenv("ACKLEDGER_LONG") != "" {
+func planSizes(v variant) []int {
+	switch {
+	case os.Getenv("ACKLEDGER_LONG") != "":
 		return []int{0, 1000, 1_000_000, 10_000_000}
+	case v.old:
+		return []int{0, 100_000}
 	}
 	return []int{0, 1000, 1_000_000}
 }
@@ -51,7 +54,7 @@ func TestPlans_NeedTheSettings_14(t *testing.T) { testUntuned(t, variant{old: tr
 func testPlans(t *testing.T, v variant) {
 	t.Parallel()
 	p := newPlans(t, v)
-	for _, size := range planSizes() {
+	for _, size := range planSizes(v) {
 		p.fill(t, size)
 		for _, s := range planStatistics {
 			p.believe(t, s.sql)
