@@ -26,7 +26,7 @@ func visitPostgres(ctx context.Context, url, schema string, f *findings) {
 	p.rights(ctx, schema)
 	p.server(ctx)
 	p.bloat(ctx, schema)
-	p.transactions(ctx)
+	p.transactions(ctx, schema)
 }
 
 // patient is a Postgres server.
@@ -120,18 +120,41 @@ func (p *patient) bloat(ctx context.Context, schema string) {
 	}
 }
 
-// transactions: one that stays open keeps vacuum from all that was deleted since.
-func (p *patient) transactions(ctx context.Context) {
-	const late = time.Hour
-	var seconds float64
-	if !p.ask(ctx, "transactions", `SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8
-		FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`, nil, &seconds) {
+// What keeps transactions too long. A worker's ends its transactions within seconds, so that one which waits for its client
+// with a row of the ledger's tables locked belongs to a process that is frozen, or was left open by hand.
+const (
+	openLate  = time.Hour
+	idleLate  = 5 * time.Second
+	openAsked = `
+SELECT coalesce(max(extract(epoch FROM clock_timestamp() - a.xact_start)), 0)::float8, count(*) FILTER (WHERE a.state IS NULL),
+	coalesce(max(extract(epoch FROM clock_timestamp() - a.state_change)) FILTER (WHERE h.ours AND a.state LIKE 'idle in transaction%'), 0)::float8,
+	coalesce((array_agg(a.pid ORDER BY a.state_change) FILTER (WHERE h.ours AND a.state LIKE 'idle in transaction%'))[1], 0)
+FROM pg_catalog.pg_stat_activity a
+CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_class c ON c.oid = l.relation
+	JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+	WHERE l.pid = a.pid AND l.granted AND n.nspname = $1 AND l.mode <> 'AccessShareLock') AS ours) h
+WHERE a.datname = current_database() AND coalesce(a.backend_type, 'client backend') = 'client backend' AND a.pid <> pg_backend_pid()`
+)
+
+// transactions: one that stays open keeps vacuum from all that was deleted since, and others from what it has locked. A role
+// without pg_read_all_stats is not told what other roles' sessions do.
+func (p *patient) transactions(ctx context.Context, schema string) {
+	var open, idle float64
+	var hidden, pid int
+	if !p.ask(ctx, "transactions", openAsked, []any{schema}, &open, &hidden, &idle, &pid) {
 		return
 	}
-	if d := time.Duration(seconds * float64(time.Second)); d > late {
-		p.f.add(warning, "transactions", fmt.Sprintf("a transaction is open for %s: what was deleted since takes space", short(d)),
+	age := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	switch {
+	case age(idle) > idleLate:
+		p.f.add(problem, "transactions", fmt.Sprintf("session %d has waited for its client for %s with a transaction open that holds locks on the ledger's tables: workers wait for them",
+			pid, short(age(idle))), fmt.Sprintf("end it: SELECT pg_terminate_backend(%d); its process is frozen, cut off, or waits for somebody to type COMMIT", pid))
+	case age(open) > openLate:
+		p.f.add(warning, "transactions", fmt.Sprintf("a transaction is open for %s: what was deleted since takes space", short(age(open))),
 			"look for it in pg_stat_activity (xact_start), and end it")
-		return
+	case hidden > 0:
+		p.f.add(good, "transactions", fmt.Sprintf("none is open for long, as far as this role may see: what %d sessions of other roles do is shown with pg_read_all_stats alone", hidden), "")
+	default:
+		p.f.add(good, "transactions", "none is open for long", "")
 	}
-	p.f.add(good, "transactions", "none is open for long", "")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -123,6 +125,58 @@ func TestDoctorOfRights(t *testing.T) {
 		done(t, "list", "--ledger", url)
 		done(t, "purge", "--yes", "--ledger", url)
 	})
+}
+
+// A process that was stopped with a transaction open held the logs for 40 s, and the doctor said that all was well.
+func TestDoctorOfAFrozenSession(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		if !strings.HasPrefix(s.name, "postgres") {
+			return // a file has no sessions
+		}
+		shop(s)
+		pool, err := pgxpool.New(t.Context(), s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+		if _, err := tx.Exec(t.Context(), "SELECT FROM ackledger.message FOR NO KEY UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+		if out := s.run("doctor"); !strings.Contains(out, "ok       transactions: ") {
+			t.Errorf("a session that was idle for a moment:\n%s", out)
+		}
+		waitIdle(t, pool, tx.Conn().PgConn().PID())
+		r := ackledger(t, "doctor", "--ledger", s.name)
+		wants(t, r.out, "problem  transactions: session "+fmt.Sprint(tx.Conn().PgConn().PID()), "pg_terminate_backend")
+		if r.code != exitFailed {
+			t.Errorf("code %d", r.code)
+		}
+	})
+}
+
+// waitIdle waits until a session has been idle for longer than the doctor lets pass.
+func waitIdle(t *testing.T, pool *pgxpool.Pool, pid uint32) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		var long bool
+		if err := pool.QueryRow(t.Context(), "SELECT clock_timestamp() - state_change > $2 FROM pg_stat_activity WHERE pid = $1",
+			int32(pid), idleLate).Scan(&long); err != nil || time.Now().After(deadline) {
+			t.Fatalf("the session is not idle: %v", err)
+		}
+		if long {
+			return
+		}
+		select {
+		case <-t.Context().Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func TestDoctorOfQueues(t *testing.T) {
