@@ -135,7 +135,7 @@ type running struct {
 func quick() *Config {
 	return &Config{
 		Options: consumer.Options{
-			Lease: 2 * time.Second, Drain: time.Second, BackoffBase: time.Millisecond, BackoffMax: 20 * time.Millisecond,
+			Lease: 5 * time.Second, Drain: time.Second, BackoffBase: time.Millisecond, BackoffMax: 20 * time.Millisecond,
 		},
 		CommitInterval: 20 * time.Millisecond, RevokeDrain: 2 * time.Second,
 	}
