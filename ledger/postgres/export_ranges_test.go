@@ -1,0 +1,55 @@
+package postgres
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/ranges"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// LogStatements are the statements of ranges that a worker sends for n logs at once, by name, other than those of
+// RangeStatements. The logs are numbered from 1, as are their ranges.
+func LogStatements(o ledger.Owner, n int, until time.Time) map[string]Statement {
+	own := ledger.Unwrap(o).(*owner)
+	logs, ones, froms, tos := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	scopes, kinds, names, sets := make([]int32, n), make([]int16, n), make([][]byte, n), make([][]byte, n)
+	for i := range n {
+		logs[i], ones[i], froms[i], tos[i] = int64(i+1), 1, 2000, 2100
+		scopes[i], kinds[i], names[i] = 1, 1, fmt.Appendf(nil, "log %d", i+1)
+	}
+	s, tune, trim := &own.ledger.sql.ranged, own.ledger.sql.tune, ranges.TrimAfter.Microseconds()
+	head := func(args ...any) []any { return append([]any{own.id, until.UnixMicro(), "1000"}, args...) }
+	out := make(map[string]Statement)
+	for name, q := range map[string]struct {
+		sql  string
+		args []any
+	}{
+		"open a range":       {s.open, head(logs, ones, ones, ones, tos, logs, ones, froms, tos, ones, ones, sets)},
+		"close a range":      {s.over, head(logs, ones, froms, froms, tos, ones, ones)},
+		"trim segments":      {s.trim, []any{scopes, names, froms, trim}},
+		"note first offsets": {s.note, []any{logs, froms, trim}},
+		"lock logs":          {s.lock, []any{logs}},
+		"lock free logs":     {s.lockSkip, []any{logs}},
+		"share logs":         {s.share, []any{logs}},
+		"share free logs":    {s.shareSkip, []any{logs}},
+		"hold ranges":        {s.hold, []any{logs, froms, tos}},
+		"hold own ranges":    {s.holdOf, []any{logs, ones}},
+		"hold free ranges":   {s.holdOfSkip, []any{logs, ones}},
+		"read ranges":        {s.read, []any{logs, froms, tos}},
+		"read own ranges":    {s.readOf, []any{logs, ones}},
+		"segments":           {s.segments, []any{logs, froms, tos}},
+		"segments of ranges": {s.segmentsOf, []any{logs, ones}},
+		"segments held":      {s.segmentsHeld, []any{logs, ones}},
+		"write logs":         {s.writeLog, []any{logs, ones, ones, ones}},
+		"alter ranges":       {s.alter, []any{logs, ones, sets, sets, ones}},
+		"drop ranges":        {s.close, []any{logs, ones}},
+		"add ranges":         {s.openMore, []any{own.id, logs, ones, froms, tos, ones, ones, ones, sets, sets}},
+		"drop segments":      {s.drop, []any{logs, froms}},
+		"put segments":       {s.put, []any{logs, froms, tos, kinds, ones, ones, ones, ones}},
+		"probe a segment":    {s.probe, []any{int64(1), int64(1)}},
+	} {
+		out[name] = Statement{tune, q.sql, q.args}
+	}
+	return out
+}
