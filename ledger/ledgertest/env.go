@@ -146,7 +146,11 @@ func (e *env) settle(o ledger.Owner, settlements ...ledger.Settlement) error {
 
 func (e *env) settleAll(o ledger.Owner, settlements []ledger.Settlement) []error {
 	e.Helper()
+	began := time.Now()
 	errs, err := o.Settle(e.ctx, settlements)
+	if ledger.Unknown(err) && time.Since(began) > time.Second { // a machine that stalled: what is unknown is asked again
+		errs, err = o.Settle(e.ctx, settlements)
+	}
 	if e.Ranged && ledger.IsLost(err) { // only a live owner writes in its ranges: the others lose the whole call
 		return slices.Repeat([]error{err}, len(settlements))
 	}
