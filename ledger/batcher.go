@@ -25,6 +25,9 @@ type GroupConfig struct {
 	// Queue is how many items wait or are in flight at most, of either kind; further callers block. Bytes are bounded in
 	// proportion. For processes with very many handlers. Default 8 * Items.
 	Queue int
+	// Settled gets a call's settlements and their answers, once the others in its flushes have theirs, on the caller's goroutine
+	// and context. It may wait, and answer anew. For stores that ask again for what others hold. Default: nothing.
+	Settled func(ctx context.Context, settlements []Settlement, answers []error)
 	// Timeout is a flush's own deadline; it is not the callers' deadline, since one flush serves many. For slow networks.
 	// Default 10 s.
 	Timeout time.Duration
@@ -61,7 +64,7 @@ func (c GroupConfig) withDefaults() GroupConfig {
 // The bytes of a call are copied, so the caller owns its slices when the call returns, although the flush may go on.
 func Group(o Owner, cfg GroupConfig) Owner {
 	cfg = cfg.withDefaults()
-	g := &grouped{Owner: o}
+	g := &grouped{Owner: o, settled: cfg.Settled}
 	seed := maphash.MakeSeed()
 	g.claims = newGroup(cfg, o.Claim, copyEntries, entrySize, func(e *Entry) uint64 { return entryHash(seed, e) })
 	g.claims.distinct = true
@@ -93,6 +96,7 @@ type grouped struct {
 	Owner   // ID, Beat and Leave pass straight through
 	claims  *group[Entry, Claim]
 	settles *group[Settlement, error]
+	settled func(context.Context, []Settlement, []error)
 }
 
 func (g *grouped) Unwrap() Owner { return g.Owner }
@@ -104,7 +108,11 @@ func (g *grouped) Claim(ctx context.Context, entries []Entry) ([]Claim, error) {
 
 // Settle implements [Owner].
 func (g *grouped) Settle(ctx context.Context, settlements []Settlement) ([]error, error) {
-	return g.settles.do(ctx, settlements)
+	answers, err := g.settles.do(ctx, settlements)
+	if err == nil && g.settled != nil {
+		g.settled(ctx, settlements, answers)
+	}
+	return answers, err
 }
 
 var errShortAnswer = errors.New("ledger: the store answered another number of items than it was asked")

@@ -26,9 +26,10 @@ type Config struct {
 	// Limits is what is stored of one message. Each zero field means ledger.DefaultLimits'. For brokers with a larger
 	// maximum, or rows that must stay small. Archive is at most 256 MiB.
 	Limits ledger.Limits
-	// LockWait is how long a batch waits for a row or key that another transaction holds, before that message alone is
-	// Busy. Settles wait ten times as long before those whose rows are still held get an error. Default 200 ms. For
-	// databases that are slow under load.
+	// LockWait is how long a batch of claims waits for a key that another transaction inserts, before it is split and that
+	// message alone is Busy. Splitting takes half a second at most: with very many such keys in a batch, what is undecided
+	// then is Busy as well. A settlement whose row another transaction holds is repeated for ten times as long, and then
+	// gets an error; it keeps nobody else waiting. Default 200 ms. For databases that are slow under load.
 	LockWait time.Duration
 	// Isolation is InTx's level: pgx.ReadCommitted (the default) or pgx.RepeatableRead, for handlers that read a thing
 	// twice and must see it unchanged, and can bear serialization failures (40001).

@@ -45,22 +45,17 @@ func TestPitfall100_HeldForAMoment(t *testing.T) {
 	o := join(t, b, time.Minute)
 	for name, kind := range map[string]ledger.SettleKind{"succeed": ledger.Succeed, "release": ledger.Release} {
 		settlements := claimAll(t, o, manyEntries(name, 4000), kind)
-		tx, err := b.pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), "SELECT FROM ackledger.message WHERE state = 1 FOR NO KEY UPDATE"); err != nil {
-			t.Fatal(err)
-		}
+		tx := hold(t, b, "SELECT FROM ackledger.message WHERE state = 1 FOR NO KEY UPDATE")
 		var errs []error
+		var err error
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			errs, err = o.Settle(t.Context(), settlements)
 		}()
-		poll(t, "the full statement waits for a row", func() bool {
+		poll(t, "the full statement finds the rows held", func() bool {
 			return b.number(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-				AND wait_event_type = 'Lock' AND query LIKE '%locked AS MATERIALIZED%'`) > 0
+				AND state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%locked AS MATERIALIZED%'`) > 0
 		})
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)

@@ -125,7 +125,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	o.clock.Note(time.UnixMicro(now), time.Now())
 	o.ranged = ranges.NewOwner(o, l.cfg.Limits)
 	return ledger.Group(o.ranged, ledger.GroupConfig{
-		Flushes: max(int(l.cfg.MaxConns)/2, 1), OneFlush: o.opens.Load, Timeout: callTimeout,
+		Flushes: max(int(l.cfg.MaxConns)/2, 1), OneFlush: o.opens.Load, Timeout: callTimeout, Settled: newPatience(o).settled,
 	}), nil
 }
 

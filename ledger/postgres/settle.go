@@ -17,6 +17,7 @@ import (
 // settleCall is one call of Settle.
 type settleCall struct {
 	owner       *owner
+	held        bool // see owner.settle
 	settlements []ledger.Settlement
 	sums        [][ledger.KeySize]byte
 	scopes      map[string]int32
@@ -29,19 +30,25 @@ type settleCall struct {
 // errHeld is what a settlement gets whose row another transaction has kept locked: it may be repeated.
 var errHeld = errors.New("postgres: another transaction holds the message's row: not settled, try again")
 
-// settlePatience is how many times longer than a batch the settlements wait whose rows were locked: a settle is worth
-// waiting for, since nobody else will make it.
-const settlePatience = 10
+// heldWait is how long a batch waits for rows that another transaction holds, before it is answered without them. Claims of
+// others that look at them are over by then.
+const heldWait = 20 * time.Millisecond
 
-// Settle implements [ledger.Owner]. A settlement whose row stays locked for 10 * Config.LockWait by another transaction (an
-// InTx of this very message whose commit is not answered) gets an error that is neither ErrLost nor an InvalidError:
-// it alone is to be repeated.
+// Settle implements [ledger.Owner]. A settlement whose row another transaction holds (an InTx of this very message whose
+// commit is not answered) gets an error that is neither ErrLost nor an InvalidError: it alone is to be repeated. What Join
+// returns repeats it for 10 * Config.LockWait by itself, and holds nobody else meanwhile: see patience. A batch of
+// [ledger.Ungroup] gets the error at once, after heldWait.
 func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
+	return o.settle(ctx, settlements, false)
+}
+
+// settle is Settle; held says that the rows were held by others when they were last asked for.
+func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, held bool) ([]error, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	n := len(settlements)
 	c := &settleCall{
-		owner: o, settlements: settlements, out: make([]error, n), done: make([]bool, n),
+		owner: o, held: held, settlements: settlements, out: make([]error, n), done: make([]bool, n),
 		sums: make([][ledger.KeySize]byte, n), until: o.deadline(ctx),
 	}
 	var items []int32
@@ -139,7 +146,7 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 	s := c.splitter(kind.skip, kind.args)
 	s.wrote = wrote
 	for _, part := range chunks(kind.items, c.size) {
-		if kind.lean != nil {
+		if kind.lean != nil && !c.held {
 			query, args := kind.lean(part)
 			err := c.exec(ctx, query, part, leanWait, args)
 			if err == nil {
@@ -240,11 +247,11 @@ func (c *settleCall) note(part []int32, written int, keys [][ledger.KeySize]byte
 
 // rest deals with items that were not written: it reads what became of their rows, and asks again for those that only were
 // locked. Most locks are gone at once (a claim of others that looked at the rows), so each round asks for all of them, and
-// then waits for one alone: a row that stays locked holds up no other. All of it takes no longer than settlePatience times
-// Config.LockWait. It says whether it wrote anything.
+// then waits for one alone: a row that stays locked holds up no other. All of it takes no longer than heldWait. It says whether
+// it wrote anything.
 func (c *settleCall) rest(ctx context.Context, kind settling) (wrote bool, err error) {
 	wait := c.owner.ledger.cfg.LockWait
-	patience := time.Now().Add(settlePatience * wait)
+	patience := time.Now().Add(heldWait)
 	again, alone := c.splitter(kind.skip, kind.args), c.splitter(kind.wait, kind.args)
 	alone.locked = func(int32, error) {} // its turn comes again
 	defer func() { wrote = again.wrote || alone.wrote }()
@@ -255,7 +262,7 @@ func (c *settleCall) rest(ctx context.Context, kind settling) (wrote bool, err e
 		}
 		if turn > 0 {
 			for _, part := range chunks(held, c.size) {
-				if err := again.run(ctx, part, wait); err != nil {
+				if err := again.run(ctx, part, min(wait, heldWait)); err != nil {
 					return wrote, err
 				}
 			}
@@ -264,7 +271,7 @@ func (c *settleCall) rest(ctx context.Context, kind settling) (wrote bool, err e
 			}
 		}
 		left := time.Until(patience)
-		if left <= 0 {
+		if c.held || left <= 0 {
 			for _, i := range held {
 				c.out[i] = errHeld
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,7 +24,10 @@ const (
 )
 
 // splitWait is how long a part of a batch waits for a lock when the whole has waited already.
-const splitWait = 10 * time.Millisecond
+const splitWait = 2 * time.Millisecond
+
+// splitLimit is how long a batch is split at most for the sake of locks. One locked item of 2,000 takes 22 parts.
+const splitLimit = 500 * time.Millisecond
 
 // leanWait is how long the statements that go ahead wait for a lock (sqlFresh, sqlSucceed). Their batch has lost nothing by
 // then: the full statement takes their place.
@@ -46,7 +50,7 @@ func refused(err error) bool {
 type splitter struct {
 	// exec sends one part in one statement, which waits at most so long for a lock.
 	exec func(ctx context.Context, part []int32, wait time.Duration) error
-	// locked notes the one item whose lock another transaction holds.
+	// locked notes an item whose lock another transaction holds, or that shares a part with such a one.
 	locked func(item int32, err error)
 	// refused notes the one item whose values the database refuses.
 	refused func(item int32, err error)
@@ -57,37 +61,51 @@ type splitter struct {
 // run sends part, and splits it as need be. After an error whatever was carried out has no answer, so then the error is
 // an unknown one.
 func (s *splitter) run(ctx context.Context, part []int32, wait time.Duration) error {
-	err := s.part(ctx, part, wait)
+	err := s.parts(ctx, part, wait)
 	if err != nil && s.wrote && !ledger.IsLost(err) {
 		return ledger.MarkUnknown(err)
 	}
 	return err
 }
 
-func (s *splitter) part(ctx context.Context, part []int32, wait time.Duration) error {
-	err := s.try(ctx, part, wait)
-	stuck, data := code(err) == codeLockTimeout, isData(err)
-	switch {
-	case err == nil:
-		s.wrote = true
-		return nil
-	case !stuck && !data:
-		return err
-	case len(part) == 1 && stuck:
-		s.locked(part[0], err)
-		return nil
-	case len(part) == 1:
-		s.refused(part[0], err)
-		return nil
+// parts sends a batch, and halves of what is refused or waits for a lock. Once a lock was waited for in vain that goes on for
+// splitLimit: what is undecided then is noted as locked, so that many locked items can neither keep the others for long nor
+// make their call fail. Parts are taken at random: when the batch is asked again, others of it are decided.
+func (s *splitter) parts(ctx context.Context, whole []int32, wait time.Duration) error {
+	var until time.Time // when halving ends, once something was locked
+	var lock error
+	for left := [][]int32{whole}; len(left) > 0; {
+		if lock != nil && time.Now().After(until) {
+			for _, item := range slices.Concat(left...) {
+				s.locked(item, lock)
+			}
+			return nil
+		}
+		at, last := rand.IntN(len(left)), len(left)-1
+		part := left[at]
+		left[at], left = left[last], left[:last]
+		err := s.try(ctx, part, wait)
+		stuck, data := code(err) == codeLockTimeout, isData(err)
+		if stuck && lock == nil {
+			until, wait = time.Now().Add(splitLimit), min(wait, splitWait)
+		}
+		if stuck {
+			lock = err
+		}
+		switch half := len(part) / 2; {
+		case err == nil:
+			s.wrote = true
+		case !stuck && !data:
+			return err
+		case half > 0:
+			left = append(left, part[:half], part[half:])
+		case stuck:
+			s.locked(part[0], err)
+		default:
+			s.refused(part[0], err)
+		}
 	}
-	if stuck {
-		wait = min(wait, splitWait)
-	}
-	half := len(part) / 2
-	if err := s.part(ctx, part[:half], wait); err != nil {
-		return err
-	}
-	return s.part(ctx, part[half:], wait)
+	return nil
 }
 
 // try sends a part, again if the database chose it as the victim of a deadlock or of a serialization failure.
