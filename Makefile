@@ -12,7 +12,7 @@ TEST_FLAGS = -race -p 3 -gcflags='modernc.org/...=-d=checkptr=0' -gcflags='moder
 .PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak chaos model
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## run the order-payment pipeline: needs Go alone, takes under a minute
 	$(GO) run ./examples/demo

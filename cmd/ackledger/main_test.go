@@ -103,6 +103,7 @@ func TestWrongUsageIsOneLineAndDoesNothing(t *testing.T) {
 		"migrate --worker-role w --ledger " + file:                            "are for a ledger in Postgres",
 		"stats --schema s --ledger " + file:                                   "--schema is for a ledger in Postgres",
 		"maintain --batch 3 --ledger " + file:                                 "--batch must be 100 to 100000 rows, is 3",
+		"maintain --batch 0 --ledger " + file:                                 "--batch must be 100 to 100000 rows, is 0",
 		"maintain --keep 5y --ledger " + file:                                 `invalid argument "5y" for "--keep"`,
 		"maintain --keep 0d --ledger " + file:                                 "must be above 0",
 		"maintain --keep 99999999d":                                           "must be at most 36500d",

@@ -38,6 +38,9 @@ Pending messages past their window are abandoned: their broker has forgotten the
 named, and removed only after --keep.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
+			if m.cfg.Batch == 0 { // which is the default for programs
+				return usage("--batch must be 100 to 100000 rows, is 0")
+			}
 			if _, err := m.cfg.WithDefaults(); err != nil {
 				return invalid(err)
 			}

@@ -119,11 +119,15 @@ func newStatistics(s *ledger.Stats) statistics {
 
 func printStats(out io.Writer, s *ledger.Stats) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	if s.At.IsZero() {
+	counted := fmt.Sprintf("counted %s ago, at %s", short(s.Age), s.At.UTC().Format(time.RFC3339))
+	switch {
+	case s.At.IsZero():
 		fmt.Fprintln(w, "no pass of the sweep has ended yet, so nothing is counted: see `ackledger maintain`")
-	} else {
-		fmt.Fprintf(w, "counted %s ago, at %s\n", short(s.Age), s.At.UTC().Format(time.RFC3339))
-		fmt.Fprintln(w, "\npending\toldest\tp95\tp99\tsucceeded\tfailed\tabandoned\t  scope")
+	case len(s.Scopes) == 0:
+		fmt.Fprintln(w, counted+": no messages were there. The workers' next pass counts again (about once a minute,\n"+
+			"if they are not told otherwise), or `ackledger maintain --once` now")
+	default:
+		fmt.Fprintln(w, counted+"\n\npending\toldest\tp95\tp99\tsucceeded\tfailed\tabandoned\t  scope")
 		for _, c := range s.Scopes {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", count(c.Pending), age(c.OldestPending), age(c.PendingAgeP95),
 				age(c.PendingAgeP99), count(c.Succeeded), count(c.Failed), count(c.Abandoned), text(c.Scope))
