@@ -13,8 +13,8 @@ import (
 // worth waiting for, since nobody else will make it.
 const settlePatience = 10
 
-// heldPauses is into how many pauses that time is cut.
-const heldPauses = 40
+// heldPause is the pause before each time, where that time is long: else it is a fortieth.
+const heldPause = 50 * time.Millisecond
 
 // patience asks again for settlements whose rows another transaction holds. They go in batches of their own, one at a time,
 // that wait for no lock: so they hold up no other settlement, and take no more than one connection, for a moment.
@@ -44,7 +44,7 @@ func (p *patience) settled(ctx context.Context, settlements []ledger.Settlement,
 		if len(held) == 0 || time.Since(began) > p.limit {
 			return
 		}
-		timer := time.NewTimer(p.limit / heldPauses)
+		timer := time.NewTimer(min(p.limit/40, heldPause))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
