@@ -66,5 +66,5 @@ type heldOwner struct{ *owner }
 
 // Settle implements [ledger.Owner].
 func (o heldOwner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
-	return o.owner.settle(ctx, settlements, true)
+	return o.settle(ctx, settlements, true)
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // hold runs SQL in a transaction that stays open until the test's end, as that of a process that is stuck.
-func hold(t *testing.T, b *bench, sql string, args ...any) pgx.Tx {
+func hold(t *testing.T, b *bench, sql string) pgx.Tx {
 	t.Helper()
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
-	if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+	if _, err := tx.Exec(t.Context(), sql); err != nil {
 		t.Fatal(err)
 	}
 	return tx
