@@ -23,6 +23,9 @@ func (s Span) Touches(t Span) bool { return s.From <= t.To && t.From <= s.To }
 // Meets says whether the spans share an offset.
 func (s Span) Meets(t Span) bool { return s.From < t.To && t.From < s.To }
 
+// Contains says whether all of t lies in the span.
+func (s Span) Contains(t Span) bool { return s.From <= t.From && t.To <= s.To }
+
 // Set is a set of offsets, held as disjoint spans in ascending order that do not touch. The zero value is empty. Adding at
 // the end, as it happens when messages finish in order, costs nothing but a comparison.
 type Set struct{ spans []Span }
@@ -55,6 +58,12 @@ func (s *Set) after(offset int64) int {
 func (s *Set) Has(offset int64) bool {
 	i := s.after(offset + 1)
 	return i < len(s.spans) && s.spans[i].From <= offset
+}
+
+// Meets says whether an offset of the span is in the set.
+func (s *Set) Meets(span Span) bool {
+	i := s.after(span.From + 1)
+	return i < len(s.spans) && s.spans[i].From < span.To
 }
 
 // Covers says whether all of the span is in the set.

@@ -18,7 +18,8 @@ var errHeld = errors.New("ledger: another transaction holds the message's range:
 type settling struct {
 	owner *Owner
 	in    []ledger.Settlement
-	out   []error
+	whole []ledger.StretchDone
+	out   []error // of in, then of whole
 	by    map[Log]*logSave
 	logs  []*logSave
 	place []saving
@@ -87,6 +88,9 @@ func (c *settling) saveAll(ctx context.Context) error {
 			c.sort(i)
 		}
 	}
+	for k := range c.whole {
+		c.sortWhole(k)
+	}
 	o.mu.Unlock()
 	err := c.save(ctx)
 	if err != nil && !c.wrote && !ledger.Unknown(err) {
@@ -150,13 +154,13 @@ func (c *settling) sort(i int) {
 // repeated answers a settlement of what has been settled before, as [ledger.DecideSettle] does.
 func repeated(s *ledger.Settlement, back bool) error {
 	if back && s.Kind != ledger.Release {
-		return lost(s)
+		return lost(s.Ticket)
 	}
 	return nil
 }
 
-func lost(s *ledger.Settlement) error {
-	return fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, s.Ticket.Sum(), s.Ticket.Token())
+func lost(t ledger.Ticket) error {
+	return fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, t.Sum(), t.Token())
 }
 
 // touch notes that a range is to be written.
@@ -241,8 +245,17 @@ func (c *settling) unmark(these func(Log) bool) {
 // The owner is locked.
 func (c *settling) moved() {
 	for _, p := range c.place {
-		_, offset := SplitSum(c.in[p.item].Ticket.Sum())
-		if past, ok := p.log.past[p.of]; ok && past.moved.Has(offset) && !slices.Contains(c.rows, p.item) {
+		past, ok := p.log.past[p.of]
+		if !ok {
+			continue
+		}
+		_, offset := SplitSum(c.ticket(p.item).Sum())
+		switch k := p.item - len(c.in); {
+		case k >= 0:
+			if past.moved.Meets(Span{offset, c.whole[k].Last + 1}) {
+				c.out[p.item] = ledger.ErrParts
+			}
+		case past.moved.Has(offset) && !slices.Contains(c.rows, p.item):
 			c.rows = append(c.rows, p.item)
 		}
 	}
@@ -322,6 +335,14 @@ func (l *logSave) note() (ripe bool) {
 	return ripe
 }
 
+// ticket is that of a settlement, or of the first record of a stretch.
+func (c *settling) ticket(item int) ledger.Ticket {
+	if k := item - len(c.in); k >= 0 {
+		return c.whole[k].Ticket
+	}
+	return c.in[item].Ticket
+}
+
 // answer tells the settlements whose ranges could not be written; their rows are not asked.
 func (c *settling) answer() {
 	for _, p := range c.place {
@@ -329,7 +350,7 @@ func (c *settling) answer() {
 		case p.log.locked:
 			c.out[p.item] = errHeld
 		case slices.Contains(p.log.lost, p.of):
-			c.out[p.item] = lost(&c.in[p.item])
+			c.out[p.item] = lost(c.ticket(p.item))
 		}
 	}
 	c.rows = slices.DeleteFunc(c.rows, func(i int) bool { return c.out[i] != nil })

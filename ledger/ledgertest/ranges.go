@@ -26,6 +26,7 @@ var rangeCases = []testCase{
 	{"Ranges_HandlersCommitAtOnce", rangeCommits},
 	{"Ranges_CommitAgainstTakeOver", rangeCommitTaken},
 	{"Ranges_RedrivenRowStays", rangesRedrivenStays},
+	{"Ranges_Stretches", rangeStretches},
 }
 
 // at asks for the record of an offset of one log, delivered after prev (-1: not known).

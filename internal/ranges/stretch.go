@@ -1,0 +1,176 @@
+package ranges
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+var _ ledger.StretchOwner = (*Owner)(nil)
+
+// stretched is what is opened for the stretches of one log.
+type stretched struct {
+	*held
+	opening Opening
+	of      []int // the stretches, one for each range of the opening
+}
+
+// ClaimStretches implements [ledger.StretchOwner]: in logs that are known, above everything that is there.
+func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) ([]uint64, error) {
+	if err := turn(ctx, o.looks); err != nil {
+		return nil, fmt.Errorf("ledger: the claim was not sent: %w", err)
+	}
+	defer func() { <-o.looks }()
+	o.flush(ctx)
+	began := time.Now()
+	logs := o.stretch(stretches, began)
+	tokens := make([]uint64, len(stretches))
+	if len(logs) == 0 {
+		return tokens, nil
+	}
+	openings := make([]Opening, len(logs))
+	for i, l := range logs {
+		openings[i] = l.opening
+	}
+	opened, err := o.Open(ctx, openings)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, l := range logs {
+		if err != nil || !opened[i] {
+			l.known = false
+			continue
+		}
+		l.learn(&l.opening.Change, began, 0)
+		for j, r := range l.opening.Change.Open {
+			l.open[r.Token] = &open{Range: r}
+			tokens[l.of[j]] = r.Token
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tokens, nil
+}
+
+// stretch plans what can be claimed without a look.
+func (o *Owner) stretch(stretches []ledger.Stretch, now time.Time) (logs []*stretched) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	by := map[Log]*stretched{}
+	for i := range stretches {
+		s := &stretches[i]
+		if s.First.Key.Pos == nil || ledger.CheckEntry(&s.First) != nil {
+			continue
+		}
+		log, offset := SplitSum(s.First.Key.Sum())
+		h := o.logs[log]
+		if h == nil || !h.known || s.First.Key.Pos.First > h.first || !h.suits(&s.First, offset) {
+			continue
+		}
+		l := by[log]
+		if l == nil {
+			l = &stretched{held: h, opening: Opening{Log: log, Version: h.version}}
+			l.opening.Change = Change{Version: h.version, Token: h.token, Top: h.top}
+		}
+		if Stretch(&l.opening.Change, s) {
+			h.used = now
+			l.of = append(l.of, i)
+			if by[log] == nil {
+				by[log], logs = l, append(logs, l)
+			}
+		}
+	}
+	return logs
+}
+
+// suits says whether an entry may lie in a range of the log.
+func (h *held) suits(e *ledger.Entry, offset int64) bool {
+	return e.Ranged && e.StampToken == 0 && e.Key.Scope == h.info.Scope && hasPrefix(e.Key.ID, h.info.Prefix, offset)
+}
+
+// Stretch opens one range for all of a stretch in a log of which nothing lies at or above c.Top, as [Look] does for its
+// records one by one; false: it leaves it alone, and c as it is. It is pure.
+func Stretch(c *Change, s *ledger.Stretch) bool {
+	first := s.First.Key.Pos.Offset
+	if first < c.Top || s.Last < first || s.Last > ledger.MaxOffset {
+		return false
+	}
+	at := first
+	for _, g := range s.Gaps {
+		if g.From <= at || g.To <= g.From || g.To > s.Last || g.To-g.From > maxGap {
+			return false
+		}
+		at = g.To
+	}
+	facts := Facts{Version: c.Version, Token: c.Token, Top: c.Top, HasRow: func(int64) bool { return false }}
+	if c.Top > 0 && s.First.Key.Pos.Prev+1 < c.Top { // nothing is known of a gap that begins below
+		facts.Segments = []Segment{{Span: Span{0, c.Top}}}
+	}
+	_, next := Look(&facts, []Ask{{Offset: first, Prev: s.First.Key.Pos.Prev, Ranged: true}}, s.First.Window)
+	r := next.Open[0]
+	for _, g := range s.Gaps {
+		r.Done.Add(Span(g))
+	}
+	r.To, r.Messages = s.Last+1, s.Messages()
+	if len(c.Open) == 0 {
+		c.Version = next.Version
+	}
+	c.Token, c.Top, c.Open = next.Token, max(next.Top, r.To), append(c.Open, r)
+	return true
+}
+
+// SettleStretches implements [ledger.StretchOwner].
+func (o *Owner) SettleStretches(ctx context.Context, done []ledger.StretchDone) ([]error, error) {
+	c := &settling{owner: o, whole: done, out: make([]error, len(done)), by: map[Log]*logSave{}}
+	if err := c.saveAll(ctx); err != nil {
+		if c.wrote && !ledger.IsLost(err) {
+			err = ledger.MarkUnknown(err)
+		}
+		return nil, err
+	}
+	return c.out, nil
+}
+
+// sortWhole is sort for a stretch: all of it is new to its range, or, in a call that is repeated, nothing is. The owner is
+// locked.
+func (c *settling) sortWhole(k int) {
+	d, i := &c.whole[k], len(c.in)+k
+	log, first := SplitSum(d.Ticket.Sum())
+	span := Span{first, d.Last + 1}
+	c.out[i] = ledger.ErrParts
+	h := c.owner.logs[log]
+	if h == nil {
+		return
+	}
+	r := h.open[d.Ticket.Token()]
+	if r == nil {
+		p, ok := h.past[d.Ticket.Token()]
+		if ok && p.span.Contains(span) && !p.moved.Meets(span) && !p.back.Meets(span) {
+			c.out[i] = nil
+		}
+		return
+	}
+	if !r.Contains(span) || r.moved.Meets(span) || r.Back.Meets(span) || h.doubt.Meets(span) {
+		return
+	}
+	if !r.Done.Covers(span) {
+		left := int64(0)
+		for s := range r.Done.Without(span) {
+			left += s.Len()
+		}
+		if left != d.Messages {
+			return
+		}
+		for s := range r.Done.Without(span) {
+			c.marks = append(c.marks, mark{of: r, log: log, at: s})
+		}
+		r.Done.Add(span)
+		r.dirty = true
+	}
+	c.out[i] = nil
+	if r.dirty {
+		c.place = append(c.place, saving{i, c.touch(h, log, r.Token), r.Token})
+	}
+}

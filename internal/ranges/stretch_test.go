@@ -1,0 +1,72 @@
+package ranges
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"pgregory.net/rapid"
+)
+
+// A stretch opens the range that a look at each of its records opens.
+func TestStretchIsWhatALookFinds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		top := rapid.Int64Range(0, 50).Draw(t, "top")
+		c := Change{Version: 7, Token: 3, Top: top}
+		facts := Facts{Version: 7, Token: 3, Top: top, HasRow: func(int64) bool { return false }}
+		if top > 0 {
+			facts.Segments = []Segment{{Span: Span{0, top}}}
+		}
+		at := top + rapid.Int64Range(0, 5).Draw(t, "gap before")
+		prev := rapid.SampledFrom([]int64{-1, at - 1, max(top-1, -1), max(top-3, -1)}).Draw(t, "prev")
+		s := ledger.Stretch{First: ledger.Entry{Ranged: true, Window: time.Hour, Key: ledger.Key{
+			Scope: "s", ID: []byte("x"), Pos: &ledger.Position{Log: "l", Offset: at, Prev: prev},
+		}}}
+		asks := []Ask{{Offset: at, Prev: prev, Ranged: true}}
+		for range rapid.IntRange(0, 20).Draw(t, "more") {
+			next := at + 1 + rapid.SampledFrom([]int64{0, 0, 0, 1, 7, maxGap}).Draw(t, "gap")
+			if next > at+1 {
+				s.Gaps = append(s.Gaps, ledger.Gap{From: at + 1, To: next})
+			}
+			asks = append(asks, Ask{Offset: next, Prev: at, Ranged: true, Index: len(asks)})
+			at = next
+		}
+		s.Last = at
+		answers, want := Look(&facts, asks, time.Hour)
+		if !Stretch(&c, &s) {
+			t.Fatalf("it leaves it alone: %+v", s)
+		}
+		if len(want.Open) != 1 || !reflect.DeepEqual(c.Open, want.Open) || c.Token != want.Token || c.Top != want.Top || c.Version != want.Version {
+			t.Fatalf("%+v\nwant %+v", c, want)
+		}
+		for i, a := range answers {
+			if a.Verdict != Fresh || a.Token != c.Token {
+				t.Fatalf("record %d: %+v", i, a)
+			}
+		}
+	})
+}
+
+// What is not wholly new, or not wholly of the log, is left to a look, and changes nothing.
+func TestStretchIsLeftAlone(t *testing.T) {
+	entry := func(offset int64) ledger.Entry {
+		return ledger.Entry{Ranged: true, Window: time.Hour, Key: ledger.Key{Pos: &ledger.Position{Offset: offset, Prev: -1}}}
+	}
+	for name, s := range map[string]ledger.Stretch{
+		"below the top":       {First: entry(9), Last: 20},
+		"ends before it":      {First: entry(10), Last: 9},
+		"beyond all offsets":  {First: entry(10), Last: ledger.MaxOffset + 1},
+		"a gap too long":      {First: entry(10), Last: 5000, Gaps: []ledger.Gap{{From: 11, To: 12 + maxGap}}},
+		"a gap at its start":  {First: entry(10), Last: 20, Gaps: []ledger.Gap{{From: 10, To: 12}}},
+		"a gap at its end":    {First: entry(10), Last: 20, Gaps: []ledger.Gap{{From: 18, To: 21}}},
+		"gaps out of order":   {First: entry(10), Last: 20, Gaps: []ledger.Gap{{From: 15, To: 16}, {From: 12, To: 13}}},
+		"gaps that overlap":   {First: entry(10), Last: 20, Gaps: []ledger.Gap{{From: 12, To: 15}, {From: 14, To: 16}}},
+		"a gap with no width": {First: entry(10), Last: 20, Gaps: []ledger.Gap{{From: 12, To: 12}}},
+	} {
+		c := Change{Version: 7, Token: 3, Top: 10}
+		if Stretch(&c, &s) || !reflect.DeepEqual(c, Change{Version: 7, Token: 3, Top: 10}) {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
