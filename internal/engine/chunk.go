@@ -25,6 +25,10 @@ const takenBack = math.MaxInt32
 // together. Its items are in phase running from the moment they are taken; those that have not begun can be taken back.
 type chunk struct {
 	runs     []run
+	stretch  *Stretch // that the runs are of, as long as it is whole; guarded by the engine's lock
+	items    []*Item  // of a stretch's
+	spare    []*Item  // items, once nobody has them any more
+	ordered  bool     // of a stretch: what comes after a run that did not go well is not begun
 	together bool
 	solo     bool          // a suspect, beside the pool
 	born     time.Duration // since Engine.born
@@ -39,8 +43,9 @@ type chunk struct {
 }
 
 // newChunk takes the items over. The engine's lock is held.
-func (e *Engine) newChunk(items []*Item, together bool) *chunk {
+func (e *Engine) newChunk(items []*Item, together bool, st *Stretch) *chunk {
 	c := &chunk{
+		stretch: st, ordered: st != nil,
 		runs: make([]run, len(items)), limit: len(items), together: together, solo: items[0].solo,
 		born: time.Since(e.born), seen: -1,
 	}
@@ -63,7 +68,7 @@ func (e *Engine) newChunk(items []*Item, together bool) *chunk {
 	return c
 }
 
-func (c *chunk) divisible() bool { return len(c.runs) > 1 && !c.together }
+func (c *chunk) divisible() bool { return c.ordered || len(c.runs) > 1 && !c.together }
 
 // begin returns the next run to begin; nil: there is none.
 func (c *chunk) begin() *run {
@@ -81,6 +86,9 @@ func (c *chunk) begun() int { return min(int(c.next.Load()), c.limit) }
 
 // takeBack makes what has not begun claimable by other goroutines. The engine's lock is held.
 func (e *Engine) takeBack(c *chunk) {
+	if c.stretch != nil {
+		e.split(c.stretch.log)
+	}
 	begun := c.next.Swap(takenBack)
 	if begun >= takenBack {
 		return
@@ -104,6 +112,7 @@ func (e *Engine) takeBack(c *chunk) {
 
 // takeBackAll leaves in handlers only what has begun: from now on everything else is where it can be released.
 func (e *Engine) takeBackAll() {
+	e.splitAll()
 	for c := range e.chunks {
 		e.takeBack(c)
 	}
@@ -122,7 +131,7 @@ func (e *Engine) eachRun(f func(c *chunk, r *run)) {
 func (e *Engine) rescuer() {
 	for {
 		e.mu.Lock()
-		for e.divisible == 0 && !e.closed {
+		for e.divisible == 0 && e.s.stretchQ.len() == 0 && !e.closed {
 			e.toRescue.Wait()
 		}
 		if e.closed {
@@ -140,6 +149,7 @@ func (e *Engine) rescuer() {
 			}
 			c.seen = now
 		}
+		e.splitBlocked(time.Now())
 		e.unlock()
 	}
 }
@@ -148,8 +158,10 @@ func (e *Engine) rescuer() {
 // under the same lock.
 func (e *Engine) take(before *chunk) *chunk {
 	e.mu.Lock()
+	var spare []*Item
 	if before != nil {
 		e.ended(before)
+		spare = before.spare
 	}
 	for {
 		if e.closed {
@@ -157,11 +169,23 @@ func (e *Engine) take(before *chunk) *chunk {
 			return nil
 		}
 		if e.mayStart() {
-			if items := e.takeReady(); len(items) > 0 {
-				c := e.newChunk(items, e.batch != nil)
-				clear(items)
+			if e.turns.run.items() || e.s.stretchReady.len() == 0 {
+				if items := e.takeReady(); len(items) > 0 {
+					c := e.newChunk(items, e.batch != nil, nil)
+					clear(items)
+					e.unlock()
+					return c
+				}
+			}
+			if p := e.s.popPiece(e.chunkSize()); p.of != nil {
+				before = nil
 				e.unlock()
-				return c
+				if c := e.takePiece(p, spare); c != nil {
+					return c
+				}
+				spare = nil
+				e.mu.Lock()
+				continue
 			}
 		}
 		if before != nil { // others wait for what ended
@@ -219,11 +243,17 @@ func (e *Engine) chunkSize() int {
 
 // ended carries out what is left of a chunk that its goroutine is done with. The engine's lock is held.
 func (e *Engine) ended(c *chunk) {
-	e.takeBack(c)
+	whole := e.endedStretch(c)
+	if !whole {
+		e.takeBack(c)
+	}
 	if n := c.limit; n > 0 && !c.together {
 		mean := max((c.done-c.born)/time.Duration(n), 1)
 		if e.cost == 0 {
 			e.cost = mean
+		}
+		if whole { // a stretch that pauses says that the system does
+			mean = min(mean, 8*e.cost)
 		}
 		e.cost += (mean - e.cost) / 4
 	}

@@ -22,13 +22,24 @@ func (e *Engine) claimLoop() {
 	for {
 		e.mu.Lock()
 		n, headsOnly := e.claimable()
-		for n == 0 && !e.doubts() && !e.closed {
+		stretches := e.claimableStretches()
+		for n == 0 && stretches == 0 && !e.doubts() && !e.closed {
 			e.toClaim.Wait()
 			n, headsOnly = e.claimable()
+			stretches = e.claimableStretches()
 		}
 		if e.closed {
 			e.mu.Unlock()
 			return
+		}
+		if stretches > 0 && !e.doubts() && (n == 0 || !e.turns.claim.items()) {
+			if e.claimStretches(stretches) {
+				failed = 0
+				continue
+			}
+			failed++
+			e.nap(outage(failed))
+			continue
 		}
 		items, sess := e.s.takeDoubts(claimBatch, buf.items[:0]), e.sess
 		if len(items) == 0 {
@@ -160,7 +171,7 @@ func (e *Engine) runSuspect() bool {
 	switch {
 	case !ok || it.phase != claimed || !it.isHead():
 	case e.mayStart():
-		c = e.newChunk([]*Item{it}, e.batch != nil)
+		c = e.newChunk([]*Item{it}, e.batch != nil, nil)
 	default: // paused, or an outage, since it was asked for
 		e.release(it)
 	}

@@ -49,40 +49,44 @@ type Engine struct {
 	kick      chan struct{} // the earliest due time changed
 	probe     chan struct{} // a call to the ledger failed: beat soon, to learn whether it is back
 
-	mu          sync.Mutex
-	s           *sched
-	all         *Item // list of all items in hand
-	settleQ     fifo[settlement]
-	claiming    int // items in claims under way
-	settlingNow int // settlements in calls under way
-	out         []Finished
-	telling     map[*telling]struct{} // calls of the sink under way
-	outs        [][]Finished          // arrays for out, to use again
-	chunks      map[*chunk]struct{}   // what goroutines of the pool have taken
-	scratch     []*Item               // of takeReady
-	divisible   int                   // chunks of which others may take a part
-	idle        int                   // goroutines of the pool that wait for work
-	woken       int                   // of these, those that were told of some
-	cost        time.Duration         // of one handler of late
-	ranged      bool                  // the newest item may lie in a range of the ledger
-	sess        *session              // nil: not joined
-	unleft      *session              // joined, and not known to be left; only keep's goroutine, and Close after it
-	up          bool                  // the ledger answered last time
-	lastErr     error
-	unswept     error // why the ledger is not maintained by this worker
-	paused      bool
-	draining    bool
-	closed      bool
-	armed       time.Time // what the timer waits for
-	changed     chan struct{}
-	pace        pace
-	toClaim     *sync.Cond
-	toRun       *sync.Cond
-	toSettle    *sync.Cond
-	toSolo      *sync.Cond
-	toRescue    *sync.Cond
-	toPublish   *sync.Cond
-	letters     letters
+	mu            sync.Mutex
+	s             *sched
+	all           *Item // list of all items in hand
+	settleQ       fifo[settlement]
+	stretchesDone fifo[*Stretch] // to be settled
+	doneRecords   int            // of them
+	claiming      int            // items in claims under way
+	settlingNow   int            // settlements in calls under way
+	out           []Finished
+	telling       map[*telling]struct{} // calls of the sink under way
+	outs          [][]Finished          // arrays for out, to use again
+	chunks        map[*chunk]struct{}   // what goroutines of the pool have taken
+	scratch       []*Item               // of takeReady
+	divisible     int                   // chunks of which others may take a part
+	idle          int                   // goroutines of the pool that wait for work
+	woken         int                   // of these, those that were told of some
+	cost          time.Duration         // of one handler of late
+	ranged        bool                  // the newest item may lie in a range of the ledger
+	shy           time.Time             // no stretches until then
+	turns         turns                 // of items and stretches
+	sess          *session              // nil: not joined
+	unleft        *session              // joined, and not known to be left; only keep's goroutine, and Close after it
+	up            bool                  // the ledger answered last time
+	lastErr       error
+	unswept       error // why the ledger is not maintained by this worker
+	paused        bool
+	draining      bool
+	closed        bool
+	armed         time.Time // what the timer waits for
+	changed       chan struct{}
+	pace          pace
+	toClaim       *sync.Cond
+	toRun         *sync.Cond
+	toSettle      *sync.Cond
+	toSolo        *sync.Cond
+	toRescue      *sync.Cond
+	toPublish     *sync.Cond
+	letters       letters
 }
 
 var _ API = (*Engine)(nil)
@@ -157,11 +161,9 @@ func (e *Engine) Offer(items []*Item) {
 	e.mu.Lock()
 	for _, it := range items {
 		it.overdue = !it.Deadline.IsZero() && !now.Before(it.Deadline)
-		it.allNext = e.all
-		if e.all != nil {
-			e.all.allPrev = it
-		}
-		e.all, e.ranged = it, it.Ranged
+		e.makeWay(it)
+		e.enlist(it)
+		e.ranged = it.Ranged
 		e.s.add(it)
 		switch {
 		case it.Skip:
@@ -174,6 +176,15 @@ func (e *Engine) Offer(items []*Item) {
 	e.unlock()
 }
 
+// enlist puts an item in the list of all.
+func (e *Engine) enlist(it *Item) {
+	it.allNext = e.all
+	if e.all != nil {
+		e.all.allPrev = it
+	}
+	e.all = it
+}
+
 // unlock ends a critical section: it turns what must not stay ours into releases, wakes whoever has work now, and tells
 // the sink outside of the lock.
 func (e *Engine) unlock() {
@@ -183,6 +194,13 @@ func (e *Engine) unlock() {
 		}
 	}
 	e.s.toRelease = e.s.toRelease[:0]
+	for _, it := range e.s.toSettle {
+		r := it.extra()
+		result := r.early.result
+		r.early = nil
+		e.succeed(it, result)
+	}
+	e.s.toSettle = e.s.toSettle[:0]
 	e.wakeLoops()
 	out := e.out
 	e.out = nil
@@ -212,13 +230,13 @@ func (e *Engine) unlock() {
 
 func (e *Engine) wakeLoops() {
 	e.wakePool()
-	if e.s.claimQ.len()+e.s.doubtQ.len() > 0 {
+	if e.s.claimQ.len()+e.s.doubtQ.len()+e.s.stretchQ.len() > 0 {
 		e.toClaim.Signal()
 	}
 	if e.s.suspectQ.len() > 0 {
 		e.toSolo.Signal()
 	}
-	if e.settleQ.len() > 0 {
+	if e.settleQ.len()+e.stretchesDone.len() > 0 {
 		e.toSettle.Signal()
 	}
 	if e.letters.waiting.len() > 0 {
@@ -235,12 +253,13 @@ func (e *Engine) wakeLoops() {
 // wakePool wakes goroutines of the pool for what is ready: one, which wakes the next, if handlers are fast.
 func (e *Engine) wakePool() {
 	asleep := e.idle - e.woken
-	if asleep <= 0 || e.s.readyQ.len() == 0 || !e.mayStart() {
+	ready := e.s.readyQ.len() + e.s.stretchReady.len()
+	if asleep <= 0 || ready == 0 || !e.mayStart() {
 		return
 	}
 	n := 1
 	if e.cost > spread || e.cost == 0 {
-		n = min(e.s.readyQ.len(), asleep)
+		n = min(ready, asleep)
 	}
 	for range n {
 		e.toRun.Signal()

@@ -11,6 +11,8 @@
 //	            │          └──▶ waiting: Busy                             │
 //	            └──────────────────┴────── due ◀───────── waiting: backoff ◀┘
 //
+// Records of one log that all go well may go through as one: see [Stretch].
+//
 // The ledger is authoritative for what is ours, the broker for what is delivered; the engine believes neither for longer
 // than a lease. Ownership that may exist is never forgotten: an unanswered claim is asked again, a release is repeated,
 // until answered or until the worker has left the ledger.

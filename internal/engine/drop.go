@@ -39,6 +39,9 @@ type telling struct {
 // done notes that the sink has returned. The engine's lock is held.
 func (t *telling) done() {
 	for _, f := range t.out {
+		if f.Item == nil {
+			continue // whoever drops it while the sink is told is in t.drops
+		}
 		for _, d := range f.Item.rest().drops {
 			d.minus()
 		}
@@ -80,7 +83,7 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 		it = next
 	}
 	for t := range e.telling {
-		if slices.ContainsFunc(t.out, func(f Finished) bool { return match(f.Item) }) {
+		if slices.ContainsFunc(t.out, func(f Finished) bool { return match(f.sample()) }) {
 			t.drops = append(t.drops, d)
 			d.left++
 		}

@@ -55,10 +55,20 @@ type Verdict struct {
 	Held bool
 }
 
-// Finished is an item that the engine lets go of.
+// Finished is an item that the engine lets go of, or the first N records of a stretch.
 type Finished struct {
-	Item    *Item
+	Item    *Item // nil: see Stretch
+	Stretch *Stretch
+	N       int
 	Verdict Verdict
+}
+
+// sample is the item, or one like those of the stretch.
+func (f *Finished) sample() *Item {
+	if f.Item != nil {
+		return f.Item
+	}
+	return f.Stretch.Records.Items(0, 1, nil)[0]
 }
 
 // Sink is the worker's side of an engine.
@@ -95,6 +105,10 @@ type API interface {
 	// Offer hands items over. It never blocks and never refuses; the worker asks Room first. All items come back
 	// through Sink.Finish.
 	Offer(items []*Item)
+	// Stretches says whether it pays now to offer stretches. Whoever does so anyway, offers what they are made of.
+	Stretches() bool
+	// OfferStretch is Offer for records that lie side by side. They come back through Sink.Finish, together or one by one.
+	OfferStretch(s *Stretch)
 	// Room says how many more items and bytes of bodies the engine wants; zero or less: stop polling.
 	Room() (items int, bytes int64)
 	// Open says whether polling makes sense: joined, ledger reachable, not paused, not draining.

@@ -52,6 +52,9 @@ func (e *Engine) runChunk(c *chunk) {
 			if e.mayBegin(c, r) {
 				e.execute(r)
 			}
+			if c.ordered && !r.plain() {
+				break // those behind it may have to wait for it
+			}
 		}
 	}
 	c.done = time.Since(e.born)

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -68,6 +69,57 @@ func (h *hands) grow() {
 			next, b := it.handNext, h.at(&it.sum)
 			it.handNext, *b = *b, it
 			it = next
+		}
+	}
+}
+
+// grab takes the item's key in hand, or makes the item follow the one that has it.
+func (s *sched) grab(it *Item) bool {
+	other := s.hands.get(&it.sum)
+	if other != nil && other != it {
+		r := other.extra()
+		r.followers = append(r.followers, it)
+		s.setPhase(it, waiting)
+		it.due = time.Time{}
+		if it.isHead() {
+			s.gate(it.lane)
+		}
+		return false
+	}
+	if other == nil {
+		s.hands.put(it)
+	}
+	it.holds = true
+	return true
+}
+
+// holdKey takes the key of an item in hand that is ours, or about to be; false: another copy has it.
+func (s *sched) holdKey(it *Item) bool {
+	if other := s.hands.get(&it.sum); other != nil && other != it {
+		return false
+	}
+	if !it.holds {
+		s.hands.put(it)
+		it.holds = true
+	}
+	return true
+}
+
+// letGo gives the item's key back; copies that followed it may ask.
+func (s *sched) letGo(it *Item) {
+	if !it.holds {
+		return
+	}
+	it.holds = false
+	s.hands.remove(it)
+	if it.rare == nil {
+		return
+	}
+	followers := it.rare.followers
+	it.rare.followers = nil
+	for _, f := range followers {
+		if f.phase == waiting && f.heapAt == 0 {
+			s.requeue(f)
 		}
 	}
 }

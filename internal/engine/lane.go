@@ -81,6 +81,12 @@ type sched struct {
 	doubtQ   fifo[*Item] // also in claimQ, or dropped: what may be ours is asked for before anything else
 	waits    waitHeap
 	hands    hands
+	lines    map[[8]byte]*logLine
+
+	stretchQ     fifo[*Stretch] // to be claimed
+	stretchReady fifo[*Stretch] // to be run
+
+	toSettle []*Item // what waited to head its lane to be settled; the engine empties it
 
 	// toRelease collects what is ours but must not stay so, behind a head that waits; the engine empties it.
 	toRelease []*Item
@@ -94,7 +100,7 @@ type sched struct {
 }
 
 func newSched() *sched {
-	return &sched{lanes: map[string]*lane{}, hands: newHands()}
+	return &sched{lanes: map[string]*lane{}, hands: newHands(), lines: map[[8]byte]*logLine{}}
 }
 
 // setPhase keeps the counters.
@@ -115,6 +121,9 @@ func (s *sched) count(it *Item, n int) {
 	case waiting, suspect:
 		s.waitCount += n
 		s.eased = s.eased || n > 0
+		if l := s.lineOf(it); l != nil {
+			l.stalled += n
+		}
 	}
 	if it.takesSlot() && it.isHead() {
 		s.taken += n
@@ -128,10 +137,19 @@ func (it *Item) takesSlot() bool {
 
 // add takes an item in.
 func (s *sched) add(it *Item) {
+	it.Key = it.Key.Known()
+	s.enter(it)
+	s.list(it, false)
+}
+
+// enter is add without a place in the claim queue.
+func (s *sched) enter(it *Item) {
 	s.held++
 	s.heldBytes += int64(len(it.Msg.Body))
-	it.Key = it.Key.Known()
 	it.sum = it.Key.Sum()
+	if it.Key.Pos != nil {
+		s.line([8]byte(it.sum[:8])).items++
+	}
 	if it.Lane != "" {
 		l := s.lanes[it.Lane]
 		if l == nil {
@@ -140,7 +158,6 @@ func (s *sched) add(it *Item) {
 		}
 		l.push(it)
 	}
-	s.list(it, false)
 }
 
 // list makes a queued item claimable as far as its lane allows. What was in hand before and is due again goes ahead of
@@ -230,45 +247,6 @@ func (s *sched) takeOne(it *Item, out []*Item) []*Item {
 	}
 	s.setPhase(it, claiming)
 	return append(out, it)
-}
-
-// grab takes the item's key in hand, or makes the item follow the one that has it.
-func (s *sched) grab(it *Item) bool {
-	other := s.hands.get(&it.sum)
-	if other != nil && other != it {
-		r := other.extra()
-		r.followers = append(r.followers, it)
-		s.setPhase(it, waiting)
-		it.due = time.Time{}
-		if it.isHead() {
-			s.gate(it.lane)
-		}
-		return false
-	}
-	if other == nil {
-		s.hands.put(it)
-	}
-	it.holds = true
-	return true
-}
-
-// letGo gives the item's key back; copies that followed it may ask.
-func (s *sched) letGo(it *Item) {
-	if !it.holds {
-		return
-	}
-	it.holds = false
-	s.hands.remove(it)
-	if it.rare == nil {
-		return
-	}
-	followers := it.rare.followers
-	it.rare.followers = nil
-	for _, f := range followers {
-		if f.phase == waiting && f.heapAt == 0 {
-			s.requeue(f)
-		}
-	}
 }
 
 // requeue makes an item that is not ours claimable again.
@@ -365,6 +343,10 @@ func (s *sched) remove(it *Item) {
 	s.setPhase(it, finished)
 	s.held--
 	s.heldBytes -= int64(len(it.Msg.Body))
+	if l := s.lineOf(it); l != nil {
+		l.items--
+		s.endLine([8]byte(it.sum[:8]), l)
+	}
 	s.prune()
 	l := it.lane
 	if l == nil {
@@ -389,6 +371,10 @@ func (s *sched) newHead(l *lane) {
 		s.readyQ.push(l.head)
 	case suspect:
 		s.suspectQ.push(l.head)
+	case running:
+		if l.head.rest().early != nil {
+			s.toSettle = append(s.toSettle, l.head)
+		}
 	}
 	if l.head.isWaiting() {
 		l.gated = false

@@ -23,7 +23,9 @@ type link struct {
 	before func(memory.Op) error // nil: the call goes through
 	after  func(memory.Op) error
 	owners []string
-	frozen atomic.Pointer[chan struct{}] // calls wait until it is closed
+	// stretches says that owners take stretches, as Kafka's do.
+	stretches bool
+	frozen    atomic.Pointer[chan struct{}] // calls wait until it is closed
 }
 
 func (l *link) set(before, after func(memory.Op) error) {
@@ -73,6 +75,9 @@ func (l *link) Join(ctx context.Context, lease time.Duration) (o ledger.Owner, e
 	l.mu.Lock()
 	l.owners = append(l.owners, o.ID())
 	l.mu.Unlock()
+	if l.stretches {
+		return &stretchLink{&linkOwner{ledger.Ungroup(o), l}}, nil
+	}
 	return &linkOwner{o, l}, nil
 }
 

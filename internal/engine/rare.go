@@ -8,8 +8,12 @@ type rare struct {
 	drops     []*drop
 	errors    []ledger.AttemptError // valid while the item is ours, or may be
 	letter    *settlement           // its dead letter is to be published in the place for suspects
+	early     *early                // it succeeded, and is settled when it heads its lane
 	answered  chan struct{}         // of one that has that place: closed when it is settled
 }
+
+// early is a success that waits.
+type early struct{ result []byte }
 
 // extra returns what few items have, to change it.
 func (t *task) extra() *rare {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -209,7 +210,9 @@ func (r *run) Value(key any) any {
 }
 
 // String keeps the message out of what is printed of a context.
-func (r *run) String() string { return "ackledger handler of " + string(r.item.Key.ID) }
+func (r *run) String() string {
+	return "ackledger handler of " + cmp.Or(r.delivery.ID, string(r.item.Key.ID))
+}
 
 // cancelKey is what package context asks a context for when it looks for the one that can be cancelled: only the real
 // context behind a run has an answer.

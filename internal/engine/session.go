@@ -11,12 +11,13 @@ import (
 
 // session is one life of the worker in the ledger. The engine's lock guards until and lost.
 type session struct {
-	owner ledger.Owner
-	late  bool         // it asks Entry.Late
-	until time.Time    // end of the lease, counted from before the request that extended it was sent
-	end   atomic.Int64 // until, since Engine.born, for those without the lock
-	lost  bool
-	ended chan struct{} // closed when lost
+	owner     ledger.Owner
+	late      bool                // it asks Entry.Late
+	stretches ledger.StretchOwner // owner; nil: it cannot
+	until     time.Time           // end of the lease, counted from before the request that extended it was sent
+	end       atomic.Int64        // until, since Engine.born, for those without the lock
+	lost      bool
+	ended     chan struct{} // closed when lost
 }
 
 // lasts says until when the lease lasts, since Engine.born. It needs no lock.
@@ -60,6 +61,7 @@ func (e *Engine) join(ctx context.Context) (*session, error) {
 	}
 	sess := &session{owner: ledger.Ungroup(owner), ended: make(chan struct{})}
 	_, sess.late = sess.owner.(ledger.LateOwner)
+	sess.stretches, _ = sess.owner.(ledger.StretchOwner)
 	sess.extend(e, sent.Add(e.opt.Lease))
 	e.mu.Lock()
 	e.sess, e.unleft, e.up, e.lastErr = sess, sess, true, nil

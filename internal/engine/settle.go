@@ -66,6 +66,10 @@ func (e *Engine) settle(it *Item, set *ledger.Settlement) {
 
 // succeed settles what went well.
 func (e *Engine) succeed(it *Item, result []byte) {
+	if !it.isHead() { // of a stretch that was split: in a lane one after the other is settled
+		it.extra().early = &early{result}
+		return
+	}
 	if result != nil {
 		e.settle(it, &ledger.Settlement{Kind: ledger.Succeed, Result: result})
 		return
@@ -86,16 +90,32 @@ func (e *Engine) settleLoop() {
 	var sets []ledger.Settlement
 	for {
 		e.mu.Lock()
-		for !e.closed && (e.settleQ.len() == 0 || !e.worthwhile(e.settleQ.len(), e.settlingNow)) {
+		for !e.closed && !e.settleable() {
 			e.toSettle.Wait()
 		}
 		if e.closed {
 			e.mu.Unlock()
 			return
 		}
+		if done := e.takeDone(); len(done) > 0 {
+			n := 0
+			for _, st := range done {
+				n += st.n
+			}
+			e.settlingNow += n
+			e.unlock()
+			e.flushStretches(done)
+			e.mu.Lock()
+			e.settlingNow -= n
+			e.unlock()
+			continue
+		}
 		batch = e.takeSettlements(batch[:0])
 		e.settlingNow += len(batch)
 		e.unlock()
+		if len(batch) == 0 {
+			continue
+		}
 		sets = sets[:0]
 		for i := range batch {
 			sets = append(sets, batch[i].full())
@@ -107,6 +127,12 @@ func (e *Engine) settleLoop() {
 		clear(batch)
 		clear(sets)
 	}
+}
+
+// settleable says whether to send what waits to be settled.
+func (e *Engine) settleable() bool {
+	n := e.settleQ.len() + e.sendable()
+	return n > 0 && e.worthwhile(n, e.settlingNow)
 }
 
 // takeSettlements takes settlements of one session, bounded in count and bytes, into batch, which is empty.
@@ -126,34 +152,46 @@ func (e *Engine) takeSettlements(batch []settlement) []settlement {
 // flush settles a batch until the ledger has answered for it; settlements may be repeated. It gives up only when the
 // engine closes.
 func (e *Engine) flush(batch []settlement, sets []ledger.Settlement) {
-	for n := 1; ; n++ {
+	sess := batch[0].sess
+	var errs []error
+	err, answered := e.untilAnswered(sess, len(batch), func(ctx context.Context) (err error) {
+		errs, err = sess.owner.Settle(ctx, sets)
+		return err
+	})
+	if answered {
+		e.settled(batch, errs, err)
+	}
+}
+
+// untilAnswered repeats a call that settles n messages until the ledger has answered it: nil or ErrLost, which is also the
+// answer of a session that is lost. It is false if the engine closes.
+func (e *Engine) untilAnswered(sess *session, n int, call func(context.Context) error) (error, bool) {
+	for try := 1; ; try++ {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), e.callTimeout())
 		killpoint.At(killpoint.BeforeSettle)
-		errs, err := batch[0].sess.owner.Settle(ctx, sets)
+		err := call(ctx)
 		killpoint.At(killpoint.AfterSettle)
 		cancel()
 		e.tel.settleTook(time.Since(began))
-		if err == nil || ledger.IsLost(err) {
-			if err == nil {
-				e.note(nil)
-			} else {
-				e.lose(batch[0].sess)
-			}
-			e.settled(batch, errs, err)
-			return
+		if err == nil {
+			e.note(nil)
+			return nil, true
+		}
+		if ledger.IsLost(err) {
+			e.lose(sess)
+			return err, true
 		}
 		if ledger.Unknown(err) {
-			e.tel.unknown(len(batch))
+			e.tel.unknown(n)
 		}
 		e.note(err)
-		e.nap(outage(n))
+		e.nap(outage(try))
 		if e.gone.Err() != nil {
-			return
+			return nil, false
 		}
-		if e.over(batch[0].sess) {
-			e.settled(batch, nil, ledger.ErrLost)
-			return
+		if e.over(sess) {
+			return ledger.ErrLost, true
 		}
 	}
 }

@@ -2,12 +2,12 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,8 +35,29 @@ type storm struct {
 	acked    map[string]bool
 	failures map[string]int // the handler's own errors
 	finished map[string]int // handlers that returned nil
-	out      map[*engine.Item]*stormWorker
+	out      map[*offering]bool
 	workers  []*stormWorker
+
+	// Of a storm of stretches; rates are of handlers that take time, and that fail: one of so many.
+	stretches       bool
+	slow, failing   int
+	whole, stretchy int // records that came back in stretches, and that were offered so
+}
+
+// offering is one copy of a message that a worker was given.
+type offering struct {
+	id, lane string
+	to       *stormWorker
+	told     bool
+	ok       bool // its handler succeeded
+}
+
+// terminal says whether a message always fails.
+func (s *storm) terminal(id string) bool {
+	if s.stretches {
+		return strings.HasSuffix(id, "77")
+	}
+	return id[0] == 't'
 }
 
 type stormWorker struct {
@@ -45,36 +66,15 @@ type stormWorker struct {
 	net     *link
 	dead    chan struct{}
 	killed  bool
-	told    map[*engine.Item]bool
-	running map[string]bool // the keys in handlers
-	fast    bool            // most handlers take no time, so that goroutines take many messages at once
+	order   map[string][]*offering // by lane, those not told
+	running map[string]bool        // the keys in handlers
+	fast    bool                   // most handlers take no time, so that goroutines take many messages at once
 }
 
 func (s *storm) roll(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dice.IntN(n) == 0
-}
-
-// Finish implements engine.Sink.
-func (w *stormWorker) Finish(done []engine.Finished) {
-	s := w.storm
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range done {
-		if w.told[f.Item] {
-			s.t.Errorf("message %s was finished twice", f.Item.Key.ID)
-		}
-		w.told[f.Item] = true
-		delete(s.out, f.Item)
-		if !f.Verdict.Ack || w.killed {
-			continue
-		}
-		if rec, err := s.l.Get(context.Background(), f.Item.Key); err != nil || rec.State == ledger.Pending {
-			s.t.Errorf("message %s was acknowledged while its row is %v, %v", f.Item.Key.ID, rec.State, err)
-		}
-		s.acked[string(f.Item.Key.ID)] = true
-	}
 }
 
 func (w *stormWorker) handle(ctx context.Context, m *consumer.Message) error {
@@ -94,9 +94,10 @@ func (w *stormWorker) spend(ctx context.Context, batch ...*consumer.Message) (ca
 			s.t.Errorf("two handlers of message %s run in one process", m.ID)
 		}
 		w.running[m.ID] = true
+		w.begins(m.ID)
 	}
 	wait := time.Duration(s.dice.IntN(2000)) * time.Millisecond
-	if w.fast && s.dice.IntN(20) > 0 {
+	if w.fast && s.dice.IntN(s.slow) > 0 {
 		wait = 0
 	}
 	deaf, calm := s.dice.IntN(10) == 0, s.calm
@@ -150,7 +151,7 @@ func (w *stormWorker) handleBatch(ctx context.Context, batch []*consumer.Message
 		return errs[1:]
 	}
 	for i, m := range batch {
-		if m.ID[0] == 't' {
+		if s.terminal(m.ID) {
 			inTx, errs[i] = false, consumer.Terminal(errBoom)
 		} else if !calm && !inTx && s.roll(8) {
 			errs[i] = errBoom
@@ -167,7 +168,7 @@ func (w *stormWorker) handleBatch(ctx context.Context, batch []*consumer.Message
 		if errs[i] != nil {
 			s.failures[m.ID]++
 		} else {
-			s.finished[m.ID]++
+			w.ended(m.ID)
 		}
 	}
 	return errs
@@ -189,14 +190,14 @@ func (w *stormWorker) outcome(ctx context.Context, m *consumer.Message, calm boo
 		return err
 	}
 	switch {
-	case m.ID[0] == 't':
+	case s.terminal(m.ID):
 		return own(consumer.Terminal(errBoom))
-	case !calm && s.roll(4):
+	case !calm && s.roll(s.failing):
 		return own(errBoom)
-	case !calm && s.roll(20):
+	case !calm && s.roll(5*s.failing):
 		_ = own(nil)
 		panic("ouch")
-	case s.roll(3):
+	case s.roll(s.failing - 1):
 		if err := memory.InTx(ctx, func(context.Context) error { return nil }); err != nil {
 			if ledger.IsLost(err) {
 				return err
@@ -206,28 +207,28 @@ func (w *stormWorker) outcome(ctx context.Context, m *consumer.Message, calm boo
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.finished[m.ID]++
+	w.ended(m.ID)
 	return nil
 }
 
 func (s *storm) spawn() {
 	w := &stormWorker{
-		storm: s, net: &link{Ledger: s.l}, dead: make(chan struct{}), told: map[*engine.Item]bool{}, running: map[string]bool{},
+		storm: s, net: &link{Ledger: s.l, stretches: s.stretches}, dead: make(chan struct{}), order: map[string][]*offering{}, running: map[string]bool{},
 	}
 	o := options()
 	o.Attempts, o.Drain = 1000, time.Duration(1+s.rng.IntN(3000))*time.Millisecond
 	o.BackoffBase, o.BackoffMax = 10*time.Millisecond, time.Second
 	o.HandlerTimeout = time.Minute
-	if s.rng.IntN(4) == 0 {
+	if !s.stretches && s.rng.IntN(4) == 0 {
 		o.Limiter = consumer.NewLimiter(2)
 	}
 	o, err := o.WithDefaults()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	w.fast = s.rng.IntN(2) == 0
+	w.fast = s.stretches || s.rng.IntN(2) == 0
 	var h consumer.Handler = consumer.HandlerFunc(w.handle)
-	if s.rng.IntN(2) == 0 {
+	if !s.stretches && s.rng.IntN(2) == 0 {
 		h = consumer.Batch(1+s.rng.IntN(20), w.handleBatch)
 	}
 	w.Engine, err = engine.New(engine.Config{Options: o, Ledger: w.net, Sink: w, Handler: h, Suspects: consumer.NewLimiter(1)})
@@ -253,9 +254,9 @@ func (s *storm) kill() {
 	w.net.set(func(memory.Op) error { return ledger.MarkUnknown(errDown) }, nil)
 	s.mu.Lock()
 	w.killed = true
-	for it, owner := range s.out {
-		if owner == w {
-			delete(s.out, it)
+	for o := range s.out {
+		if o.to == w {
+			delete(s.out, o)
 		}
 	}
 	s.mu.Unlock()
@@ -277,8 +278,12 @@ func (s *storm) deploy() {
 func (s *storm) deliver() {
 	s.mu.Lock()
 	taken := map[string]bool{}
-	for it := range s.out {
-		taken[string(it.Key.ID)] = true
+	for o := range s.out {
+		taken[o.id] = true
+	}
+	if s.stretches {
+		s.deliverStretches(taken)
+		return
 	}
 	batches := map[*stormWorker][]*engine.Item{}
 	for _, id := range s.ids[:s.sent] {
@@ -286,18 +291,22 @@ func (s *storm) deliver() {
 			continue
 		}
 		w := s.workers[s.rng.IntN(len(s.workers))]
-		lane := ""
-		if n := id[len(id)-1]; n < '5' {
-			lane = string(n)
-		}
-		it := item(id, lane)
-		s.out[it] = w
+		it := item(id, s.lane(id))
+		it.Ref = s.offered(w, id)
 		batches[w] = append(batches[w], it)
 	}
 	s.mu.Unlock()
 	for w, batch := range batches {
 		w.Offer(batch)
 	}
+}
+
+// offered notes that a worker gets a copy of a message.
+func (s *storm) offered(w *stormWorker, id string) *offering {
+	o := &offering{id: id, lane: s.lane(id), to: w}
+	s.out[o] = true
+	w.order[o.lane] = append(w.order[o.lane], o)
+	return o
 }
 
 // disturb makes the calls of one worker fail by chance, at a rate of its own; zero ends it.
@@ -378,46 +387,6 @@ func (s *storm) rage(steps int) {
 	}
 }
 
-// check looks at what is left when all is over.
-func (s *storm) check() {
-	t := s.t
-	pass(2 * time.Minute)
-	if left := s.pending(); len(left) > 0 {
-		for _, w := range s.workers {
-			t.Logf("%s: load %+v, open %v", w.net.owner(), w.Load(), w.Open())
-		}
-		rec, _ := s.l.Get(t.Context(), item(left[0], "").Key)
-		t.Errorf("%d messages never ended: %v; the first: %+v", len(left), left, rec)
-	}
-	for _, w := range s.workers {
-		if load := w.Load(); load != (engine.Load{}) {
-			t.Errorf("%s still holds: %+v", w.net.owner(), load)
-		}
-		if err := errors.Join(w.Drain(t.Context()), w.Close(t.Context())); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-	}
-	for _, id := range s.ids {
-		rec, err := s.l.Get(t.Context(), item(id, "").Key)
-		if err != nil || rec.Owner != "" || rec.State == ledger.Pending {
-			t.Errorf("message %s: row %v of %q, %v", id, rec.State, rec.Owner, err)
-			continue
-		}
-		if rec.Attempts > s.failures[id] {
-			t.Errorf("message %s: %d attempts counted, the handler failed %d times", id, rec.Attempts, s.failures[id])
-		}
-		if rec.State == ledger.Succeeded && s.finished[id] == 0 {
-			t.Errorf("message %s succeeded and no handler did", id)
-		}
-		if rec.State == ledger.Failed && id[0] != 't' && rec.Crashes < ledger.CrashLimit {
-			t.Errorf("message %s failed: %+v", id, rec)
-		}
-		if rec.State == ledger.Failed && (len(rec.Archived) != 1 || string(rec.Archived[0].Body) != "body of "+id) {
-			t.Errorf("message %s: %d archived", id, len(rec.Archived))
-		}
-	}
-}
-
 func TestStorm(t *testing.T) {
 	seeds := 60
 	if os.Getenv("ACKLEDGER_LONG") != "" {
@@ -429,7 +398,8 @@ func TestStorm(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &storm{
 					t: t, l: memory.New(), rng: rand.New(rand.NewPCG(uint64(seed), 1)), dice: rand.New(rand.NewPCG(uint64(seed), 2)),
-					acked: map[string]bool{}, failures: map[string]int{}, finished: map[string]int{}, out: map[*engine.Item]*stormWorker{},
+					acked: map[string]bool{}, failures: map[string]int{}, finished: map[string]int{}, out: map[*offering]bool{},
+					slow: 20, failing: 4,
 				}
 				for i := range 300 {
 					s.ids = append(s.ids, fmt.Sprintf("%c%03d", "mmmmmt"[i%6], i))

@@ -80,7 +80,7 @@ func TestNothingIsTakenTwice(t *testing.T) {
 func TestWhatIsTakenBackIsForgotten(t *testing.T) {
 	e := readied(repeat(10, 10)...)
 	e.cost = 1
-	c := e.newChunk(e.takeReady(), false)
+	c := e.newChunk(e.takeReady(), false, nil)
 	c.begin()
 	e.takeBack(c)
 	for i := range c.runs {

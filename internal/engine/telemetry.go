@@ -133,6 +133,13 @@ func (t *telemetry) answered(claims []ledger.Claim) {
 	}
 }
 
+// ran counts messages that were claimed together.
+func (t *telemetry) ran(n int64) {
+	if n > 0 {
+		t.claims.Add(context.Background(), n, t.answers[ledger.Run])
+	}
+}
+
 func (t *telemetry) skipped(n int64) { t.skips.Add(context.Background(), n, t.attrs) }
 func (t *telemetry) leaseLost()      { t.lost.Add(context.Background(), 1, t.attrs) }
 func (t *telemetry) retried()        { t.retries.Add(context.Background(), 1, t.attrs) }
@@ -164,8 +171,22 @@ func (t *telemetry) acked(it *Item) {
 	if !t.endToEnd.Enabled(context.Background()) {
 		return
 	}
-	if d := time.Since(it.Msg.SentAt); d >= 0 && d < 365*24*time.Hour {
+	t.delivered(it.Msg.SentAt)
+}
+
+func (t *telemetry) delivered(sent time.Time) {
+	if d := time.Since(sent); d >= 0 && d < 365*24*time.Hour {
 		t.endToEnd.Record(context.Background(), d.Seconds(), t.record...)
+	}
+}
+
+// ackedStretch is acked for all that is left of a stretch.
+func (t *telemetry) ackedStretch(st *Stretch) {
+	if !t.endToEnd.Enabled(context.Background()) {
+		return
+	}
+	for i := range st.n {
+		t.delivered(st.Records.SentAt(i))
 	}
 }
 

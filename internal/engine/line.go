@@ -1,0 +1,151 @@
+package engine
+
+import "slices"
+
+// logLine is what the engine has in hand of one log. As long as there are items, no stretch is claimed, ours or running: so
+// no item's key is in such a stretch, and order is a matter of the items' lanes, or of whole stretches, but not of both.
+type logLine struct {
+	items     int
+	stalled   int        // items that wait
+	stretches []*Stretch // in the order in which they were offered
+}
+
+// flows says whether stretches that are not over stand before the newest.
+func (l *logLine) flows() bool {
+	return len(l.stretches) > 1 && l.stretches[len(l.stretches)-2].phase != settling
+}
+
+// oldest says whether all before a stretch are in a batch.
+func (l *logLine) oldest(st *Stretch, batch []*Stretch) bool {
+	for _, o := range l.stretches {
+		if o == st {
+			return true
+		}
+		if !slices.Contains(batch, o) {
+			return false
+		}
+	}
+	return true
+}
+
+// line finds or begins the line of a log.
+func (s *sched) line(log [8]byte) *logLine {
+	l := s.lines[log]
+	if l == nil {
+		l = &logLine{}
+		s.lines[log] = l
+	}
+	return l
+}
+
+// lineOf returns the line of an item that was taken in; nil: its message is of no log.
+func (s *sched) lineOf(it *Item) *logLine {
+	if it.Key.Pos == nil {
+		return nil
+	}
+	return s.lines[[8]byte(it.sum[:8])]
+}
+
+func (s *sched) endLine(log [8]byte, l *logLine) {
+	if l.items == 0 && len(l.stretches) == 0 {
+		delete(s.lines, log)
+	}
+}
+
+// addStretch takes a stretch in.
+func (s *sched) addStretch(st *Stretch) {
+	s.held += st.n
+	s.heldBytes += st.bytes
+	l := s.line(st.log)
+	l.stretches = append(l.stretches, st)
+}
+
+// dropStretch lets go of a stretch.
+func (s *sched) dropStretch(st *Stretch) {
+	if st.phase == claiming || st.phase == claimed {
+		s.ahead -= st.n - st.next
+	}
+	st.whole = false
+	s.held -= st.n
+	s.heldBytes -= st.bytes
+	s.leaveLine(st)
+}
+
+// leaveLine takes a stretch out of its log's line.
+func (s *sched) leaveLine(st *Stretch) {
+	l := s.lines[st.log]
+	l.stretches = slices.DeleteFunc(l.stretches, func(o *Stretch) bool { return o == st })
+	s.endLine(st.log, l)
+}
+
+// mayRun queues what may run now of a log's stretches: of ordered ones the first that is not over.
+func (s *sched) mayRun(log [8]byte) {
+	l := s.lines[log]
+	if l == nil {
+		return
+	}
+	for _, st := range l.stretches {
+		if st.phase == settling {
+			continue
+		}
+		if st.phase == claimed && st.chunk == nil && !st.listed {
+			st.listed = true
+			s.stretchReady.push(st)
+		}
+		if st.Ordered {
+			return
+		}
+	}
+}
+
+// piece is records of a stretch that run next.
+type piece struct {
+	of       *Stretch
+	from, to int
+}
+
+// popPiece takes up to n records of the next stretch that may run; none: there is none. The stretch stays listed until
+// takePiece has them.
+func (s *sched) popPiece(n int) (p piece) {
+	for s.stretchReady.len() > 0 {
+		st := s.stretchReady.pop()
+		if !st.whole || st.phase != claimed {
+			continue
+		}
+		p = piece{st, st.next, st.next}
+		for bytes := 0; p.to < st.n && p.to-p.from < n && bytes < chunkBytes; p.to++ {
+			bytes += st.Records.Size(p.to)
+		}
+		return p
+	}
+	return p
+}
+
+// claimableStretches is how many records stretches have that may be claimed.
+func (s *sched) claimableStretches() (n int) {
+	for i := s.stretchQ.head; i < len(s.stretchQ.buf); i++ {
+		if st := s.stretchQ.buf[i]; st.whole && s.lines[st.log].items == 0 {
+			n += st.n
+		}
+	}
+	return n
+}
+
+// takeStretches moves queued stretches to claiming, up to about n records and at least one stretch, and appends them to
+// out.
+func (s *sched) takeStretches(n int, out []*Stretch) []*Stretch {
+	s.stretchQ.filter(func(st *Stretch) bool {
+		switch {
+		case !st.whole:
+			return false
+		case n <= 0 || s.lines[st.log].items > 0:
+			return true
+		}
+		st.phase = claiming
+		s.ahead += st.n
+		n -= st.n
+		out = append(out, st)
+		return false
+	})
+	return out
+}
