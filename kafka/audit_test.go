@@ -209,7 +209,7 @@ func TestTruncationInTheMiddleOfARange(t *testing.T) {
 				values = append(values, v)
 				p.Records = append(p.Records, &kgo.Record{Topic: s.topic, Offset: from + i, LeaderEpoch: epoch, Value: []byte(v)})
 			}
-			r.eng.Offer(r.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: s.topic, TopicID: s.id(), Partitions: []kgo.FetchPartition{p}}}}}, &meanSize{}))
+			r.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: s.topic, TopicID: s.id(), Partitions: []kgo.FetchPartition{p}}}}}, &meanSize{})
 			return values
 		}
 		values := inject("old-", 0, 1)

@@ -71,8 +71,8 @@ func FuzzPrepare(f *testing.F) {
 		const topic, log = "orders", "cluster/uuid/0"
 		s := &settings{Config: Config{Order: Order(order % 3)}, client: client{group: "billing"}}
 		a := &assignment{
-			log: log, name: "orders-0", keys: ledger.LogKeys{Scope: "kafka:cluster/orders/billing", Log: log},
-			source: topicSource{scope: "kafka:cluster/orders/billing", name: "cluster/orders", window: time.Hour, keeps: time.Hour}, prev: -1,
+			log: log, name: "orders-0", cursor: cursor{keys: ledger.LogKeys{Scope: "kafka:cluster/orders/billing", Log: log}, prev: -1},
+			source: topicSource{scope: "kafka:cluster/orders/billing", name: "cluster/orders", window: time.Hour, keeps: time.Hour},
 		}
 		r := &kgo.Record{Topic: topic, Value: bytes.Clone(value), Key: bytes.Clone(key), Offset: offset, LeaderEpoch: 3, Timestamp: time.UnixMilli(sent),
 			Headers: []kgo.RecordHeader{{Key: name, Value: bytes.Clone(header)}}}

@@ -22,12 +22,15 @@ type feed struct {
 	turn    int
 }
 
+// feedRing is how many records of a partition there are before one is used again: more than are in hand.
+const feedRing = 4 * pollMax
+
 const feedFetch = 5000 // records of 200 B in what a partition is asked for at once (1 MiB)
 
 func newFeed() *feed {
 	f := &feed{}
 	for p := range f.records {
-		f.records[p] = make([]*kgo.Record, pollMax)
+		f.records[p] = make([]*kgo.Record, feedRing)
 		for i := range f.records[p] {
 			f.records[p][i] = &kgo.Record{Topic: "orders", Partition: int32(p), Timestamp: time.Now(), LeaderEpoch: 1,
 				Key: fmt.Appendf(nil, "key-%d-%d", p, i*7%1250), Value: make([]byte, 200)}
@@ -39,8 +42,9 @@ func newFeed() *feed {
 func (f *feed) poll(n int) kgo.Fetches {
 	p := f.turn
 	left := int(feedFetch - f.next[p]%feedFetch)
-	n = min(n, left, pollMax)
-	some := f.records[p][:n]
+	at := int(f.next[p] % feedRing)
+	n = min(n, left, pollMax, feedRing-at)
+	some := f.records[p][at : at+n : at+n]
 	for _, r := range some {
 		r.Offset = f.next[p]
 		f.next[p]++
@@ -121,10 +125,8 @@ func benchPath(b *testing.B, c *Config) {
 		}
 		n := min(size.fit(min((room+1)/2, w.set.Span), bytes/2), warm+b.N-sent)
 		fetches := f.poll(n)
-		items := w.take(fetches, &size)
-		if sent += fetches.NumRecords(); len(items) > 0 {
-			eng.Offer(items)
-		}
+		w.take(fetches, &size)
+		sent += fetches.NumRecords()
 	}
 	for handled.Load() < int64(warm+b.N) || eng.Load().Held > 0 {
 		time.Sleep(100 * time.Microsecond)

@@ -30,10 +30,7 @@ func (w *Worker) pollLoop(ctx context.Context) {
 	for w.waitRoom(ctx) {
 		records, bytes := w.eng.Room()
 		fetches := w.kgo.PollRecords(ctx, size.fit(min((records+1)/2, w.set.Span), bytes/2))
-		items := w.take(fetches, &size)
-		if len(items) > 0 {
-			w.eng.Offer(items)
-		}
+		w.take(fetches, &size)
 		w.kgo.AllowRebalance()
 		if fetches.IsClientClosed() {
 			return
@@ -86,19 +83,29 @@ func (m *meanSize) saw(records int, bytes int64) {
 	}
 }
 
-// take turns a poll into items. Errors come first: one of them may say why the records behind it begin anew.
-func (w *Worker) take(fetches kgo.Fetches, size *meanSize) []*engine.Item {
+// take offers a poll to the engine. Errors come first: one of them may say why the records behind it begin anew.
+func (w *Worker) take(fetches kgo.Fetches, size *meanSize) {
 	for _, f := range fetches.Errors() {
 		w.fetchError(f.Topic, f.Partition, f.Err)
 	}
-	items := make([]*engine.Item, 0, fetches.NumRecords())
+	var items []*engine.Item
+	var all []offer
 	bytes := int64(0)
 	for i := range fetches {
 		for j := range fetches[i].Topics {
 			t := &fetches[i].Topics[j]
 			for k := range t.Partitions {
 				p := &t.Partitions[k]
-				fresh := w.takePartition(t.Topic, t.TopicID, p)
+				a := w.takes(t.Topic, t.TopicID, p)
+				if a == nil {
+					continue
+				}
+				if st := w.takeStretch(a, p.Records); st != nil {
+					all = append(all, offer{items: items}, offer{stretch: st})
+					items = nil
+					continue
+				}
+				fresh := w.accept(a, p.Records)
 				for _, d := range fresh {
 					bytes += int64(len(d.record.Value))
 				}
@@ -106,14 +113,40 @@ func (w *Worker) take(fetches kgo.Fetches, size *meanSize) []*engine.Item {
 			}
 		}
 	}
-	size.saw(len(items), bytes)
-	if len(items) > 0 {
-		killpoint.At(killpoint.Received)
-	}
-	return items
+	w.offer(append(all, offer{items: items}), bytes, size)
 }
 
-func (w *Worker) takePartition(topic string, id topicID, p *kgo.FetchPartition) []*delivery {
+// offer is items or a stretch.
+type offer struct {
+	items   []*engine.Item
+	stretch *engine.Stretch
+}
+
+// offer gives the engine what a poll came to, in its order; bytes are of the items' bodies.
+func (w *Worker) offer(all []offer, bytes int64, size *meanSize) {
+	n := 0
+	for _, o := range all {
+		if n += len(o.items); o.stretch != nil {
+			n += o.stretch.Records.Len()
+			bytes += o.stretch.Records.(*batch).bytes
+		}
+	}
+	size.saw(n, bytes)
+	if n > 0 {
+		killpoint.At(killpoint.Received)
+	}
+	for _, o := range all {
+		switch {
+		case o.stretch != nil:
+			w.eng.OfferStretch(o.stretch)
+		case len(o.items) > 0:
+			w.eng.Offer(o.items)
+		}
+	}
+}
+
+// takes returns the assignment that takes a partition's records in; nil: none does.
+func (w *Worker) takes(topic string, id topicID, p *kgo.FetchPartition) *assignment {
 	at := place{topic, p.Partition}
 	if p.Err == nil && p.HighWatermark > 0 {
 		w.table.saw(at, p.HighWatermark)
@@ -131,17 +164,14 @@ func (w *Worker) takePartition(topic string, id topicID, p *kgo.FetchPartition) 
 		return nil
 	}
 	a.first = max(p.LogStartOffset, 0)
-	return w.accept(a, p.Records)
+	return a
 }
 
 // accept takes a partition's records in, and again what follows the place from which a log was written anew.
 func (w *Worker) accept(a *assignment, records []*kgo.Record) []*delivery {
 	fresh, full, rewound := w.table.accept(a, records)
 	if full {
-		w.applyPause(a.place)
-		oldest, _ := w.oldest(a)
-		w.log.Warn("span limit: the partition pauses until its first unfinished record is done", zap.String("topic", a.topic),
-			zap.Int32("partition", a.partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
+		w.spanLimit(a)
 	}
 	if len(rewound) == 0 {
 		return fresh
@@ -152,6 +182,14 @@ func (w *Worker) accept(a *assignment, records []*kgo.Record) []*delivery {
 		return fresh
 	}
 	return append(fresh, w.accept(now, rewound)...)
+}
+
+// spanLimit pauses a partition.
+func (w *Worker) spanLimit(a *assignment) {
+	w.applyPause(a.place)
+	oldest, _ := w.oldest(a)
+	w.log.Warn("span limit: the partition pauses until its first unfinished record is done", zap.String("topic", a.topic),
+		zap.Int32("partition", a.partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
 }
 
 // fetchError deals with what a poll says beside records.

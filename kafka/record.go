@@ -3,6 +3,7 @@ package kafka
 import (
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
@@ -22,7 +23,8 @@ type delivery struct {
 	record  *kgo.Record // until the item is made
 	msg     consumer.Message
 	pos     ledger.Position
-	key     []byte
+	lent    atomic.Pointer[kgo.Record] // the original as long as there is no copy of it
+	key     []byte                     // the copy
 	body    []byte
 	headers []ledger.Header
 }
@@ -36,16 +38,39 @@ func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item 
 		texts, bytes := 0, 0
 		for _, d := range some {
 			t, b := d.sizes(s)
-			texts, bytes = texts+t, bytes+b
+			texts, bytes = texts+t, bytes+b+originalSize(d.record)
 		}
 		var names strings.Builder
 		names.Grow(texts)
 		copies := make(arena, 0, bytes)
 		for _, d := range some {
-			out = append(out, d.prepare(s, &names, &copies))
+			if n := len(d.record.Headers); n > 0 {
+				d.headers = make([]ledger.Header, 2*n)
+			}
+			out = append(out, d.prepare(s, &names, &copies, &d.of.cursor))
+			d.keep(&copies)
 		}
 	}
 	return out
+}
+
+// lend makes items as prepare does, but for the copy to be archived: as long as nobody wants that, the record has it.
+func lend(s *settings, some []*engine.Item, at *cursor) {
+	for len(some) > 0 {
+		slab := some[:min(slab, len(some))]
+		some = some[len(slab):]
+		texts, bytes := 0, 0
+		for _, it := range slab {
+			t, b := it.Ref.(*delivery).sizes(s)
+			texts, bytes = texts+t, bytes+b
+		}
+		var names strings.Builder
+		names.Grow(texts)
+		copies := make(arena, 0, bytes)
+		for _, it := range slab {
+			it.Ref.(*delivery).prepare(s, &names, &copies, at)
+		}
+	}
 }
 
 // digits is enough for any number in an id, and a separator.
@@ -67,12 +92,12 @@ func decimals(n int64) int {
 func (d *delivery) sizes(s *settings) (texts, bytes int) {
 	r, a := d.record, d.of
 	id := len(a.name) + 1 + decimals(r.Offset)
-	texts, bytes = id, id+2*len(r.Value)+2*len(r.Key)
+	texts, bytes = id, id+len(r.Value)+len(r.Key)
 	if s.Audit == AuditRows {
 		bytes += len(a.log) + 2*digits // of its delivery's id
 	}
 	for i := range r.Headers {
-		bytes += 2 * len(r.Headers[i].Value)
+		bytes += len(r.Headers[i].Value)
 	}
 	if s.Order == OrderKey && r.Key != nil {
 		texts += len(a.name) + 1 + 16
@@ -80,28 +105,28 @@ func (d *delivery) sizes(s *settings) (texts, bytes int) {
 	return texts, bytes
 }
 
-func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *engine.Item {
+func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, at *cursor) *engine.Item {
 	r, a := d.record, d.of
+	d.lent.Store(r)
 	d.record = nil
-	d.key, d.body = copies.clone(r.Key), copies.clone(r.Value)
 	id := copies.recordID(r.Topic, r.Partition, r.Offset)
 	m := &d.msg // field by field: to copy whole structs costs a record much of its time
 	m.ID, m.Source, m.SentAt = text(names, id), a.source.name, r.Timestamp
 	m.Key, m.Body = copies.clone(r.Key), copies.clone(r.Value)
 	m.Topic, m.Partition, m.Offset = r.Topic, r.Partition, r.Offset
 	if len(r.Headers) > 0 {
-		both := make([]ledger.Header, 2*len(r.Headers))
-		d.msg.Headers, d.headers = both[:len(r.Headers):len(r.Headers)], both[len(r.Headers):]
-		for i := range r.Headers {
-			d.msg.Headers[i] = ledger.Header{Name: r.Headers[i].Key, Value: copies.clone(r.Headers[i].Value)}
-			d.headers[i] = ledger.Header{Name: r.Headers[i].Key, Value: copies.clone(r.Headers[i].Value)}
+		n := len(r.Headers)
+		if d.headers == nil {
+			d.headers = make([]ledger.Header, n)
 		}
+		m.Headers, d.headers = d.headers[:n:n], d.headers[n:]
+		copyHeaders(m.Headers, r, copies)
 	}
-	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: a.prev, First: a.first}
+	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: at.prev, First: at.first}
 	d.Msg, d.Lane, d.Original, d.Ref = m, d.lane(s.Order, names), original, d
 	d.Window, d.Deadline = a.source.window, a.source.deadline(r.Timestamp)
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
-		Key: a.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges,
+		Key: at.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges,
 	}, &d.msg)
 	d.Ranged = s.Audit == AuditRanges && d.Key.Pos == &d.pos
 	if d.Later {
@@ -113,21 +138,62 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena) *
 	// is a control record. So the ledger may take it for finished. What every worker of the group skips is so, too; what
 	// has an identity of its own is not.
 	if !d.Skip {
-		a.prev = r.Offset
+		at.prev = r.Offset
 	}
 	return &d.Item
 }
 
+// copyHeaders copies those of a record; to is as long as they are.
+func copyHeaders(to []ledger.Header, r *kgo.Record, copies *arena) {
+	for i := range r.Headers {
+		to[i] = ledger.Header{Name: r.Headers[i].Key, Value: copies.clone(r.Headers[i].Value)}
+	}
+}
+
+// originalSize is how many bytes keep copies.
+func originalSize(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Value)
+	}
+	return n
+}
+
+// keep makes the copy to be archived, and lets go of the record. Others may read the original meanwhile, nobody else keeps it.
+func (d *delivery) keep(copies *arena) {
+	r := d.lent.Load()
+	d.key, d.body = copies.clone(r.Key), copies.clone(r.Value)
+	if n := len(r.Headers); n > 0 {
+		if len(d.headers) < n {
+			d.headers = make([]ledger.Header, n)
+		}
+		copyHeaders(d.headers, r, copies)
+	}
+	d.lent.Store(nil)
+}
+
+// original is what the broker delivered.
+func (d *delivery) original() engine.Content {
+	r := d.lent.Load()
+	if r == nil {
+		return engine.Content{Key: d.key, Body: d.body, Headers: d.headers}
+	}
+	c := engine.Content{Key: r.Key, Body: r.Value}
+	if n := len(r.Headers); n > 0 {
+		c.Headers = make([]ledger.Header, n)
+		copies := make(arena, 0, originalSize(r))
+		copyHeaders(c.Headers, r, &copies)
+	}
+	return c
+}
+
 // Identify implements ledger.Late, from what the broker delivered, whatever a handler did to its copy.
 func (d *delivery) Identify() (ledger.Fingerprint, []byte) {
-	return ledger.BodyFingerprint(d.body), new(arena).deliveryID(d.pos.Log, d.pos.Epoch, d.pos.Offset)
+	return ledger.BodyFingerprint(d.original().Body), new(arena).deliveryID(d.pos.Log, d.pos.Epoch, d.pos.Offset)
 }
 
 // original is engine.Item.Original.
-func original(it *engine.Item) engine.Content {
-	d := it.Ref.(*delivery)
-	return engine.Content{Key: d.key, Body: d.body, Headers: d.headers}
-}
+func original(it *engine.Item) engine.Content { return it.Ref.(*delivery).original() }
 
 // lane names what a record waits behind: its partition, or its key within its partition. Topics never share a lane. A
 // record without a key has no order by key. Keys are named by a hash, because lanes are shown in Health and keys may be

@@ -33,10 +33,8 @@ type assignment struct {
 	epoch  int32
 
 	// Of poll's goroutine.
-	keys   ledger.LogKeys
-	prev   int64 // ledger.Position.Prev of the next record
-	first  int64 // where the log begins; 0: not known
-	astray bool  // records of it were thrown away: none is taken in any more, so that none is passed over
+	cursor
+	astray bool // records of it were thrown away: none is taken in any more, so that none is passed over
 
 	tracker   *offsets.Tracker
 	committed int64         // what the broker confirmed; -1: nothing yet
@@ -126,34 +124,43 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 		fresh = append(fresh, d)
 	}
 	t.hold(a, fresh)
-	full = a.tracker.Span() >= t.span && a.pausedAt.IsZero()
+	return fresh, t.reaches(a), rewound
+}
+
+// reaches says whether the span's limit is reached now.
+func (t *table) reaches(a *assignment) bool {
+	full := a.tracker.Span() >= t.span && a.pausedAt.IsZero()
 	if full {
 		a.pausedAt = time.Now()
 	}
-	return fresh, full, rewound
+	return full
 }
 
 // hold counts what is in hand.
 func (t *table) hold(a *assignment, fresh []*delivery) {
+	bytes := int64(0)
+	for _, d := range fresh {
+		bytes += int64(len(d.record.Value))
+	}
+	t.holdMore(a, len(fresh), bytes)
+}
+
+func (t *table) holdMore(a *assignment, n int, bytes int64) {
 	if a.held == 0 {
 		a.moved = time.Now()
 	}
-	for _, d := range fresh {
-		n := int64(len(d.record.Value))
-		a.heldBytes += n
-		t.heldBytes += n
-	}
-	a.held += len(fresh)
-	t.held += len(fresh)
+	a.heldBytes += bytes
+	t.heldBytes += bytes
+	a.held += n
+	t.held += n
 }
 
-// letGo is the opposite of hold for one record.
-func (t *table) letGo(d *delivery, now time.Time) {
-	a, n := d.of, int64(len(d.body))
-	a.held--
-	t.held--
-	a.heldBytes -= n
-	t.heldBytes -= n
+// letGo is the opposite of hold.
+func (t *table) letGo(a *assignment, n int, bytes int64, now time.Time) {
+	a.held -= n
+	t.held -= n
+	a.heldBytes -= bytes
+	t.heldBytes -= bytes
 	a.moved = now
 	if a.held == 0 && a.closing {
 		close(a.empty)
@@ -223,12 +230,7 @@ func (t *table) finish(done []engine.Finished) (relaxed []place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range done {
-		d := done[i].Item.Ref.(*delivery)
-		a := d.of
-		if done[i].Verdict.Ack && !a.gone {
-			a.tracker.Finish(d.seq)
-		}
-		t.letGo(d, now)
+		a := t.finishOne(&done[i], now)
 		if !a.pausedAt.IsZero() && !a.closing && a.tracker.Span() <= t.span/2 {
 			a.pausedAt = time.Time{}
 			relaxed = append(relaxed, a.place)
