@@ -11,6 +11,9 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
+// readLimit is how long Get may be silent between its statements: it locks no row, and a large body takes its time.
+const readLimit = time.Minute
+
 // Get returns all that the ledger knows of one message, as of one moment. [ledger.ErrNotFound] if there is no row; the
 // record then still carries the archive, which outlives its row.
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
@@ -19,7 +22,7 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	defer cancel()
 	err := pgx.BeginTxFunc(ctx, l.own, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) error {
-			if err := l.begun(ctx, tx); err != nil {
+			if err := l.begun(ctx, tx, readLimit); err != nil {
 				return err
 			}
 			if err := l.getArchive(ctx, tx, &rec); err != nil {

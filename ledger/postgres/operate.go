@@ -79,7 +79,7 @@ func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) er
 	if err != nil {
 		return usable(err)
 	}
-	if err = l.begun(ctx, tx); err == nil {
+	if err = l.begun(ctx, tx, frozenLimit); err == nil {
 		err = fn(ctx, tx)
 	}
 	if err != nil {
@@ -92,10 +92,10 @@ func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) er
 
 // begun fixes the plans of a transaction of several round trips, and has the server end it if this process is frozen
 // between two of them.
-func (l *Ledger) begun(ctx context.Context, tx pgx.Tx) error {
+func (l *Ledger) begun(ctx context.Context, tx pgx.Tx, silent time.Duration) error {
 	b := &pgx.Batch{}
 	b.Queue(l.sql.tune)
-	b.Queue(sqlFrozenLimit, milliseconds(frozenLimit))
+	b.Queue(sqlFrozenLimit, milliseconds(silent))
 	return tx.SendBatch(ctx, b).Close()
 }
 
