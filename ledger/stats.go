@@ -13,8 +13,7 @@ type Inspector interface {
 	Stats(ctx context.Context) (Stats, error)
 }
 
-// Stats is how a ledger is doing. How many duplicates it recognised is not here: workers count their claims' answers
-// (metric ackledger.claims: answer "done" is a hit, "run" a miss).
+// Stats is how a ledger is doing.
 type Stats struct {
 	// At is when the pass ended that Scopes comes from, on the database's clock; zero: there was none yet.
 	At time.Time
@@ -31,6 +30,23 @@ type Stats struct {
 	// LockWaits is how many sessions on the ledger's tables wait for a lock at this moment; always 0 where there are no
 	// row locks (sqlite, memory).
 	LockWaits int64
+	// Answered counts what this [Ledger] value has answered since it was made: the tables do not say how often a message was
+	// asked for. Workers count the same as metric ackledger.claims, by answer.
+	Answered Answered
+}
+
+// Answered counts answers to claims.
+type Answered struct {
+	Decided    int64 // all but Busy: what is asked for again until it is decided counts once
+	Duplicates int64 // Done: messages that were finished already
+}
+
+// DedupRate is the share of duplicates in what was decided, from 0 to 1; 0 before the first.
+func (a Answered) DedupRate() float64 {
+	if a.Decided == 0 {
+		return 0
+	}
+	return float64(a.Duplicates) / float64(a.Decided)
 }
 
 // MaxStatScopes is how many scopes Stats names.

@@ -37,6 +37,12 @@ type logClaim struct {
 
 // Claim implements [ledger.Owner].
 func (o *Owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
+	claims, err := o.claim(ctx, entries)
+	o.counts.add(claims)
+	return claims, err
+}
+
+func (o *Owner) claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
 	if !slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Key.Pos != nil }) {
 		return o.ClaimRows(ctx, entries, nil)
 	}

@@ -10,7 +10,7 @@ import (
 // An owner that lives through many leader epochs forgets those that are over; what it holds, or may hold, it does not.
 func TestForgetsLogsThatAreOver(t *testing.T) {
 	now := time.Now()
-	o := NewOwner(nil, ledger.DefaultLimits)
+	o := NewOwner(nil, ledger.DefaultLimits, new(Counts))
 	old := now.Add(-forgetAfter - time.Second)
 	var doubt Set
 	doubt.Add(Span{3, 4})

@@ -74,6 +74,7 @@ type Query struct {
 type Owner struct {
 	Store
 	limits ledger.Limits
+	counts *Counts
 	looks  chan struct{} // the turn to claim
 	saves  chan struct{} // the turn to settle
 	ripe   atomic.Int32  // ranges that are over, as nobody has told the ledger yet
@@ -82,9 +83,9 @@ type Owner struct {
 	logs map[Log]*held
 }
 
-// NewOwner returns the owner that a ledger's Join answers with; limits are the ledger's.
-func NewOwner(store Store, limits ledger.Limits) *Owner {
-	return &Owner{Store: store, limits: limits, looks: make(chan struct{}, 1), saves: make(chan struct{}, 1), logs: map[Log]*held{}}
+// NewOwner returns the owner that a ledger's Join answers with; limits and counts are the ledger's.
+func NewOwner(store Store, limits ledger.Limits, counts *Counts) *Owner {
+	return &Owner{Store: store, limits: limits, counts: counts, looks: make(chan struct{}, 1), saves: make(chan struct{}, 1), logs: map[Log]*held{}}
 }
 
 // AsksLate implements [ledger.LateOwner].

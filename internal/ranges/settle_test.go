@@ -51,7 +51,7 @@ func (s *closing) Settle(_ context.Context, settlements []ledger.Settlement) ([]
 
 func newClosing(log Log) *closing {
 	s := &closing{log: log}
-	s.owner = NewOwner(s, ledger.DefaultLimits)
+	s.owner = NewOwner(s, ledger.DefaultLimits, new(Counts))
 	s.owner.logs[log] = &held{
 		tail: Span{0, 10}, open: map[uint64]*open{1: {Range: Range{Span: Span{10, 11}, Token: 1, Messages: 1}}}, past: map[uint64]past{},
 	}

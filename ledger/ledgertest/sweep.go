@@ -377,11 +377,17 @@ func statsCounts(e *env) {
 		s.PendingAgeP99 < s.PendingAgeP95 || s.OldestPending < s.PendingAgeP99 {
 		e.Errorf("ages: %+v", s)
 	}
+	before := e.stats().Answered
+	e.want(o, entries[0], ledger.Done)
+	e.want(e.owner(), late, ledger.Busy) // not decided
 	all, rows := e.stats(), int64(101)
+	if all.Answered.Decided != before.Decided+1 || all.Answered.Duplicates != before.Duplicates+1 || all.Answered.DedupRate() <= 0 {
+		e.Errorf("answered before %+v, and after a duplicate %+v", before, all.Answered)
+	}
 	if e.Ranged {
 		rows = 10
 	}
-	if all.At.Before(report.Began) || all.Age < 0 || all.Age > patience || all.Pass.Rows != rows || all.Owners.Live != 1 {
+	if all.At.Before(report.Began) || all.Age < 0 || all.Age > patience || all.Pass.Rows != rows || all.Owners.Live != 2 {
 		e.Errorf("stats: %+v", all)
 	}
 	if len(all.Tables) == 0 || all.LockWaits != 0 {

@@ -20,6 +20,7 @@ type Ledger struct {
 	begin  time.Time // what times of rows count from
 	limits ledger.Limits
 	keep   time.Duration
+	counts ranges.Counts
 
 	mu       sync.Mutex
 	joined   uint64
@@ -101,7 +102,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 		}
 		l.live[joined.id] = joined
 		l.rows.join(joined)
-		joined.ranged = ranges.NewOwner(joined, l.limits)
+		joined.ranged = ranges.NewOwner(joined, l.limits, &l.counts)
 		return nil
 	})
 	if err != nil {

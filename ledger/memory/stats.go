@@ -15,7 +15,7 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	s := ledger.Stats{Tables: []ledger.TableStats{
+	s := ledger.Stats{Answered: l.counts.Answered(), Tables: []ledger.TableStats{
 		{Name: "message", Rows: int64(l.rows.len())}, {Name: "archive", Rows: int64(len(l.archives))},
 		{Name: "owner", Rows: int64(len(l.live))},
 	}}

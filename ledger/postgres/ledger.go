@@ -32,6 +32,7 @@ type Ledger struct {
 	db     *sql.DB // InSQLTx; opened on first use
 
 	scopes scopes
+	counts ranges.Counts
 }
 
 // New makes a ledger beside the caller's pool, which serves InTx. Ledger calls use connections of their own, made with
@@ -123,7 +124,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	}
 	o := &owner{ledger: l, id: id, lease: lease, pulse: ledger.NewPulse(lease, before)}
 	o.clock.Note(time.UnixMicro(now), time.Now())
-	o.ranged = ranges.NewOwner(o, l.cfg.Limits)
+	o.ranged = ranges.NewOwner(o, l.cfg.Limits, &l.counts)
 	return ledger.Group(o.ranged, ledger.GroupConfig{
 		Flushes: max(int(l.cfg.MaxConns)/2, 1), OneFlush: o.opens.Load, Timeout: callTimeout, Settled: newPatience(o).settled,
 	}), nil

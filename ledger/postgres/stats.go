@@ -68,5 +68,6 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 	if err != nil {
 		return ledger.Stats{}, fmt.Errorf("postgres: stats: %w", err)
 	}
+	s.Answered = l.counts.Answered()
 	return s, nil
 }

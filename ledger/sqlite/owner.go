@@ -58,7 +58,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if err != nil {
 		return nil, fmt.Errorf("ledger/sqlite: join: %w", err)
 	}
-	o.ranged = ranges.NewOwner(o, l.cfg.Limits)
+	o.ranged = ranges.NewOwner(o, l.cfg.Limits, &l.counts)
 	return o.ranged, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/internal/fencedsql"
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -103,6 +104,7 @@ type Ledger struct {
 	tx     *sql.DB // InTx
 	stmts  statements
 	scopes scopeCache
+	counts ranges.Counts
 }
 
 var _ ledger.Ledger = (*Ledger)(nil)

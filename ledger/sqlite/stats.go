@@ -60,6 +60,7 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 	if err != nil {
 		return ledger.Stats{}, statsError(err)
 	}
+	s.Answered = l.counts.Answered()
 	return s, nil
 }
 
