@@ -156,7 +156,7 @@ func (s *storm) deliverStretches(taken map[string]bool) {
 // The same storm for records of logs that are offered in stretches: whatever comes up in the middle of one, none is lost,
 // done twice at once, acknowledged too early or out of its lane's order.
 func TestStormOfStretches(t *testing.T) {
-	seeds := 60
+	seeds := 24
 	if os.Getenv("ACKLEDGER_LONG") != "" {
 		seeds = 3000
 	}

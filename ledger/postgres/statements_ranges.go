@@ -81,7 +81,7 @@ WITH me AS MATERIALIZED (
 ), grown AS (
 	UPDATE {s}.segment s SET last = a.last, messages = s.messages + a.messages, until = me.at,
 		expiry = greatest(s.expiry, me.at + a.keep * interval '1 microsecond')
-	FROM me, gone a WHERE s.log = ANY(ARRAY[a.log]) AND s.first = ANY(ARRAY[a.segment])
+	FROM me, gone a WHERE s.log = ANY(ARRAY[a.log]) AND s.first = a.segment
 	RETURNING s.log
 )
 SELECT me.fate::integer, me.ok, ARRAY(SELECT log FROM gone), ARRAY(SELECT log FROM grown) FROM me`
@@ -145,7 +145,7 @@ DELETE FROM {s}.segment t USING (
 		WHERE g.scope = a.scope AND sha256(g.name) = sha256(a.name) OFFSET 0) g
 	CROSS JOIN LATERAL (SELECT s.log, s.first FROM {s}.segment s
 		WHERE s.log = g.log AND s.first < a.low AND s.last <= a.low OFFSET 0) s
-) s WHERE t.log = ANY(ARRAY[s.log]) AND t.first = ANY(ARRAY[s.first])
+) s WHERE t.log = ANY(ARRAY[s.log]) AND t.first = s.first
 	AND t.until < clock_timestamp() - $4::bigint * interval '1 microsecond'`
 
 	// sqlLogNote notes first offsets as [ranges.Start.Note] does. It passes over logs that another transaction holds.
@@ -261,7 +261,7 @@ FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]
 
 	sqlSegmentDrop = `
 DELETE FROM {s}.segment s USING unnest($1::bigint[], $2::bigint[]) AS a(log, first)
-WHERE s.log = ANY(ARRAY[a.log]) AND s.first = ANY(ARRAY[a.first])`
+WHERE s.log = ANY(ARRAY[a.log]) AND s.first = a.first`
 
 	// sqlSegmentPut changes a segment that grows at its end in place, which writes no index.
 	sqlSegmentPut = `
