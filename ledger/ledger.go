@@ -60,8 +60,8 @@ type Owner interface {
 
 	// Settle finishes or gives back claimed messages. The slice of errors is in the order of the settlements: nil (it
 	// holds, durably), ErrLost (the message is not ours any more and not settled by this ticket: never acknowledge),
-	// an [*InvalidError] (this settlement alone was refused), or any other error (its row was locked: repeat it). A
-	// settlement may be repeated: one that already holds answers nil again.
+	// an [*InvalidError] (this settlement alone was refused), or any other error: repeat it (its row was locked, and it is
+	// not written; with [Unknown] true it may be). A settlement may be repeated: one that already holds answers nil again.
 	//
 	// The second error is for the whole call: with [Unknown] true some may have been written; repeat the call. A ctx
 	// without a deadline gets one of 10 s.

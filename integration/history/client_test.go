@@ -106,7 +106,7 @@ func (c *client) call(ctx context.Context, ops []*op, do func(context.Context) e
 	for _, o := range ops {
 		o.Return = at
 		switch {
-		case ledger.Unknown(err):
+		case ledger.Unknown(err), o.unsure:
 			o.Return = never
 		case ledger.IsLost(err), errors.Is(err, ledger.ErrChanged):
 			o.Lost = true
@@ -272,7 +272,8 @@ func (c *client) finish(ctx context.Context, who ledger.Owner, ops []*op, settle
 	_ = c.call(ctx, ops, func(ctx context.Context) (err error) { // the error is in the ops
 		errs, err = who.Settle(ctx, settlements)
 		for i := range errs {
-			ops[i].Lost, ops[i].Void = ledger.IsLost(errs[i]), errs[i] != nil && !ledger.IsLost(errs[i])
+			ops[i].Lost, ops[i].unsure = ledger.IsLost(errs[i]), ledger.Unknown(errs[i])
+			ops[i].Void = errs[i] != nil && !ops[i].Lost && !ops[i].unsure
 		}
 		return err
 	})

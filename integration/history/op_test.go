@@ -40,7 +40,8 @@ type op struct {
 	Owner        string // who calls; with declare, whose end it is; with join, whom it made
 	Key          int
 	// Void: the call failed in a way that must have changed nothing.
-	Void bool `json:",omitempty"`
+	Void   bool `json:",omitempty"`
+	unsure bool // its own error says that it may have happened
 
 	Delivery   int               `json:",omitempty"` // claim, settle with Fail
 	Stamp      uint64            `json:",omitempty"`

@@ -52,8 +52,12 @@ func (p *patience) settled(ctx context.Context, settlements []ledger.Settlement,
 			return
 		}
 		errs, err := p.again.Settle(ctx, again)
-		if err != nil { // it may be written: to be repeated as well
+		switch {
+		case err == nil:
+		case ledger.Unknown(err), ledger.IsLost(err): // with Unknown it may be written: the caller repeats it
 			errs = slices.Repeat([]error{err}, len(held))
+		default: // it was not: still held, as far as is known
+			continue
 		}
 		for at, i := range held {
 			answers[i] = errs[at]
