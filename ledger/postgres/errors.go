@@ -20,7 +20,20 @@ const (
 	codeDeadlock      = "40P01"
 	codeLockTimeout   = "55P03"
 	codeUnique        = "23505"
+	// codeCanceled ends a statement on request: of statement_timeout, of an operator (pg_cancel_backend), or of a lock_timeout
+	// that ran out just as its lock was given, and whose signal the server's next wait for a lock forgets the reason of
+	// (madelson/DistributedLock#147 met that race).
+	codeCanceled = "57014"
 )
+
+// isTransient says that the same statement may well pass when it is sent once more.
+func isTransient(err error) bool {
+	switch code(err) {
+	case codeSerialization, codeDeadlock, codeCanceled:
+		return !ledger.Unknown(err)
+	}
+	return false
+}
 
 // code returns the SQLSTATE of what the server answered; empty if it did not answer.
 func code(err error) string {

@@ -36,14 +36,7 @@ const leanWait = 10 * time.Millisecond
 // refused says whether a statement that went ahead wrote nothing, for a reason that the full one can deal with: another
 // transaction took a key (23505) or holds a row, or the values of one item.
 func refused(err error) bool {
-	if ledger.Unknown(err) {
-		return false
-	}
-	switch code(err) {
-	case codeLockTimeout, codeSerialization, codeDeadlock:
-		return true
-	}
-	return isData(err)
+	return !ledger.Unknown(err) && (code(err) == codeLockTimeout || isTransient(err) || isData(err))
 }
 
 // splitter sends parts of a batch so that one bad item costs its neighbours nothing.
@@ -108,12 +101,12 @@ func (s *splitter) parts(ctx context.Context, whole []int32, wait time.Duration)
 	return nil
 }
 
-// try sends a part, again if the database chose it as the victim of a deadlock or of a serialization failure.
+// try sends a part, again if the database chose it as the victim of a deadlock or of a serialization failure, or canceled it.
 func (s *splitter) try(ctx context.Context, part []int32, wait time.Duration) error {
 	pause := firstPause
 	for tries := 1; ; tries++ {
 		err := s.exec(ctx, part, wait)
-		if c := code(err); c != codeSerialization && c != codeDeadlock || tries == maxTries || ledger.Unknown(err) {
+		if !isTransient(err) || tries == maxTries {
 			return err
 		}
 		timer := time.NewTimer(pause + rand.N(pause))

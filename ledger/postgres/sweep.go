@@ -20,9 +20,6 @@ const (
 	rowsPerPage  = 50                     // what is assumed before any page was seen
 )
 
-// codeCanceled is the SQLSTATE of a statement that statement_timeout ended.
-const codeCanceled = "57014"
-
 const (
 	// sqlSweepBegin makes a transaction of the sweep cheap and short. What a crash of the server forgets of it is only
 	// removed once more.
