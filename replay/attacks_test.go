@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -50,6 +51,32 @@ func TestFreshKeysKilledBeforeTheSend(t *testing.T) {
 			t.Errorf("%+v", report)
 		}
 	})
+}
+
+// staleDate is a transport whose answers name a time that is a little old, as servers do that make it once for many answers.
+type staleDate struct{}
+
+func (staleDate) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil {
+		resp.Header.Set("Date", time.Now().Add(-2*time.Second).UTC().Format(http.TimeFormat))
+	}
+	return resp, err
+}
+
+// A queue whose answers named a time of a second ago had its youngest dead letters left to the next run.
+func TestLettersOfTheLastSecond(t *testing.T) {
+	t.Parallel()
+	q := newQueues(t, false)
+	q.fail(numbered(5))
+	client := awssqs.New(q.client.Options(), func(o *awssqs.Options) { o.HTTPClient = &http.Client{Transport: staleDate{}} })
+	src, err := sqs.NewReplaySource(client, q.dlq, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report := q.replay(src, q.toSource()); report.Replayed != 5 {
+		t.Errorf("%+v", report)
+	}
 }
 
 // FIFO order holds in a run that is slower than the visibility.

@@ -37,6 +37,7 @@ const (
 	replayPollers = 4
 	replayTries   = 5         // of a request that may succeed when it is repeated
 	maxSeen       = 1_000_000 // messages that a run leaves, and remembers
+	clocksAgree   = 5 * time.Second
 )
 
 // ReplaySource is a dead-letter queue as a source of package replay. Build it with [NewReplaySource].
@@ -140,11 +141,11 @@ func (s *ReplaySource) ask(ctx context.Context) (*sqs.GetQueueAttributesOutput, 
 	return out, nil
 }
 
-// queueTime is the queue's clock, at the latest. An answer tells it to the second; our own clock tells it to the
-// millisecond, as far as it agrees.
+// queueTime is the queue's clock, at the latest. An answer tells it to the second, and late where the server makes that text
+// once for many answers; our own clock tells it to the millisecond, as far as it agrees.
 func queueTime(out *sqs.GetQueueAttributesOutput, now time.Time) time.Time {
 	theirs, ok := middleware.GetServerTime(out.ResultMetadata)
-	if !ok || !now.Before(theirs) && now.Sub(theirs) < time.Second {
+	if !ok || !now.Before(theirs) && now.Sub(theirs) < clocksAgree {
 		return now
 	}
 	return theirs.Add(time.Second)
