@@ -4,7 +4,8 @@ package postgres
 // The guard is that of sqlSettle. When another transaction holds one of the rows for longer than a moment the whole
 // statement is given up, and sqlSettle takes its place; so none can wait for another in a circle either. Rows are written
 // in the order of the arrays, by key. = ANY instead of = leaves the planner one way without a scan, whatever it believes of
-// the table's size: each key is looked up. (With =, the index may also be read from end to end, and compared.)
+// the table's size: each key is looked up. (With =, the index may also be read from end to end, and compared.) Of rows that no
+// range covers, which are most, none is looked up in the archive: IS TRUE, since AND goes on after a NULL.
 const sqlSucceed = `
 WITH me AS MATERIALIZED (
 	SELECT (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok, {durable},
@@ -12,7 +13,7 @@ WITH me AS MATERIALIZED (
 	FROM (SELECT clock_timestamp() AS at OFFSET 0) c
 ), done AS (
 	UPDATE {s}.message m SET state = 2, owner = NULL, result = a.result,
-		expiry = CASE WHEN m.covered AND a.result IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
+		expiry = CASE WHEN m.covered IS TRUE AND a.result IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
 			THEN least(m.expiry, (SELECT fold FROM me)) ELSE m.expiry END
 	FROM unnest($4::uuid[], $5::bigint[], $6::bytea[]) AS a(key, token, result)
 	WHERE (SELECT ok FROM me) AND m.key = ANY(ARRAY[a.key]) AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
@@ -30,7 +31,7 @@ WITH me AS MATERIALIZED (
 	FROM (SELECT clock_timestamp() AS at OFFSET 0) c
 ), done AS (
 	UPDATE {s}.message m SET state = 2, owner = NULL, result = NULL,
-		expiry = CASE WHEN m.covered AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
+		expiry = CASE WHEN m.covered IS TRUE AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
 			THEN least(m.expiry, (SELECT fold FROM me)) ELSE m.expiry END
 	WHERE (SELECT ok FROM me) AND m.key = ANY($4::uuid[]) AND m.token = $5::bigint AND m.state = 1 AND m.owner = $1::bigint
 	RETURNING m.key
@@ -65,7 +66,7 @@ WITH clock AS MATERIALIZED (
 	UPDATE {s}.message m SET owner = NULL, state = CASE l.kind WHEN 1 THEN 2 ELSE 1 END,
 		due = CASE WHEN l.after > 0 THEN (SELECT at FROM clock) + l.after * interval '1 microsecond' END,
 		attempts = least(m.attempts + l.counted, 32767), result = l.result,
-		expiry = CASE WHEN l.kind = 1 AND m.covered AND l.result IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
+		expiry = CASE WHEN l.kind = 1 AND m.covered IS TRUE AND l.result IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
 			THEN least(m.expiry, (SELECT at FROM clock) + {fold}) ELSE m.expiry END,
 		errors = CASE l.counted WHEN 0 THEN m.errors ELSE l.errors END
 	FROM locked l WHERE m.ctid = l.place

@@ -27,7 +27,7 @@ SELECT (extract(epoch FROM now()) * 1000000)::bigint, set_config('idle_in_transa
 
 	sqlTxFence = `
 UPDATE {s}.message m SET state = 2, owner = NULL, due = NULL, result = $5::bytea,
-	expiry = CASE WHEN covered AND $5::bytea IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
+	expiry = CASE WHEN covered IS TRUE AND $5::bytea IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
 		THEN least(expiry, pg_catalog.clock_timestamp() + {fold}) ELSE expiry END
 WHERE key = $1::uuid AND token = $2::bigint AND state = 1 AND owner = $3::bigint
 	AND (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
@@ -48,7 +48,7 @@ WITH ask AS MATERIALIZED (
 ), done AS (
 	INSERT INTO {s}.message (key, fingerprint, id, scope, at, expiry, crashes, attempts, token, state, result)
 	SELECT l.key, l.fingerprint, l.id, l.scope, l.at,
-		CASE WHEN l.covered AND l.new_result IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = l.key LIMIT 1) IS NULL
+		CASE WHEN l.covered IS TRUE AND l.new_result IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = l.key LIMIT 1) IS NULL
 			THEN least(l.expiry, pg_catalog.clock_timestamp() + {fold}) ELSE l.expiry END,
 		l.crashes, l.attempts, l.token, 2, l.new_result
 	FROM locked l
