@@ -142,10 +142,10 @@ func (l *Ledger) PlayVersion(n int) { l.is = versions{worker: n, needs: n} }
 func MigrateTo(ctx context.Context, conn *pgx.ConnConfig, version int64) (err error) {
 	db := openSchema(conn, DefaultSchema)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := createSchema(ctx, db, DefaultSchema); err != nil {
+	if err := createSchema(ctx, db, DefaultSchema, migrateWait); err != nil {
 		return err
 	}
-	provider, err := newProvider(db, DefaultSchema)
+	provider, err := newProvider(db, DefaultSchema, migrateWait)
 	if err != nil {
 		return err
 	}
@@ -177,11 +177,22 @@ func FreezeUpdate(t testing.TB, o ledger.Owner, e ledger.Entry, token uint64, pa
 	}
 }
 
-// MigrationIdle is how long the server lets a session of Migrate be idle in a transaction.
-func MigrationIdle(ctx context.Context, conn *pgx.ConnConfig) (time.Duration, error) {
+// MigrationIdle is how long the server lets a session of Migrate be silent, in a transaction and outside of one.
+func MigrationIdle(ctx context.Context, conn *pgx.ConnConfig) (inside, outside time.Duration, err error) {
 	db := openSchema(conn, DefaultSchema)
-	var ms int64
-	err := db.QueryRowContext(ctx,
-		"SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'").Scan(&ms)
-	return time.Duration(ms) * time.Millisecond, errors.Join(err, db.Close())
+	err = db.QueryRowContext(ctx, `SELECT 1000000 * max(setting::bigint) FILTER (WHERE name LIKE '%transaction%'),
+		1000000 * max(setting::bigint) FILTER (WHERE name = 'idle_session_timeout')
+		FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'idle_session_timeout')`).Scan(&inside, &outside)
+	return inside, outside, errors.Join(err, db.Close())
+}
+
+// MigrateWaiting is Migrate of the default schema with another patience for others.
+func MigrateWaiting(ctx context.Context, conn *pgx.ConnConfig, wait time.Duration) error {
+	db := openSchema(conn, DefaultSchema)
+	return errors.Join(migrate(ctx, db, DefaultSchema, wait), db.Close())
+}
+
+// MigrationTurns are the advisory locks of the default schema: of its making, and of its migrations.
+func MigrationTurns() (makes, migrates int64) {
+	return lockID(DefaultSchema) + 1, lockID(DefaultSchema)
 }

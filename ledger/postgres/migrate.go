@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -32,19 +31,15 @@ var program = versions{worker: 6, needs: 6}
 // The version table of goose, inside the ledger's own schema.
 const versionTable = "migration"
 
-// How long Migrate waits for another Migrate on the same schema, in seconds between and number of tries.
-const (
-	migrateEvery = 1
-	migrateTries = 300
-)
-
-// migrateIdle has the server end a migration whose process is frozen between two statements, since what it has locked (whole
-// tables) stops every worker.
+// migrateIdle has the server end a migration whose process is frozen between two statements, in a transaction or not: what it
+// has locked (whole tables) stops every worker, and its turn every other migration.
 const migrateIdle = 10 * time.Second
 
 // Migrate makes the schema (an empty name means "ackledger"), or brings it to this program's version. Any number of
-// processes may call it at once: a session advisory lock lets one work, and the others wait for up to five minutes. It
-// connects by itself, as conn says, with the right to create schemas (or to create tables in a schema that is there).
+// processes may call it at once: a session advisory lock lets one work, and the others wait, for up to five minutes and
+// until ctx ends; their error then names the session that works. One whose process is frozen is ended by the server after
+// ten seconds. Migrate connects by itself, as conn says, with the right to create schemas (or to create tables in a schema
+// that is there).
 // Session locks do not hold behind a pooler in transaction mode: name the server itself here.
 //
 // A schema says which is the oldest worker it still serves, so migrate first and deploy then: workers of the version
@@ -65,7 +60,7 @@ func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
 		return err
 	}
 	db := openSchema(conn, schema)
-	err := migrate(ctx, db, schema)
+	err := migrate(ctx, db, schema, migrateWait)
 	if err = errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("postgres: migrate schema %q: %w", schema, usable(err))
 	}
@@ -76,20 +71,20 @@ func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
 func openSchema(conn *pgx.ConnConfig, schema string) *sql.DB {
 	quoted := pgx.Identifier{schema}.Sanitize()
 	return stdlib.OpenDB(*conn.Copy(), stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, fmt.Sprintf("SET search_path = %s; SET idle_in_transaction_session_timeout = %d", quoted,
-			migrateIdle.Milliseconds()), pgx.QueryExecModeSimpleProtocol)
+		_, err := c.Exec(ctx, fmt.Sprintf("SET search_path = %s; SET idle_in_transaction_session_timeout = %[2]d; "+
+			"SET idle_session_timeout = %[2]d", quoted, migrateIdle.Milliseconds()), pgx.QueryExecModeSimpleProtocol)
 		return err
 	}))
 }
 
-func migrate(ctx context.Context, db *sql.DB, schema string) error {
-	if err := createSchema(ctx, db, schema); err != nil {
+func migrate(ctx context.Context, db *sql.DB, schema string, wait time.Duration) error {
+	if err := createSchema(ctx, db, schema, wait); err != nil {
 		return err
 	}
 	if err := checkPrivate(ctx, db, schema); err != nil {
 		return err
 	}
-	provider, err := newProvider(db, schema)
+	provider, err := newProvider(db, schema, wait)
 	if err != nil {
 		return err
 	}
@@ -116,33 +111,30 @@ func checkPrivate(ctx context.Context, db *sql.DB, schema string) error {
 }
 
 // newProvider makes what applies the migrations, one process at a time.
-func newProvider(db *sql.DB, schema string) (*goose.Provider, error) {
+func newProvider(db *sql.DB, schema string, wait time.Duration) (*goose.Provider, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		return nil, err
 	}
-	locker, err := lock.NewPostgresSessionLocker(
-		lock.WithLockID(lockID(schema)), lock.WithLockTimeout(migrateEvery, migrateTries))
-	if err != nil {
-		return nil, err
-	}
 	return goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName(versionTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true),
-		goose.WithLogger(goose.NopLogger()))
+		goose.WithTableName(versionTable), goose.WithSessionLocker(turn{lockID(schema), wait}),
+		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
 }
 
 // createSchema makes the schema if it is not there. Two at once would both try, so they take turns.
-func createSchema(ctx context.Context, db *sql.DB, schema string) (err error) {
+func createSchema(ctx context.Context, db *sql.DB, schema string, wait time.Duration) (err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, tx.Rollback())
+			if end := tx.Rollback(); !errors.Is(end, sql.ErrTxDone) { // as it is when ctx has ended
+				err = errors.Join(err, end)
+			}
 		}
 	}()
-	if _, err = tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", lockID(schema)+1); err != nil {
+	if err = (turn{lockID(schema) + 1, wait}).take(ctx, tx, sqlTryMake); err != nil {
 		return err
 	}
 	var there bool

@@ -1,0 +1,83 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger/postgres"
+)
+
+// TestMigrateSaysWhoMigrates: a migration that waited for one that hung said "failed to acquire lock" after five minutes, and
+// waited without any limit where the other made the schema.
+func TestMigrateSaysWhoMigrates(t *testing.T) {
+	t.Parallel()
+	makes, migrates := postgres.MigrationTurns()
+	for name, id := range map[string]int64{"makes the schema": makes, "migrates it": migrates} {
+		for version, server := range map[string]func(testing.TB) *services.PG{"18": services.Postgres, "14": services.Postgres14} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				t.Parallel()
+				testMigrateWaits(t, server(t).URL, id)
+			})
+		}
+	}
+}
+
+func testMigrateWaits(t *testing.T, url string, id int64) {
+	conn, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := pgx.Connect(t.Context(), url+"&application_name=the_other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := other.Exec(t.Context(), "SELECT pg_advisory_lock($1)", id); err != nil {
+		t.Fatal(err)
+	}
+	says := func(err error) {
+		t.Helper()
+		for _, words := range []string{"another migration", "'the_other'", "idle since 2",
+			fmt.Sprintf("pg_terminate_backend(%d)", other.PgConn().PID())} {
+			if err == nil || !strings.Contains(err.Error(), words) {
+				t.Errorf("%v: does not say %q", err, words)
+			}
+		}
+	}
+	const patience = 300 * time.Millisecond
+	began := time.Now()
+	says(postgres.MigrateWaiting(t.Context(), conn, patience))
+	if took := time.Since(began); took < patience || took > 5*time.Second {
+		t.Errorf("it gave up after %s, not %s", took, patience)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began = time.Now()
+	if err = postgres.Migrate(ctx, conn, ""); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("its context ended: %v", err)
+	}
+	says(err)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it noticed the end of its context after %s", took)
+	}
+	migrated := make(chan error, 1)
+	go func() { migrated <- postgres.Migrate(t.Context(), conn, "") }()
+	select {
+	case err := <-migrated:
+		t.Errorf("it migrated beside another: %v", err)
+	case <-time.After(patience):
+	}
+	if err := other.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Errorf("once it is its turn: %v", err)
+	}
+}
