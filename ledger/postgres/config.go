@@ -21,7 +21,8 @@ type Config struct {
 	// who keeps several ledgers in one database, or has rules for names.
 	Schema string
 	// MaxConns is the number of connections for claims and settles; one more is for beats alone. They are the ledger's
-	// own, so that neither InTx nor the program can starve them. Default 4. For very many or very slow batches.
+	// own, so that neither InTx nor the program can starve them. The sweep and Stats each make one more while they work.
+	// Default 4. For very many or very slow batches.
 	MaxConns int32
 	// Limits is what is stored of one message. Each zero field means ledger.DefaultLimits'. For brokers with a larger
 	// maximum, or rows that must stay small. Archive is at most 256 MiB.

@@ -39,8 +39,8 @@
 //
 // # Connections
 //
-// The ledger's own connections (Config.MaxConns, and one for beats) are made with the settings of the caller's pool.
-// All exec modes of pgx work; behind a pooler in transaction mode use [pgx.QueryExecModeExec] or
+// The ledger's own connections (Config.MaxConns, one for beats, one each for the sweep and Stats while they work) are made
+// with the settings of the caller's pool. All exec modes of pgx work; behind a pooler in transaction mode use [pgx.QueryExecModeExec] or
 // [pgx.QueryExecModeSimpleProtocol]. Migrate needs a session: give it the server itself.
 //
 // # What has expired

@@ -25,6 +25,7 @@ type Ledger struct {
 	user  *pgxpool.Pool // the caller's: InTx
 	own   *pgxpool.Pool // claims, settles, reads
 	beats *pgxpool.Pool // one connection, so that no flood of claims can delay a beat
+	stats *pgxpool.Pool // one connection, and only while it is used, so that Stats that wait keep nobody else's
 	log   *zap.Logger
 	is    versions
 
@@ -57,12 +58,27 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Ledger, error) 
 		l.own.Close()
 		return nil, err
 	}
+	if l.stats, err = passingPool(ctx, pool); err != nil {
+		l.own.Close()
+		l.beats.Close()
+		return nil, err
+	}
 	return l, nil
 }
 
 // ownPool makes a small pool that connects as the caller's does, and only when it is needed.
 func ownPool(ctx context.Context, pool *pgxpool.Pool, conns int32) (*pgxpool.Pool, error) {
+	return newPool(ctx, pool.Config(), conns)
+}
+
+// passingPool makes a pool of one connection, which is closed after each use.
+func passingPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	c := pool.Config()
+	c.AfterRelease = func(*pgx.Conn) bool { return false }
+	return newPool(ctx, c, 1)
+}
+
+func newPool(ctx context.Context, c *pgxpool.Config, conns int32) (*pgxpool.Pool, error) {
 	c.MaxConns, c.MinConns, c.MinIdleConns = conns, 0, 0
 	p, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
@@ -81,6 +97,7 @@ func (l *Ledger) Close() {
 	}
 	l.own.Close()
 	l.beats.Close()
+	l.stats.Close()
 }
 
 // Limits implements [ledger.Ledger].

@@ -169,9 +169,13 @@ func (l *Ledger) turnWait(ctx context.Context) (time.Duration, error) {
 
 // ask runs one short statement on the ledger's own connections.
 func (l *Ledger) ask(ctx context.Context, fn func(context.Context, *pgxpool.Conn) error) error {
+	return askOn(ctx, l.own, fn)
+}
+
+func askOn(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	conn, err := l.own.Acquire(ctx)
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return notSent(err)
 	}

@@ -31,10 +31,11 @@ SELECT count(DISTINCT w.pid) FROM pg_catalog.pg_locks w WHERE NOT w.granted AND 
 )
 
 // Stats implements [ledger.Inspector]. It reads one row of counts, the small table of owners, and what the catalogs
-// say: no table that grows with the messages.
+// say: no table that grows with the messages. What it asks may have to wait all the same, as for VACUUM FULL: it has one
+// connection of its own, made for the time of a call, for which calls at once wait until their deadlines (10 s without one).
 func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 	var s ledger.Stats
-	err := l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := askOn(ctx, l.stats, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var seen []byte
 		var now, at int64
 		if err := conn.QueryRow(ctx, l.maintainSQL(sqlSeen)).Scan(&seen, &now, &at); err != nil {
