@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -217,6 +218,13 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 }
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(sweeperVariable); url != "" {
+		if err := playSweeper(url); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	ledgertest.Main(m, func(ctx context.Context, dsn string) (ledgertest.Store, io.Closer, error) {
 		pool, err := pgxpool.New(ctx, dsn)
 		if err != nil {
