@@ -125,7 +125,7 @@ func (s *sweeper) work(t *testing.T, o ledger.Owner, round string, offset int64)
 		for _, entries := range [][]ledger.Entry{rows, ranged} {
 			began := time.Now()
 			succeedAll(t, o, claimsOf(t, o, entries, ledger.Run))
-			if took := time.Since(began); took > 2*time.Second {
+			if took := time.Since(began); took > 5*time.Second { // milliseconds, on a machine that has nothing else to do
 				t.Errorf("round %s: a claim and settle beside a sweeper that is stopped took %s", round, took)
 			}
 			done = append(done, entries...)
