@@ -123,7 +123,7 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, a
 		copyHeaders(m.Headers, r, copies)
 	}
 	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: at.prev, First: at.first}
-	d.Msg, d.Lane, d.Original, d.Ref = m, d.lane(s.Order, names), original, d
+	d.Msg, d.Lane, d.Log, d.Original, d.Ref = m, d.lane(s.Order, names), a.log, original, d
 	d.Window, d.Deadline = a.source.window, a.source.deadline(r.Timestamp)
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
 		Key: at.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges,

@@ -21,6 +21,9 @@ type Item struct {
 	Late ledger.Late
 	// Lane orders items: those of one lane run one at a time, in the order in which they were offered. Empty: no order.
 	Lane string
+	// Log is the ledger.Position.Log of the log in which the message lies, for its order among stretches; empty: that of
+	// its key, which is another where it carries a stamp.
+	Log string
 	// Window is how long the ledger keeps the message's row; zero: Options.Window.
 	Window time.Duration
 	// Deadline is when the broker forgets the message, less a margin; zero: never, or not known.

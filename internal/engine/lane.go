@@ -26,15 +26,16 @@ type task struct {
 	phase      phase
 	holds      bool // hands has this item for its key
 	solo       bool
-	placed     bool  // it has the process' place for suspects
-	single     bool  // it was part of a batch that came to nothing: it runs alone
-	overdue    bool  // its broker deadline had passed when it came
-	dropped    bool  // the broker has it back, or will: nothing new begins with it
-	told       bool  // the sink knows
-	ran        bool  // a handler of this process had the message
-	maybe      bool  // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
-	lane       *lane // nil: no order
-	prev, next *Item // in the lane
+	placed     bool     // it has the process' place for suspects
+	single     bool     // it was part of a batch that came to nothing: it runs alone
+	overdue    bool     // its broker deadline had passed when it came
+	dropped    bool     // the broker has it back, or will: nothing new begins with it
+	told       bool     // the sink knows
+	ran        bool     // a handler of this process had the message
+	maybe      bool     // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
+	lane       *lane    // nil: no order
+	prev, next *Item    // in the lane
+	line       *logLine // of the log in whose order it is; nil: of none
 	sum        [ledger.KeySize]byte
 	handNext   *Item // in hands
 	due        time.Time
@@ -81,7 +82,7 @@ type sched struct {
 	doubtQ   fifo[*Item] // also in claimQ, or dropped: what may be ours is asked for before anything else
 	waits    waitHeap
 	hands    hands
-	lines    map[[8]byte]*logLine
+	lines    map[string]*logLine
 
 	stretchQ     fifo[*Stretch] // to be claimed
 	stretchReady fifo[*Stretch] // to be run
@@ -100,7 +101,7 @@ type sched struct {
 }
 
 func newSched() *sched {
-	return &sched{lanes: map[string]*lane{}, hands: newHands(), lines: map[[8]byte]*logLine{}}
+	return &sched{lanes: map[string]*lane{}, hands: newHands(), lines: map[string]*logLine{}}
 }
 
 // setPhase keeps the counters.
@@ -121,8 +122,8 @@ func (s *sched) count(it *Item, n int) {
 	case waiting, suspect:
 		s.waitCount += n
 		s.eased = s.eased || n > 0
-		if l := s.lineOf(it); l != nil {
-			l.stalled += n
+		if it.line != nil {
+			it.line.stalled += n
 		}
 	}
 	if it.takesSlot() && it.isHead() {
@@ -147,9 +148,7 @@ func (s *sched) enter(it *Item) {
 	s.held++
 	s.heldBytes += int64(len(it.Msg.Body))
 	it.sum = it.Key.Sum()
-	if it.Key.Pos != nil {
-		s.line([8]byte(it.sum[:8])).items++
-	}
+	s.joinLines(it)
 	if it.Lane != "" {
 		l := s.lanes[it.Lane]
 		if l == nil {
@@ -343,10 +342,7 @@ func (s *sched) remove(it *Item) {
 	s.setPhase(it, finished)
 	s.held--
 	s.heldBytes -= int64(len(it.Msg.Body))
-	if l := s.lineOf(it); l != nil {
-		l.items--
-		s.endLine([8]byte(it.sum[:8]), l)
-	}
+	s.leaveLines(it)
 	s.prune()
 	l := it.lane
 	if l == nil {

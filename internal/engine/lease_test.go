@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +26,7 @@ type link struct {
 	owners []string
 	// stretches says that owners take stretches, as Kafka's do.
 	stretches bool
+	dice      *rand.Rand                    // of which stretches the ledger leaves alone; nil: of none
 	frozen    atomic.Pointer[chan struct{}] // calls wait until it is closed
 }
 

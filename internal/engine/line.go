@@ -2,10 +2,12 @@ package engine
 
 import "slices"
 
-// logLine is what the engine has in hand of one log. As long as there are items, no stretch is claimed, ours or running: so
-// no item's key is in such a stretch, and order is a matter of the items' lanes, or of whole stretches, but not of both.
+// logLine is what the engine has in hand of one log, of all its leader epochs: a partition has one order. As long as there
+// are items, no stretch is claimed, ours or running: so no item's key is in such a stretch, and order is a matter of the
+// items' lanes, or of whole stretches, but not of both.
 type logLine struct {
-	items     int
+	log       string
+	items     int        // of the log, or with a key that lies in it
 	stalled   int        // items that wait
 	stretches []*Stretch // in the order in which they were offered
 }
@@ -29,26 +31,55 @@ func (l *logLine) oldest(st *Stretch, batch []*Stretch) bool {
 }
 
 // line finds or begins the line of a log.
-func (s *sched) line(log [8]byte) *logLine {
+func (s *sched) line(log string) *logLine {
 	l := s.lines[log]
 	if l == nil {
-		l = &logLine{}
+		l = &logLine{log: log}
 		s.lines[log] = l
 	}
 	return l
 }
 
-// lineOf returns the line of an item that was taken in; nil: its message is of no log.
-func (s *sched) lineOf(it *Item) *logLine {
-	if it.Key.Pos == nil {
-		return nil
+// logs are the logs of an item: that in whose order it is, and that in which its key lies, if it is another; empty: none.
+func (it *Item) logs() (order, key string) {
+	if it.Key.Pos != nil {
+		key = it.Key.Pos.Log
 	}
-	return s.lines[[8]byte(it.sum[:8])]
+	if it.Log == "" || it.Log == key {
+		return key, ""
+	}
+	return it.Log, key
 }
 
-func (s *sched) endLine(log [8]byte, l *logLine) {
+// joinLines takes an item into the lines of its logs.
+func (s *sched) joinLines(it *Item) {
+	order, key := it.logs()
+	if order != "" {
+		it.line = s.line(order)
+		it.line.items++
+	}
+	if key != "" {
+		s.line(key).items++
+	}
+}
+
+func (s *sched) leaveLines(it *Item) {
+	if it.line == nil {
+		return
+	}
+	it.line.items--
+	s.endLine(it.line)
+	it.line = nil
+	if _, key := it.logs(); key != "" {
+		l := s.lines[key]
+		l.items--
+		s.endLine(l)
+	}
+}
+
+func (s *sched) endLine(l *logLine) {
 	if l.items == 0 && len(l.stretches) == 0 {
-		delete(s.lines, log)
+		delete(s.lines, l.log)
 	}
 }
 
@@ -75,11 +106,11 @@ func (s *sched) dropStretch(st *Stretch) {
 func (s *sched) leaveLine(st *Stretch) {
 	l := s.lines[st.log]
 	l.stretches = slices.DeleteFunc(l.stretches, func(o *Stretch) bool { return o == st })
-	s.endLine(st.log, l)
+	s.endLine(l)
 }
 
 // mayRun queues what may run now of a log's stretches: of ordered ones the first that is not over.
-func (s *sched) mayRun(log [8]byte) {
+func (s *sched) mayRun(log string) {
 	l := s.lines[log]
 	if l == nil {
 		return

@@ -24,7 +24,20 @@ func (o *stretchLink) AsksLate() {}
 
 func (o *stretchLink) ClaimStretches(ctx context.Context, s []ledger.Stretch) (tokens []uint64, err error) {
 	err = o.link.ask(memory.Claim, func() (err error) {
-		tokens, err = o.Owner.(ledger.StretchOwner).ClaimStretches(ctx, s)
+		var some []ledger.Stretch
+		var of []int
+		for i := range s {
+			if !o.link.leaves() {
+				some, of = append(some, s[i]), append(of, i)
+			}
+		}
+		got, err := o.Owner.(ledger.StretchOwner).ClaimStretches(ctx, some)
+		tokens = make([]uint64, len(s))
+		for at, i := range of {
+			if err == nil {
+				tokens[i] = got[at]
+			}
+		}
 		return err
 	})
 	if err != nil {
@@ -35,7 +48,20 @@ func (o *stretchLink) ClaimStretches(ctx context.Context, s []ledger.Stretch) (t
 
 func (o *stretchLink) SettleStretches(ctx context.Context, d []ledger.StretchDone) (errs []error, err error) {
 	err = o.link.ask(memory.Settle, func() (err error) {
-		errs, err = o.Owner.(ledger.StretchOwner).SettleStretches(ctx, d)
+		var some []ledger.StretchDone
+		var of []int
+		errs = make([]error, len(d))
+		for i := range d {
+			if errs[i] = ledger.ErrParts; !o.link.leaves() {
+				some, of = append(some, d[i]), append(of, i)
+			}
+		}
+		got, err := o.Owner.(ledger.StretchOwner).SettleStretches(ctx, some)
+		for at, i := range of {
+			if err == nil {
+				errs[i] = got[at]
+			}
+		}
 		return err
 	})
 	if err != nil {
@@ -44,11 +70,28 @@ func (o *stretchLink) SettleStretches(ctx context.Context, d []ledger.StretchDon
 	return errs, nil
 }
 
+// leaves says whether the ledger leaves a stretch to the short way's caller.
+func (l *link) leaves() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dice != nil && l.dice.IntN(8) == 0
+}
+
 // stormLog is a log: its messages' ids are its name and their offset.
 type stormLog string
 
 func (l stormLog) key(offset int64) ledger.Key {
-	return ledger.Key{Scope: scope, ID: fmt.Appendf(nil, "%s-%d", l, offset), Pos: &ledger.Position{Log: string(l), Offset: offset, Prev: -1}}
+	return ledger.Key{Scope: scope, ID: fmt.Appendf(nil, "%s-%d", l, offset), Pos: &ledger.Position{
+		Log: string(l), Epoch: l.epoch(offset), Offset: offset, Prev: -1,
+	}}
+}
+
+// epoch is a record's leader epoch: all logs but "a" have a new leader now and then.
+func (l stormLog) epoch(offset int64) int32 {
+	if l == "a" {
+		return 0
+	}
+	return int32(offset / 250)
 }
 
 // stormRecords are records of one log.
@@ -57,6 +100,7 @@ type stormRecords struct {
 	offsets []int64
 	offers  []*offering
 	lane    func(id string) string
+	epoch   int32
 }
 
 func (r *stormRecords) Len() int                 { return len(r.offsets) }
@@ -72,6 +116,7 @@ func (r *stormRecords) Size(i int) int { return len(r.body(i)) }
 func (r *stormRecords) Items(from, to int, _ []*engine.Item) (out []*engine.Item) {
 	for i := from; i < to; i++ {
 		key := r.log.key(r.offsets[i])
+		key.Pos.Epoch += r.epoch
 		if i > 0 {
 			key.Pos.Prev = r.offsets[i-1]
 		}
@@ -140,7 +185,7 @@ func (s *storm) deliverStretches(taken map[string]bool) {
 				continue
 			}
 			offset, _ := strconv.ParseInt(id[2:], 10, 64)
-			if n := len(some); n > 0 && (some[n-1]+3 < offset || s.rng.IntN(40) == 0) {
+			if n := len(some); n > 0 && (some[n-1]+3 < offset || log.epoch(some[n-1]) != log.epoch(offset) || s.rng.IntN(40) == 0) {
 				flush()
 			}
 			some = append(some, offset)

@@ -215,6 +215,9 @@ func (s *storm) spawn() {
 	w := &stormWorker{
 		storm: s, net: &link{Ledger: s.l, stretches: s.stretches}, dead: make(chan struct{}), order: map[string][]*offering{}, running: map[string]bool{},
 	}
+	if s.stretches {
+		w.net.dice = rand.New(rand.NewPCG(s.rng.Uint64(), 5))
+	}
 	o := options()
 	o.Attempts, o.Drain = 1000, time.Duration(1+s.rng.IntN(3000))*time.Millisecond
 	o.BackoffBase, o.BackoffMax = 10*time.Millisecond, time.Second

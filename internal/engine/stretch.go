@@ -39,7 +39,7 @@ type Stretch struct {
 	Ordered bool
 
 	// Guarded by the engine's lock.
-	log    [8]byte // first half of the records' stored keys
+	log    string // ledger.Position.Log of the records
 	phase  phase
 	whole  bool
 	n      int   // records of it
@@ -92,8 +92,8 @@ func (e *Engine) pays() bool {
 
 // OfferStretch implements API.
 func (e *Engine) OfferStretch(st *Stretch) {
-	key := st.Claim.First.Key.Sum()
-	st.n, st.whole, st.came, st.log = st.Records.Len(), true, time.Now(), [8]byte(key[:8])
+	log := st.Claim.First.Key.Pos.Log
+	st.n, st.whole, st.came, st.log = st.Records.Len(), true, time.Now(), log
 	for i := range st.n {
 		st.bytes += int64(st.Records.Size(i))
 	}
@@ -111,14 +111,13 @@ func (e *Engine) OfferStretch(st *Stretch) {
 
 // makeWay is called before an item is taken in: what is in hand of its log are items from then on.
 func (e *Engine) makeWay(it *Item) {
-	if it.Key.Pos != nil {
-		sum := it.Key.Sum()
-		e.split([8]byte(sum[:8]))
-	}
+	order, key := it.logs()
+	e.split(order)
+	e.split(key)
 }
 
 // split makes items of all stretches of a log, each in the phase in which it would be by itself. The engine's lock is held.
-func (e *Engine) split(log [8]byte) {
+func (e *Engine) split(log string) {
 	l := e.s.lines[log]
 	if l == nil || len(l.stretches) == 0 {
 		return

@@ -307,6 +307,7 @@ func (e *Engine) settledStretch(st *Stretch, err error, now time.Time) {
 	for _, it := range st.items {
 		switch {
 		case errors.Is(err, ledger.ErrParts) && it.phase == settling:
+			e.s.setPhase(it, running) // behind the head of its lane it waits as such
 			e.succeed(it, nil)
 		default:
 			e.settledOne(&settlement{item: it, sess: st.sess, kind: ledger.Succeed}, err, now)
