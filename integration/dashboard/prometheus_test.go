@@ -23,6 +23,8 @@ const (
 	// rateInterval is what Grafana puts for $__rate_interval when a panel's points are close: four scrapes (Grafana
 	// documentation, "Prometheus template variables").
 	rateInterval = 4 * scrapeInterval
+
+	metricName = "__name__" // the label that has it
 )
 
 // monitor is a Prometheus: an engine, and the series that scrapes brought.
@@ -91,7 +93,7 @@ func (m *monitor) add(key string, all labels.Labels, v float64) {
 func (m *monitor) names() []string {
 	found := map[string]bool{}
 	for _, s := range m.series {
-		found[s.Metric.Get(labels.MetricName)] = true
+		found[s.Metric.Get(metricName)] = true
 	}
 	return slices.Sorted(maps.Keys(found))
 }

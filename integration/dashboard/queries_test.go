@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -215,7 +214,7 @@ func (v *viewer) grouped(a *parser.AggregateExpr) error {
 func have(result promql.Vector, label string) error {
 	for _, s := range result {
 		if !s.Metric.Has(label) {
-			return fmt.Errorf("a series has no label %s: %s", label, s.Metric.DropReserved(func(n string) bool { return n == labels.MetricName }))
+			return fmt.Errorf("a series has no label %s: %s", label, s.Metric.DropReserved(func(n string) bool { return n == metricName }))
 		}
 	}
 	return nil
