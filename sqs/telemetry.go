@@ -49,7 +49,23 @@ func newTelemetry(s *settings, source string) (*telemetry, error) {
 	}
 	t.failedDeletes, err = m.Int64Counter("ackledger.sqs.delete_failures",
 		metric.WithDescription("Deletes that failed; each is sent again, or answered by the ledger at the redelivery."))
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	t.announce()
+	return t, nil
+}
+
+// announce says zero once, as the engine does of its counters: then their first event is a growth.
+func (t *telemetry) announce() {
+	ctx := context.Background()
+	for _, o := range t.pollOutcomes {
+		t.polled.Add(ctx, 0, t.attrs, o)
+	}
+	for _, o := range []outcome{changed, failed, refused} {
+		t.changes.Add(ctx, 0, t.attrs, t.changeOutcomes[o])
+	}
+	t.failedDeletes.Add(ctx, 0, t.attrs)
 }
 
 func (t *telemetry) poll(outcome string) {

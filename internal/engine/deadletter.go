@@ -186,7 +186,7 @@ func (e *Engine) publishLetter(s *settlement) {
 	if ledger.IsLost(err) {
 		return // the settlement is told the same, and the message is asked for again
 	}
-	e.tel.published(err == nil)
+	e.tel.published(1, err == nil)
 	if err != nil {
 		e.log.Error("dead letter not published: the archive alone has the message", zap.String("message_id", s.item.Msg.ID),
 			zap.String("kind", string(s.more.Dead.Kind)), zap.Int("tries", tries), zap.Error(err))

@@ -228,7 +228,7 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 		e.released(it, s.after(), now)
 	case err == nil:
 		if s.kind == ledger.Fail {
-			e.tel.deadLetter(s.more.Dead)
+			e.tel.failed(1, s.more.Dead.Kind)
 			e.log.Warn("message failed for good, archived", zap.String("message_id", it.Msg.ID),
 				zap.String("kind", string(s.more.Dead.Kind)), zap.Int("attempt", it.attempt))
 		}

@@ -59,7 +59,11 @@ func newTelemetry(e *Engine) (*telemetry, error) {
 		t.answers[a] = metric.WithAttributeSet(attribute.NewSet(append(base, attribute.String("answer", a.String()))...))
 	}
 	m := mp.Meter(instrumentation)
-	return t, t.instruments(e, m)
+	if err := t.instruments(e, m); err != nil {
+		return t, err
+	}
+	t.announce(e.opt.DeadLetter != nil)
+	return t, nil
 }
 
 func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
@@ -111,6 +115,28 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 	return failed
 }
 
+// announce says zero of what is counted, once: a series that begins with its first event has no rate and no increase at that
+// event (Prometheus' documentation, "Instrumentation": avoid missing metrics).
+func (t *telemetry) announce(forwards bool) {
+	ctx := context.Background()
+	for _, c := range []metric.Int64Counter{t.takeovers, t.lost, t.retries, t.unknowns, t.skips} {
+		c.Add(ctx, 0, t.attrs)
+	}
+	for _, answer := range t.answers {
+		t.claims.Add(ctx, 0, answer)
+	}
+	for _, kind := range []ledger.FailureKind{
+		ledger.KindError, ledger.KindPanic, ledger.KindGoexit, ledger.KindTimeout, ledger.KindTerminal, ledger.KindExhausted,
+		ledger.KindUncertain, ledger.KindMismatch, ledger.KindInvalid, ledger.KindDeadline,
+	} {
+		t.failed(0, kind)
+	}
+	if forwards {
+		t.published(0, true)
+		t.published(0, false)
+	}
+}
+
 func (t *telemetry) close() { _ = t.inFlight.Unregister() } // an error means that it is gone already
 
 // answered counts the answers of one call.
@@ -145,17 +171,17 @@ func (t *telemetry) leaseLost()      { t.lost.Add(context.Background(), 1, t.att
 func (t *telemetry) retried()        { t.retries.Add(context.Background(), 1, t.attrs) }
 func (t *telemetry) unknown(n int)   { t.unknowns.Add(context.Background(), int64(n), t.attrs) }
 
-// published counts what came of forwarding a message.
-func (t *telemetry) published(sent bool) {
+// published counts what came of forwarding messages.
+func (t *telemetry) published(n int64, sent bool) {
 	outcome := "unsent"
 	if sent {
 		outcome = "sent"
 	}
-	t.letters.Add(context.Background(), 1, t.attrs, metric.WithAttributes(attribute.String("outcome", outcome)))
+	t.letters.Add(context.Background(), n, t.attrs, metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 
-func (t *telemetry) deadLetter(a *ledger.Archive) {
-	t.dead.Add(context.Background(), 1, t.attrs, metric.WithAttributes(attribute.String("kind", string(a.Kind))))
+func (t *telemetry) failed(n int64, kind ledger.FailureKind) {
+	t.dead.Add(context.Background(), n, t.attrs, metric.WithAttributes(attribute.String("kind", string(kind))))
 }
 
 func (t *telemetry) claimTook(d time.Duration) {

@@ -84,6 +84,14 @@ func TestMetrics(t *testing.T) {
 			}
 			return nil
 		})
+		for _, name := range []string{
+			"ackledger.claims done", "ackledger.takeovers", "ackledger.leases.lost", "ackledger.retries", "ackledger.dead_letters terminal",
+			"ackledger.settles.unknown", "ackledger.skipped",
+		} { // its first event is a growth only if it was there before
+			if n, ok := read(t, reader)[name]; n != 0 || !ok {
+				t.Errorf("%s is %d, there %v, want 0 and true", name, n, ok)
+			}
+		}
 		abandoned := item("taken over", "")
 		if err := holdElsewhere(t, l, abandoned).Leave(t.Context()); err != nil {
 			t.Fatal(err)
