@@ -5,8 +5,11 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 
 # Three packages at a time on two cores: a third of their time is waiting for servers.
 # SQLite itself is C made into Go, with memory of its own that the race detector does not see: with the detector's and
-# the pointer checks in that package its tests take twice as long, and find nothing more.
-TEST_FLAGS = -race -p 3 -gcflags='modernc.org/...=-d=checkptr=0' -gcflags='modernc.org/sqlite/lib=-race=false -d=checkptr=0'
+# the pointer checks in that package its tests take twice as long, and find nothing more. `make lint` vets.
+TEST_FLAGS = -race -vet=off -p 3 -gcflags='modernc.org/...=-d=checkptr=0' -gcflags='modernc.org/sqlite/lib=-race=false -d=checkptr=0'
+
+# The packages that take longest, to begin with.
+LONGEST = ./ledger/postgres ./kafka ./integration/storm
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak chaos model
@@ -21,14 +24,13 @@ demo-replay: ## 500 dead letters on both brokers, brought back each once by the 
 	$(GO) build -o bin/ackledger ./cmd/ackledger
 	$(GO) run ./examples/replay -command bin/ackledger
 
-# `make lint` vets the dashboard's test, which takes Prometheus along.
 test: bin/withservices ## all tests that must pass, on real servers (Java and Maven fetch and run them)
-	bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
-	cd bench && $(GO) vet ./... && $(GO) test -short ./...
+	bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m $(LONGEST) ./...
+	cd bench && $(GO) test -vet=off -short ./...
 	cd integration/dashboard && $(GO) test -vet=off ./...
 
 test-long: bin/withservices ## the same with the long runs: crashes, outages and load for hours
-	ACKLEDGER_LONG=1 bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 180m ./...
+	ACKLEDGER_LONG=1 bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 180m $(LONGEST) ./...
 	cd bench && ../bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
 	cd integration/dashboard && $(GO) test -race ./...
 

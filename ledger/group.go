@@ -189,7 +189,10 @@ func (g *group[I, O]) start() {
 			return
 		}
 		g.flushes++
-		go g.flush(f)
+		go func() {
+			_ = deepen(len(f.items))
+			g.flush(f)
+		}()
 	}
 }
 
@@ -278,6 +281,18 @@ func merge[I, O any](from []queued[I, O]) []I {
 		items[i] = q.call.items[q.at]
 	}
 	return items
+}
+
+// stackRoom is what the calls of a database driver take of a goroutine's stack, generously.
+const stackRoom = 16 << 10
+
+// deepen makes room on a new goroutine's stack at once. Else it grows by doubling, and each time what is there of a driver's
+// deep calls is copied: 15 % of the processor's time at 1,000 messages/s.
+//
+//go:noinline
+func deepen(at int) byte {
+	var room [stackRoom]byte
+	return room[at%stackRoom]
 }
 
 // flush sends one batch, answers its callers, and goes on with the next one while there is one.

@@ -19,7 +19,7 @@ const (
 const tableGroup = "table size"
 
 func tableCases() []suite.Case {
-	n := suite.Size{Full: 60_000, Quick: 20_000, Smoke: 1000}
+	n := suite.Size{Full: 600_000, Quick: 20_000, Smoke: 1000}
 	return []suite.Case{
 		{Group: tableGroup, Name: "ours, smaller table", N: n, Limit: 30 * time.Minute,
 			Note: "1 million succeeded messages (quick: 100,000), and then new ones in batches of 2,000; each round leaves its own there",
