@@ -169,7 +169,8 @@ func (e *Engine) take(before *chunk) *chunk {
 			return nil
 		}
 		if e.mayStart() {
-			if e.turns.run.items() || e.s.stretchReady.len() == 0 {
+			whole := e.s.stretchReady.len() > 0
+			if e.turns.run.items() || !whole {
 				if items := e.takeReady(); len(items) > 0 {
 					c := e.newChunk(items, e.batch != nil, nil)
 					clear(items)
@@ -185,6 +186,9 @@ func (e *Engine) take(before *chunk) *chunk {
 				}
 				spare = nil
 				e.mu.Lock()
+				continue
+			}
+			if whole && e.s.readyQ.len() > 0 { // what was listed has been split
 				continue
 			}
 		}

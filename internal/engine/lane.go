@@ -122,9 +122,7 @@ func (s *sched) count(it *Item, n int) {
 	case waiting, suspect:
 		s.waitCount += n
 		s.eased = s.eased || n > 0
-		if it.line != nil {
-			it.line.stalled += n
-		}
+		s.stall(it, n)
 	}
 	if it.takesSlot() && it.isHead() {
 		s.taken += n

@@ -28,6 +28,8 @@ type link struct {
 	stretches bool
 	dice      *rand.Rand                    // of which stretches the ledger leaves alone; nil: of none
 	frozen    atomic.Pointer[chan struct{}] // calls wait until it is closed
+	lag       atomic.Int64                  // nanoseconds that each Settle takes
+	settles   atomic.Int64                  // calls of Settle
 }
 
 func (l *link) set(before, after func(memory.Op) error) {
@@ -45,6 +47,10 @@ func (l *link) owner() string {
 func (l *link) ask(op memory.Op, carryOut func() error) error {
 	if f := l.frozen.Load(); f != nil {
 		<-*f
+	}
+	if op == memory.Settle {
+		l.settles.Add(1)
+		time.Sleep(time.Duration(l.lag.Load()))
 	}
 	if err := l.fault(op, false); err != nil {
 		return err

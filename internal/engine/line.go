@@ -77,6 +77,17 @@ func (s *sched) leaveLines(it *Item) {
 	}
 }
 
+// stall counts an item that waits, in the lines in which it is.
+func (s *sched) stall(it *Item, n int) {
+	if it.line == nil {
+		return
+	}
+	it.line.stalled += n
+	if _, key := it.logs(); key != "" {
+		s.lines[key].stalled += n
+	}
+}
+
 func (s *sched) endLine(l *logLine) {
 	if l.items == 0 && len(l.stretches) == 0 {
 		delete(s.lines, l.log)

@@ -66,7 +66,7 @@ func (e *Engine) settle(it *Item, set *ledger.Settlement) {
 
 // succeed settles what went well.
 func (e *Engine) succeed(it *Item, result []byte) {
-	if !it.isHead() { // of a stretch that was split: in a lane one after the other is settled
+	if !it.isHead() { // of a stretch that was split: it waits for those before it, or goes with them (takeEarly)
 		it.extra().early = &early{result}
 		return
 	}
@@ -145,8 +145,35 @@ func (e *Engine) takeSettlements(batch []settlement) []settlement {
 		}
 		bytes += next.size()
 		batch = append(batch, e.settleQ.pop())
+		batch, bytes = e.takeEarly(batch, bytes)
 	}
 	return batch
+}
+
+// takeEarly takes what has succeeded behind the last of a batch in its lane into the same call: in a lane they are settled
+// one after the other, or together.
+func (e *Engine) takeEarly(batch []settlement, bytes int) ([]settlement, int) {
+	head := batch[len(batch)-1]
+	if head.kind != ledger.Succeed || head.item.phase != settling {
+		return batch, bytes
+	}
+	for it := head.item.next; it != nil && len(batch) < settleBatch && it.sess == head.sess; it = it.next {
+		early := it.rest().early
+		if it.phase != running || early == nil {
+			break
+		}
+		s := settlement{item: it, sess: it.sess, kind: ledger.Succeed}
+		if early.result != nil {
+			s.more = &ledger.Settlement{Kind: ledger.Succeed, Result: early.result}
+		}
+		if bytes+s.size() > settleBytes {
+			break
+		}
+		it.extra().early = nil
+		e.s.setPhase(it, settling)
+		batch, bytes = append(batch, s), bytes+s.size()
+	}
+	return batch, bytes
 }
 
 // flush settles a batch until the ledger has answered for it; settlements may be repeated. It gives up only when the
