@@ -52,6 +52,9 @@
 //
 // # What is not promised
 //
-// A failover to an asynchronous replica may lose what was acknowledged. The clock of the database must not be set back
-// by more than a lease.
+// A failover to an asynchronous replica may lose what was acknowledged. With a synchronous one, a settlement waits for it; but
+// one that is repeated, because its answer was lost while the replica was away, finds the row settled, writes nothing, and does
+// not wait.
+//
+// The clock of the database must not be set back by more than a lease.
 package postgres
