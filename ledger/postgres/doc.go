@@ -52,9 +52,10 @@
 //
 // # What is not promised
 //
-// A failover to an asynchronous replica may lose what was acknowledged. With a synchronous one, a settlement waits for it; but
-// one that is repeated, because its answer was lost while the replica was away, finds the row settled, writes nothing, and does
-// not wait.
+// A failover to an asynchronous replica may lose what was acknowledged. A synchronous one has it before: what a call finds settled may be of
+// a commit whose wait was broken off, so the call's own commit waits as well. To that end it writes a logical decoding message
+// (pg_logical_emit_message, prefix ackledger, no content; only where synchronous_standby_names is set), which subscribers to
+// the WAL may see. A wait that an operator cancels (pg_cancel_backend) is over for the ledger, too.
 //
 // The clock of the database must not be set back by more than a lease.
 package postgres

@@ -357,6 +357,9 @@ func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, 
 	}
 	switch state {
 	case ledger.AttemptSucceeded:
+		if err := r.ledger.confirm(ctx); err != nil {
+			return ledger.AttemptUnknown, err
+		}
 		r.owner.ranged.Committed(r.fences)
 		return state, nil
 	case ledger.AttemptOpen:

@@ -220,7 +220,7 @@ func (u *update) exec(ctx context.Context, wait time.Duration) (err error) {
 	case !seen.inTime:
 		return errLate
 	}
-	w := &rangeWrite{update: u, made: seen.made}
+	w := &rangeWrite{update: u}
 	for i := range u.queries {
 		f := &seen.facts[i]
 		change := u.plan(i, f)
@@ -228,10 +228,7 @@ func (u *update) exec(ctx context.Context, wait time.Duration) (err error) {
 			w.add(&u.queries[i], f, &change, seen.owners[i])
 		}
 	}
-	if w.empty() {
-		return nil
-	}
-	err = w.send(ctx, conn)
+	err = w.send(ctx, conn) // also if there is nothing to write: the lock's COMMIT waits for what was read
 	if code(err) == codeLate {
 		return errLate
 	}

@@ -19,7 +19,6 @@ type rangeSight struct {
 	facts  []ranges.Facts     // by query
 	owners []map[uint64]int64 // by query: of the ranges, by token
 	at     map[int64]int      // queries by their logs
-	made   bool               // logs were made
 	fate   int32
 	inTime bool
 	now    time.Time
@@ -70,7 +69,7 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	b.Queue(sql.settings, milliseconds(wait), milliseconds(frozenLimit))
 	b.Queue(u.ledger.sql.tune)
 	if len(a.spans) > 0 && u.me != 0 {
-		b.Queue(sql.make, u.makeArgs()...).Query(s.logsMade)
+		b.Queue(sql.make, u.makeArgs()...)
 	}
 	lock, holdOf, segmentsOf := sql.lock, sql.holdOf, sql.segmentsOf
 	if !u.patient {
@@ -164,12 +163,6 @@ func newSight(queries []ranges.Query, patient bool) *rangeSight {
 		s.facts[i].Locked = !patient || len(queries[i].Tokens) == 0
 	}
 	return s
-}
-
-func (s *rangeSight) logsMade(rows pgx.Rows) error {
-	s.made = s.made || rows.Next()
-	rows.Close()
-	return rows.Err()
 }
 
 func (s *rangeSight) locked(rows pgx.Rows) error {

@@ -18,7 +18,6 @@ import (
 // rangeWrite is what the plans of one transaction make, in columns.
 type rangeWrite struct {
 	*update
-	made bool // logs were made
 
 	logs, versions, tokens, tops []int64
 	rows                         rowArgs
@@ -96,11 +95,6 @@ func (a *segmentArgs) add(log int64, s *ranges.Segment) {
 	a.messages, a.kinds = append(a.messages, s.Messages), append(a.kinds, kind)
 	a.since, a.until = append(a.since, s.Since.UnixMicro()), append(a.until, s.Until.UnixMicro())
 	a.expiry = append(a.expiry, s.Expiry.UnixMicro())
-}
-
-func (w *rangeWrite) empty() bool {
-	return !w.made && len(w.logs) == 0 && len(w.rows.keys) == 0 && len(w.alter.logs) == 0 && len(w.open.logs) == 0 &&
-		len(w.closeLogs) == 0 && len(w.dropLogs) == 0 && len(w.put.logs) == 0
 }
 
 // errMissed says that a range was not there to be changed, though its log is locked.

@@ -296,7 +296,8 @@ func (c *settleCall) open(items []int32) []int32 {
 }
 
 // judge reads the rows of items that were not written and applies [ledger.DecideSettle]. It returns those that could
-// be written as far as it can see: they were locked.
+// be written as far as it can see: they were locked. What an earlier try has settled is settled when a COMMIT of now is: its own
+// may still wait for a synchronous standby.
 func (c *settleCall) judge(ctx context.Context, items []int32) (held []int32, err error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -305,17 +306,21 @@ func (c *settleCall) judge(ctx context.Context, items []int32) (held []int32, er
 	if err != nil {
 		return nil, err
 	}
+	settled := false
 	for _, i := range items {
 		switch ledger.DecideSettle(rows[c.sums[i]], c.settlements[i]) {
 		case ledger.EffectHolds:
-			c.done[i] = true
+			c.done[i], settled = true, true
 		case ledger.EffectWrite, ledger.EffectFile:
 			held = append(held, i)
 		default:
 			c.out[i] = fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, c.sums[i], c.settlements[i].Ticket.Token())
 		}
 	}
-	return held, nil
+	if settled {
+		err = c.owner.ledger.confirm(ctx)
+	}
+	return held, err
 }
 
 func (c *settleCall) find(ctx context.Context, items []int32) (map[[ledger.KeySize]byte]*ledger.Row, error) {
@@ -369,6 +374,14 @@ func (c *settleCall) readPast(ctx context.Context, items []int32) error {
 	return c.owner.ledger.read(ctx, c.owner.ledger.sql.pastErrors, []any{keys}, []any{&key, &list}, func() {
 		c.past[key] = bytes.Clone(list)
 	})
+}
+
+// confirm returns when what was read before is as durable as what is written now.
+func (l *Ledger) confirm(ctx context.Context) error {
+	if _, err := l.own.Exec(ctx, l.sql.confirm); err != nil {
+		return ledger.MarkUnknown(fmt.Errorf("postgres: confirm what is settled: %w", err))
+	}
+	return nil
 }
 
 // read runs a query that changes nothing, under the same plan settings as the statements that do.

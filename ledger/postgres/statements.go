@@ -14,7 +14,7 @@ type statements struct {
 	tune, fresh, claim                 string
 	succeed, succeedAlike              string
 	settle, settleWait, fail, failWait string
-	pastErrors, find                   string
+	pastErrors, find, confirm          string
 	getMessage, getArchive             string
 	tx                                 txStatements
 	ranged                             rangeStatements
@@ -23,7 +23,7 @@ type statements struct {
 func newStatements(schema string) statements {
 	quoted := pgx.Identifier{schema}.Sanitize()
 	r := strings.NewReplacer("{s}", quoted, "{text}", "'"+strings.ReplaceAll(quoted, "'", "''")+"'",
-		"{durable}", "set_config('synchronous_commit', 'on', true)", "{fold}", "interval '10 minutes'")
+		"{durable}", "set_config('synchronous_commit', 'on', true)", "{mark}", sqlMark, "{fold}", "interval '10 minutes'")
 	waiting := func(sql string) string { return r.Replace(strings.Replace(sql, " SKIP LOCKED", "", 1)) }
 	return statements{
 		meta: r.Replace(sqlMeta), join: r.Replace(sqlJoin), beat: r.Replace(sqlBeat), seal: r.Replace(sqlSeal),
@@ -32,7 +32,7 @@ func newStatements(schema string) statements {
 		succeed: r.Replace(sqlSucceed), succeedAlike: r.Replace(sqlSucceedAlike),
 		settle: r.Replace(sqlSettle), settleWait: waiting(sqlSettle),
 		fail: r.Replace(sqlFail), failWait: waiting(sqlFail),
-		pastErrors: r.Replace(sqlPastErrors), find: r.Replace(sqlFind),
+		pastErrors: r.Replace(sqlPastErrors), find: r.Replace(sqlFind), confirm: r.Replace(sqlConfirm),
 		getMessage: r.Replace(sqlGetMessage), getArchive: r.Replace(sqlGetArchive),
 		tx: newTxStatements(r), ranged: newRangeStatements(r),
 	}
@@ -72,6 +72,14 @@ INSERT INTO {s}.scope (name)
 SELECT n.name FROM unnest($1::bytea[]) WITH ORDINALITY AS n(name, place)
 WHERE NOT EXISTS (SELECT FROM {s}.scope s WHERE s.name = n.name) ORDER BY n.place
 ON CONFLICT (name) DO NOTHING RETURNING name, id`
+
+	// sqlMark writes to the WAL if there is a synchronous standby: so the transaction's COMMIT waits for it, and for all that
+	// was written before. Else a COMMIT of one that changed nothing waits for nobody, and what it has seen may be lost with
+	// the primary: another's COMMIT can be seen without the standby when its wait was broken off.
+	sqlMark = `CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'ackledger', ''::text) END`
+
+	// sqlConfirm makes sure of what was read before.
+	sqlConfirm = `SELECT {durable}, {mark}`
 
 	// sqlTune goes ahead of a statement in the same round trip and the same implicit transaction. It fixes the shape of
 	// the plan, which is right at any size of the tables: each key is looked up by the primary key. Statistics that are

@@ -95,7 +95,7 @@ const (
 	set_config('idle_in_transaction_session_timeout', $2::text, true), {durable}`
 
 	// sqlLogMake makes the logs that are not there. Rows that lie in one already were made by workers that knew no ranges:
-	// the stretch from the first to the last is bound to rows. It answers the logs that it made.
+	// the stretch from the first to the last is bound to rows.
 	sqlLogMake = `
 WITH made AS (
 	INSERT INTO {s}.range_log (log, scope, name, epoch, prefix, version, token, top)

@@ -75,13 +75,14 @@ WITH clock AS MATERIALIZED (
 SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[]) THEN array_agg(key) END FROM done`
 
 // sqlFail is Fail for a batch of distinct keys, with the archive in the same statement. A mismatch (flag 1) only files
-// its archive row, and touches no message row. An archive row outlives its message row.
+// its archive row, and touches no message row; one that is filed already changes nothing, so {mark}. An archive row outlives
+// its message row.
 const sqlFail = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
 ), me AS MATERIALIZED (
 	SELECT (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok, {durable},
-		set_config('lock_timeout', $3::text, true)
+		{mark}, set_config('lock_timeout', $3::text, true)
 	FROM clock c
 ), ask AS MATERIALIZED (
 	SELECT a.* FROM unnest($4::uuid[], $5::bigint[], $6::smallint[], $7::bytea[], $8::integer[], $9::bytea[],
