@@ -18,7 +18,8 @@ type cutter struct {
 	mu     sync.Mutex
 	marker []byte
 	late   bool
-	down   bool // after a cut, and until it is mended: nobody gets through
+	says   []byte // what the client gets for an answer that is lost
+	down   bool   // after a cut, and until it is mended: nobody gets through
 	stays  bool
 	all    bool
 	frozen chan struct{} // closed at the end: until then what is frozen says nothing
@@ -66,6 +67,14 @@ func (c *cutter) cutBefore(marker string) { c.arm(marker, false, false) }
 // cutAfter breaks the connection that sends marker once the server has answered it. With stays, nobody gets a
 // connection after that, until mend.
 func (c *cutter) cutAfter(marker string, stays bool) { c.arm(marker, true, stays) }
+
+// answerAfter is cutAfter, and the client gets these messages instead of the server's.
+func (c *cutter) answerAfter(marker string, says []byte) {
+	c.arm(marker, true, false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.says = says
+}
 
 func (c *cutter) arm(marker string, late, stays bool) {
 	c.mu.Lock()
@@ -169,7 +178,7 @@ func (c *cutter) forward(client, server net.Conn, answers *gate) {
 			return
 		}
 		if cut {
-			answers.shut()
+			answers.shut(c.lastWords())
 		}
 		if _, err := server.Write(buf[:n]); err != nil {
 			return
@@ -180,6 +189,12 @@ func (c *cutter) forward(client, server net.Conn, answers *gate) {
 			return
 		}
 	}
+}
+
+func (c *cutter) lastWords() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.says
 }
 
 func (c *cutter) isFreezing() bool {
@@ -202,18 +217,19 @@ func (c *cutter) hit(message []byte) (cut, late bool) {
 
 var errShut = errors.New("the answer is lost")
 
-// gate passes answers on until it is shut: then it swallows the first one and ends.
+// gate passes answers on until it is shut: then it swallows the first one, gives the last words for it, and ends.
 type gate struct {
 	to       net.Conn
 	mu       sync.Mutex
 	closed   bool
+	last     []byte
 	swallown chan struct{}
 }
 
-func (g *gate) shut() {
+func (g *gate) shut(last []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.closed, g.swallown = true, make(chan struct{})
+	g.closed, g.last, g.swallown = true, last, make(chan struct{})
 }
 
 func (g *gate) wait() { <-g.swallown }
@@ -222,6 +238,7 @@ func (g *gate) Write(b []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
+		_, _ = g.to.Write(g.last)
 		close(g.swallown)
 		return 0, errShut
 	}

@@ -81,19 +81,24 @@ func usable(err error) error {
 	return ledger.MarkUnusable(fmt.Errorf("postgres: %s: %w", what, err))
 }
 
-// sent translates the error of a statement that may have reached the server. What the server refused with an ERROR was
-// rolled back. A FATAL may come after the commit (a backend that is terminated while it waits for a synchronous
-// replica has committed), so it says nothing.
+// rolledBack says that the server refused a statement with an ERROR: what it belongs to was rolled back. A FATAL may come after
+// the commit (a backend that is terminated while it waits for a synchronous replica has committed), so it says nothing.
+//
+// Nor does class 08 (connection exception): PgBouncer before 1.16 says ERROR 08P01 to the client of a server connection that
+// breaks, in the midst of a COMMIT too, and hangs up (its src/proto.c, send_pooler_error; later versions say FATAL). pgx keeps
+// a connection open after any ERROR, and notices that it is closed only with the next byte that it reads.
+func rolledBack(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && severity(pg) == "ERROR" && !strings.HasPrefix(pg.Code, "08")
+}
+
+// sent translates the error of a statement that may have reached the server.
 //
 // pgconn.SafeToRetry is not asked: in pgx v5.12 a connection that breaks while the answer to a simple query or to a
 // batch is read gives "conn closed", which claims that nothing was sent (MultiResultReader.NextResult peeks, which
 // closes the connection and drops the error, and then meets the closed connection). A COMMIT is such a query.
 func sent(err error) error {
-	if err == nil {
-		return nil
-	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && severity(pg) == "ERROR" {
+	if err == nil || rolledBack(err) {
 		return usable(err)
 	}
 	return ledger.MarkUnknown(err)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 
@@ -263,8 +262,7 @@ func txKeys(tickets []ledger.Ticket) []pgtype.UUID {
 // broken marks an error of the transaction's own statements after which its connection is gone, or was never there: an
 // outage, and not the handler's failure.
 func (r *run) broken(ctx context.Context, err error) error {
-	var pg *pgconn.PgError
-	if ctx.Err() != nil || errors.As(err, &pg) && severity(pg) == "ERROR" || r.session != nil && r.session.alive(ctx) {
+	if ctx.Err() != nil || rolledBack(err) || r.session != nil && r.session.alive(ctx) {
 		return err
 	}
 	return ledger.MarkUnavailable(err)
@@ -310,13 +308,9 @@ func (r *run) commit(ctx, last context.Context) (ledger.AttemptState, error) {
 	return r.outcome(reading, fmt.Errorf("postgres: the answer to COMMIT is lost: %w", err))
 }
 
-// commitUnknown says whether a COMMIT that failed with err may have been carried out; [sent] says why so much may.
+// commitUnknown says whether a COMMIT that failed with err may have been carried out; [rolledBack] says why so much may.
 func commitUnknown(err error) bool {
-	if errors.Is(err, pgx.ErrTxCommitRollback) {
-		return false
-	}
-	var pg *pgconn.PgError
-	return !errors.As(err, &pg) || severity(pg) != "ERROR"
+	return !errors.Is(err, pgx.ErrTxCommitRollback) && !rolledBack(err)
 }
 
 // outcomePause is how long a reading waits for its turn after one that came to nothing.

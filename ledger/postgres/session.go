@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ackledger/ackledger/internal/fencedsql"
@@ -115,8 +114,7 @@ func (s *sqlSession) tuned(ctx context.Context, tune, query string, args []any, 
 func (s *sqlSession) alive(ctx context.Context) bool {
 	var one int
 	err := s.scan(ctx, "SELECT 1", nil, &one)
-	var refused *pgconn.PgError // such as in a transaction that has failed
-	return err == nil || errors.Is(err, sql.ErrTxDone) || errors.As(err, &refused) && severity(refused) == "ERROR"
+	return err == nil || errors.Is(err, sql.ErrTxDone) || rolledBack(err) // as in a transaction that has failed
 }
 
 func (s *sqlSession) ending(bound time.Duration) error { return s.tx.Ending(bound) }
