@@ -75,10 +75,10 @@ func (c *claimCall) execFresh(ctx context.Context, part []int32) (left []int32, 
 	return c.noteFresh(part, written, keys)
 }
 
-// noteFresh fills in the answers: all of part, or those with these keys.
+// noteFresh fills in the answers: all of part, or those with these keys. The statement is committed by now.
 func (c *claimCall) noteFresh(part []int32, written int, keys [][ledger.KeySize]byte) (left []int32, err error) {
 	if written != len(part) && written != len(keys) {
-		return nil, fmt.Errorf("postgres: the claim answered %d new messages, and named %d", written, len(keys))
+		return nil, ledger.MarkUnknown(fmt.Errorf("postgres: the claim answered %d new messages, and named %d", written, len(keys)))
 	}
 	var mine map[[ledger.KeySize]byte]struct{}
 	if written < len(part) {
