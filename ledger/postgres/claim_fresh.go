@@ -114,7 +114,7 @@ func (c *claimCall) freshArgs(part []int32) []any {
 			scopes = make([]int32, n)
 		}
 		if e.Window != window {
-			windows = make([]int64, n)
+			windows = sized(windows, n)
 		}
 	}
 	for at := range scopes {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -13,5 +14,34 @@ func TestFreshAtOdds(t *testing.T) {
 	_, err := c.noteFresh([]int32{0, 1, 2}, 2, c.sums[:1])
 	if !ledger.Unknown(err) {
 		t.Errorf("two of three messages written, one named: %v", err)
+	}
+}
+
+// TestFreshArgsOfManyScopes: each entry with another scope or window than the first made a slice as long as the batch.
+func TestFreshArgsOfManyScopes(t *testing.T) {
+	const n = 1000
+	of := func(scopes ...string) *claimCall {
+		c := &claimCall{owner: &owner{}, sums: make([][ledger.KeySize]byte, n), scopes: map[string]int32{"a": 1, "b": 2}}
+		for i := range n {
+			at := i % len(scopes)
+			c.entries = append(c.entries, ledger.Entry{Key: ledger.Key{Scope: scopes[at]}, Window: time.Duration(1+at) * time.Hour})
+		}
+		return c
+	}
+	part := make([]int32, n)
+	for i := range part {
+		part[i] = int32(i)
+	}
+	allocs := func(c *claimCall) float64 { return testing.AllocsPerRun(3, func() { c.freshArgs(part) }) }
+	one, two := allocs(of("a")), allocs(of("a", "b"))
+	if two > one+10 {
+		t.Errorf("%.0f allocations for one scope and window, %.0f for two", one, two)
+	}
+	args := of("a", "b").freshArgs(part)
+	scopes, windows := args[8].([]int32), args[9].([]int64)
+	for i := range n {
+		if want := int32(1 + i%2); scopes[i] != want || windows[i] != int64(want)*time.Hour.Microseconds() {
+			t.Fatalf("entry %d: scope %d, window %d", i, scopes[i], windows[i])
+		}
 	}
 }

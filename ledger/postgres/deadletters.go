@@ -123,7 +123,14 @@ func (p *deadPages) page(ctx context.Context) error {
 		return err
 	})
 	p.done = len(p.ahead) < listPage
-	return err
+	if err != nil {
+		return err
+	}
+	records := make([]*ledger.ArchiveRecord, len(p.ahead))
+	for i := range p.ahead {
+		records[i] = &p.ahead[i].ArchiveRecord
+	}
+	return p.l.hint(ctx, records)
 }
 
 // statement is a page's, by the index that suits the filter.

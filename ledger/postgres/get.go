@@ -34,6 +34,15 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 			}
 			return err
 		})
+	if err == nil || errors.Is(err, pgx.ErrNoRows) {
+		records := make([]*ledger.ArchiveRecord, len(rec.Archived))
+		for i := range records {
+			records[i] = &rec.Archived[i]
+		}
+		if bad := l.hint(ctx, records); bad != nil {
+			err = bad
+		}
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return rec, fmt.Errorf("%w: %v", ledger.ErrNotFound, key)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,6 +35,7 @@ type Ledger struct {
 
 	scopes scopes
 	counts ranges.Counts
+	audits atomic.Bool // this role may read the audit
 }
 
 // New makes a ledger beside the caller's pool, which serves InTx. Ledger calls use connections of their own, made with

@@ -219,13 +219,12 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 func auditArgs(records []ledger.AuditRecord) []any {
 	n := len(records)
 	actors, actions, sums := make([]string, n), make([]string, n), make([]pgtype.UUID, n)
-	details, deliveries := make([][]byte, n), make([][]byte, n)
+	details := make([][]byte, n)
 	for i := range records {
 		r := &records[i]
-		actors[i], actions[i], sums[i] = r.By.Actor, string(r.Action), uuid(r.Key.Sum())
-		details[i], deliveries[i] = r.EncodeRest(), r.Delivery
+		actors[i], actions[i], sums[i], details[i] = r.By.Actor, string(r.Action), uuid(r.Key.Sum()), r.EncodeRest()
 	}
-	return []any{actors, actions, sums, details, deliveries}
+	return []any{actors, actions, sums, details}
 }
 
 // Audits implements [ledger.Operator]. It needs the rights of [Operator].

@@ -196,23 +196,24 @@ WITH clock AS MATERIALIZED (
 )
 SELECT count(*) FROM done`
 
-	// sqlAudit adds audit rows, in their order. The hint of a replay waits for nobody.
+	// sqlAudit adds audit rows, in their order.
 	sqlAudit = `
-WITH me AS MATERIALIZED (
-	SELECT clock_timestamp() AS at, {durable}, set_config('lock_timeout', '1000', true)
-), ask AS MATERIALIZED (
-	SELECT q.* FROM unnest($1::text[], $2::text[], $3::uuid[], $4::bytea[], $5::bytea[]) WITH ORDINALITY
-		AS q(actor, action, key, detail, delivery, place)
-), sent AS MATERIALIZED (
-	SELECT a.place FROM (SELECT DISTINCT q.key, q.delivery FROM ask q, me
-		WHERE q.action = 'replay' AND q.delivery IS NOT NULL ORDER BY 1, 2) q
-	CROSS JOIN LATERAL (SELECT a.ctid AS place FROM {s}.archive a WHERE a.key = q.key AND a.delivery = q.delivery
-		FOR NO KEY UPDATE SKIP LOCKED) a
-), hinted AS (
-	UPDATE {s}.archive a SET replayed_at = me.at FROM sent, me WHERE a.ctid = sent.place
-)
+WITH me AS MATERIALIZED (SELECT {durable}, set_config('lock_timeout', '1000', true))
 INSERT INTO {s}.audit (actor, action, key, detail)
-SELECT q.actor, q.action, q.key, q.detail FROM ask q, me ORDER BY q.place`
+SELECT q.actor, q.action, q.key, q.detail
+FROM me, unnest($1::text[], $2::text[], $3::uuid[], $4::bytea[]) WITH ORDINALITY AS q(actor, action, key, detail, place)
+ORDER BY q.place`
+
+	sqlMayAudit = `SELECT has_table_privilege({text} || '.audit', 'SELECT')`
+
+	// sqlReplayed looks for the last replay of deliveries, since they failed, among the latest audit rows of their messages.
+	sqlReplayed = `
+SELECT k.place, (extract(epoch FROM u.at) * 1000000)::bigint
+FROM unnest($1::uuid[], $2::bytea[], $3::bigint[]) WITH ORDINALITY AS k(key, name, since, place)
+CROSS JOIN LATERAL (
+	SELECT w.at FROM (SELECT v.* FROM {s}.audit v WHERE v.key = k.key ORDER BY v.id DESC LIMIT 100) w
+	WHERE w.action = 'replay' AND w.at >= timestamptz 'epoch' + k.since * interval '1 microsecond'
+		AND position(k.name IN w.detail) > 0 ORDER BY w.id DESC LIMIT 1) u`
 
 	sqlAudits = `
 SELECT id, (extract(epoch FROM at) * 1000000)::bigint, actor, coalesce(role, ''), action, key, detail
