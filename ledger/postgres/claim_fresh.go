@@ -111,7 +111,7 @@ func (c *claimCall) freshArgs(part []int32) []any {
 		e := &c.entries[i]
 		keys[at], prints[at], ids[at] = uuid(c.sums[i]), uuid(e.Fingerprint), e.Key.ID
 		if e.Key.Scope != first.Key.Scope {
-			scopes = make([]int32, n)
+			scopes = sized(scopes, n)
 		}
 		if e.Window != window {
 			windows = sized(windows, n)
