@@ -50,16 +50,23 @@ func (p *pass) dissolve(ctx context.Context) error {
 	if err != nil || len(u.queries) == 0 {
 		return err
 	}
-	if err := p.ledger.numbers(ctx, u.scopes); err != nil {
+	if err := p.bounded(ctx, func(ctx context.Context) error { return p.ledger.numbers(ctx, u.scopes) }); err != nil {
 		return err
 	}
 	for all := u.queries; len(all) > 0; all = all[1:] { // a log a transaction
 		u.queries = all[:1]
-		if err := u.run(ctx); err != nil {
+		if err := p.bounded(ctx, u.run); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// bounded gives what a sweep does on the ledger's own connections a deadline: as long as query's, and what it waits for locks.
+func (p *pass) bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*(sweepTimeout+p.ledger.cfg.LockWait))
+	defer cancel()
+	return do(ctx)
 }
 
 // logsAtOnce is how many logs a transaction of the sweep locks at most: claims there wait for it.
