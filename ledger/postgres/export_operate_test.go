@@ -37,7 +37,6 @@ func OperateStatements(l *Ledger, keys []ledger.Key, until int64) map[string]Sta
 		"purge":        of(sqlPurge, sums, deliveries, states, tokens, details, "a"),
 		"audit":        of(sqlAudit, auditArgs(notes)...),
 		"replayed":     of(sqlReplayed, sums, deliveries, make([]int64, n)),
-		"may audit":    of(sqlMayAudit),
 		"audits":       of(sqlAudits, int64(0), until, int64(listPage)),
 		"audits of":    of(sqlAuditsKey, int64(0), until, int64(listPage), sums[0]),
 	}

@@ -33,9 +33,9 @@ type Ledger struct {
 	openDB sync.Once
 	db     *sql.DB // InSQLTx; opened on first use
 
-	scopes scopes
-	counts ranges.Counts
-	audits atomic.Bool // this role may read the audit
+	scopes   scopes
+	counts   ranges.Counts
+	mayAudit atomic.Bool // this role may read the audit
 }
 
 // New makes a ledger beside the caller's pool, which serves InTx. Ledger calls use connections of their own, made with
