@@ -26,7 +26,8 @@ const (
 // splitWait is how long a part of a batch waits for a lock when the whole has waited already.
 const splitWait = 2 * time.Millisecond
 
-// splitLimit is how long a batch is split at most for the sake of locks. One locked item of 2,000 takes 22 parts.
+// splitLimit is how long a batch is split at most for the sake of locks: that, or half of what its call has left, so that what
+// was written gets its answer. One locked item of 2,000 takes 22 parts.
 const splitLimit = 500 * time.Millisecond
 
 // leanWait is how long the statements that go ahead wait for a lock (sqlFresh, sqlSucceed). Their batch has lost nothing by
@@ -62,10 +63,14 @@ func (s *splitter) run(ctx context.Context, part []int32, wait time.Duration) er
 }
 
 // parts sends a batch, and halves of what is refused or waits for a lock. Once a lock was waited for in vain that goes on for
-// splitLimit: what is undecided then is noted as locked, so that many locked items can neither keep the others for long nor
+// splitLimit at most: what is undecided then is noted as locked, so that many locked items can neither keep the others for long, nor
 // make their call fail. Parts are taken at random: when the batch is asked again, others of it are decided.
 func (s *splitter) parts(ctx context.Context, whole []int32, wait time.Duration) error {
-	var until time.Time // when halving ends, once something was locked
+	end, ok := ctx.Deadline()
+	if !ok {
+		end = time.Now().Add(callTimeout)
+	}
+	until := end // when halving ends, once something was locked
 	var lock error
 	for left := [][]int32{whole}; len(left) > 0; {
 		if lock != nil && time.Now().After(until) {
@@ -80,7 +85,7 @@ func (s *splitter) parts(ctx context.Context, whole []int32, wait time.Duration)
 		err := s.try(ctx, part, wait)
 		stuck, data := code(err) == codeLockTimeout, isData(err)
 		if stuck && lock == nil {
-			until, wait = time.Now().Add(splitLimit), min(wait, splitWait)
+			until, wait = time.Now().Add(min(splitLimit, time.Until(end)/2)), min(wait, splitWait)
 		}
 		if stuck {
 			lock = err

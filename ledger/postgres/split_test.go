@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// slowServer carries out parts of a batch as a server would: those with a bad item end with an error after a while.
+type slowServer struct {
+	bad   func(part []int32) bool
+	code  string
+	takes time.Duration // until the error of a bad part; 0: as long as a part waits for a lock
+	done  map[int32]bool
+	calls int
+}
+
+func (f *slowServer) exec(ctx context.Context, part []int32, wait time.Duration) error {
+	f.calls++
+	bad := f.bad(part)
+	takes := time.Millisecond
+	switch {
+	case bad && f.takes > 0:
+		takes = f.takes
+	case bad:
+		takes = wait
+	}
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return ledger.MarkUnknown(ctx.Err())
+	}
+	if bad {
+		return &pgconn.PgError{Severity: "ERROR", Code: f.code}
+	}
+	for _, i := range part {
+		f.done[i] = true
+	}
+	return nil
+}
+
+// splitFor splits 2,000 items for so long. It says how many items had another's lock, or were too slow, and the time it took.
+func splitFor(t *testing.T, f *slowServer, limit, wait time.Duration) (left int, took time.Duration, err error) {
+	t.Helper()
+	f.done = map[int32]bool{}
+	items := make([]int32, 2000)
+	for i := range items {
+		items[i] = int32(i)
+	}
+	s := &splitter{exec: f.exec, locked: func(item int32, err error) {
+		if left++; f.done[item] || code(err) != f.code {
+			t.Errorf("item %d, done %v, is left for %v", item, f.done[item], err)
+		}
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	began := time.Now()
+	err = s.run(ctx, items, wait)
+	if err == nil && left+len(f.done) != len(items) {
+		t.Errorf("%d items done, %d left", len(f.done), left)
+	}
+	return left, time.Since(began), err
+}
+
+// TestSplitEndsBeforeItsCall: a batch with many locked items was split for half a second whatever time its call had left, so a
+// call that had less ended in the middle, without an answer for what was written.
+func TestSplitEndsBeforeItsCall(t *testing.T) {
+	locked := func(part []int32) bool { return slices.ContainsFunc(part, func(i int32) bool { return i < 500 }) }
+	for limit, want := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: 60 * time.Millisecond, 300 * time.Millisecond: 160 * time.Millisecond, 10 * time.Second: 520 * time.Millisecond,
+	} {
+		t.Run(limit.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &slowServer{bad: locked, code: codeLockTimeout}
+				left, took, err := splitFor(t, f, limit, 20*time.Millisecond)
+				if err != nil || left < 500 || len(f.done) == 0 || took > want+2*splitWait {
+					t.Errorf("%d left, %d done after %s: %v", left, len(f.done), took, err)
+				}
+			})
+		})
+	}
+}
