@@ -48,6 +48,7 @@ type Options struct {
 	Rate float64
 
 	// Attempts is how often a message's handler may fail before the message fails for good, 1 to 1,000. Default 10.
+	// For people whose downstream is often away for longer (more), or whose failures do not heal (fewer).
 	Attempts int
 	// BackoffBase and BackoffMax bound the delay before the next attempt: full jitter below BackoffBase, doubling up to
 	// BackoffMax. Defaults 1 s and 15 min; at most 12 h. For people whose downstream recovers faster or slower.
@@ -55,14 +56,16 @@ type Options struct {
 	// HandlerTimeout is how long one attempt may take until its context is cancelled. Default 1 h; at most 11 h. For
 	// people whose work takes longer, or who want to notice earlier.
 	HandlerTimeout time.Duration
-	// SlowAfter is how long an attempt takes until Health reports it as stalled. Default 5 min.
+	// SlowAfter is how long an attempt takes until Health reports it as stalled. Default 5 min. For people whose
+	// handlers take long by nature, or who want to be told sooner.
 	SlowAfter time.Duration
 
 	// Lease is how long the messages of a worker that died without a word stay closed to others, 100 ms to 1 h. Default
 	// 30 s; it is extended every third of it. For tests, and for people who prefer a slow take-over to frequent beats.
 	Lease time.Duration
 	// Drain is how long Run waits, after its context was cancelled, for the handlers that run. Default 25 s, inside of
-	// Kubernetes' 30 s. What still runs then is left to the next owner and counts no attempt.
+	// Kubernetes' 30 s. What still runs then is left to the next owner and counts no attempt. For people whose platform
+	// gives a process more time to end, or less.
 	Drain time.Duration
 
 	// Park is for handlers whose outside effect must not be repeated blindly: a message whose attempt was cut short by a
@@ -78,10 +81,12 @@ type Options struct {
 	FingerprintFunc func(*Message) ([]byte, error)
 
 	// Window is how long a finished message is recognised. Default: what the broker may still deliver, read from the
-	// broker. AllowShortWindow accepts one that is shorter than that.
+	// broker. For people whose producers send again after that, or whose broker does not tell. AllowShortWindow accepts one
+	// that is shorter: for people who know that nothing is delivered later, or whose topics keep records for ever.
 	Window           time.Duration
 	AllowShortWindow bool
-	// Keep is how long the archive keeps a failed delivery. Default 90 days; not below Window.
+	// Keep is how long the archive keeps a failed delivery. Default 90 days; not below Window. For people who look into
+	// failures later than that, or must not keep bodies for so long.
 	Keep time.Duration
 	// NoMaintenance leaves the ledger's tables to others. By default the worker sweeps out what has expired (one process
 	// at a time does, whatever their number). For people who run [Maintenance] or `ackledger maintain` in a process of its
@@ -108,13 +113,14 @@ type Options struct {
 	// people with few handlers and very fast ones.
 	ClaimAhead int
 	// MaxHeld and MaxHeldBytes bound the messages that the worker holds (queued, running, waiting for a retry); when one
-	// is reached, polling stops. Defaults 10,000 and 64 MiB of bodies.
+	// is reached, polling stops. Defaults 10,000 and 64 MiB of bodies. For people with little memory, or with many messages
+	// that wait at once.
 	MaxHeld      int
 	MaxHeldBytes int64
 
-	// Logger receives what operators need to know; bodies never. Default: none.
+	// Logger receives what operators need to know; bodies never. Default: none. For everybody in production.
 	Logger *zap.Logger
-	// MeterProvider and TracerProvider are OpenTelemetry's. Default: the global ones.
+	// MeterProvider and TracerProvider are OpenTelemetry's. Default: the global ones. For people with several in a process.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
 }
