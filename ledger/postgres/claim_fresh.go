@@ -36,38 +36,32 @@ func (c *claimCall) fresh(ctx context.Context, asked []int32) (rest []int32, wro
 	return rest, wrote, nil
 }
 
-// execFresh sends sqlFresh for one part. What the database refuses as a whole is left to the claim table.
-func (c *claimCall) execFresh(ctx context.Context, part []int32) (left []int32, err error) {
-	l := c.owner.ledger
-	conn, err := l.own.Acquire(ctx)
-	if err != nil {
-		return nil, notSent(err)
+// lean is the statement for entries that have no row, and its parameters: sqlFreshOne where that may be.
+func (c *claimCall) lean(part []int32) (query string, args []any) {
+	if len(part) > 1 {
+		return c.owner.ledger.sql.fresh, c.freshArgs(part)
 	}
-	defer conn.Release()
+	e := &c.entries[part[0]]
+	return c.owner.ledger.sql.freshOne, []any{
+		c.owner.id, c.until, milliseconds(leanWait), uuid(c.sums[part[0]]), uuid(e.Fingerprint), e.Key.ID, c.scopes[e.Key.Scope],
+		e.Window.Microseconds(),
+	}
+}
+
+// execFresh sends the lean statement for one part. What the database refuses as a whole is left to the claim table.
+func (c *claimCall) execFresh(ctx context.Context, part []int32) (left []int32, err error) {
 	var fate int32
 	var inTime bool
 	var written int
 	var keys [][ledger.KeySize]byte
-	batch := &pgx.Batch{}
-	batch.Queue(l.sql.tune)
-	batch.Queue(l.sql.fresh, c.freshArgs(part)...)
-	results := conn.SendBatch(ctx, batch)
-	if _, err = results.Exec(); err == nil {
-		err = results.QueryRow().Scan(&fate, &inTime, &written, &keys)
-	}
-	// The commit happens at the end of the batch, so what was read counts only when that went well.
-	if closing := results.Close(); err == nil || errors.Is(err, pgx.ErrNoRows) && closing != nil {
-		err = closing
-	}
-	if errors.Is(err, pgx.ErrNoRows) {
+	query, args := c.lean(part)
+	switch err := c.owner.ledger.one(ctx, query, args, &fate, &inTime, &written, &keys); {
+	case errors.Is(err, pgx.ErrNoRows) && len(part) == 1, refused(err):
+		return part, nil
+	case errors.Is(err, pgx.ErrNoRows):
 		return nil, claimState{}.check(c.owner)
-	}
-	if err != nil {
-		err = fmt.Errorf("postgres: claim: %w", sent(err))
-		if refused(err) {
-			return part, nil
-		}
-		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("postgres: claim: %w", err)
 	}
 	if err := (claimState{answered: true, live: fate == 1, inTime: inTime}).check(c.owner); err != nil {
 		return nil, err

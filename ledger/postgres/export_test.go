@@ -40,7 +40,8 @@ func ClaimStatement(o ledger.Owner, entries []ledger.Entry, until time.Time) Sta
 // FreshStatement is the claim of new entries by o.
 func FreshStatement(o ledger.Owner, entries []ledger.Entry, until time.Time) Statement {
 	c, part := claimOf(o, entries, until)
-	return Statement{c.owner.ledger.sql.tune, c.owner.ledger.sql.fresh, c.freshArgs(part)}
+	query, args := c.lean(part)
+	return Statement{c.owner.ledger.sql.tune, query, args}
 }
 
 func claimOf(o ledger.Owner, entries []ledger.Entry, until time.Time) (*claimCall, []int32) {

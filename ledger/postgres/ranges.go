@@ -88,33 +88,15 @@ func among(logs []int64) map[int64]bool {
 // short sends a statement that goes ahead: one round trip instead of two. It answers nothing if the database gave the
 // statement up for others' sake: a look at the logs says more.
 func (o *owner) short(ctx context.Context, query string, args []any, dest ...any) error {
-	l := o.ledger
-	conn, err := l.own.Acquire(ctx)
-	if err != nil {
-		return notSent(err)
-	}
-	defer conn.Release()
 	var fate int32
 	var inTime bool
-	batch := &pgx.Batch{}
-	batch.Queue(l.sql.tune)
-	batch.Queue(query, args...)
-	results := conn.SendBatch(ctx, batch)
-	if _, err = results.Exec(); err == nil {
-		err = results.QueryRow().Scan(append([]any{&fate, &inTime}, dest...)...)
-	}
-	// The commit happens at the end of the batch, so what was read counts only when that went well.
-	if closing := results.Close(); err == nil || errors.Is(err, pgx.ErrNoRows) && closing != nil {
-		err = closing
-	}
-	switch {
+	switch err := o.ledger.one(ctx, query, args, append([]any{&fate, &inTime}, dest...)...); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return claimState{}.check(o)
+	case refused(err):
+		return nil
 	case err != nil:
-		if err = fmt.Errorf("postgres: ranges: %w", sent(err)); refused(err) {
-			return nil
-		}
-		return err
+		return fmt.Errorf("postgres: ranges: %w", err)
 	}
 	return (claimState{answered: true, live: fate == 1, inTime: inTime}).check(o)
 }

@@ -149,8 +149,8 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 		if kind.lean != nil && !c.held {
 			query, args := kind.lean(part)
 			err := c.exec(ctx, query, part, leanWait, args)
-			if err == nil {
-				s.wrote = true
+			if none := errors.Is(err, pgx.ErrNoRows); err == nil || none { // none: sqlSucceedOne has not written
+				s.wrote = s.wrote || !none
 				continue
 			}
 			if !refused(err) {
@@ -198,28 +198,12 @@ func (c *settleCall) splitter(query string, args func([]int32) []any) *splitter 
 
 // exec settles one part in one statement, and notes what it wrote.
 func (c *settleCall) exec(ctx context.Context, query string, part []int32, wait time.Duration, args []any) error {
-	l := c.owner.ledger
-	conn, err := l.own.Acquire(ctx)
-	if err != nil {
-		return notSent(err)
-	}
-	defer conn.Release()
 	var inTime bool
 	var written int
 	var keys [][ledger.KeySize]byte
-	batch := &pgx.Batch{}
-	batch.Queue(l.sql.tune)
-	batch.Queue(query, append([]any{c.owner.id, c.until, milliseconds(wait)}, args...)...)
-	results := conn.SendBatch(ctx, batch)
-	if _, err = results.Exec(); err == nil {
-		err = results.QueryRow().Scan(&inTime, &written, &keys)
-	}
-	// The commit happens at the end of the batch, so what was read counts only when that went well.
-	if closing := results.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
-		return fmt.Errorf("postgres: settle: %w", sent(err))
+	args = append([]any{c.owner.id, c.until, milliseconds(wait)}, args...)
+	if err := c.owner.ledger.one(ctx, query, args, &inTime, &written, &keys); err != nil {
+		return fmt.Errorf("postgres: settle: %w", err)
 	}
 	if !inTime {
 		return errLate
@@ -382,6 +366,30 @@ func (l *Ledger) confirm(ctx context.Context) error {
 		return ledger.MarkUnknown(fmt.Errorf("postgres: confirm what is settled: %w", err))
 	}
 	return nil
+}
+
+// one runs a statement that answers one row, or none (pgx.ErrNoRows), in one round trip with what it is tuned by.
+func (l *Ledger) one(ctx context.Context, query string, args []any, dest ...any) error {
+	conn, err := l.own.Acquire(ctx)
+	if err != nil {
+		return notSent(err)
+	}
+	defer conn.Release()
+	batch := &pgx.Batch{}
+	batch.Queue(l.sql.tune)
+	batch.Queue(query, args...)
+	results := conn.SendBatch(ctx, batch)
+	if _, err = results.Exec(); err == nil {
+		err = results.QueryRow().Scan(dest...)
+	}
+	// The commit happens at the end of the batch, so what was read counts only when that went well.
+	if closing := results.Close(); err == nil || errors.Is(err, pgx.ErrNoRows) && closing != nil {
+		err = closing
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	return sent(err)
 }
 
 // read runs a query that changes nothing, under the same plan settings as the statements that do.

@@ -14,9 +14,14 @@ const (
 	flagPublished = 2
 )
 
-// lean is the statement for successes that goes ahead, and its parameters: sqlSucceedAlike where that may be.
+// lean is the statement for successes that goes ahead, and its parameters: sqlSucceedOne or sqlSucceedAlike where that may be.
 func (c *settleCall) lean(part []int32) (query string, args []any) {
 	n := len(part)
+	if n == 1 {
+		s := &c.settlements[part[0]]
+		result := ledger.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
+		return c.owner.ledger.sql.succeedOne, []any{uuid(c.sums[part[0]]), int64(s.Ticket.Token()), result}
+	}
 	keys, token := make([]pgtype.UUID, n), c.settlements[part[0]].Ticket.Token()
 	for at, i := range part {
 		s := &c.settlements[i]

@@ -11,8 +11,8 @@ import (
 type statements struct {
 	meta, join, beat, seal, leave      string
 	scopeFind, scopeMake               string
-	tune, fresh, claim                 string
-	succeed, succeedAlike              string
+	tune, fresh, freshOne, claim       string
+	succeed, succeedOne, succeedAlike  string
 	settle, settleWait, fail, failWait string
 	pastErrors, find, confirm          string
 	getMessage, getArchive             string
@@ -28,8 +28,8 @@ func newStatements(schema string) statements {
 	return statements{
 		meta: r.Replace(sqlMeta), join: r.Replace(sqlJoin), beat: r.Replace(sqlBeat), seal: r.Replace(sqlSeal),
 		leave: r.Replace(sqlLeave), scopeFind: r.Replace(sqlScopeFind), scopeMake: r.Replace(sqlScopeMake),
-		tune: sqlTune, fresh: r.Replace(sqlFresh), claim: r.Replace(sqlClaim),
-		succeed: r.Replace(sqlSucceed), succeedAlike: r.Replace(sqlSucceedAlike),
+		tune: sqlTune, fresh: r.Replace(sqlFresh), freshOne: r.Replace(sqlFreshOne), claim: r.Replace(sqlClaim),
+		succeed: r.Replace(sqlSucceed), succeedOne: r.Replace(sqlSucceedOne), succeedAlike: r.Replace(sqlSucceedAlike),
 		settle: r.Replace(sqlSettle), settleWait: waiting(sqlSettle),
 		fail: r.Replace(sqlFail), failWait: waiting(sqlFail),
 		pastErrors: r.Replace(sqlPastErrors), find: r.Replace(sqlFind), confirm: r.Replace(sqlConfirm),
@@ -114,6 +114,17 @@ WITH me AS MATERIALIZED (
 SELECT me.fate::integer, me.ok, f.written,
 	CASE WHEN f.written < cardinality($4::uuid[]) THEN ARRAY(SELECT key FROM fresh) END
 FROM me, (SELECT count(*) AS written FROM fresh) f`
+
+// sqlFreshOne is sqlFresh for one key, which is what comes at low rates: without arrays and CTEs it takes little more than a
+// bare INSERT. No row of an answer says that nothing was written, for whatever reason; sqlClaim finds out.
+const sqlFreshOne = `
+INSERT INTO {s}.message (token, at, expiry, owner, scope, state, attempts, crashes, key, fingerprint, id)
+SELECT 1, c.at, c.at + $8::bigint * interval '1 microsecond', $1::bigint, $7::integer, 1, 0, 0, $4::uuid, $5::uuid, $6::bytea
+FROM (SELECT clock_timestamp() AS at, {durable}, set_config('lock_timeout', $3::text, true) OFFSET 0) c
+WHERE EXISTS (SELECT FROM {s}.owner o WHERE o.id = $1::bigint AND o.fate = 1)
+	AND (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint
+	AND NOT EXISTS (SELECT FROM {s}.message m WHERE m.key = $4::uuid)
+RETURNING 1, true, 1::bigint, NULL::uuid[]`
 
 // sqlClaim is the claim table in one statement; [ledger.Decide] is its truth. In turn:
 //
