@@ -108,8 +108,10 @@ func (r *runner) identify(l *Letter) {
 		return
 	}
 	l.Key = ledger.Key{Scope: Scope(m.Source, l.Consumer), ID: []byte(m.ID)}
-	if l.Fingerprint = ledger.BodyFingerprint(m.Body); l.Stamp != nil {
+	if l.Stamp != nil {
 		l.Key.Pos, l.Token, l.Fingerprint = l.Stamp.Pos, l.Stamp.Token, l.Stamp.Fingerprint
+	} else {
+		l.Fingerprint = ledger.BodyFingerprint(m.Body)
 	}
 	l.Key = l.Key.Known()
 	if !r.scopes[l.Key.Scope] && !r.c.Unknown {
