@@ -68,7 +68,13 @@ func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bo
 		return nil, err
 	}
 	c.until = o.deadline(ctx)
+	var slow []int32
+	var why error
 	s := &splitter{exec: c.exec, locked: func(item int32, err error) {
+		if isCanceled(err) {
+			slow, why = append(slow, item), err
+			return
+		}
 		o.ledger.log.Debug("a key is held by another transaction: busy", zap.Stringer("key", entries[item].Key))
 	}, refused: func(item int32, err error) {
 		o.ledger.log.Error("the database refuses an entry", zap.Stringer("key", entries[item].Key), zap.Error(err))
@@ -84,7 +90,19 @@ func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bo
 			return nil, err
 		}
 	}
+	if len(slow) == len(asked) { // nothing was written
+		return nil, why
+	}
+	c.tooSlow(slow, why)
 	return c.out, nil
+}
+
+// tooSlow tells of entries whose claim the database canceled, alone or in all parts that there was time for: they are Busy.
+func (c *claimCall) tooSlow(slow []int32, why error) {
+	if len(slow) > 0 {
+		c.owner.ledger.log.Warn("the database takes too long to claim some messages: busy", zap.Int("messages", len(slow)),
+			zap.Stringer("key", c.entries[slow[0]].Key), zap.Error(why))
+	}
 }
 
 // onlyRow says that an entry gets no row if it has none.

@@ -35,6 +35,9 @@ func isTransient(err error) bool {
 	return false
 }
 
+// isCanceled says that the database ended the statement on request, and that it wrote nothing.
+func isCanceled(err error) bool { return code(err) == codeCanceled && !ledger.Unknown(err) }
+
 // code returns the SQLSTATE of what the server answered; empty if it did not answer.
 func code(err error) string {
 	var pg *pgconn.PgError

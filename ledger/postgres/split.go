@@ -44,12 +44,16 @@ func refused(err error) bool {
 type splitter struct {
 	// exec sends one part in one statement, which waits at most so long for a lock.
 	exec func(ctx context.Context, part []int32, wait time.Duration) error
-	// locked notes an item whose lock another transaction holds, or that shares a part with such a one.
+	// locked notes an item whose lock another transaction holds, or for which alone the database takes too long (57014), or that
+	// shares a part with such a one.
 	locked func(item int32, err error)
 	// refused notes the one item whose values the database refuses.
 	refused func(item int32, err error)
 
 	wrote bool // a part was carried out
+	slow  bool // the database canceled a part
+	most  int  // parts with more items take the database too long; 0: none is known to
+	fits  int  // the longest part that did not
 }
 
 // run sends part, and splits it as need be. After an error whatever was carried out has no answer, so then the error is
@@ -62,56 +66,77 @@ func (s *splitter) run(ctx context.Context, part []int32, wait time.Duration) er
 	return err
 }
 
-// parts sends a batch, and halves of what is refused or waits for a lock. Once a lock was waited for in vain that goes on for
-// splitLimit at most: what is undecided then is noted as locked, so that many locked items can neither keep the others for long, nor
-// make their call fail. Parts are taken at random: when the batch is asked again, others of it are decided.
+// parts sends a batch, and halves of what is refused, waits for a lock, or takes too long. Once a lock was waited for in vain that
+// goes on for splitLimit at most, and once a part took too long as long as there is time for another such one: what is undecided
+// then is noted as locked, so that such items can neither keep the others for long nor make their call fail. Parts are taken at
+// random: when the batch is asked again, others of it are decided.
+//
+// What the database cancels (57014) takes too long: a role may have a statement_timeout. But the first time it may have waited for
+// a lock, or have been an operator's hand: so that part is sent once more as it is, with less patience for locks.
 func (s *splitter) parts(ctx context.Context, whole []int32, wait time.Duration) error {
-	end, ok := ctx.Deadline()
-	if !ok {
-		end = time.Now().Add(callTimeout)
+	began, end := time.Now(), callTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		end = deadline.Sub(began)
 	}
-	until := end // when halving ends, once something was locked
-	var lock error
+	until, locked := end, false // when halving ends
+	var why error               // what began it
 	for left := [][]int32{whole}; len(left) > 0; {
-		if lock != nil && time.Now().After(until) {
+		if why != nil && time.Since(began) >= until {
 			for _, item := range slices.Concat(left...) {
-				s.locked(item, lock)
+				s.locked(item, why)
 			}
 			return nil
 		}
 		at, last := rand.IntN(len(left)), len(left)-1
 		part := left[at]
 		left[at], left = left[last], left[:last]
+		half := len(part) / 2
+		if s.most > 0 && len(part) > s.most {
+			left = append(left, part[:half], part[half:])
+			continue
+		}
+		before := time.Since(began)
 		err := s.try(ctx, part, wait)
-		stuck, data := code(err) == codeLockTimeout, isData(err)
-		if stuck && lock == nil {
-			until, wait = time.Now().Add(min(splitLimit, time.Until(end)/2)), min(wait, splitWait)
+		now := time.Since(began)
+		stuck, slow, data := code(err) == codeLockTimeout, isCanceled(err) && ctx.Err() == nil, isData(err)
+		if stuck || slow {
+			why, wait = err, min(wait, splitWait)
 		}
-		if stuck {
-			lock = err
+		if stuck && !locked {
+			locked = true
+			until = min(until, now+min(splitLimit, (end-now)/2))
 		}
-		switch half := len(part) / 2; {
+		if slow {
+			until = min(until, end-(now-before))
+			if !s.slow {
+				s.slow, left = true, append(left, part)
+				continue
+			}
+			s.most = max(half, s.fits) // if as many items did fit, it is for the sake of one
+		}
+		switch {
 		case err == nil:
-			s.wrote = true
-		case !stuck && !data:
+			s.wrote, s.fits = true, max(s.fits, len(part))
+		case !stuck && !slow && !data:
 			return err
 		case half > 0:
 			left = append(left, part[:half], part[half:])
-		case stuck:
-			s.locked(part[0], err)
-		default:
+		case data:
 			s.refused(part[0], err)
+		default:
+			s.locked(part[0], err)
 		}
 	}
 	return nil
 }
 
-// try sends a part, again if the database chose it as the victim of a deadlock or of a serialization failure, or canceled it.
+// try sends a part, again if the database chose it as the victim of a deadlock or of a serialization failure. If it canceled the
+// part, only no part at all is sent again: an update of ranges, which cannot be halved.
 func (s *splitter) try(ctx context.Context, part []int32, wait time.Duration) error {
 	pause := firstPause
 	for tries := 1; ; tries++ {
 		err := s.exec(ctx, part, wait)
-		if !isTransient(err) || tries == maxTries {
+		if !isTransient(err) || tries == maxTries || isCanceled(err) && len(part) > 0 {
 			return err
 		}
 		timer := time.NewTimer(pause + rand.N(pause))

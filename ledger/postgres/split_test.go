@@ -86,3 +86,31 @@ func TestSplitEndsBeforeItsCall(t *testing.T) {
 		})
 	}
 }
+
+// TestSplitTooSlow: the database canceled a batch each time (a role's statement_timeout), and it was sent whole until its call
+// ended. Two tries tell that it is too long; what fits is found in a few steps.
+func TestSplitTooSlow(t *testing.T) {
+	poison := func(part []int32) bool { return slices.Contains(part, 1234) }
+	for name, c := range map[string]struct {
+		bad   func(part []int32) bool
+		takes time.Duration
+		left  int           // how many get no answer
+		most  time.Duration // it takes
+	}{
+		"more than 100":   {func(part []int32) bool { return len(part) > 100 }, time.Second, 0, 7 * time.Second},
+		"one":             {poison, 400 * time.Millisecond, 1, 7 * time.Second},
+		"all":             {func([]int32) bool { return true }, time.Second, 2000, 12 * time.Second},
+		"all, for long":   {func([]int32) bool { return true }, 4 * time.Second, 2000, 9 * time.Second},
+		"more than 1,000": {func(part []int32) bool { return len(part) > 1000 }, 3 * time.Second, 0, 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &slowServer{bad: c.bad, code: codeCanceled, takes: c.takes}
+				left, took, err := splitFor(t, f, 12*time.Second, 20*time.Millisecond)
+				if err != nil || left != c.left || took > c.most || f.calls > 600 {
+					t.Errorf("%d left, %d done after %s in %d statements: %v", left, len(f.done), took, f.calls, err)
+				}
+			})
+		})
+	}
+}
