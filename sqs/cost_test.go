@@ -33,7 +33,7 @@ func TestAllocationsOfAMessageFromSQS(t *testing.T) {
 	got := testing.AllocsPerRun(20, func() {
 		clear(w.table.holds)
 		for i := range raws {
-			h, is := w.table.receive(raws[i], now, now)
+			h, is := w.table.receiveOne(raws[i], now, now)
 			if is != arrivedNew {
 				t.Fatal("not new")
 			}

@@ -37,6 +37,7 @@ var codes = map[string]kind{
 	"InternalError": kindTransient, "InternalFailure": kindTransient, "ServiceUnavailable": kindTransient,
 	"RequestTimeout": kindTransient, "RequestExpired": kindTransient, "ExpiredToken": kindTransient, // credentials are renewed
 	"RequestTimeTooSkewed": kindTransient, "RequestCanceled": kindTransient,
+	"IDPCommunicationError": kindTransient, // of STS, which says itself that it may pass
 }
 
 // kindOfCode reads an error code, of a whole call or of an entry of a batch.

@@ -35,6 +35,7 @@ func TestKindOfErrors(t *testing.T) {
 		{status(403, api("AccessDeniedException")), kindHopeless},
 		{status(403, api("ExpiredTokenException")), kindTransient},
 		{status(403, api("ExpiredToken")), kindTransient},
+		{status(400, api("IDPCommunicationError")), kindTransient},
 		{status(403, api("SignatureDoesNotMatch")), kindHopeless},
 		{status(500, api("InternalError")), kindTransient},
 		{status(503, api("SomethingNew")), kindTransient},

@@ -289,14 +289,14 @@ func (s *site) empty1(t *testing.T, r *running) {
 // The keeper itself may have been frozen: the check right before the start is local.
 func TestPitfall47_TheLastCheckIsLocal(t *testing.T) {
 	tab, now := newTable(60*time.Second, visibilityLimit, false), time.Now()
-	h, is := tab.receive(raw("a", "handle"), now, now.Add(time.Second))
-	if is != arrivedNew || !tab.start(h, now.Add(50*time.Second)) {
+	h, is := tab.receiveOne(raw("a", "handle"), now, now.Add(time.Second))
+	if ok, _ := tab.start(h, now.Add(50*time.Second)); is != arrivedNew || !ok {
 		t.Fatal("a good handle is refused")
 	}
-	if tab.start(h, now.Add(60*time.Second)) {
+	if ok, _ := tab.start(h, now.Add(60*time.Second)); ok {
 		t.Error("a message was started when its visibility was over")
 	}
-	if _, is := tab.receive(raw("b", "handle"), now, now.Add(time.Minute)); is != arrivedDead {
+	if _, is := tab.receiveOne(raw("b", "handle"), now, now.Add(time.Minute)); is != arrivedDead {
 		t.Error("a message that was a minute under way was taken in")
 	}
 }

@@ -14,11 +14,13 @@ type change struct {
 	final   bool // the message is handed back
 }
 
-// plan says what is to be done about visibility at this moment: at most n changes, and which messages have lapsed since
-// the last plan. live: this worker's lease holds; without it nothing that the engine holds is extended.
-func (t *table) plan(now time.Time, live bool, n int) (changes []change, lapsed []*hold) {
+// plan says what is to be done about visibility at this moment: at most n changes, and what the engine is to let go of,
+// because it has lapsed since the last plan. live: this worker's lease holds; without it nothing that the engine holds is
+// extended.
+func (t *table) plan(now time.Time, live bool, n int) (changes []change, drops []*hold) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var lapsed []*hold
 	for _, h := range t.holds {
 		switch {
 		case h.lapsed:
@@ -40,7 +42,7 @@ func (t *table) plan(now time.Time, live bool, n int) (changes []change, lapsed 
 	for _, c := range changes {
 		c.h.busy = true
 	}
-	return changes, lapsed
+	return changes, t.drop(lapsed)
 }
 
 // lapse notes that a message's visibility is over. It returns whether the engine has to be told.
@@ -113,9 +115,9 @@ const (
 	refused         // the handle is of no use any more
 )
 
-// changed is told how a change ended that was sent at the given time. It returns whether the engine has to be told that
+// changed is told how a change ended that was sent at the given time. It returns what the engine is to let go of, because
 // the message has lapsed.
-func (t *table) changed(c change, o outcome, sent, now time.Time) (lapsed bool) {
+func (t *table) changed(c change, o outcome, sent, now time.Time) (drops []*hold) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := c.h
@@ -125,7 +127,9 @@ func (t *table) changed(c change, o outcome, sent, now time.Time) (lapsed bool) 
 	}
 	switch {
 	case o == refused:
-		lapsed = !h.lapsed && t.lapse(h)
+		if !h.lapsed && t.lapse(h) {
+			drops = t.drop([]*hold{h})
+		}
 	case o == failed:
 		h.retryAt = now.Add(max(t.visibility/12, 100*time.Millisecond))
 	case c.final:
@@ -137,7 +141,7 @@ func (t *table) changed(c change, o outcome, sent, now time.Time) (lapsed bool) 
 		t.remove(h)
 	}
 	t.queueDelete(h)
-	return lapsed
+	return drops
 }
 
 // returned is told that a call of a FIFO queue that handed messages back has ended.

@@ -208,11 +208,10 @@ func (w *Worker) poll(n int) {
 		killpoint.At(killpoint.Received)
 	}
 	items, bytes := make([]*engine.Item, 0, len(out.Messages)), int64(0)
-	for i := range out.Messages {
-		h, is := w.table.receive(out.Messages[i], sent, now)
-		switch is {
+	for i, r := range w.table.receive(out.Messages, sent, now) {
+		switch r.is {
 		case arrivedNew:
-			it := w.prepare(h)
+			it := w.prepare(r.hold)
 			bytes += int64(len(it.Msg.Body))
 			items = append(items, it)
 		case arrivedDead:

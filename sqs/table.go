@@ -94,11 +94,26 @@ const (
 	arrivedDead          // its visibility may be over: nothing is done with it
 )
 
-// receive takes in what a poll brought. sent is when the poll was sent: the visibility began after that, so it is counted
-// from there. A message that is in hand gets the newer handle, and is not offered a second time.
-func (t *table) receive(raw types.Message, sent, now time.Time) (*hold, arrival) {
+// incoming is a message that a poll brought. Its hold is nil if it arrived dead.
+type incoming struct {
+	hold *hold
+	is   arrival
+}
+
+// receive takes in what a poll brought, all of it in one step: a group that is let go of between two of its messages would
+// go on with the second one. sent is when the poll was sent: the visibility began after that, so it is counted from there.
+func (t *table) receive(raws []types.Message, sent, now time.Time) []incoming {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	out := make([]incoming, len(raws))
+	for i := range raws {
+		out[i].hold, out[i].is = t.receiveOne(raws[i], sent, now)
+	}
+	return out
+}
+
+// receiveOne gives a message that is in hand the newer handle; it is not offered a second time.
+func (t *table) receiveOne(raw types.Message, sent, now time.Time) (*hold, arrival) {
 	until := sent.Add(t.visibility)
 	if !now.Before(until.Add(-t.margin)) {
 		return nil, arrivedDead
@@ -133,15 +148,19 @@ func (t *table) fresh(h *hold, now time.Time) bool {
 	return !h.lapsed && now.Before(h.until.Add(-t.margin))
 }
 
-// start is asked right before a handler starts: never on a handle that may be dead.
-func (t *table) start(h *hold, now time.Time) bool {
+// start is asked right before a handler starts: never on a handle that may be dead. It returns what the engine is to let
+// go of with such a message: the rest of its group. The message itself is let go of by the answer.
+func (t *table) start(h *hold, now time.Time) (ok bool, drops []*hold) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.fresh(h, now) {
-		h.lapsed = true
-		return false
+	if t.fresh(h, now) {
+		return true, nil
 	}
-	return true
+	h.lapsed = true
+	if t.fifo {
+		drops = t.drop([]*hold{h})
+	}
+	return false, drops
 }
 
 // ack is told that the ledger is terminal for a message.
@@ -157,22 +176,26 @@ func (t *table) ack(h *hold) {
 	t.queueDelete(h)
 }
 
-// drop notes that the engine is told to let go of what has lapsed, and, of a FIFO queue, of all that is in hand of its
-// groups. It returns which these are.
-func (t *table) drop(lapsed []*hold) map[*hold]bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	drops, groups := map[*hold]bool{}, map[string]bool{}
+// drop notes that the engine is to let go of what has lapsed, and, of a FIFO queue, of all that is in hand of its groups. It
+// returns what that is. The table's lock is held since the message lapsed: a copy that came in between would revive it, and
+// be let go of as if it had lapsed.
+func (t *table) drop(lapsed []*hold) []*hold {
+	if len(lapsed) == 0 {
+		return nil
+	}
+	groups := map[string]bool{}
 	for _, h := range lapsed {
-		drops[h], groups[h.group] = true, true
+		h.dropped, groups[h.group] = true, true
 	}
+	if !t.fifo {
+		return lapsed
+	}
+	drops := slices.Clone(lapsed)
 	for _, h := range t.holds {
-		if t.fifo && h.stage == held && groups[h.group] {
-			drops[h] = true
+		if h.stage == held && groups[h.group] && !h.dropped {
+			h.dropped = true
+			drops = append(drops, h)
 		}
-	}
-	for h := range drops {
-		h.dropped = true
 	}
 	return drops
 }

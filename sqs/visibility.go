@@ -45,8 +45,8 @@ func (w *Worker) keepLoop(ctx context.Context) {
 // round does what the table plans, as far as calls are free.
 func (k *keeper) round() {
 	free := changeCalls - len(k.slots)
-	changes, lapsed := k.w.table.plan(time.Now(), k.w.eng.Live(), free*maxBatch)
-	k.w.drop(lapsed)
+	changes, drops := k.w.table.plan(time.Now(), k.w.eng.Live(), free*maxBatch)
+	k.w.drop(drops)
 	finals := 0
 	for finals < len(changes) && changes[finals].final {
 		finals++
@@ -115,41 +115,38 @@ func index(id *string, n int) (int, bool) {
 
 func (k *keeper) settle(batch []change, outcomes []outcome, sent time.Time) {
 	w, now := k.w, time.Now()
-	var lapsed []*hold
+	var drops []*hold
 	var counts [refused + 1]int64
 	for i, c := range batch {
 		counts[outcomes[i]]++
-		if w.table.changed(c, outcomes[i], sent, now) {
-			lapsed = append(lapsed, c.h)
-		}
+		drops = append(drops, w.table.changed(c, outcomes[i], sent, now)...)
 	}
 	if w.table.fifo && batch[0].final {
 		w.table.returned()
 	}
 	w.tel.visibility(counts)
-	w.drop(lapsed)
+	w.drop(drops)
 }
 
 // alive is asked right before a handler starts.
 func (w *Worker) alive(h *hold) bool {
-	if w.table.start(h, time.Now()) {
-		return true
-	}
-	if w.table.fifo {
-		w.drop([]*hold{h})
-	}
-	return false
+	ok, drops := w.table.start(h, time.Now())
+	w.drop(drops)
+	return ok
 }
 
 // drop tells the engine of messages whose visibility is over: what has not started is let go of. Of a FIFO group that is
 // everything in hand, so that nothing overtakes. A handler that runs goes on: its claim keeps others away from the
 // message, and a copy that comes meanwhile waits for it.
-func (w *Worker) drop(lapsed []*hold) {
-	if len(lapsed) == 0 {
+func (w *Worker) drop(drops []*hold) {
+	if len(drops) == 0 {
 		return
 	}
-	w.log.Warn("visibility timeout is over: what has not started is let go of", zap.Int("messages", len(lapsed)),
-		zap.String("message_id", lapsed[0].id), zap.String("group", lapsed[0].group))
-	drops := w.table.drop(lapsed)
-	w.eng.Drop(func(it *engine.Item) bool { return drops[it.Ref.(*hold)] }, w.set.HandlerTimeout)
+	set := make(map[*hold]bool, len(drops))
+	for _, h := range drops {
+		set[h] = true
+	}
+	w.log.Warn("visibility timeout is over: what has not started is let go of", zap.Int("messages", len(drops)),
+		zap.String("message_id", drops[0].id), zap.String("group", drops[0].group))
+	w.eng.Drop(func(it *engine.Item) bool { return set[it.Ref.(*hold)] }, w.set.HandlerTimeout)
 }

@@ -122,10 +122,12 @@ func (w *Worker) Run(ctx context.Context) error {
 		failed = fmt.Errorf("sqs: %w", context.Cause(running))
 	}
 	drained := w.drain(&polls)
+	left := make(chan error, 1) // an SQS that hangs must not keep us from leaving: that would count as a crash
+	go func() { left <- w.closeEngine() }()
 	w.finishCalls()
 	end()
 	loops.Wait()
-	return errors.Join(failed, drained, w.closeEngine())
+	return errors.Join(failed, drained, <-left)
 }
 
 // begin reads the queue and starts the engine.
