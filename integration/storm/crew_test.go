@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -133,6 +134,20 @@ func (c *crew) beganBetween(from, to time.Time) int {
 	return n
 }
 
+// expectTrouble says that what the storm is for has come to pass: processes were killed, others left, and it was heard when
+// handlers began, without which their silence says nothing.
+func (c *crew) expectTrouble(t *testing.T, kills, handlers int) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.killed < kills || c.left == 0 {
+		t.Errorf("%d processes were killed and %d left: too few to test anything", c.killed, c.left)
+	}
+	if len(c.begins) < handlers {
+		t.Errorf("heard of %d handlers, there were at least %d", len(c.begins), handlers)
+	}
+}
+
 // forget takes a member out of the crew.
 func (c *crew) forget(m *member) {
 	c.mu.Lock()
@@ -205,11 +220,9 @@ func (c *crew) trouble(ctx context.Context, every time.Duration) {
 			c.dismiss(guest)
 			guest = nil
 		}
-		members := c.all()
-		if m := members[rand.IntN(len(members))]; m != guest {
-			c.kill(m)
-			c.start()
-		}
+		members := slices.DeleteFunc(c.all(), func(m *member) bool { return m == guest })
+		c.kill(members[rand.IntN(len(members))])
+		c.start()
 	}
 }
 

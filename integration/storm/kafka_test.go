@@ -137,7 +137,10 @@ func TestKafkaStorm(t *testing.T) {
 var audits = map[string]kafka.Audit{"ranges": kafka.AuditRanges, "rows": kafka.AuditRows}
 
 func kafkaStorm(t *testing.T, records int, audit kafka.Audit) {
-	const every = 4 * time.Second
+	every := 4 * time.Second
+	if records < 50_000 { // it is over in some seconds
+		every = 2500 * time.Millisecond
+	}
 	d := newDatabase(t)
 	l := newLog(t, records)
 	c := newCrew(t, orders{
@@ -158,6 +161,9 @@ func kafkaStorm(t *testing.T, records int, audit kafka.Audit) {
 	eventually(t, 20*time.Minute, func() string { return progress(d, records, records/3) })
 	calm()
 	<-troubled
+	if progress(d, records, records) == "" {
+		t.Error("all was done before the outage: nothing is tested")
+	}
 	from, to := d.outage(t, 20*time.Second)
 	expectSilence(t, c, from, to)
 	storm, calm = context.WithCancel(t.Context())
@@ -172,8 +178,13 @@ func kafkaStorm(t *testing.T, records int, audit kafka.Audit) {
 		c.dismiss(m)
 	}
 	expectEffects(t, d, records, records)
+	c.expectTrouble(t, 1, records*9/10)
+	samples := <-sampled
+	if samples == 0 {
+		t.Error("no committed offset was sampled")
+	}
 	t.Logf("%d records, %d processes, %d killed, %d left, %d samples of committed offsets",
-		records, c.started, c.killed, c.left, <-sampled)
+		records, c.started, c.killed, c.left, samples)
 }
 
 // progress says that fewer than want of all effects are there; empty when they are.

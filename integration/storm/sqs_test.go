@@ -122,6 +122,7 @@ func TestSQSStorm(t *testing.T) {
 
 // stormQueue sends n messages to two processes that are killed and replaced, and stops the database in the middle.
 func stormQueue(t *testing.T, endpoint string, fifo bool, n int) {
+	const every = 2 * time.Second // a storm is over in some seconds
 	d := newDatabase(t)
 	q := newMailbox(t, endpoint, fifo)
 	c := newCrew(t, orders{
@@ -136,15 +137,18 @@ func stormQueue(t *testing.T, endpoint string, fifo bool, n int) {
 	}
 	storm, calm := context.WithCancel(t.Context())
 	troubled := make(chan struct{})
-	go func() { defer close(troubled); c.trouble(storm, 3*time.Second) }()
+	go func() { defer close(troubled); c.trouble(storm, every) }()
 	eventually(t, 10*time.Minute, func() string { return progress(d, n, n/3) })
 	calm()
 	<-troubled
+	if progress(d, n, n) == "" {
+		t.Error("all was done before the outage: nothing is tested")
+	}
 	from, to := d.outage(t, 20*time.Second)
 	expectSilence(t, c, from, to)
 	storm, calm = context.WithCancel(t.Context())
 	troubled = make(chan struct{})
-	go func() { defer close(troubled); c.trouble(storm, 3*time.Second) }()
+	go func() { defer close(troubled); c.trouble(storm, every) }()
 	eventually(t, 10*time.Minute, func() string { return progress(d, n, n*9/10) })
 	calm()
 	<-troubled
@@ -161,5 +165,6 @@ func stormQueue(t *testing.T, endpoint string, fifo bool, n int) {
 			t.Errorf("%d messages were done before an earlier one of their group", broken)
 		}
 	}
+	c.expectTrouble(t, 1, n*9/10)
 	t.Logf("%d messages, %d processes, %d killed, %d left", n, c.started, c.killed, c.left)
 }
