@@ -10,11 +10,11 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// slowRows lets the database take 12 ms for each row of a message that is written, and for ever for these.
+// slowRows lets the database take 50 ms for each row of a message that is written, and for ever for these.
 func slowRows(t *testing.T, b *bench, ids ...string) {
 	t.Helper()
 	b.exec(t, fmt.Sprintf(`CREATE OR REPLACE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		PERFORM pg_sleep(CASE WHEN convert_from(NEW.id, 'UTF8') IN ('%s') THEN 60 ELSE 0.012 END); RETURN NEW; END $$`,
+		PERFORM pg_sleep(CASE WHEN convert_from(NEW.id, 'UTF8') IN ('%s') THEN 60 ELSE 0.05 END); RETURN NEW; END $$`,
 		strings.Join(ids, "', '")))
 	b.exec(t, `CREATE OR REPLACE TRIGGER slow BEFORE INSERT OR UPDATE ON ackledger.message FOR EACH ROW EXECUTE FUNCTION slow()`)
 }
@@ -27,9 +27,9 @@ func TestStatementTimeout(t *testing.T) {
 	o := ledger.Unwrap(join(t, b, time.Hour))
 	claimOne(t, o, entry("first"), ledger.Run)
 	slowRows(t, b, "m-7", "n-0", "n-1")
-	b.setting(t, "statement_timeout", "200ms")
+	b.setting(t, "statement_timeout", "400ms")
 	b.ResetConns()
-	entries := manyEntries("m", 30)
+	entries := manyEntries("m", 12)
 	claims, err := o.Claim(t.Context(), entries)
 	if err != nil {
 		t.Fatalf("a claim of %d messages: %v", len(entries), err)
