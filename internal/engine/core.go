@@ -55,6 +55,7 @@ type Engine struct {
 	settleQ       fifo[settlement]
 	stretchesDone fifo[*Stretch] // to be settled
 	doneRecords   int            // of them
+	doneRound     uint64         // calls of takeDone
 	claiming      int            // items in claims under way
 	settlingNow   int            // settlements in calls under way
 	out           []Finished

@@ -10,6 +10,8 @@ type logLine struct {
 	items     int        // of the log, or with a key that lies in it
 	stalled   int        // items that wait
 	stretches []*Stretch // in the order in which they were offered
+	round     uint64     // of takeDone, in which
+	taken     int        // so many of the first of them were taken
 }
 
 // flows says whether stretches that are not over stand before the newest.
@@ -17,16 +19,15 @@ func (l *logLine) flows() bool {
 	return len(l.stretches) > 1 && l.stretches[len(l.stretches)-2].phase != settling
 }
 
-// oldest says whether all before a stretch are in a batch.
-func (l *logLine) oldest(st *Stretch, batch []*Stretch) bool {
-	for _, o := range l.stretches {
-		if o == st {
-			return true
-		}
-		if !slices.Contains(batch, o) {
-			return false
-		}
+// nextDone says whether a stretch is the next to be settled: all before it were taken in the same round.
+func (l *logLine) nextDone(st *Stretch, round uint64) bool {
+	if l.round != round {
+		l.round, l.taken = round, 0
 	}
+	if l.stretches[l.taken] != st {
+		return false
+	}
+	l.taken++
 	return true
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -211,7 +210,11 @@ func (r *run) Value(key any) any {
 
 // String keeps the message out of what is printed of a context.
 func (r *run) String() string {
-	return "ackledger handler of " + cmp.Or(r.delivery.ID, string(r.item.Key.ID))
+	id := r.delivery.ID
+	if id == "" { // it has not begun; once it has, the item may be another message's, see Records.Items
+		id = string(r.item.Key.ID)
+	}
+	return "ackledger handler of " + id
 }
 
 // cancelKey is what package context asks a context for when it looks for the one that can be cancelled: only the real

@@ -45,6 +45,13 @@ func (s *settlement) size() int {
 	return n
 }
 
+func (s *settlement) result() []byte {
+	if s.more == nil {
+		return nil
+	}
+	return s.more.Result
+}
+
 // after is how long a released message waits.
 func (s *settlement) after() time.Duration {
 	if s.more == nil {
@@ -271,6 +278,9 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 		e.wait(it, now.Add(askAgain(0, it.asks, rand.Float64())))
 	case isInvalid(err):
 		e.refused(s, err)
+	case s.kind == ledger.Succeed && !it.isHead(): // locked; it goes with those before it, when they are repeated
+		e.s.setPhase(it, running)
+		e.succeed(it, s.result())
 	default: // a locked row: this one is to be repeated
 		again := *s
 		time.AfterFunc(outage(1), func() {

@@ -233,12 +233,13 @@ func (e *Engine) takeDone() (batch []*Stretch) {
 	if e.settleQ.len() > 0 && e.turns.settle.items() {
 		return nil
 	}
+	e.doneRound++
 	e.stretchesDone.filter(func(st *Stretch) bool {
 		if !st.whole {
 			e.doneRecords -= st.n
 			return false
 		}
-		if len(batch) > 0 && st.sess != batch[0].sess || !e.s.lines[st.log].oldest(st, batch) {
+		if len(batch) > 0 && st.sess != batch[0].sess || !e.s.lines[st.log].nextDone(st, e.doneRound) {
 			return true
 		}
 		st.sent = true
@@ -252,7 +253,7 @@ func (e *Engine) takeDone() (batch []*Stretch) {
 // sendable says how many records of stretches may be settled now.
 func (e *Engine) sendable() (n int) {
 	for _, st := range e.stretchesDone.buf[e.stretchesDone.head:] {
-		if st.whole && e.s.lines[st.log].oldest(st, nil) {
+		if st.whole && e.s.lines[st.log].stretches[0] == st {
 			return e.doneRecords
 		}
 	}
