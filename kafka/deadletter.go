@@ -283,14 +283,11 @@ func (p *parser) types(headers []ledger.Header, list string) {
 //
 // It fails if the message did not come from Kafka.
 func SourceRecord(d *consumer.DeadLetter) (*kgo.Record, error) {
+	topic, err := sourceTopic(d)
+	if err != nil {
+		return nil, err
+	}
 	m := &d.Message
-	topic := m.Topic
-	if _, after, ok := strings.Cut(m.Source, "/"); topic == "" && ok {
-		topic = after // one that was read by its stamp alone
-	}
-	if !topicName.MatchString(topic) {
-		return nil, fmt.Errorf("kafka: message %q: its source must be cluster/topic, is %.300q", m.ID, m.Source)
-	}
 	r := &kgo.Record{Topic: topic, Key: m.Key, Value: m.Body, Timestamp: m.SentAt}
 	for _, h := range m.Headers {
 		if h.Name == consumer.StampName && d.Stamp != nil {
@@ -302,6 +299,19 @@ func SourceRecord(d *consumer.DeadLetter) (*kgo.Record, error) {
 		setStamp(r, *d.Stamp)
 	}
 	return r, nil
+}
+
+// sourceTopic is the topic that a message came from.
+func sourceTopic(d *consumer.DeadLetter) (string, error) {
+	m := &d.Message
+	topic := m.Topic
+	if _, after, ok := strings.Cut(m.Source, "/"); topic == "" && ok {
+		topic = after // one that was read by its stamp alone
+	}
+	if !topicName.MatchString(topic) {
+		return "", fmt.Errorf("kafka: message %q: its source must be cluster/topic, is %.300q", m.ID, m.Source)
+	}
+	return topic, nil
 }
 
 // StampRecord gives a record that a producer sends an identity of its own choice: produced twice with one id, or again by

@@ -167,21 +167,21 @@ func members(ctx context.Context, adm *kadm.Client, names []string, add func(top
 
 // Accept implements replay.Target.
 func (t *ReplayTarget) Accept(l *replay.Letter) error {
-	r, err := SourceRecord(&l.DeadLetter)
+	topic, err := sourceTopic(&l.DeadLetter)
 	if err != nil {
 		return err
 	}
 	switch {
-	case l.Message.Source != SourceName(t.cluster, r.Topic), len(t.opt.Topics) > 0 && !slices.Contains(t.opt.Topics, r.Topic):
+	case l.Message.Source != SourceName(t.cluster, topic), len(t.opt.Topics) > 0 && !slices.Contains(t.opt.Topics, topic):
 		return fmt.Errorf("%w: %.300q", replay.ErrElsewhere, l.Message.Source)
 	case l.Message.Source == t.dead:
 		return errors.New("it came from the dead-letter topic itself")
 	case l.Stamp == nil:
 		return errors.New("its identity cannot be told in a stamp: it can be replayed in place")
 	}
-	foreign := slices.DeleteFunc(slices.Clone(t.groups[r.Topic]), func(g string) bool { return g == l.Stamp.Group })
+	foreign := slices.DeleteFunc(slices.Clone(t.groups[topic]), func(g string) bool { return g == l.Stamp.Group })
 	if len(foreign) > 0 {
-		return fmt.Errorf("other groups read topic %q, and would get the copy too: %.300q; replay in place, or allow it", r.Topic, foreign)
+		return fmt.Errorf("other groups read topic %q, and would get the copy too: %.300q; replay in place, or allow it", topic, foreign)
 	}
 	return nil
 }
