@@ -23,10 +23,12 @@ var parallelPom []byte
 //go:embed parallelconsumer/Main.java
 var parallelMain []byte
 
+const parallelHeap = "1g"
+
 // parallelCase is one row of parallel-consumer.
 func parallelCase(group, name string, n suite.Size, order string, concurrency int, handler time.Duration) suite.Case {
 	return suite.Case{Group: group, Name: name, N: n, Once: true, Run: parallelConsumer(order, concurrency, handler),
-		Note: fmt.Sprintf("Java, default settings but maxConcurrency %d (the default is 16, the README sets 1,000); no ledger: a crash "+
+		Note: fmt.Sprintf("Java, heap "+parallelHeap+", default settings but maxConcurrency %d (the default is 16, the README sets 1,000); no ledger: a crash "+
 			"repeats handlers. The first fifth warms the JVM up and is not timed, nor is its commit, every 5 s", concurrency)}
 }
 
@@ -41,7 +43,7 @@ func parallelConsumer(order string, concurrency int, handler time.Duration) func
 		if err != nil {
 			return nil, err
 		}
-		cmd := exec.CommandContext(ctx, "java", "-Xmx1g", "-cp", filepath.Join(dir, "*")+string(os.PathListSeparator)+filepath.Join(dir, "main"), "Main",
+		cmd := exec.CommandContext(ctx, "java", "-Xmx"+parallelHeap, "-cp", filepath.Join(dir, "*")+string(os.PathListSeparator)+filepath.Join(dir, "main"), "Main",
 			strings.Join(c.brokers, ","), topic, c.newGroup(r), strconv.Itoa(r.N), order, strconv.Itoa(concurrency), strconv.FormatInt(handler.Milliseconds(), 10))
 		stdin, err := cmd.StdinPipe() // it ends when this end closes, so also when we are killed
 		if err != nil {

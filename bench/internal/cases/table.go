@@ -19,7 +19,7 @@ const (
 const tableGroup = "table size"
 
 func tableCases() []suite.Case {
-	n := suite.Size{Full: 600_000, Quick: 20_000, Smoke: 1000}
+	n := suite.Size{Full: 300_000, Quick: 20_000, Smoke: 1000}
 	return []suite.Case{
 		{Group: tableGroup, Name: "ours, smaller table", N: n, Limit: 30 * time.Minute,
 			Note: "1 million succeeded messages (quick: 100,000), and then new ones in batches of 2,000; each round leaves its own there",
@@ -44,6 +44,9 @@ func grown(size suite.Size) func(context.Context, *suite.Run) (suite.Result, err
 		held := r.Mode.Of(size)
 		f, err := suite.Once(r.Of, fmt.Sprintf("table of %d rows", held), func() (*filled, func() error, error) { return fill(ctx, r, held) })
 		if err != nil {
+			return nil, err
+		}
+		if err := f.db.checkpoint(ctx, r); err != nil { // of what was filled in
 			return nil, err
 		}
 		res, err := f.add(ctx, r.N)

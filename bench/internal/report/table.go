@@ -97,7 +97,11 @@ func verdict(v suite.Verdict) (aim, got, spread, met string) {
 	if !v.Known() {
 		return aim, "–", "–", "not measured"
 	}
-	return aim, unit(v.Median, v.Goal.Unit), Number(v.Low) + " to " + Number(v.High), cmp.Or(map[bool]string{true: "met"}[v.Met()], "not met")
+	met = cmp.Or(map[bool]string{true: "met"}[v.Met()], "not met")
+	if met == "met" && !v.Always() {
+		met = "met, not in each round"
+	}
+	return aim, unit(v.Median, v.Goal.Unit), Number(v.Low) + " to " + Number(v.High), met
 }
 
 func unit(v float64, name string) string {

@@ -52,6 +52,14 @@ func (v Verdict) Met() bool {
 	return v.Median >= v.Goal.Bound
 }
 
+// Always says whether each round keeps the bound.
+func (v Verdict) Always() bool {
+	if v.Goal.AtMost {
+		return v.High <= v.Goal.Bound
+	}
+	return v.Low >= v.Goal.Bound
+}
+
 // Judge compares the outcome with the goals.
 func Judge(o *Outcome, goals []Goal) []Verdict {
 	rows := map[string]*Row{}
