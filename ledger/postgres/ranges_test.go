@@ -125,7 +125,7 @@ func TestRangedDifferential(t *testing.T) {
 func TestRangesDoNotBloat(t *testing.T) {
 	t.Parallel()
 	const logs, calls = 8, 250
-	rounds := 3
+	rounds := 4
 	if os.Getenv("ACKLEDGER_LONG") != "" {
 		rounds = 1_000_000 / logs / calls
 	}
@@ -145,7 +145,7 @@ func TestRangesDoNotBloat(t *testing.T) {
 		b.exec(t, "VACUUM ackledger.range_log, ackledger.claim_range, ackledger.segment") // as autovacuum does every minute
 	}
 	t.Logf("%d ranges a round: the tables took %d bytes after the first, %d after the last", calls*logs, sizes[0], sizes[rounds-1])
-	if last := sizes[rounds-1]; last > 2*sizes[0] {
+	if last := sizes[rounds-1]; 2*last > 5*sizes[0] { // what is never used again would be four times as much, or more
 		t.Errorf("%d bytes after the first round, %d after the last", sizes[0], last)
 	}
 	for what, want := range map[string]int{"claim_range": 0, "segment": logs, "message": 0} {
