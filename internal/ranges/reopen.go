@@ -202,6 +202,8 @@ func Cut(f *Facts, span Span) (c Change, cut, skipped int64) {
 	}
 	if cut > 0 {
 		c.Version++
+		// A message that had a row may have had a higher token than any range, and the row is gone.
+		c.Token = max(c.Token, uint64(max(f.Now.UnixMicro(), 0)))
 	}
 	return c, cut, skipped
 }

@@ -35,6 +35,33 @@ func rangesFailedStays(t *testing.T, open Open) {
 	e.holds(o, succeed(e.want(o, again, ledger.Run)))
 }
 
+// rangesReopenedToken: a message that was retried had a row with a higher token than any range of its log. The row went once
+// it had succeeded; reopened, the message ran with a lower token than its first time, so that an effect that is fenced by the
+// token was refused, or the old holder's let through.
+func rangesReopenedToken(t *testing.T, open Open) {
+	e := begin(t, open)
+	o := e.owner()
+	m := e.at(0, 0, -1)
+	m.Window = shortWindow
+	for range 5 {
+		e.holds(o, failedAttempt(e.want(o, m, ledger.Run), "not yet"))
+	}
+	last := e.want(o, m, ledger.Run)
+	e.holds(o, succeed(last))
+	e.hold(o, e.allRun(o, e.span(1, 20)), succeed)
+	e.pass(2 * shortWindow)
+	e.sweep(time.Millisecond)
+	if r := e.record(m); r.In == nil || r.State != ledger.Succeeded {
+		e.Fatalf("its row is there still, or nothing is: %s", summary(r))
+	}
+	if r := e.reopen(ledger.ReopenRequest{Filter: ledger.Filter{IDs: [][]byte{m.Key.ID}}}); r.Reopened != 1 {
+		e.Fatalf("reopened: %+v", r)
+	}
+	if again := e.want(o, m, ledger.Run); again.Token <= last.Token {
+		e.Errorf("token %d, and %d before it was reopened", again.Token, last.Token)
+	}
+}
+
 // rangesRedrivenStays: the row of a message that failed, and succeeded when it was sent again, stays for its window, however
 // its success is written: its copy may come again when the segment around it has been cut off.
 func rangesRedrivenStays(e *env) {
