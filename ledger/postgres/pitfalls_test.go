@@ -309,6 +309,7 @@ func TestPitfall89_AsynchronousCommit(t *testing.T) {
 	if n := b.number(t, "SELECT count(*) FROM effects"); n != 1 {
 		t.Fatalf("%d effects", n)
 	}
+	durableBatches(t, b, o, "batch")
 }
 
 // TestPitfall91_RefusedAlone: one entry that the database refuses (class 23 here) failed its whole batch, again and
