@@ -34,9 +34,9 @@ func settledBy(t *testing.T, e *engine.Engine, sink *counter, in []*engine.Item)
 	}
 }
 
-// From poll to verdict the engine and the memory ledger allocate at most 4 times for a message, and twice for one in a range; what its broker's package
-// makes for it comes on top, see that package's test. Few lanes are not among them: there few messages, in the end one,
-// share what a call to the ledger costs.
+// From poll to verdict the engine and the memory ledger allocate at most twice for a message (1.1 to 1.3 times were measured),
+// so that it stays below 4 with what its broker's package makes for it: see that package's test. In few lanes few messages, in
+// the end one, share what a call to the ledger costs, and fewer still on a busy machine: 100 get 3, and less is not tested.
 func TestAllocationsOfAMessage(t *testing.T) {
 	const n = 10_000
 	single := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
@@ -46,10 +46,10 @@ func TestAllocationsOfAMessage(t *testing.T) {
 		most   float64
 		h      consumer.Handler
 	}{
-		"unordered":  {0, false, 4, single},
-		"100 lanes":  {100, false, 4, single},
-		"1000 lanes": {1000, false, 4, single},
-		"in batches": {0, false, 4, consumer.Batch(100, func(context.Context, []*consumer.Message) []error { return nil })},
+		"unordered":  {0, false, 2, single},
+		"100 lanes":  {100, false, 3, single},
+		"1000 lanes": {1000, false, 2, single},
+		"in batches": {0, false, 2, consumer.Batch(100, func(context.Context, []*consumer.Message) []error { return nil })},
 		"in ranges":  {0, true, 2, single},
 	} {
 		t.Run(name, func(t *testing.T) {
