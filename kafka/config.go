@@ -103,7 +103,9 @@ type Config struct {
 
 	// NameIdentity keys records by the topic's name instead of its id: for clusters that have no topic ids (before
 	// Kafka 2.8, some compatible services), which are refused otherwise. A topic that is deleted and created again is
-	// then taken for the old one, whose records it may seem to repeat. Changing it makes every record a new one.
+	// then taken for the old one: whenever its log is read from the start (ResetEarliest, or a group whose offsets went with
+	// the old topic), records at offsets that the old one had reached are dropped as delivered before, and so are lost.
+	// Give such a topic another name. Changing NameIdentity makes every record a new one.
 	NameIdentity bool
 }
 
