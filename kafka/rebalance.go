@@ -156,11 +156,20 @@ func (w *Worker) assign(ctx context.Context, offsets map[string]map[int32]kgo.Of
 	return list, nil
 }
 
+// maxSession is how long a member may be silent and stay in its group, at most: brokers' group.max.session.timeout.ms is
+// 30 minutes by default. Of the members with StartLatest that begin in one generation, one that is slow between its look and
+// its commit puts the end that it saw over the position of another one (see newcomers), until then; so each repeats its own,
+// one small request an interval. After that the group takes no commit from there any more.
+const maxSession = 30 * time.Minute
+
 // beginOne decides where one partition begins.
 func (w *Worker) beginOne(s *survey, at place, offset kgo.Offset) (fresh, error) {
 	id := s.metas[at.topic].id
 	a := &assignment{
 		place: at, id: id, log: logName(w.cluster, at.topic, id, at.partition), source: w.sources[at.topic], epoch: -1, committed: -1,
+	}
+	if w.set.Start == StartLatest {
+		a.unsure = time.Now().Add(maxSession)
 	}
 	low, _ := s.starts.Lookup(at.topic, at.partition)
 	if low.Err != nil {

@@ -31,6 +31,8 @@ type assignment struct {
 	source topicSource
 	start  int64
 	epoch  int32
+	// unsure is until when its position is committed at each interval, whether it has moved or not. Zero: never.
+	unsure time.Time
 
 	// Of poll's goroutine.
 	cursor
@@ -291,14 +293,15 @@ type point struct {
 	of     *assignment // nil: nobody's, see begin
 }
 
-// due returns what the open assignments have finished and not committed.
+// due returns what the open assignments have finished and not committed, and what is unsure.
 func (t *table) due() []point {
+	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []point
 	for _, a := range t.now {
 		if !a.closing {
-			out = a.appendDue(out)
+			out = a.appendDue(out, now)
 		}
 	}
 	return out
@@ -306,20 +309,21 @@ func (t *table) due() []point {
 
 // dueOf is due for assignments that were closed.
 func (t *table) dueOf(list []*assignment) []point {
+	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []point
 	for _, a := range list {
 		if !a.gone {
-			out = a.appendDue(out)
+			out = a.appendDue(out, now)
 		}
 	}
 	return out
 }
 
-func (a *assignment) appendDue(out []point) []point {
+func (a *assignment) appendDue(out []point, now time.Time) []point {
 	offset, epoch := a.tracker.Position()
-	if offset <= a.committed {
+	if offset <= a.committed && !now.Before(a.unsure) {
 		return out
 	}
 	return append(out, point{place: a.place, id: a.id, offset: offset, epoch: epoch, of: a})
