@@ -38,6 +38,7 @@ func LogStatements(o ledger.Owner, n int, until time.Time) map[string]Statement 
 		"hold free ranges":   {s.holdOfSkip, []any{logs, ones}},
 		"read ranges":        {s.read, []any{logs, froms, tos}},
 		"read own ranges":    {s.readOf, []any{logs, ones}},
+		"read ranges held":   {s.readHeld, []any{logs, ones}},
 		"segments":           {s.segments, []any{logs, froms, tos}},
 		"segments of ranges": {s.segmentsOf, []any{logs, ones}},
 		"segments held":      {s.segmentsHeld, []any{logs, ones}},

@@ -71,12 +71,12 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	if len(a.spans) > 0 && u.me != 0 {
 		b.Queue(sql.make, u.makeArgs()...)
 	}
-	lock, holdOf, segmentsOf := sql.lock, sql.holdOf, sql.segmentsOf
+	lock, holdOf, readOf, segmentsOf := sql.lock, sql.holdOf, sql.readOf, sql.segmentsOf
 	if !u.patient {
 		lock, holdOf = sql.lockSkip, sql.holdOfSkip
 	}
 	if u.settles() {
-		lock, segmentsOf = sql.share, sql.segmentsHeld
+		lock, readOf, segmentsOf = sql.share, sql.readHeld, sql.segmentsHeld
 		if !u.patient {
 			lock = sql.shareSkip
 		}
@@ -94,7 +94,7 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	}
 	b.Queue(sql.state, u.me, u.until).QueryRow(s.state)
 	if len(a.tokens) > 0 {
-		b.Queue(sql.readOf, a.tokenLogs, a.tokens).Query(s.ranges(u.me))
+		b.Queue(readOf, a.tokenLogs, a.tokens).Query(s.ranges(u.me))
 		b.Queue(segmentsOf, a.tokenLogs, a.tokens).Query(s.segments)
 	}
 	if len(a.spans) > 0 {

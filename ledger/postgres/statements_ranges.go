@@ -6,7 +6,7 @@ import "strings"
 type rangeStatements struct {
 	open, over, settings, make, trim, note, state          string
 	lock, lockSkip, share, shareSkip                       string
-	hold, holdOf, holdOfSkip, read, readOf                 string
+	hold, holdOf, holdOfSkip, read, readOf, readHeld       string
 	segments, segmentsOf, segmentsHeld, rows               string
 	writeLog, writeRows, alter, close, openMore, drop, put string
 	info, fence, probe, outcome                            string
@@ -21,7 +21,7 @@ func newRangeStatements(r *strings.Replacer) rangeStatements {
 		lock: wait(sqlLogLock), lockSkip: skip(sqlLogLock), share: wait(sqlLogShare), shareSkip: skip(sqlLogShare),
 		trim: r.Replace(sqlSegmentTrim), note: r.Replace(sqlLogNote), state: r.Replace(sqlRangeState),
 		hold: r.Replace(sqlRangeHold), holdOf: wait(sqlRangeHoldOf), holdOfSkip: skip(sqlRangeHoldOf),
-		read: by(sqlRangeRead, sqlAskedSpans), readOf: by(sqlRangeRead, sqlAskedTokens),
+		read: by(sqlRangeRead, sqlAskedSpans), readOf: by(sqlRangeRead, sqlAskedTokens), readHeld: by(sqlRangeRead, sqlHeldTokens),
 		segments: r.Replace(sqlSegments), segmentsOf: r.Replace(sqlSegmentsOf), segmentsHeld: r.Replace(sqlSegmentsHeld),
 		rows:     r.Replace(sqlRowsBetween),
 		writeLog: r.Replace(sqlLogWrite), writeRows: r.Replace(sqlRowsWrite), alter: r.Replace(sqlRangeAlter),
@@ -126,8 +126,8 @@ FROM (SELECT a.log FROM unnest($1::bigint[]) AS a(log) ORDER BY a.log) a
 CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR UPDATE {skip}) g`
 
 	// sqlLogShare is that of a settlement, which changes its owner's ranges and the segments that touch them, and leaves the
-	// log's row as it is: see sqlRangeOver. An owner settles once at a time, and two owners meet at the segments, which are
-	// locked as they are read.
+	// log's row as it is: see sqlRangeOver. Two settlements of an owner meet at its ranges, and those of two owners at the
+	// segments; both are locked as they are read.
 	sqlLogShare = `
 SELECT g.log, g.version, g.token, g.top
 FROM (SELECT a.log FROM unnest($1::bigint[]) AS a(log) ORDER BY a.log) a
@@ -179,6 +179,11 @@ CROSS JOIN LATERAL (SELECT * FROM {s}.claim_range r WHERE r.log = q.log AND r.fi
 
 	sqlAskedTokens = `unnest($1::bigint[], $2::bigint[]) AS q(log, token)
 CROSS JOIN LATERAL (SELECT * FROM {s}.claim_range r WHERE r.log = q.log AND r.token = q.token OFFSET 0) r`
+
+	// sqlHeldTokens locks them as well, in their order, though not against InTx: a settlement whose connection broke may be on
+	// its way to the server still, with what it has planned, and the next one of this owner waits to see what it does.
+	sqlHeldTokens = `(SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS q(log, token) ORDER BY q.log, q.token) q
+CROSS JOIN LATERAL (SELECT * FROM {s}.claim_range r WHERE r.log = q.log AND r.token = q.token OFFSET 0 FOR NO KEY UPDATE) r`
 
 	sqlRangeRead = `
 SELECT r.log, r.token, r.first, r.last, r.owner, r.messages, r.keep, (extract(epoch FROM r.at) * 1000000)::bigint,

@@ -1,0 +1,160 @@
+package postgres_test
+
+import (
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// holder is a proxy before the database that, once it is armed, hangs up on a client whose transaction has had an answer, and
+// keeps what it says next: the server gets that when it is let go.
+type holder struct {
+	target string
+	armed  atomic.Bool
+	letGo  chan struct{}
+	free   func()        // closes letGo
+	over   chan struct{} // the server has done what was kept
+}
+
+// newHolder starts a proxy and returns it with the URL that leads through it.
+func newHolder(t *testing.T, dsn string) (*holder, string) {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holder{target: u.Host, letGo: make(chan struct{}), over: make(chan struct{})}
+	h.free = sync.OnceFunc(func() { close(h.letGo) })
+	u.Host = listen.Addr().String()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			client, err := listen.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { h.serve(client) })
+		}
+	})
+	t.Cleanup(func() { // its clients have ended before
+		_ = listen.Close()
+		h.free()
+		wg.Wait()
+	})
+	return h, u.String()
+}
+
+func (h *holder) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", h.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var answers atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer client.Close()
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := server.Read(buf)
+			if err != nil {
+				return
+			}
+			answers.Add(1)
+			_, _ = client.Write(buf[:n]) // a client that has hung up ends the loop below
+		}
+	}()
+	buf := make([]byte, 1<<20)
+	began := int64(-1) // answers there were before what was asked first since it is armed
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		switch {
+		case !h.armed.Load():
+		case began < 0:
+			began = answers.Load()
+		case answers.Load() > began && h.armed.CompareAndSwap(true, false):
+			_ = client.Close()
+			<-h.letGo
+			farewell := []byte{'X', 0, 0, 0, 4} // after it the server ends, once it has done all before
+			_, _ = server.Write(append(buf[:n:n], farewell...))
+			<-done
+			close(h.over)
+			return
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// TestSettlementArrivesLate: the connection of a settlement broke between its two round trips, and what it had planned
+// reached the database after the next settlement of this owner had written more. The late segment lay hidden inside of the
+// newer one, and all that had succeeded above it was new again. Now the next one waits for what is on its way.
+func TestSettlementArrivesLate(t *testing.T) {
+	t.Parallel()
+	direct := newBench(t, variant{})
+	h, url := newHolder(t, direct.url)
+	o := ledger.Ungroup(join(t, openBench(t, url, variant{}), time.Minute))
+	warm, all := records("s", 1, 0, 10), records("s", 0, 0, 40)
+	succeedAll(t, o, claimsOf(t, o, warm, ledger.Run)) // the statements are prepared
+	lower, upper := claimsOf(t, o, all[:10], ledger.Run), claimsOf(t, o, all[10:20], ledger.Run)
+	settle := func(claims []ledger.Claim) error {
+		var done []ledger.Settlement
+		for _, c := range claims {
+			done = append(done, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed})
+		}
+		errs, err := o.Settle(t.Context(), done)
+		for _, e := range errs {
+			if err == nil {
+				err = e
+			}
+		}
+		return err
+	}
+	h.armed.Store(true)
+	if err := settle(upper); !ledger.Unknown(err) {
+		t.Fatalf("the settlement whose connection broke: %v", err)
+	}
+	next := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(next)
+		for _, claims := range [][]ledger.Claim{upper, lower} { // again, as the engine does; and one segment of both
+			for n := 0; settle(claims) != nil; n++ {
+				if n == 100 {
+					t.Error("it is not settled")
+					return
+				}
+			}
+		}
+	})
+	waits := waiting(t, direct)
+	poll(t, "the next settlement is over, or waits", func() bool {
+		select {
+		case <-next:
+			return true
+		default:
+			return waits()
+		}
+	})
+	h.free()
+	<-h.over
+	wg.Wait()
+	succeedAll(t, o, claimsOf(t, o, all[20:30], ledger.Run))
+	succeedAll(t, o, claimsOf(t, o, all[30:], ledger.Run))
+	claimsOf(t, join(t, direct, time.Minute), all, ledger.Done) // the group was reset
+}
