@@ -2,10 +2,11 @@ package ledgertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -85,23 +86,29 @@ func (p *process) reports(ctx context.Context, to chan<- ledger.SweepReport) {
 
 // maintainKilled: processes that are killed in the middle of a sweep lose nothing, and the next ones go on.
 func maintainKilled(e *env) {
-	n := inLongRun(3000, 900)
-	var expired, kept []ledger.Entry
+	n := inLongRun(3000, 2000)
+	var expired, kept, watched []ledger.Entry
 	for i := range n {
 		m := e.short(fmt.Sprint("expired ", i))
 		if expired = append(expired, m); i%10 == 0 {
 			kept = append(kept, e.entry(fmt.Sprint("kept ", i)))
 		}
+		if i%100 == 0 {
+			watched = append(watched, m)
+		}
 	}
 	e.keptAll(expired)
 	e.keptAll(kept)
 	e.pass(shortWindow)
+	middle := 0
 	for range 4 {
-		p := e.start(doMaintain, time.Second)
-		p.waitFor("maintaining")
-		e.pass(time.Duration(rand.IntN(60)) * time.Millisecond)
-		p.kill()
-		e.rest()
+		if watched = e.killSweeping(watched); len(watched) == 0 {
+			break
+		}
+		middle++
+	}
+	if middle == 0 {
+		e.Error("no process was killed in the middle of its sweep: none left an expired row behind")
 	}
 	var last ledger.SweepReport
 	e.eventually("the killed one's last statement is over, and nothing is left to remove", func() bool {
@@ -119,4 +126,33 @@ func maintainKilled(e *env) {
 			e.Errorf("%s is there", expired[i].Key.ID)
 		}
 	}
+}
+
+// killSweeping starts a process that maintains, kills it when the first of the rows is gone, and returns those it left. The
+// process is stopped while the rows are looked at, or it would be done before anybody has seen that it began.
+func (e *env) killSweeping(rows []ledger.Entry) []ledger.Entry {
+	e.Helper()
+	n := len(rows)
+	p := e.start(doMaintain, time.Second)
+	p.waitFor("maintaining")
+	e.eventually("the sweep begins", func() bool {
+		p.signal(syscall.SIGCONT)
+		<-time.After(time.Millisecond) // so long it may run
+		p.signal(syscall.SIGSTOP)
+		rows = slices.DeleteFunc(rows, e.swept)
+		return len(rows) < n
+	})
+	p.kill()
+	e.rest() // its last statement is over
+	return slices.DeleteFunc(rows, e.swept)
+}
+
+// swept says that a message has no row any more.
+func (e *env) swept(m ledger.Entry) bool {
+	e.Helper()
+	r, err := e.Get(e.ctx, m.Key)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		e.Fatalf("get: %v", err)
+	}
+	return err != nil || r.In != nil
 }
