@@ -227,6 +227,9 @@ func TestHandlerLeavesItsTransactionBehind(t *testing.T) {
 						}
 					}()
 					<-inside
+					if c.want == ledger.Succeeded {
+						time.Sleep(time.Millisecond) // until it has committed: else either may come first
+					}
 					return c.err
 				})
 				it := item("one", "")
