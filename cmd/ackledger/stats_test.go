@@ -12,8 +12,8 @@ import (
 // there would be others.
 func TestStatsOfACountBeforeTheFirstMessage(t *testing.T) {
 	t.Parallel()
-	s := ledger.Stats{At: time.Unix(1e9, 0), Age: 5 * time.Second, Tables: []ledger.TableStats{{Name: "message", Rows: 4}}}
 	for messages, want := range map[int]string{0: "`ackledger maintain --once` now", 1: "abandoned"} {
+		s := ledger.Stats{At: time.Unix(1e9, 0), Age: 5 * time.Second, Tables: []ledger.TableStats{{Name: "message", Rows: 4}}}
 		for i := range messages {
 			s.Scopes = append(s.Scopes, ledger.ScopeStats{Scope: "s", Pending: int64(i + 1)})
 		}
