@@ -94,6 +94,7 @@ func TestRanges(t *testing.T) {
 func TestRanged(t *testing.T) { ledgertest.RunRanged(t, shared(t, variant{})) }
 
 func TestRangedMaintain(t *testing.T)  { ledgertest.RunRangedMaintain(t, open) }
+func TestRangedReopen(t *testing.T)    { ledgertest.RunRangedReopen(t, open) }
 func TestRangedProcesses(t *testing.T) { ledgertest.RunRangedProcesses(t, open) }
 func TestRangedOldest(t *testing.T)    { ledgertest.RunRanged(t, shared(t, variant{old: true})) }
 

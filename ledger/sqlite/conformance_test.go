@@ -15,6 +15,7 @@ func TestDifferential(t *testing.T) { ledgertest.Differential(t, open, 40) }
 
 func TestRanged(t *testing.T)             { ledgertest.RunRanged(t, open) }
 func TestRangedMaintain(t *testing.T)     { ledgertest.RunRangedMaintain(t, open) }
+func TestRangedReopen(t *testing.T)       { ledgertest.RunRangedReopen(t, open) }
 func TestRangedProcesses(t *testing.T)    { ledgertest.RunRangedProcesses(t, open) }
 func TestRangedDifferential(t *testing.T) { ledgertest.Differential(t, ledgertest.Ranged(open), 60) }
 
