@@ -132,12 +132,14 @@ func TestMissingTools(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("JAVA_HOME", "")
+	var all []error
 	for name, start := range map[string]func() error{
 		EnvPostgres: func() error { _, err := StartPostgres(t.Context(), PostgresOptions{}); return err },
 		EnvKafka:    func() error { _, err := StartKafka(t.Context(), KafkaOptions{}); return err },
 		EnvSQS:      func() error { _, err := StartElasticMQ(t.Context()); return err },
 	} {
 		err := start()
+		all = append(all, err)
 		missing, ok := errors.AsType[*MissingToolError](err)
 		if !ok {
 			t.Errorf("%s: want a *MissingToolError, got %v", name, err)
@@ -151,6 +153,18 @@ func TestMissingTools(t *testing.T) {
 		if strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: more than one line: %q", name, err)
 		}
+	}
+	text := JoinErrors(all...).Error()
+	for _, want := range []string{"java", "mvn", "install Java 17", "Apache Maven", EnvPostgres, EnvKafka, EnvSQS} {
+		if strings.Count(text, want) < 1 || strings.Contains(text, "\n") {
+			t.Errorf("together: want one line with %q, got %q", want, text)
+		}
+	}
+	if strings.Count(text, "Apache Maven") != 1 {
+		t.Errorf("said more than once: %q", text)
+	}
+	if other := errors.New("x"); !errors.Is(JoinErrors(append(all, other)...), other) {
+		t.Error("another error is gone")
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 	EnvPostgres14 = "ACKLEDGER_TEST_POSTGRES14"
 	// EnvKafka is a list of brokers, host:port, separated by commas.
 	EnvKafka = "ACKLEDGER_TEST_KAFKA"
-	// EnvSQS is the endpoint of an SQS-compatible server, or "aws" for a real account.
+	// EnvSQS is the endpoint of an SQS-compatible server, or [AWS] for a real account.
 	EnvSQS = "ACKLEDGER_TEST_SQS"
 	// EnvUnit, when not empty, skips every test that asks for a server, and says so: `make unit`.
 	EnvUnit = "ACKLEDGER_UNIT"
@@ -104,9 +104,22 @@ func Kafka(tb testing.TB) []string {
 	return brokers
 }
 
-// ElasticMQ returns the endpoint of the shared SQS-compatible server, or the value of [EnvSQS] as it stands, so also
-// "aws". Queues get names of their own ([Name]); deleting them is left to the test.
+// ElasticMQ returns the endpoint of the shared SQS-compatible server, or the one named in [EnvSQS]. With "aws" there it
+// is ElasticMQ all the same: what fills queues by the thousand is not for an account that somebody pays for ([SQS] is).
+// Queues get names of their own ([Name]); deleting them is left to the test.
 func ElasticMQ(tb testing.TB) string {
+	tb.Helper()
+	if named := SQS(tb); named != AWS {
+		return named
+	}
+	return start(tb, ownElasticMQ)
+}
+
+// AWS is the value of [EnvSQS] that means a real account.
+const AWS = "aws"
+
+// SQS returns what [EnvSQS] says, [AWS] too; without it the endpoint of the shared ElasticMQ.
+func SQS(tb testing.TB) string {
 	tb.Helper()
 	if named, ok := fromEnv(tb, EnvSQS); ok {
 		return named

@@ -1,10 +1,12 @@
 package services
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -20,22 +22,45 @@ var (
 )
 
 // MissingToolError says in one line which programs are not on this machine, what to install, and which environment
-// variable names a running server instead.
+// variables name running servers instead.
 type MissingToolError struct {
 	Binaries []string // java, mvn
 	Install  []string // one entry per binary
-	Env      string
+	Env      []string
 }
 
 // Error is one line.
 func (e *MissingToolError) Error() string {
-	return fmt.Sprintf("services: %s not found: install %s, or name a running server in %s",
-		strings.Join(e.Binaries, " and "), strings.Join(e.Install, " and "), e.Env)
+	return fmt.Sprintf("services: %s not found: install %s, or name running servers in %s",
+		strings.Join(e.Binaries, " and "), strings.Join(e.Install, " and "), strings.Join(e.Env, ", "))
+}
+
+// JoinErrors is [errors.Join], but that what several servers miss is said once, in one line: a [*MissingToolError].
+func JoinErrors(errs ...error) error {
+	var others []error
+	all := &MissingToolError{}
+	for _, err := range errs {
+		missing, ok := errors.AsType[*MissingToolError](err)
+		if !ok {
+			others = append(others, err)
+			continue
+		}
+		for i, binary := range missing.Binaries {
+			if !slices.Contains(all.Binaries, binary) {
+				all.Binaries, all.Install = append(all.Binaries, binary), append(all.Install, missing.Install[i])
+			}
+		}
+		all.Env = append(all.Env, missing.Env...)
+	}
+	if len(all.Env) > 0 {
+		others = append(others, all)
+	}
+	return errors.Join(others...)
 }
 
 // needTools answers a *MissingToolError that names all that is missing at once.
 func needTools(env string, tools ...tool) error {
-	missing := &MissingToolError{Env: env}
+	missing := &MissingToolError{Env: []string{env}}
 	for _, t := range tools {
 		if _, err := lookTool(t); err != nil {
 			missing.Binaries = append(missing.Binaries, t.binary)

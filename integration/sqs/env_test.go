@@ -50,8 +50,8 @@ type env struct {
 // by default, and finds out which it is: ElasticMQ's ARNs carry its name.
 func connect(t *testing.T) (*sqs.Client, server) {
 	t.Helper()
-	endpoint := services.ElasticMQ(t)
-	if endpoint == "aws" {
+	endpoint := services.SQS(t)
+	if endpoint == services.AWS {
 		c, err := config.LoadDefaultConfig(t.Context())
 		if err != nil {
 			t.Fatalf("ACKLEDGER_TEST_SQS=aws: %v", err)

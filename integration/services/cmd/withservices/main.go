@@ -136,7 +136,7 @@ func (s *started) start(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return services.JoinErrors(errs...)
 }
 
 func (s *started) close() error {
