@@ -11,6 +11,8 @@ import (
 
 	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/kafka"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
 // log is a topic under test, with its oracle.
@@ -74,15 +76,26 @@ func (l *log) committed(ctx context.Context) (map[int32]int64, error) {
 	return out, nil
 }
 
-// sample compares, until ctx is done, the committed offsets with the effects that the database holds: it reads the
-// offsets first, so whatever they passed must be there.
+// sample compares, until ctx is done, the committed offsets with the ledger and with the effects. It reads the offsets
+// first, so whatever they passed must be terminal, and must be there.
 func (l *log) sample(ctx context.Context, d *database) (samples int) {
+	terminal, err := l.terminal(ctx, d)
+	if err != nil {
+		l.t.Error(err)
+		return 0
+	}
 	for ctx.Err() == nil {
 		offsets, err := l.committed(ctx)
 		if err != nil {
 			continue
 		}
 		for p, at := range offsets {
+			if wrong, ok := terminal(p, at); wrong != "" {
+				l.t.Error(wrong)
+				return samples
+			} else if !ok {
+				continue // the database is away
+			}
 			n, ok := d.tryCount(ctx, `SELECT count(DISTINCT off) FROM effect WHERE part = $1 AND off < $2`, p, at)
 			if ok && int64(n) != at {
 				l.t.Errorf("partition %d: offset %d is committed, %d of the records before it had their effect", p, at, n)
@@ -98,6 +111,47 @@ func (l *log) sample(ctx context.Context, d *database) (samples int) {
 		}
 	}
 	return samples
+}
+
+// terminal asks the ledger for each record of a partition below an offset, and says which is not terminal. What was so
+// once is not asked for again. It is not ok when the ledger cannot be asked.
+func (l *log) terminal(ctx context.Context, d *database) (func(p int32, at int64) (wrong string, ok bool), error) {
+	meta, err := l.admin.Metadata(ctx, l.topic)
+	for ctx.Err() == nil && (err != nil || meta.Topics[l.topic].ID == kadm.TopicID{}) { // the topic is young
+		meta, err = l.admin.Metadata(ctx, l.topic)
+	}
+	if err != nil {
+		return nil, err
+	}
+	reader, err := postgres.New(ctx, d.pool, nil)
+	if err != nil {
+		return nil, err
+	}
+	l.t.Cleanup(reader.Close)
+	scope := "kafka:" + kafka.SourceName(meta.Cluster, l.topic) + "/" + l.group
+	seen := map[int32]int64{}
+	return func(p int32, at int64) (string, bool) {
+		name := kafka.LogName(meta.Cluster, l.topic, [16]byte(meta.Topics[l.topic].ID), p)
+		for seen[p] < at {
+			var keys []ledger.Key
+			for o := seen[p]; o < at && len(keys) < ledger.MaxStatus; o++ {
+				keys = append(keys, ledger.Key{
+					Scope: scope, ID: fmt.Appendf(nil, "%s-%d-%d", l.topic, p, o), Pos: &ledger.Position{Log: name, Offset: o},
+				})
+			}
+			found, err := reader.Status(ctx, keys)
+			if err != nil {
+				return "", false
+			}
+			for i, s := range found {
+				if s.State != ledger.Succeeded && s.State != ledger.Failed {
+					return fmt.Sprintf("partition %d: offset %d is committed, record %d is %v in the ledger", p, at, keys[i].Pos.Offset, s.State), true
+				}
+			}
+			seen[p] += int64(len(keys))
+		}
+		return "", true
+	}, nil
 }
 
 // lag says how far the committed offsets are from the end; empty at the end.
