@@ -22,11 +22,11 @@ import (
 func TestSlowHandlersAreBounded(t *testing.T) { // not in parallel with others: it reads the process's heap
 	const (
 		partitions = 4
-		records    = 40_000
+		records    = 24_000
 		size       = 1 << 10
 		held       = 2 << 20 // of bodies
 		rounds     = 3
-		a, most    = 1500, 40
+		a, most    = 1000, 40
 		heap       = 16 << 20 // held, its records' overhead, and what the client has fetched
 	)
 	for name, audit := range audits {
