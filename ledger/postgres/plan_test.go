@@ -17,14 +17,12 @@ import (
 )
 
 // planSizes are how many messages lie in the table that the plans are made for, one after the other.
-func planSizes(v variant) []int {
-	switch {
-	case os.Getenv("ACKLEDGER_LONG") != "":
-		return []int{0, 1000, 1_000_000, 10_000_000}
-	case v.old:
-		return []int{0, 100_000}
+func planSizes() []int {
+	sizes := []int{0, 1000, 1_000_000}
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		sizes = append(sizes, 10_000_000)
 	}
-	return []int{0, 1000, 1_000_000}
+	return sizes
 }
 
 // planModes are the ways to a plan: with the arguments known (unnamed statements, as poolers need them), without them (a
@@ -42,7 +40,9 @@ var planStatistics = []struct {
 		"UPDATE pg_class SET reltuples = 0, relpages = 0, relallvisible = 0 WHERE relnamespace = 'ackledger'::regnamespace"}},
 	{"none", []string{"UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE relnamespace = 'ackledger'::regnamespace"}},
 	{"wrong: one row", []string{"UPDATE pg_class SET reltuples = 1, relpages = 1 WHERE relnamespace = 'ackledger'::regnamespace"}},
-	{"wrong: many rows", []string{"UPDATE pg_class SET reltuples = 1e9, relpages = 1 WHERE relnamespace = 'ackledger'::regnamespace"}},
+	// A page holds some 250 rows. With ten times as many as here, PostgreSQL 14 expects a look-up to cost more than what
+	// enable_seqscan adds to a scan.
+	{"wrong: many rows", []string{"UPDATE pg_class SET reltuples = 1e8, relpages = 1 WHERE relnamespace = 'ackledger'::regnamespace"}},
 	{"right", []string{"VACUUM ANALYZE ackledger.message", "VACUUM ANALYZE ackledger.archive", "VACUUM ANALYZE ackledger.owner",
 		"VACUUM ANALYZE ackledger.range_log", "VACUUM ANALYZE ackledger.segment", "VACUUM ANALYZE ackledger.claim_range"}},
 }
@@ -57,7 +57,7 @@ func TestPlans_NeedTheSettings_14(t *testing.T) { testUntuned(t, variant{old: tr
 func testPlans(t *testing.T, v variant) {
 	t.Parallel()
 	p := newPlans(t, v)
-	for _, size := range planSizes(v) {
+	for _, size := range planSizes() {
 		p.fill(t, size)
 		for _, s := range planStatistics {
 			p.believe(t, s.sql)
