@@ -49,7 +49,8 @@ type Operator interface {
 
 	// Status says how messages are at this moment, in the order of the keys: for the decision just before a send. At most
 	// [MaxStatus] keys. What is known of a message without a row is the state of the range that holds it, with Live as the
-	// holder of one that is pending; State 0: nothing is known.
+	// holder of one that is pending; State 0: nothing is known. That a message has succeeded is answered once it is as durable
+	// as a settlement: its last copy may be dropped.
 	Status(ctx context.Context, keys []Key) ([]Status, error)
 
 	// Renew makes a failed message another one on purpose, before it is sent again: fresh effects, or a mended body. See

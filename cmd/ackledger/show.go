@@ -164,12 +164,14 @@ func (s *showOne) gather(ctx context.Context, op ledger.Operator, r *ledger.Reco
 		one.Child[step] = consumer.DeriveChildKey(r.Scope, string(r.ID), step, r.Generation)
 	}
 	key := r.MessageKey()
-	status, err := op.Status(ctx, []ledger.Key{key})
-	if err != nil {
-		return one, err
-	}
-	if status[0].State == ledger.Pending {
-		one.Holder, one.Free = holderText(status[0].Holder), new(status[0].Free())
+	if r.State == ledger.Pending {
+		status, err := op.Status(ctx, []ledger.Key{key})
+		if err != nil {
+			return one, err
+		}
+		if status[0].State == ledger.Pending {
+			one.Holder, one.Free = holderText(status[0].Holder), new(status[0].Free())
+		}
 	}
 	for a, err := range op.Audits(ctx, ledger.AuditFilter{Key: &key}) {
 		if err != nil {

@@ -52,11 +52,12 @@
 //
 // # What is not promised
 //
-// A failover to an asynchronous replica may lose what was acknowledged. A synchronous one has it before: what a call finds settled may be of
-// a commit whose wait was broken off, so the call's own commit waits as well. To that end it writes a logical decoding message
-// (pg_logical_emit_message, prefix ackledger, no content; only where synchronous_standby_names is set), which subscribers to
-// the WAL may see. Reads do not wait (Get, Status, lists): a replay that drops a dead letter because its message has succeeded
-// relies on the primary alone. A wait that an operator cancels (pg_cancel_backend) is over for the ledger, too.
+// A failover to an asynchronous replica may lose what was acknowledged. A synchronous one has it before: what a call finds
+// settled may be of a commit whose wait was broken off, so the call's own commit waits as well. To that end it writes a
+// logical decoding message (pg_logical_emit_message, prefix ackledger, no content; only where synchronous_standby_names is
+// set), which subscribers to the WAL may see. So does Status, by which a replay drops a dead letter whose message has
+// succeeded; other reads do not wait (Get, lists). A wait that an operator cancels (pg_cancel_backend) is over for the
+// ledger, too.
 //
 // The clock of the database must not be set back by more than a lease.
 package postgres

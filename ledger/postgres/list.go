@@ -132,6 +132,9 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 		out = append(out, r.status())
 		return err
 	})
+	if err == nil && slices.ContainsFunc(out, func(s ledger.Status) bool { return s.State == ledger.Succeeded }) {
+		err = l.confirm(ctx) // a replay drops the only copy of a message that has succeeded
+	}
 	if err != nil {
 		return nil, operateError("status", err)
 	}

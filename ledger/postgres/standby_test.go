@@ -75,6 +75,20 @@ func TestWhatIsSeenWaitsForTheStandby(t *testing.T) {
 			t.Errorf("InTx %d: %v; want unknown: no standby has it", i, err)
 		}
 	}
+	// Nor does a replay drop a dead letter because of it.
+	for name, key := range map[string]ledger.Key{"row": s.Key, "range": inRange[0].Key} {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		got, err := b.Status(ctx, []ledger.Key{key})
+		cancel()
+		if err == nil {
+			t.Errorf("status of the %s: %+v; want an error: no standby has it", name, got)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	if got, err := b.Status(ctx, []ledger.Key{f.Key}); err != nil || got[0].State == ledger.Succeeded {
+		t.Errorf("status of the failure: %+v, %v; nothing to wait for", got, err)
+	}
+	cancel()
 	standby("")
 	claimsOf(t, other, append(append(inRange, inTxRange...), s, in), ledger.Done)
 	if r, err := b.Get(t.Context(), f.Key); err != nil || r.State != ledger.Failed || len(r.Archived) != 2 {

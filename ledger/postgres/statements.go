@@ -78,8 +78,8 @@ ON CONFLICT (name) DO NOTHING RETURNING name, id`
 	// the primary: another's COMMIT can be seen without the standby when its wait was broken off.
 	sqlMark = `CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'ackledger', ''::text) END`
 
-	// sqlConfirm makes sure of what was read before.
-	sqlConfirm = `SELECT {durable}, {mark}`
+	// sqlConfirm makes sure of what was read before. What a standby shows, it has.
+	sqlConfirm = `SELECT {durable}, {mark} WHERE NOT pg_is_in_recovery()`
 
 	// sqlTune goes ahead of a statement in the same round trip and the same implicit transaction. It fixes the shape of
 	// the plan, which is right at any size of the tables: each key is looked up by the primary key. Statistics that are
