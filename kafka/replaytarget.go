@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,8 @@ import (
 //
 // A record that is put back on a topic reaches every group that reads it. Its stamp names the group whose message failed;
 // workers of this module in other groups skip it, other consumers handle it once more. So nothing is sent to a topic of
-// which another group has committed offsets, or members that read it, unless AllowGroups is set.
+// which another group has committed offsets, or members that read it, unless AllowGroups is set; nor without the right to
+// see all groups (Describe of the cluster).
 type ReplayTarget struct {
 	client *kgo.Client
 	opt    ReplayTargetOptions
@@ -101,68 +101,12 @@ func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
 	if t.opt.AllowGroups {
 		return nil
 	}
+	if err := maySeeGroups(ctx, t.client); err != nil {
+		return err
+	}
 	readers, err := readersOf(ctx, adm)
 	t.groups = readers
 	return err
-}
-
-// readersOf asks for all groups that have committed offsets of a topic, or members that read it, by topic.
-func readersOf(ctx context.Context, adm *kadm.Client) (map[string][]string, error) {
-	listed, err := adm.ListGroups(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("kafka: list the consumer groups: %w", err)
-	}
-	found := map[string]map[string]bool{}
-	add := func(topic, group string) {
-		if found[topic] == nil {
-			found[topic] = map[string]bool{}
-		}
-		found[topic][group] = true
-	}
-	names := listed.Groups()
-	for group, offsets := range adm.FetchManyOffsets(ctx, names...) {
-		if offsets.Err != nil {
-			return nil, fmt.Errorf("kafka: offsets of group %q: %w", group, offsets.Err)
-		}
-		for topic := range offsets.Fetched {
-			add(topic, group)
-		}
-	}
-	if err := members(ctx, adm, names, add); err != nil {
-		return nil, err
-	}
-	out := make(map[string][]string, len(found))
-	for topic, groups := range found {
-		out[topic] = slices.Sorted(maps.Keys(groups))
-	}
-	return out, nil
-}
-
-// members adds what groups read that have not committed yet. Groups of the new protocol (KIP-848) are described by a request
-// that older clusters do not have.
-func members(ctx context.Context, adm *kadm.Client, names []string, add func(topic, group string)) error {
-	if len(names) == 0 {
-		return nil
-	}
-	classic, err := adm.DescribeGroups(ctx, names...)
-	if err != nil {
-		return fmt.Errorf("kafka: describe the consumer groups: %w", err)
-	}
-	for name, g := range classic {
-		for topic := range g.AssignedPartitions() {
-			add(topic, name)
-		}
-	}
-	modern, err := adm.DescribeConsumerGroups(ctx, names...)
-	if err != nil {
-		return nil //nolint:nilerr // no such request, so no such groups
-	}
-	for name, g := range modern {
-		for topic := range g.AssignedPartitions() {
-			add(topic, name)
-		}
-	}
-	return nil
 }
 
 // Accept implements replay.Target.

@@ -1,0 +1,63 @@
+package kafka
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/ackledger/ackledger/replay"
+)
+
+// A login that may not describe the cluster is not told of groups that it may not describe: one that reads the topic would
+// get the copies. It needs the right, or has to say that it does not care.
+func TestReplayTargetNeedsToSeeTheGroups(t *testing.T) {
+	t.Parallel()
+	may := func(resource kmsg.ACLResourceType, name string) kfake.ACL {
+		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true}
+	}
+	const method = "PLAIN"
+	logins := []kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.EnableACLs(),
+		kfake.Superuser(method, "admin", "a"),
+		kfake.User(method, "sees", "s", may(kmsg.ACLResourceTypeTopic, "*"), may(kmsg.ACLResourceTypeCluster, "kafka-cluster")),
+		kfake.User(method, "blind", "b", may(kmsg.ACLResourceTypeTopic, "*"))}
+	start := func(opts ...kfake.Opt) []string {
+		cluster, err := kfake.NewCluster(append(opts, logins...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(cluster.Close)
+		return cluster.ListenAddrs()
+	}
+	now, old := start(), start(kfake.MaxVersions(kversion.V2_7_0()))
+	for name, c := range map[string]struct {
+		user, password string
+		brokers        []string
+		allow          bool
+		refused        bool
+	}{
+		"may see all":                {"sees", "s", now, false, false},
+		"an administrator":           {"admin", "a", now, false, false},
+		"may not":                    {"blind", "b", now, false, true},
+		"does not care":              {"blind", "b", now, true, false},
+		"a cluster that cannot tell": {"blind", "b", old, false, false},
+	} {
+		client, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.SASL(plain.Auth{User: c.user, Pass: c.password}.AsMechanism()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, err := NewReplayTarget(client, &ReplayTargetOptions{Topics: []string{"orders"}, AllowGroups: c.allow})
+		if err == nil {
+			err = target.Begin(t.Context(), replay.Begin{Source: "cluster/dead"})
+		}
+		if errors.Is(err, kerr.ClusterAuthorizationFailed) != c.refused || !c.refused && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		client.Close()
+	}
+}
