@@ -57,12 +57,16 @@ func TestMessageAsHandlersSeeItAndAsItIsArchived(t *testing.T) {
 	}, nil)
 	s.empty()
 	r.end()
+	received := 0 // more than once when a receive's answer is lost, which a busy machine's HTTP client does now and then
+	for _, c := range s.seen("ReceiveMessage") {
+		received += len(c.Entries)
+	}
 	const want = `count (Number.int) "-7"; picture (Binary.gif) "\x00\xff\x80"; z.last_one- (String) "zwölf"; AWSTraceHeader () "Root=1-2-3"; `
 	if h := headerText(got.Headers); h != want {
 		t.Errorf("headers %s, want %s", h, want)
 	}
 	if got.ID != *out.MessageId || got.Group != "a-group" || string(got.Body) != body || got.Source != s.arn(s.name) ||
-		got.Received != 1 || got.Attempt != 1 || time.Since(got.SentAt) > time.Minute || got.Topic != "" || got.Key != nil {
+		got.Received != received || got.Attempt != 1 || time.Since(got.SentAt) > time.Minute || got.Topic != "" || got.Key != nil {
 		t.Errorf("message %+v", got)
 	}
 	row := s.record(r.Worker, *out.MessageId)
