@@ -31,6 +31,7 @@ type chunk struct {
 	ordered  bool     // of a stretch: what comes after a run that did not go well is not begun
 	together bool
 	solo     bool          // a suspect, beside the pool
+	admitted bool          // by the rate and the shared limiter, before it was claimed
 	born     time.Duration // since Engine.born
 	done     time.Duration // when its goroutine had nothing left to begin
 	next     atomic.Int64  // index of the next run to begin: its goroutine counts up, taking back sets it to takenBack
@@ -78,6 +79,9 @@ func (c *chunk) begin() *run {
 	return nil
 }
 
+// gone says that nothing is left to begin.
+func (c *chunk) gone() bool { return c != nil && c.next.Load() >= takenBack }
+
 // beginAll begins all runs together, unless they were taken back.
 func (c *chunk) beginAll() bool { return c.next.CompareAndSwap(0, takenBack) }
 
@@ -102,7 +106,7 @@ func (e *Engine) takeBack(c *chunk) {
 		it.run, c.runs[i].item = nil, nil
 		e.s.setPhase(it, claimed)
 		switch {
-		case it.solo: // it has its place for suspects no more
+		case it.solo, e.opt.Park: // it has its place for suspects no more; under Park, what does not begin is nobody's
 			e.release(it)
 		case it.isHead():
 			e.s.readyQ.pushFront(it)

@@ -302,22 +302,28 @@ func TestHealthOfAChunk(t *testing.T) {
 	})
 }
 
+// crashTwice makes a suspect of a message: two processes that had it in hand have died.
+func crashTwice(t *testing.T, l *memory.Ledger, it *engine.Item) {
+	t.Helper()
+	for range 2 {
+		dying, err := l.Join(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry := ledger.Entry{Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, Window: time.Hour, Solo: true}
+		if _, err := dying.Claim(t.Context(), []ledger.Entry{entry}); err != nil {
+			t.Fatal(err)
+		}
+		l.Declare(dying.ID())
+	}
+}
+
 // A suspect that is claimed when the worker is paused does not begin.
 func TestSuspectDoesNotBeginInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memory.New()
 		it := item("suspect", "")
-		for range 2 { // two crashes
-			dying, err := l.Join(t.Context(), time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
-			entry := ledger.Entry{Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, Window: time.Hour, Solo: true}
-			if _, err := dying.Claim(t.Context(), []ledger.Entry{entry}); err != nil {
-				t.Fatal(err)
-			}
-			l.Declare(dying.ID())
-		}
+		crashTwice(t, l, it)
 		net := &link{Ledger: l}
 		ran := false
 		e, b := begin(t, net, options(), func(context.Context, *consumer.Message) error { ran = true; return nil })

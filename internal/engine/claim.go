@@ -138,6 +138,11 @@ func (e *Engine) soloLoop() {
 		if e.cfg.Suspects.Acquire(e.gone) != nil {
 			return
 		}
+		// Claimed before its turn comes, it would be ours for as long as that takes, and count a crash if we die.
+		if e.limited && e.acquire(nil) != nil {
+			e.cfg.Suspects.Release()
+			continue // the drain began
+		}
 		if e.runSuspect() {
 			failed = 0
 		} else {
@@ -162,6 +167,7 @@ func (e *Engine) runSuspect() bool {
 	}
 	e.unlock()
 	if it == nil {
+		e.notAdmitted()
 		e.cfg.Suspects.Release()
 		return true
 	}
@@ -172,11 +178,13 @@ func (e *Engine) runSuspect() bool {
 	case !ok || it.phase != claimed || !it.isHead():
 	case e.mayStart():
 		c = e.newChunk([]*Item{it}, e.batch != nil, nil)
+		c.admitted = true
 	default: // paused, or an outage, since it was asked for
 		e.release(it)
 	}
 	e.unlock()
 	if c == nil {
+		e.notAdmitted()
 		e.leavePlace(it)
 		return ok
 	}
@@ -191,6 +199,13 @@ func (e *Engine) runSuspect() bool {
 	case <-e.gone.Done():
 	}
 	return true
+}
+
+// notAdmitted gives back what acquire gave for a suspect that does not run.
+func (e *Engine) notAdmitted() {
+	if e.limited {
+		e.opt.Limiter.Release()
+	}
 }
 
 // ask claims items until the ledger has answered for them, or they cannot be ours. It returns false if the ledger did
@@ -333,7 +348,7 @@ func (e *Engine) ours(it *Item) {
 	switch {
 	case it.sess.lost:
 		e.giveBack(it)
-	case it.dropped || e.draining:
+	case it.dropped || e.draining, e.opt.Park && !it.solo && e.paused:
 		e.release(it)
 	case it.Invalid != nil:
 		e.fail(it, ledger.KindInvalid, it.Invalid)

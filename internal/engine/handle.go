@@ -38,8 +38,8 @@ func (e *Engine) close(c *chunk) {
 // runChunk runs handlers, within the limits that are shared.
 func (e *Engine) runChunk(c *chunk) {
 	if e.limited {
-		if e.acquire() != nil {
-			return // the drain began
+		if !c.admitted && e.acquire(c) != nil {
+			return // the drain began, or the messages were taken back
 		}
 		defer e.opt.Limiter.Release()
 	}
@@ -60,10 +60,14 @@ func (e *Engine) runChunk(c *chunk) {
 	c.done = time.Since(e.born)
 }
 
+// errTakenBack says that there is nothing left to begin.
+var errTakenBack = errors.New("engine: taken back")
+
 // acquire waits for the rate and for the shared limiter, in that order: who waits for the rate keeps no other worker's
 // handler from the limiter. One goroutine at a time does both, so that no turns of the rate pile up before the limiter
-// and then start at once.
-func (e *Engine) acquire() error {
+// and then start at once. A chunk that was taken back meanwhile uses up no turn of the rate: those that come after a pause,
+// a rebalance or an outage would else wait behind as many turns as there are handlers. A nil chunk has not been claimed yet.
+func (e *Engine) acquire(c *chunk) error {
 	if e.rate == nil {
 		return e.opt.Limiter.Acquire(e.starts)
 	}
@@ -71,10 +75,27 @@ func (e *Engine) acquire() error {
 		return err
 	}
 	defer e.turn.Release()
-	if err := e.rate.Wait(e.starts); err != nil {
+	if c.gone() {
+		return errTakenBack
+	}
+	if time.Since(e.unused) > time.Duration(float64(time.Second)/e.opt.Rate) { // an older one is another by now
+		if err := e.rate.Wait(e.starts); err != nil {
+			return err
+		}
+	}
+	e.unused = time.Now()
+	if c.gone() {
+		return errTakenBack
+	}
+	if err := e.opt.Limiter.Acquire(e.starts); err != nil {
 		return err
 	}
-	return e.opt.Limiter.Acquire(e.starts)
+	if c.gone() {
+		e.opt.Limiter.Release()
+		return errTakenBack
+	}
+	e.unused = time.Time{}
+	return nil
 }
 
 // mayBegin says whether a run starts its handler. What was true when it was taken may not be any more: the process may

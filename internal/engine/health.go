@@ -62,6 +62,11 @@ func (e *Engine) Pause() {
 	e.mu.Lock()
 	e.paused = true
 	e.takeBackAll()
+	for e.opt.Park && e.s.readyQ.len() > 0 { // what is ours and does not begin would be uncertain if we died
+		if it := e.s.readyQ.pop(); it.phase == claimed {
+			e.release(it)
+		}
+	}
 	e.unlock()
 }
 

@@ -267,3 +267,97 @@ func TestPitfall69_StartStopLeaksNothing(t *testing.T) {
 		end(t, e)
 	}
 }
+
+// What is taken back while it waits for the rate uses up no turn of it: after three drops that concerned nothing, sixteen
+// handlers had forty-eight empty turns before them, and no message began for as long.
+func TestTakenBackUsesNoTurnOfTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			rate  float64
+			every time.Duration // between two drops
+		}{
+			{1, 10 * time.Second},
+			{0.01, 30 * time.Second}, // more often than a turn comes
+		} {
+			var g gauge
+			o := options()
+			o.Rate, o.Concurrency = c.rate, 16
+			e, _ := begin(t, memory.New(), o, func(context.Context, *consumer.Message) error { g.hold(0); return nil })
+			e.Offer(items(60, noLane))
+			turns := 40
+			for range time.Duration(float64(turns)/c.rate) * time.Second / c.every {
+				pass(c.every)
+				e.Drop(func(*engine.Item) bool { return false }, time.Second)
+				if c.rate == 1 {
+					e.Pause()
+					e.Resume()
+				}
+			}
+			if n := g.total.Load(); n < int64(turns)-2 || n > int64(turns)+2 {
+				t.Errorf("%d starts in the time for %d at %v a second", n, turns, c.rate)
+			}
+			end(t, e)
+		}
+	})
+}
+
+// A suspect that waits for the limiter is not claimed yet: it would count a crash for each process that dies meanwhile.
+func TestSuspectIsClaimedInItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		it := item("suspect", "")
+		crashTwice(t, l, it)
+		before := state(t, l, it)
+		o := options()
+		o.Limiter = consumer.NewLimiter(1)
+		if err := o.Limiter.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ran := false
+		e, b := begin(t, l, o, func(context.Context, *consumer.Message) error { ran = true; return nil })
+		e.Offer([]*engine.Item{it})
+		pass(time.Hour)
+		if rec := state(t, l, it); ran || rec.Token != before.Token || rec.Crashes != before.Crashes {
+			t.Errorf("ran %v, %+v; want it as it was while the limiter is full: %+v", ran, rec, before)
+		}
+		o.Limiter.Release()
+		pass(time.Minute)
+		b.wantAcked(t, it)
+		if err := o.Limiter.Acquire(t.Context()); err != nil { // it was given back, once
+			t.Error(err)
+		}
+		end(t, e)
+	})
+}
+
+// Under Park what is claimed and does not begin is given back at once: were it ours when this process dies, or the lease
+// ends, it would be archived as uncertain though no handler has seen it.
+func TestParkedIsNobodysInAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		net := &link{Ledger: l}
+		o := options()
+		o.Park = true
+		ran := 0
+		e, b := begin(t, net, o, func(context.Context, *consumer.Message) error { ran++; return nil })
+		net.set(nil, func(op memory.Op) error {
+			if op == memory.Claim {
+				e.Pause()
+			}
+			return nil
+		})
+		in := items(3, noLane)
+		e.Offer(in)
+		pass(time.Minute)
+		for _, it := range in {
+			if rec := state(t, l, it); ran > 0 || rec.Owner != "" || rec.Attempts != 0 {
+				t.Errorf("%d ran; %+v", ran, rec)
+			}
+		}
+		net.set(nil, nil)
+		e.Resume()
+		pass(time.Minute)
+		b.wantAcked(t, in...)
+		end(t, e)
+	})
+}
