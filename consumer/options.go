@@ -71,7 +71,8 @@ type Options struct {
 	// Park is for handlers whose outside effect must not be repeated blindly: a message whose attempt was cut short by a
 	// crash is not run again but archived as uncertain, and messages are claimed only when they start at once. So is, now and
 	// then, one whose retry had not begun: the ledger's answer was lost. Another delivery of a message that is archived so (a
-	// redrive, or a second one with the same KeyFunc) runs it.
+	// redrive, or a second one with the same KeyFunc) runs it. Not with Rate or Limiter, for which a message waits that is
+	// claimed already: what would be left behind by a crash then has not begun.
 	Park bool
 	// KeyFunc derives the message's identity from the message itself, 1 to 1,024 bytes: for people whose producers send
 	// one business event more than once. Default: the broker's identity. A message whose KeyFunc fails is archived.
@@ -169,6 +170,9 @@ func (o *Options) validate() error {
 	}
 	if o.Limiter != nil && o.Limiter.slots == nil {
 		return errors.New("consumer: Options.Limiter: must be made by NewLimiter for at least 1 handler, is for 0 or less: it would start none")
+	}
+	if o.Park && (o.Rate != 0 || o.Limiter != nil) {
+		return errors.New("consumer: Options.Park: must not be set with Rate or Limiter: what waits for its turn is claimed already, and a crash would archive it though no handler has seen it; Concurrency limits as well")
 	}
 	if o.DeadLetter != nil && isNil(o.DeadLetter) {
 		return errors.New("consumer: Options.DeadLetter: must be a target, is a nil pointer")

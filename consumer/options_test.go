@@ -68,6 +68,9 @@ func TestOptionsBounds(t *testing.T) {
 		{"Options.Limiter: must be made by NewLimiter", consumer.Options{Limiter: &consumer.Limiter{}}},
 		{"Options.Limiter: must be made by NewLimiter", consumer.Options{Limiter: consumer.NewLimiter(0)}},
 		{"", consumer.Options{Limiter: consumer.NewLimiter(1)}},
+		{"", consumer.Options{Park: true}},
+		{"Options.Park: must not be set with Rate or Limiter", consumer.Options{Park: true, Rate: 1}},
+		{"Options.Park: must not be set with Rate or Limiter", consumer.Options{Park: true, Limiter: consumer.NewLimiter(1)}},
 		{"Options.Name: must be UTF-8 without control characters", consumer.Options{Name: "a\x00b"}},
 		{"Options.Name: must be UTF-8 without control characters", consumer.Options{Name: "\xff"}},
 	} {
