@@ -44,7 +44,7 @@ func newJumpingSite(t *testing.T, kind string, maxReceives int) (*site, *jumper)
 func (s *site) undeleted(b *book, bodies ...string) {
 	s.t.Helper()
 	mend := s.srv.Inject(sqstest.Fault{Action: "DeleteMessageBatch", Code: "InternalFailure", Times: -1})
-	r := s.start(b.handle, nil)
+	r := s.start(b.handle, steady())
 	eventually(s.t, "all are handled", func() bool { return b.len() == len(bodies) })
 	r.end()
 	mend()
