@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/ackledger/ackledger/examples/internal/local"
 	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
@@ -121,6 +123,9 @@ func TestEachExampleWorksOnServersOfOnesOwnUntilSIGTERM(t *testing.T) {
 			}
 			p.signal()
 			p.end()
+			if _, err := os.Stat(filepath.Join(p.cmd.Dir, local.Kept)); err != nil {
+				t.Errorf("the ledger of a real broker's messages is gone: what failed would be lost: %v", err)
+			}
 		})
 	}
 }

@@ -114,7 +114,7 @@ func TestBadInput(t *testing.T) {
 	if _, err := NewWorker(good(), memory.New(), consumer.HandlerFunc(nil), nil); err == nil {
 		t.Error("a nil function as the handler was accepted")
 	}
-	for _, o := range []kgo.Opt{kgo.SeedBrokers(""), kgo.ConsumeTopics("a b/c"), kgo.ConsumeTopics(strings.Repeat("t", 250))} {
+	for _, o := range []kgo.Opt{kgo.SeedBrokers(""), kgo.SeedBrokers("a:9092,b:9092"), kgo.ConsumeTopics("a b/c"), kgo.ConsumeTopics(strings.Repeat("t", 250))} {
 		if _, err := NewWorker(append(good(), o), memory.New(), nothing, nil); err == nil || !strings.Contains(err.Error(), "kafka: kgo.") {
 			t.Errorf("no broker, or a topic's name that Kafka refuses: %v", err)
 		}

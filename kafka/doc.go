@@ -12,7 +12,7 @@
 //			kgo.SeedBrokers("localhost:9092"),
 //			kgo.ConsumerGroup("billing"),
 //			kgo.ConsumeTopics("orders"),
-//		}, l, consumer.HandlerFunc(charge), nil)
+//		}, l, consumer.HandlerFunc(charge), &kafka.Config{Options: consumer.Options{Logger: zap.Must(zap.NewProduction())}})
 //		if err != nil {
 //			log.Fatal(err)
 //		}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -139,8 +140,8 @@ func (c *client) check() error {
 		return fmt.Errorf("kafka: kgo.ConsumerGroup: must be 1 to 255 bytes, is %d bytes", len(c.group))
 	case len(c.topics) == 0:
 		return fmt.Errorf("kafka: kgo.ConsumeTopics: must name at least 1 topic, names 0")
-	case len(c.seeds) == 0 || slices.Contains(c.seeds, ""):
-		return fmt.Errorf("kafka: kgo.SeedBrokers: must be host:port, at least 1, are %q", c.seeds)
+	case len(c.seeds) == 0 || slices.ContainsFunc(c.seeds, func(s string) bool { return s == "" || strings.ContainsAny(s, ", ") }):
+		return fmt.Errorf("kafka: kgo.SeedBrokers: must be host:port, at least 1, each a string of its own, are %q", c.seeds)
 	}
 	for _, topic := range c.topics {
 		if !topicName.MatchString(topic) {

@@ -13,7 +13,7 @@
 //			log.Fatal(err)
 //		}
 //		w, err := sqs.NewWorker(awssqs.NewFromConfig(cfg), os.Getenv("QUEUE_URL"), l, consumer.HandlerFunc(charge),
-//			&sqs.Config{Options: consumer.Options{Name: "billing"}})
+//			&sqs.Config{Options: consumer.Options{Name: "billing", Logger: zap.Must(zap.NewProduction())}})
 //		if err != nil {
 //			log.Fatal(err)
 //		}

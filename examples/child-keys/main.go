@@ -64,7 +64,7 @@ func run(ctx context.Context, stop func(), queueURL string) error {
 	if err != nil {
 		return err
 	}
-	ledger, err := local.OpenLedger(ctx, "")
+	ledger, err := local.OpenLedger(ctx, "", broker.Real())
 	if err != nil {
 		return err
 	}

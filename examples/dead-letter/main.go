@@ -56,7 +56,7 @@ func run(ctx context.Context, stop func(), queueURL, deadURL string) error {
 	if deadURL, err = broker.Queue(ctx, deadURL, "failed-orders"); err != nil {
 		return err
 	}
-	ledger, err := local.OpenLedger(ctx, "")
+	ledger, err := local.OpenLedger(ctx, "", broker.Real())
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func run(ctx context.Context, stop func(), queueURL, dsn string) error {
 	if err != nil {
 		return err
 	}
-	db, err := openStore(ctx, dsn)
+	db, err := openStore(ctx, dsn, broker.Real())
 	if err != nil {
 		return err
 	}

@@ -25,11 +25,11 @@ type store interface {
 	Close()
 }
 
-func openStore(ctx context.Context, dsn string) (store, error) {
+func openStore(ctx context.Context, dsn string, real bool) (store, error) {
 	if dsn != "" {
 		return openPostgres(ctx, dsn)
 	}
-	l, err := local.OpenLedger(ctx, "")
+	l, err := local.OpenLedger(ctx, "", real)
 	if err != nil {
 		return nil, err
 	}

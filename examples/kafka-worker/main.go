@@ -29,7 +29,7 @@ func main() {
 	brokers := flag.String("brokers", "", "host:port,... of a cluster of yours; empty: one in this process")
 	topic := flag.String("topic", "orders", "the topic")
 	group := flag.String("group", "payments", "the consumer group")
-	path := flag.String("ledger", "", "the ledger's file; empty: a temporary one")
+	path := flag.String("ledger", "", "the ledger's file; empty: a temporary one, or ledger.db with a broker of yours")
 	work := flag.Duration("work", 0, "how long each order takes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,7 +46,7 @@ func run(ctx context.Context, stop func(), brokers, topic, group, path string, w
 		return err
 	}
 	defer cluster.Close()
-	ledger, err := local.OpenLedger(ctx, path)
+	ledger, err := local.OpenLedger(ctx, path, cluster.Real())
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func run(ctx context.Context, stop func(), ordersURL, refundsURL, brokers string
 		return err
 	}
 	defer cluster.Close()
-	ledger, err := local.OpenLedger(ctx, "")
+	ledger, err := local.OpenLedger(ctx, "", queues.Real())
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func run(ctx context.Context, stop func(), queueURL, addr string) error {
 	if err != nil {
 		return err
 	}
-	store, err := local.OpenLedger(ctx, "")
+	store, err := local.OpenLedger(ctx, "", broker.Real())
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type order struct {
 
 func main() {
 	queueURL := flag.String("queue-url", "", "a queue of yours; empty: one in this process")
-	path := flag.String("ledger", "", "the ledger's file; empty: a temporary one")
+	path := flag.String("ledger", "", "the ledger's file; empty: a temporary one, or ledger.db with a broker of yours")
 	work := flag.Duration("work", 0, "how long each order takes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -49,7 +49,7 @@ func run(ctx context.Context, stop func(), queueURL, path string, work time.Dura
 	if err != nil {
 		return err
 	}
-	ledger, err := local.OpenLedger(ctx, path)
+	ledger, err := local.OpenLedger(ctx, path, broker.Real())
 	if err != nil {
 		return err
 	}

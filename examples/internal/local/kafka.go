@@ -41,6 +41,9 @@ func OpenKafka(ctx context.Context, brokers, topic string, records ...*kgo.Recor
 	return k, nil
 }
 
+// Real says that the cluster is not in this process.
+func (k *Kafka) Real() bool { return k.cluster == nil }
+
 // Close ends the cluster in this process.
 func (k *Kafka) Close() {
 	if k.cluster != nil {

@@ -16,8 +16,15 @@ type Ledger struct {
 	dir  string // to remove; empty: the caller's
 }
 
-// OpenLedger opens the ledger in the file at path, in a temporary folder if path is empty.
-func OpenLedger(ctx context.Context, path string) (l *Ledger, err error) {
+// Kept is the ledger's file for messages of a real broker, in the current folder.
+const Kept = "ledger.db"
+
+// OpenLedger opens the ledger in the file at path. If path is empty, that is Kept if the broker is a real one: what failed
+// is in the ledger alone, once it is acknowledged. Else it is in a temporary folder.
+func OpenLedger(ctx context.Context, path string, real bool) (l *Ledger, err error) {
+	if path == "" && real {
+		path = Kept
+	}
 	l = &Ledger{Path: path}
 	if path == "" {
 		if l.dir, err = os.MkdirTemp("", "ackledger-example-*"); err != nil {

@@ -35,6 +35,9 @@ func OpenSQS(ctx context.Context, real bool) (*SQS, error) {
 	return &SQS{Client: server.Client(), server: server}, nil
 }
 
+// Real says that the queues are not in this process.
+func (s *SQS) Real() bool { return s.server == nil }
+
 // Close ends the server in this process.
 func (s *SQS) Close() {
 	if s.server != nil {
