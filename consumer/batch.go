@@ -30,17 +30,17 @@ const MaxBatch = 10_000
 //
 // A batch counts once against Options.Concurrency, Options.Limiter and Options.Rate, and has one Options.HandlerTimeout.
 //
-// BatchSize is asked once, when the worker is built: less than 1 counts as 1, more than [MaxBatch] as that.
+// BatchSize is asked when the worker is built, and must not change: 1 to [MaxBatch], or the worker is refused.
 type BatchHandler interface {
 	Handler
 	HandleBatch(ctx context.Context, batch []*Message) []error
 	BatchSize() int
 }
 
-// Batch returns a handler that gets up to size messages at once, 1 to [MaxBatch] (else, and for a nil f, it is nil, which
-// workers refuse). Middleware around it sees single messages: it makes the handler a plain one again.
+// Batch returns a handler that gets up to size messages at once, 1 to [MaxBatch]; workers refuse another size, by name. For
+// a nil f it is nil, which they refuse as well. Middleware around it sees single messages: it makes the handler a plain one again.
 func Batch(size int, f func(ctx context.Context, batch []*Message) []error) Handler {
-	if f == nil || size < 1 || size > MaxBatch {
+	if f == nil {
 		return nil
 	}
 	return &batchHandler{size: size, f: f}

@@ -32,10 +32,12 @@ func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ct
 // Middleware wraps a handler, for what is the same around many handlers (timing, tenancy, tracing of one's own).
 type Middleware func(Handler) Handler
 
-// Chain wraps h in the given middleware; the first is outermost.
+// Chain wraps h in the given middleware; the first is outermost. A nil one is left out.
 func Chain(h Handler, mw ...Middleware) Handler {
 	for i := len(mw) - 1; i >= 0; i-- {
-		h = mw[i](h)
+		if mw[i] != nil {
+			h = mw[i](h)
+		}
 	}
 	return h
 }

@@ -132,7 +132,7 @@ func TestChain(t *testing.T) {
 		}
 	}
 	h := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { order = append(order, "handler"); return nil })
-	if err := consumer.Chain(h, mark("outer"), mark("inner")).Handle(context.Background(), nil); err != nil {
+	if err := consumer.Chain(h, mark("outer"), nil, mark("inner")).Handle(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(order, []string{"outer", "inner", "handler"}) {

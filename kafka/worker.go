@@ -78,8 +78,8 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 	if engine.IsNil(l) {
 		return nil, errors.New("kafka: NewWorker: the ledger must not be nil")
 	}
-	if engine.IsNil(h) {
-		return nil, errors.New("kafka: NewWorker: the handler must not be nil")
+	if err := engine.CheckHandler(h); err != nil {
+		return nil, fmt.Errorf("kafka: NewWorker: %w", err)
 	}
 	cl, err := examine(opts)
 	if err != nil {

@@ -20,7 +20,7 @@ var (
 	ErrChanged = errors.New("ledger: the message has changed meanwhile")
 
 	// ErrNoAttempt says that a context does not come from a handler run by ackledger.
-	ErrNoAttempt = errors.New("ledger: the context carries no attempt (InTx is for handlers)")
+	ErrNoAttempt = errors.New("ledger: the context carries no attempt: it is not the one that a handler was called with, or made of it")
 )
 
 // IsLost reports whether err means that ownership was lost.

@@ -40,8 +40,8 @@ const DefaultWindow = 90 * 24 * time.Hour
 //
 // The ledger of the run must be a ledger.Ledger too; the stores of this module are.
 func InPlace(h consumer.Handler, o *InPlaceOptions) (Target, error) {
-	if engine.IsNil(h) {
-		return nil, errors.New("replay: InPlace: the handler must not be nil")
+	if err := engine.CheckHandler(h); err != nil {
+		return nil, fmt.Errorf("replay: InPlace: %w", err)
 	}
 	if o == nil || o.Name == "" {
 		return nil, errors.New("replay: InPlace: InPlaceOptions.Name must be the consumer whose failures are handled, is empty")

@@ -18,6 +18,7 @@ var nothing = consumer.HandlerFunc(func(context.Context, *consumer.Message) erro
 
 func TestNewWorkerRefusesWhatIsMissing(t *testing.T) {
 	client, l, c := awssqs.New(awssqs.Options{}), memory.New(), &Config{Options: consumer.Options{Name: "tests"}}
+	batches := func(context.Context, []*consumer.Message) []error { return nil }
 	for _, tt := range []struct {
 		want   string
 		client API
@@ -33,6 +34,8 @@ func TestNewWorkerRefusesWhatIsMissing(t *testing.T) {
 		{"ledger must not be nil", client, "u", (*memory.Ledger)(nil), nothing, c},
 		{"handler must not be nil", client, "u", l, nil, c},
 		{"handler must not be nil", client, "u", l, consumer.HandlerFunc(nil), c},
+		{"BatchSize must be 1 to 10000, is 0", client, "u", l, consumer.Batch(0, batches), c},
+		{"BatchSize must be 1 to 10000, is 10001", client, "u", l, consumer.Batch(consumer.MaxBatch+1, batches), c},
 		{"Config.Name: must be 1 to 255 bytes, is empty", client, "u", l, nothing, nil},
 	} {
 		w, err := NewWorker(tt.client, tt.url, tt.l, tt.h, tt.c)

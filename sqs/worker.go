@@ -77,8 +77,9 @@ func NewWorker(client API, queueURL string, l ledger.Ledger, h consumer.Handler,
 		return nil, errors.New("sqs: NewWorker: the queue URL must not be empty")
 	case engine.IsNil(l):
 		return nil, errors.New("sqs: NewWorker: the ledger must not be nil")
-	case engine.IsNil(h):
-		return nil, errors.New("sqs: NewWorker: the handler must not be nil")
+	}
+	if err := engine.CheckHandler(h); err != nil {
+		return nil, fmt.Errorf("sqs: NewWorker: %w", err)
 	}
 	set, err := newSettings(c)
 	if err != nil {

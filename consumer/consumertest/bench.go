@@ -57,8 +57,8 @@ type Result struct {
 // New starts a bench; it ends with the test. At most one Settings is used.
 func New(tb testing.TB, h consumer.Handler, settings ...Settings) *Bench {
 	tb.Helper()
-	if engine.IsNil(h) {
-		tb.Fatalf("consumertest: New: the handler must not be nil")
+	if err := engine.CheckHandler(h); err != nil {
+		tb.Fatalf("consumertest: New: %v", err)
 	}
 	b := &Bench{tb: tb, handler: h}
 	if len(settings) > 0 {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -396,6 +397,19 @@ func (p *pace) update(now time.Time, floor, ceiling int) int {
 		p.since, p.done = now, 0
 	}
 	return max(p.limit, min(floor, ceiling))
+}
+
+// CheckHandler refuses a handler that is nil, and a batch handler whose size is out of bounds.
+func CheckHandler(h consumer.Handler) error {
+	if IsNil(h) {
+		return errors.New("the handler must not be nil")
+	}
+	if b, ok := h.(consumer.BatchHandler); ok {
+		if n := b.BatchSize(); n < 1 || n > consumer.MaxBatch {
+			return fmt.Errorf("the handler's BatchSize must be 1 to %d, is %d", consumer.MaxBatch, n)
+		}
+	}
+	return nil
 }
 
 // IsNil also finds a nil pointer or function in an interface: what a constructor returns beside an error that nobody

@@ -17,6 +17,8 @@ import (
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 var errBoom = errors.New("boom")
@@ -275,6 +277,25 @@ func TestPitfall43_BadMessagesLeakNoSlot(t *testing.T) {
 		}
 		if rec := state(t, l, good); rec.State != ledger.Succeeded {
 			t.Errorf("the good message is %v", rec.State)
+		}
+		end(t, e)
+	})
+}
+
+// Whoever reads the log learns why a message failed for good, also when that was its only attempt.
+func TestWhyItFailedForGoodIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		o := options()
+		o.Logger = zap.New(core)
+		e, b := begin(t, memory.New(), o, func(context.Context, *consumer.Message) error { return consumer.Terminal(errBoom) })
+		it := item("one", "")
+		e.Offer([]*engine.Item{it})
+		pass(time.Second)
+		b.wantAcked(t, it)
+		found := logs.FilterMessage("message failed for good, archived").All()
+		if len(found) != 1 || found[0].ContextMap()["error"] != errBoom.Error() {
+			t.Errorf("%+v", found)
 		}
 		end(t, e)
 	})

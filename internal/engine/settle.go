@@ -252,6 +252,14 @@ func (e *Engine) settled(batch []settlement, errs []error, whole error) {
 	e.unlock()
 }
 
+// lastError is why a message failed for good.
+func lastError(d *ledger.Archive) string {
+	if n := len(d.Errors); n > 0 {
+		return d.Errors[n-1].Error
+	}
+	return ""
+}
+
 func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 	it := s.item
 	if it.phase != settling {
@@ -264,7 +272,7 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 		if s.kind == ledger.Fail {
 			e.tel.failed(1, s.more.Dead.Kind)
 			e.log.Warn("message failed for good, archived", zap.String("message_id", it.Msg.ID),
-				zap.String("kind", string(s.more.Dead.Kind)), zap.Int("attempt", it.attempt))
+				zap.String("kind", string(s.more.Dead.Kind)), zap.Int("attempt", it.attempt), zap.String("error", lastError(s.more.Dead)))
 		}
 		if s.whole != nil {
 			e.publishFiled(s)
