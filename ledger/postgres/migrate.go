@@ -98,12 +98,19 @@ func migrate(ctx context.Context, db *sql.DB, schema string, wait time.Duration)
 	return program.check(schema, version, oldestWorker)
 }
 
-// checkPrivate refuses a schema in which every role may put functions in the place of those that the sweep calls.
+// checkPrivate refuses a schema that this role may not use, which PostgreSQL would leave out of the search_path without a
+// word, and one in which every role may put functions in the place of those that the sweep calls.
 func checkPrivate(ctx context.Context, db *sql.DB, schema string) error {
-	var shared bool
-	const find = "SELECT pg_catalog.has_schema_privilege('public', $1, 'CREATE')"
-	if err := db.QueryRowContext(ctx, find, schema).Scan(&shared); err != nil || !shared {
+	var mine, shared bool
+	const find = "SELECT pg_catalog.has_schema_privilege($1, 'USAGE'), pg_catalog.has_schema_privilege('public', $1, 'CREATE')"
+	if err := db.QueryRowContext(ctx, find, schema).Scan(&mine, &shared); err != nil {
 		return err
+	}
+	if !mine {
+		return errors.New("this role has no USAGE of it: migrate as its owner")
+	}
+	if !shared {
+		return nil
 	}
 	quoted := pgx.Identifier{schema}.Sanitize()
 	return fmt.Errorf("every role may create functions in it, which would run with its owner's rights: "+

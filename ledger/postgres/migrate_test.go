@@ -62,6 +62,19 @@ func TestMigrateWaitsForNobody(t *testing.T) {
 	}
 }
 
+// A schema that the role may not use is left out of its search_path: the tables seemed to be missing, and Migrate said to run
+// Migrate.
+func TestMigrateNeedsUsage(t *testing.T) {
+	t.Parallel()
+	admin, role := asRole(t, postgres.Worker, false)
+	conn := role.pool.Config().ConnConfig
+	admin.exec(t, "REVOKE USAGE ON SCHEMA ackledger FROM "+conn.User)
+	err := postgres.Migrate(t.Context(), conn, postgres.DefaultSchema)
+	if err == nil || !strings.Contains(err.Error(), "no USAGE") {
+		t.Errorf("a schema that this role may not use: %v", err)
+	}
+}
+
 // TestMigrateRefusesASharedSchema: until PostgreSQL 14 every role may create functions in the schema public, and one that
 // takes the place of a built-in one runs in the sweep with the rights of the ledger's owner.
 func TestMigrateRefusesASharedSchema(t *testing.T) {
