@@ -67,7 +67,7 @@ func TestForIsTheContextOfOneMessage(t *testing.T) {
 	attempt := ledger.NewBatchAttempt(nil, make([]ledger.Ticket, 3))
 	b := &consumer.BatchDelivery{}
 	for i, m := range messages {
-		b.Deliveries = append(b.Deliveries, consumer.Delivery{Message: m, Scope: "s", ID: fmt.Sprint(i), Token: uint64(10 + i)})
+		b.Deliveries = append(b.Deliveries, consumer.Delivery{Message: m, ID: fmt.Sprint(i), Key: [ledger.KeySize]byte{byte(i)}, Token: uint64(10 + i)})
 	}
 	base, cancel := context.WithCancel(context.WithValue(t.Context(), userKey{}, "value"))
 	ctx := context.WithValue(&batchContext{ledger.WithAttempt(base, attempt), b}, wrapKey{}, true)
@@ -78,7 +78,7 @@ func TestForIsTheContextOfOneMessage(t *testing.T) {
 			if consumer.MessageFrom(c) != m || consumer.Token(c) != uint64(10+i) || c.Value(userKey{}) != "value" {
 				t.Errorf("message %d: %v, token %d", i, consumer.MessageFrom(c), consumer.Token(c))
 			}
-			if consumer.ChildKey(c, "x") != consumer.DeriveChildKey("s", fmt.Sprint(i), "x", 0) {
+			if consumer.ChildKey(c, "x") != consumer.DeriveChildKey([ledger.KeySize]byte{byte(i)}, "x", 0) {
 				t.Errorf("message %d: another's child key", i)
 			}
 			if _, ok := ledger.AttemptFrom(c); ok {

@@ -12,8 +12,8 @@ import (
 // Delivery is what the context of a handler carries beside the ledger's attempt. The engine sets it.
 type Delivery struct {
 	Message    *Message
-	Scope      string
-	ID         string
+	ID         string               // for people
+	Key        [ledger.KeySize]byte // the message's in the ledger: ledger.Key.Sum
 	Token      uint64
 	Generation int
 }
@@ -58,22 +58,23 @@ func Token(ctx context.Context) uint64 {
 
 // ChildKey returns a key for one outside effect of the message, to pass on as that service's idempotency key: 64
 // hexadecimal digits, the same on every attempt of the message and by every worker, different for every step and every
-// message. It changes only if an operator asks for fresh effects. It is empty outside of a handler.
+// message. What the ledger takes for one message has one key: all copies of it that a stamp or Options.KeyFunc makes known,
+// but not a record of a Kafka topic that was deleted and created again under the id of an old one. It changes only if an
+// operator asks for fresh effects. It is empty outside of a handler.
 func ChildKey(ctx context.Context, step string) string {
 	d := deliveryFrom(ctx)
 	if d == nil {
 		return ""
 	}
-	return DeriveChildKey(d.Scope, d.ID, step, d.Generation)
+	return DeriveChildKey(d.Key, step, d.Generation)
 }
 
-// DeriveChildKey is the function behind ChildKey: SHA-256 over the length-prefixed parts, without the token.
-func DeriveChildKey(scope, id, step string, generation int) string {
-	buf := make([]byte, 0, len(scope)+len(id)+len(step)+32)
-	for _, part := range []string{scope, id, step} {
-		buf = binary.BigEndian.AppendUint32(buf, uint32(len(part)))
-		buf = append(buf, part...)
-	}
+// DeriveChildKey is the function behind ChildKey: SHA-256 over the message's stored key ([ledger.Key.Sum], or that of a
+// [ledger.Record]), the step and the generation, without the token. The first and the last part have fixed lengths, so that
+// no two splits of one text meet.
+func DeriveChildKey(key [ledger.KeySize]byte, step string, generation int) string {
+	buf := make([]byte, 0, len(key)+len(step)+8)
+	buf = append(append(buf, key[:]...), step...)
 	buf = binary.BigEndian.AppendUint64(buf, uint64(generation))
 	sum := sha256.Sum256(buf)
 	return hex.EncodeToString(sum[:])

@@ -217,9 +217,11 @@ type book struct {
 	mu   sync.Mutex
 	runs map[string]int
 	list []string
+	keys map[string]string // child key: the value that it was made for
+	met  []string          // values that share a child key with another one
 }
 
-func newBook() *book { return &book{runs: map[string]int{}} }
+func newBook() *book { return &book{runs: map[string]int{}, keys: map[string]string{}} }
 
 func (b *book) add(m *consumer.Message) {
 	b.mu.Lock()
@@ -228,7 +230,17 @@ func (b *book) add(m *consumer.Message) {
 	b.list = append(b.list, string(m.Body))
 }
 
-func (b *book) handle(_ context.Context, m *consumer.Message) error { b.add(m); return nil }
+func (b *book) handle(ctx context.Context, m *consumer.Message) error {
+	b.add(m)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key, value := consumer.ChildKey(ctx, "effect"), string(m.Body)
+	if other, ok := b.keys[key]; ok && other != value && key != "" {
+		b.met = append(b.met, other+" and "+value)
+	}
+	b.keys[key] = value
+	return nil
+}
 
 func (b *book) len() int {
 	b.mu.Lock()
@@ -236,7 +248,7 @@ func (b *book) len() int {
 	return len(b.runs)
 }
 
-// once says that each value was handled exactly once, and nothing else.
+// once says that each value was handled exactly once, under child keys of its own, and nothing else.
 func (b *book) once(t *testing.T, values []string) {
 	t.Helper()
 	b.mu.Lock()
@@ -248,6 +260,9 @@ func (b *book) once(t *testing.T, values []string) {
 	}
 	if len(b.runs) != len(values) {
 		t.Errorf("%d messages were handled, want %d", len(b.runs), len(values))
+	}
+	if len(b.met) > 0 {
+		t.Errorf("one child key for %d pairs of messages, such as %s", len(b.met), b.met[0])
 	}
 }
 

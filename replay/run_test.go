@@ -210,7 +210,7 @@ func TestFreshKeys(t *testing.T) {
 	})
 	one := func(c *replay.Config) { c.Concurrency, c.Filter.IDs = 1, [][]byte{[]byte("id-0")} }
 	replayAll(t, l, replay.Archive(l), inPlace(t, "shop", h), one, func(c *replay.Config) { c.FreshKeys = true })
-	if want := consumer.DeriveChildKey(replay.Scope(arn, "shop"), "id-0", "charge", 1); len(keys) != 1 || !keys[want] {
+	if want := consumer.DeriveChildKey(ledger.Key{Scope: replay.Scope(arn, "shop"), ID: []byte("id-0")}.Sum(), "charge", 1); len(keys) != 1 || !keys[want] {
 		t.Errorf("%v", keys)
 	}
 	if a := audits(t, l); a[ledger.ActionRenew] != 1 || a[ledger.ActionReplay] != 1 {

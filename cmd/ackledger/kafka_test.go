@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -23,6 +24,7 @@ type topics struct {
 	*store
 	brokers string
 	client  *kgo.Client
+	keys    sync.Map // by id: the child key of "charge" that its handler saw
 }
 
 func onTopics(t *testing.T, test func(*testing.T, *topics)) {
@@ -52,9 +54,13 @@ func (k *topics) work(n int64, bad string) {
 	defer stop()
 	var seen atomic.Int64
 	worker, err := kafka.NewWorker([]kgo.Opt{kgo.SeedBrokers(strings.Split(k.brokers, ",")...), kgo.ConsumerGroup("shipping"), kgo.ConsumeTopics("orders")},
-		k.Ledger, consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
+		k.Ledger, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
 			if seen.Add(1) == n {
 				defer stop()
+			}
+			key := consumer.ChildKey(ctx, "charge")
+			if was, again := k.keys.LoadOrStore(m.ID, key); again && was != key {
+				k.Errorf("a copy of %s has another child key", m.ID)
 			}
 			if bad != "" && strings.Contains(string(m.Body), bad) {
 				return consumer.Terminal(errors.New("no such SKU"))
@@ -163,6 +169,15 @@ func (k *topics) shows() {
 		out := done(k.T, "show", id, "--ledger", k.name, "--brokers", k.brokers)
 		if !strings.Contains(out, "succeeded") || !strings.Contains(out, "/orders/shipping") {
 			k.Errorf("show %s:\n%s", id, out)
+		}
+	}
+	for _, id := range []string{"orders-0-1", "orders-0-4"} { // in a range; with a row
+		want, _ := k.keys.Load(id)
+		for _, brokers := range []string{"", k.brokers} {
+			all := jsonLines[shown](k.T, done(k.T, "show", id, "--ledger", k.name, "--brokers", brokers, "--step", "charge", "--json"))
+			if len(all) != 1 || all[0].Child["charge"] != want {
+				k.Errorf("show %s with brokers %q: %+v, and the handler saw the child key %v", id, brokers, all, want)
+			}
 		}
 	}
 	if out := done(k.T, "show", "orders-0-1", "--ledger", k.name); !strings.Contains(out, "held with") || !strings.Contains(out, "finished between") {

@@ -161,7 +161,7 @@ func (s *showOne) gather(ctx context.Context, op ledger.Operator, r *ledger.Reco
 		if one.Child == nil {
 			one.Child = map[string]string{}
 		}
-		one.Child[step] = consumer.DeriveChildKey(r.Scope, string(r.ID), step, r.Generation)
+		one.Child[step] = consumer.DeriveChildKey(r.Key, step, r.Generation)
 	}
 	key := r.MessageKey()
 	if r.State == ledger.Pending {

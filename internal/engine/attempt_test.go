@@ -271,7 +271,7 @@ func TestHandlerContext(t *testing.T) {
 			return nil
 		})
 		b.wantAcked(t, it)
-		if keys[0] == "" || keys[0] != keys[1] || keys[1] != keys[2] || keys[0] != consumer.DeriveChildKey(scope, "one", "charge", 0) {
+		if keys[0] == "" || keys[0] != keys[1] || keys[1] != keys[2] || keys[0] != consumer.DeriveChildKey(it.Key.Sum(), "charge", 0) {
 			t.Errorf("child keys %v", keys)
 		}
 		if fmt.Sprint(tokens) != "[1 2 3]" || rec.Token != 3 {

@@ -107,7 +107,7 @@ func TestBatchHandlerGetsEachMessageOnce(t *testing.T) {
 		h.f = func(ctx context.Context, batch []*consumer.Message) []error {
 			for _, m := range batch {
 				one := consumer.For(ctx, m)
-				if consumer.MessageFrom(one) != m || consumer.Token(one) != 1 || consumer.ChildKey(one, "x") != consumer.DeriveChildKey(scope, m.ID, "x", 0) {
+				if consumer.MessageFrom(one) != m || consumer.Token(one) != 1 || consumer.ChildKey(one, "x") != consumer.DeriveChildKey(ledger.Key{Scope: scope, ID: []byte(m.ID)}.Sum(), "x", 0) {
 					t.Errorf("message %s: the context is of %v, token %d", m.ID, consumer.MessageFrom(one), consumer.Token(one))
 				}
 				if err := consumer.SetResult(one, []byte("result of "+m.ID)); err != nil {

@@ -69,7 +69,7 @@ func (r *run) prepare(since time.Duration) {
 		id = string(it.Key.ID)
 	}
 	r.delivery = consumer.Delivery{
-		Message: &r.msg, Scope: it.Key.Scope, ID: id, Token: it.ticket.Token(), Generation: it.generation,
+		Message: &r.msg, ID: id, Key: it.Key.Sum(), Token: it.ticket.Token(), Generation: it.generation,
 	}
 	r.began = since
 }
