@@ -75,7 +75,7 @@ func (p *patient) rights(ctx context.Context, schema string) {
 		return
 	}
 	p.f.add(problem, "rights", fmt.Sprintf("role %s lacks %s", role, missing),
-		fmt.Sprintf("as the schema's owner: ackledger migrate --operator-role %s", role))
+		fmt.Sprintf("a worker's role needs no more: run doctor as an operator's. For an operator's, as the schema's owner: ackledger migrate --operator-role %s", role))
 }
 
 func (p *patient) server(ctx context.Context) {
