@@ -149,10 +149,14 @@ func (t *table) fresh(h *hold, now time.Time) bool {
 }
 
 // start is asked right before a handler starts: never on a handle that may be dead. It returns what the engine is to let
-// go of with such a message: the rest of its group. The message itself is let go of by the answer.
+// go of with such a message: the rest of its group. The message itself is let go of by the answer. So is one that was not
+// offered yet when the engine was told to let go of it: those before it will not run.
 func (t *table) start(h *hold, now time.Time) (ok bool, drops []*hold) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if h.dropped {
+		return false, nil // and what came of its group since then stays
+	}
 	if t.fresh(h, now) {
 		return true, nil
 	}

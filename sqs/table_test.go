@@ -180,6 +180,32 @@ func TestACopyOfALapsedMessageIsTakenInAnew(t *testing.T) {
 	}
 }
 
+// A group is let go of while one of its messages is on its way to the engine, which so does not know it yet: it ran before
+// those that were let go of.
+func TestAMessageThatTheEngineDidNotHaveYetDoesNotOvertakeItsGroup(t *testing.T) {
+	c := newClocked(t, true)
+	c.take("a", "1")
+	late := c.take("b", "1")
+	c.now = c.now.Add(25 * time.Second)
+	c.holds["b"].until = c.now.Add(time.Minute) // it alone was extended
+	changes := c.want(true, "a=60 ")
+	if drops := c.changed(changes[0], refused, c.now, c.now); len(drops) != 2 {
+		t.Fatalf("the engine is to let go of %d, want both", len(drops))
+	}
+	if ok, _ := c.start(late, c.now); ok {
+		t.Error("it may start while its handle is good")
+	}
+	first, second := c.take("a", "2"), c.take("b", "2")
+	if ok, drops := c.start(late, c.now); ok || len(drops) != 0 {
+		t.Errorf("it may start: %v; the engine is to let go of %d that came later", ok, len(drops))
+	}
+	for _, h := range []*hold{first, second} {
+		if ok, _ := c.start(h, c.now); !ok {
+			t.Errorf("%s: the copy may not start", h.id)
+		}
+	}
+}
+
 // A group lapses, and is received again before the engine has let go of it. Its head was taken for the old one and let go
 // of, and what comes behind it ran first.
 func TestAGroupThatLapsedIsTakenInAnewAsAWhole(t *testing.T) {
