@@ -25,6 +25,7 @@ const (
 	callTimeout   = 10 * time.Second // of one request to the cluster
 	commitTimeout = 5 * time.Second  // of one commit: it waits through a whole join of the group
 	leaveTimeout  = 5 * time.Second
+	closeTimeout  = 3 * time.Second  // of the client's own last calls: it gives each kind of them a second
 	watchInterval = 10 * time.Second // between two looks at the topics
 )
 
@@ -40,6 +41,7 @@ type Worker struct {
 	// Set while Run prepares, before anything else runs.
 	kgo     *kgo.Client
 	adm     *kadm.Client
+	cut     context.CancelFunc // ends the client's calls
 	cluster string
 	sources map[string]topicSource
 	stop    context.CancelCauseFunc
@@ -97,15 +99,15 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 	}, nil
 }
 
-// options are the client's: what the caller may change, the caller's, and what the promises rest on.
-func (w *Worker) options() []kgo.Opt {
+// options are the client's: what the caller may change, the caller's, and what the promises rest on. life is the client's.
+func (w *Worker) options(life context.Context) []kgo.Opt {
 	reset := kgo.NoResetOffset()
 	if w.set.Reset == ResetEarliest {
 		reset = kgo.NewOffset().AtStart()
 	}
 	before := []kgo.Opt{kgo.WithLogger(clientLog{w.log})}
 	after := []kgo.Opt{
-		kgo.WithContext(context.Background()),
+		kgo.WithContext(life),
 		kgo.ConsumeTopics(), // they are added once Run has seen that they may be consumed
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
@@ -124,9 +126,10 @@ func (w *Worker) options() []kgo.Opt {
 }
 
 // Run consumes until ctx is cancelled. Then it polls no more, lets running handlers end (Options.Drain), commits what is
-// finished, leaves the group, and returns nil, or an error that names what still ran. It returns early with an error on
-// what cannot heal: an unknown topic, a refused login, a ledger that cannot serve, offsets that the broker does not have
-// ([ErrOutOfRange], [ErrDataLoss]). A worker runs once.
+// finished, leaves the group, and returns nil, or an error that names what still ran. It leaves the ledger right after the
+// drain, and waits some seconds for brokers that do not answer: then records come again, and the ledger knows them. It
+// returns early with an error on what cannot heal: an unknown topic, a refused login, a ledger that cannot serve, offsets
+// that the broker does not have ([ErrOutOfRange], [ErrDataLoss]). A worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	if !w.began.CompareAndSwap(false, true) {
 		return errors.New("kafka: Run: a worker runs once")
@@ -134,14 +137,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.stop = cancel
-	client, err := kgo.NewClient(w.options()...)
+	life, cut := context.WithCancel(context.Background())
+	defer cut()
+	client, err := kgo.NewClient(w.options(life)...)
 	if err != nil {
 		return fmt.Errorf("kafka: %w", err)
 	}
-	w.kgo, w.adm = client, kadm.NewClient(client)
+	w.kgo, w.adm, w.cut = client, kadm.NewClient(client), cut
 	eng, err := w.begin(running)
 	if err != nil {
-		client.CloseAllowingRebalance()
+		w.closeClient()
 		if ctx.Err() != nil {
 			return nil // nothing was begun that would have to be drained
 		}
@@ -161,10 +166,13 @@ func (w *Worker) Run(ctx context.Context) error {
 		failed = fmt.Errorf("kafka: %w", context.Cause(running))
 	}
 	drained := eng.Drain(context.WithoutCancel(ctx))
+	left := make(chan error, 1) // brokers that hang must not keep us from leaving: that would count as a crash
+	go func() { left <- w.closeEngine(eng) }()
 	loops.Wait()
 	endCommits()
 	commits.Wait()
-	return errors.Join(failed, drained, w.end(eng))
+	w.end()
+	return errors.Join(failed, drained, <-left)
 }
 
 // begin prepares what Run needs and starts the engine.
@@ -197,8 +205,8 @@ func (w *Worker) begin(ctx context.Context) (*engine.Engine, error) {
 	return eng, nil
 }
 
-// end commits for the last time, leaves the group and the ledger.
-func (w *Worker) end(eng *engine.Engine) error {
+// end commits for the last time, and leaves the group.
+func (w *Worker) end() {
 	w.commitAll(context.Background())
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
@@ -211,9 +219,15 @@ func (w *Worker) end(eng *engine.Engine) error {
 	if err != nil {
 		w.log.Warn("left the group without its answer: its partitions wait for the session's end", zap.Error(err))
 	}
-	w.kgo.CloseAllowingRebalance()
+	w.closeClient()
 	_ = w.lag.Unregister() // an error means that it is gone already
-	return w.closeEngine(eng)
+}
+
+// closeClient closes the client. What that still asks of a broker that hangs ends with the client's context: a connection
+// that is being made has no nearer limit (it took 20 s).
+func (w *Worker) closeClient() {
+	defer time.AfterFunc(closeTimeout, w.cut).Stop()
+	w.kgo.CloseAllowingRebalance()
 }
 
 // leaveStatic sends the leave of a static member of a KIP-848 group. franz-go 1.22.2 sends it without the instance id,
