@@ -41,7 +41,7 @@ const rollbackLimit = 5 * time.Second
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt;
 // [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unavailable] is true when the database
-// cannot be reached or breaks off, which counts no attempt; one for which [ledger.Unknown] is true when the answer to
+// cannot be reached, breaks off, or leaves the fence unanswered for Config.CommitLimit, which counts no attempt; one for which [ledger.Unknown] is true when the answer to
 // COMMIT is lost and the row could not be read; [ErrEscaped]; [ErrTxLimit]; whatever fn returns, after a rollback. A
 // panic of fn goes on after the rollback.
 func InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
@@ -132,7 +132,7 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 	if err := r.session.ending(cfg.CommitLimit); err != nil {
 		return ledger.AttemptOpen, err
 	}
-	if state, err := r.fence(last); err != nil {
+	if state, err := r.fence(ctx, last); err != nil {
 		return state, err
 	}
 	open = false
@@ -165,33 +165,34 @@ func (r *run) fields(err error) []zap.Field {
 		zap.Int("messages", len(r.attempt.Tickets())), zap.String("owner", r.owner.ID()), zap.Error(err)}
 }
 
-// fence writes the success if the messages are still ours. Only all of them allow the commit.
-func (r *run) fence(ctx context.Context) (ledger.AttemptState, error) {
+// fence writes the success if the messages are still ours, until last ends; ctx is the handler's. Only all of them allow the
+// commit.
+func (r *run) fence(ctx, last context.Context) (ledger.AttemptState, error) {
 	tickets := r.attempt.Tickets()
 	r.rows, r.fences = r.owner.ranged.Fences(tickets)
 	n, err := 0, error(nil)
 	switch {
 	case len(r.rows) == 1:
-		n, err = r.fenceOne(ctx, tickets)
+		n, err = r.fenceOne(last, tickets)
 	case len(r.rows) > 1:
-		n, err = r.fenceAll(ctx, tickets)
+		n, err = r.fenceAll(last, tickets)
 	}
 	if err == nil && n == len(r.rows) && len(r.fences) > 0 {
 		var more int
-		more, err = r.fenceRanges(ctx, tickets)
+		more, err = r.fenceRanges(last, tickets)
 		n += more
 	}
 	switch {
 	case err == nil && n == len(tickets):
 		return ledger.AttemptRunning, nil
 	case err == nil:
-		return r.unfenced(ctx, len(tickets)-n)
+		return r.unfenced(ctx, last, len(tickets)-n)
 	case code(err) == codeSerialization:
-		return r.serialization(ctx, err)
+		return r.serialization(last, err)
 	case code(err) == codeUnique && len(r.fences) > 0: // somebody else's success is there
 		return ledger.AttemptLost, r.lost(1)
 	}
-	return ledger.AttemptOpen, r.broken(ctx, fmt.Errorf("postgres: the fence failed, rolled back: %w", err))
+	return ledger.AttemptOpen, r.unanswered(ctx, last, fmt.Errorf("postgres: the fence failed, rolled back: %w", err))
 }
 
 // fenceOne returns how many rows it wrote, as fenceAll does.
@@ -268,11 +269,21 @@ func (r *run) broken(ctx context.Context, err error) error {
 	return ledger.MarkUnavailable(err)
 }
 
+// unanswered is broken for what is asked in InTx's own time, until last ends. While the handler's context goes on, the end of
+// that time is an outage as well: it may be all that is noticed of one. The clock tells it, since the transaction of
+// database/sql has a timer of its own, which is due just then too.
+func (r *run) unanswered(ctx, last context.Context, err error) error {
+	if end, _ := last.Deadline(); ctx.Err() == nil && !rolledBack(err) && !time.Now().Before(end) {
+		return ledger.MarkUnavailable(err)
+	}
+	return r.broken(last, err)
+}
+
 // unfenced says why the fence did not meet all rows.
-func (r *run) unfenced(ctx context.Context, missing int) (ledger.AttemptState, error) {
+func (r *run) unfenced(ctx, last context.Context, missing int) (ledger.AttemptState, error) {
 	var here bool
-	if err := r.session.scan(ctx, r.ledger.sql.tx.here, []any{r.began}, &here); err != nil {
-		return ledger.AttemptOpen, fmt.Errorf("postgres: the fence missed %d rows, rolled back: %w", missing, err)
+	if err := r.session.scan(last, r.ledger.sql.tx.here, []any{r.began}, &here); err != nil {
+		return ledger.AttemptOpen, r.unanswered(ctx, last, fmt.Errorf("postgres: the fence missed %d rows, rolled back: %w", missing, err))
 	}
 	if !here {
 		r.ledger.log.Error("a handler ended its transaction", r.fields(ErrEscaped)...)

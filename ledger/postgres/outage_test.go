@@ -74,3 +74,43 @@ func TestUnavailableIsTheDatabaseOnly(t *testing.T) {
 		})
 	}
 }
+
+// A fence got no answer, of a connection that was cut without a word: InTx gave it up at CommitLimit, and the handler, which
+// had done everything, was charged with an attempt.
+func TestUnavailableIsASilentFence(t *testing.T) {
+	bothTxs(t, func(t *testing.T, v variant) {
+		v.mode, v.cfg = pgx.QueryExecModeExec, &postgres.Config{CommitLimit: time.Second} // a statement is one message
+		l := newLossy(t, v)
+		defer l.cut.closeAll() // else pgx waits for the silent connection
+		l.cut.freezeAfter("INSERT INTO effects")
+		a, err := l.attempt(t)
+		state, why := a.State()
+		if !ledger.Unavailable(err) || !ledger.Unavailable(why) || ledger.Unknown(err) || state != ledger.AttemptOpen || l.cut.count() != 1 {
+			t.Errorf("InTx: %v, state %d (%v), %d cuts; want an outage", err, state, why, l.cut.count())
+		}
+		if n := l.effects(t); n != 0 {
+			t.Errorf("%d effects", n)
+		}
+		if err := settleOne(t, l.owner, ledger.Settlement{Ticket: l.claim.Ticket, Kind: ledger.Release}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A handler whose own time is up while its fence gets no answer is late, whatever the database did.
+func TestSilentFenceOfALateHandler(t *testing.T) {
+	t.Parallel()
+	l := newLossy(t, variant{mode: pgx.QueryExecModeExec, cfg: &postgres.Config{CommitLimit: 100 * time.Millisecond}})
+	defer l.cut.closeAll()
+	l.cut.freezeAfter("INSERT INTO effects")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	a := ledger.NewAttempt(l.owner, l.claim.Ticket)
+	err := inTx(ledger.WithAttempt(ctx, a), func(ctx context.Context) error {
+		defer cancel()
+		return oneEffect(ctx)
+	})
+	if state, _ := a.State(); err == nil || ledger.Unavailable(err) || state != ledger.AttemptOpen || l.cut.count() != 1 {
+		t.Errorf("InTx: %v, state %d, %d cuts", err, state, l.cut.count())
+	}
+}
