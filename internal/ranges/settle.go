@@ -401,7 +401,7 @@ func (o *Owner) flush(ctx context.Context) {
 		}
 	}
 	o.mu.Unlock()
-	if err := c.save(ctx); err != nil {
+	if err := c.save(ctx); err != nil || slices.ContainsFunc(c.logs, func(l *logSave) bool { return l.locked }) {
 		o.ripe.Add(1)
 	}
 }

@@ -18,8 +18,9 @@
 //
 // # Waiting
 //
-// While an InTx holds the write lock, claims and settles wait. At the deadline of their context a claim answers Busy
-// for all its entries and a settle answers [ErrBusy]; in neither case was anything written. Within a process the wait is
+// While an InTx holds the write lock, claims and settles wait. Shortly before the deadline of their context a claim
+// answers Busy for all its entries, and a settle answers [ErrBusy], or an error like it, for each of its settlements; in
+// neither case was anything written, and the worker asks again: it is no outage. Within a process the wait is
 // first come, first served; between processes SQLite asks again and again. Config.TxLimit ends an InTx that lasts too
 // long; only a process that is frozen (SIGSTOP) inside of one holds everybody up until it wakes up or is killed, which
 // is the price of one file: nothing is lost or run twice by it.

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	// ErrBusy says that the file's write lock was not free until the call's deadline: an InTx, of this process or
-	// another, holds it. Nothing was written; ask again.
+	// ErrBusy says that the file's write lock was not free in the call's time: an InTx, of this process or another, holds
+	// it. Nothing was written; ask again.
 	ErrBusy = errors.New("ledger/sqlite: busy: another transaction holds the file's write lock")
 
 	// ErrRefused is in InTx's error if the handler called Commit or Rollback on the transaction. Nothing was written.

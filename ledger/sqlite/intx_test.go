@@ -355,8 +355,11 @@ func claimsAreBusy(t *testing.T, o ledger.Owner) {
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
-	_, err = o.Settle(ctx, []ledger.Settlement{{Ticket: ledger.NewTicket([16]byte{1}, 1), Kind: ledger.Succeed}})
-	if !errors.Is(err, sqlite.ErrBusy) || ledger.Unknown(err) || ledger.IsLost(err) {
-		t.Errorf("settle: %v, want %v", err, sqlite.ErrBusy)
+	errs, err := o.Settle(ctx, []ledger.Settlement{{Ticket: ledger.NewTicket([16]byte{1}, 1), Kind: ledger.Succeed}, {}})
+	if err != nil || len(errs) != 2 || !errors.Is(errs[0], sqlite.ErrBusy) || ledger.Unknown(errs[0]) || ledger.IsLost(errs[0]) {
+		t.Fatalf("settle: %v, %v, want %v for the first", errs, err, sqlite.ErrBusy)
+	}
+	if _, ok := errors.AsType[*ledger.InvalidError](errs[1]); !ok {
+		t.Errorf("settle: %v, want a refusal", errs[1])
 	}
 }

@@ -53,7 +53,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 	return opened, nil
 }
 
-// Update implements [ranges.Store]. If the write lock is not free until ctx's deadline, plans for claims see a locked log.
+// Update implements [ranges.Store]. If the write lock is not free until ctx's deadline, plans see locked logs.
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -65,7 +65,7 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 		}
 		return nil
 	})
-	if errors.Is(err, ErrBusy) && len(queries[0].Tokens) == 0 {
+	if errors.Is(err, ErrBusy) {
 		for i := range queries {
 			plan(i, &ranges.Facts{Locked: true})
 		}

@@ -1,15 +1,18 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/ackledger/ackledger/ledger"
 )
 
 // Settle implements [ledger.Owner]. If the write lock is not free until ctx's deadline, because an InTx of some process
-// holds it, the error is [ErrBusy]: nothing was written, and repeating the call is all there is to do.
+// holds it, each settlement gets [ErrBusy]: nothing was written, and repeating it is all there is to do. The call itself
+// has an answer: without one it would be an outage.
 func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
@@ -36,6 +39,12 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 		}
 		return nil
 	})
+	if errors.Is(err, ErrBusy) { // before anything was looked at
+		for i := range errs {
+			errs[i] = cmp.Or(errs[i], err)
+		}
+		return errs, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ledger/sqlite: settle by owner %d: %w", o.id, err)
 	}

@@ -25,10 +25,13 @@ type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
 
-// take waits for the turn until ctx ends. What comes too late gets an error of its time, not of a lock.
+// take waits for the turn until ctx ends. A turn that is free is taken even then: the rest of a call whose time went by
+// with waiting for a lock is not told of its time while that lock is held.
 func (t turn) take(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", errTooLate, ctx.Err())
+	select {
+	case t <- struct{}{}:
+		return nil
+	default:
 	}
 	select {
 	case t <- struct{}{}:
@@ -68,14 +71,26 @@ type writer struct {
 	turn turn    // shared with InTx, where both write to one file
 }
 
+// waiting is how long of a call's time is spent with waiting for the lock: not all of it, so that what comes after is in
+// time, such as the answer of who waits for the caller's turn.
+func waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end.Add(-min(time.Until(end)/8, 500*time.Millisecond)))
+}
+
 // do runs fn in a transaction and commits it, unless ctx has ended by then: what is late is rolled back. An error for
 // which ledger.Unknown is false means that nothing was written. The statements of fn are not cancelled in the middle.
 func (w *writer) do(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	if err := w.turn.take(ctx); err != nil {
+	wait, cancel := waiting(ctx)
+	defer cancel()
+	if err := w.turn.take(wait); err != nil {
 		return err
 	}
 	defer w.turn.give()
-	tx, err := begin(ctx, func(ctx context.Context) (*sql.Tx, error) { return w.db.BeginTx(ctx, nil) })
+	tx, err := begin(wait, func(ctx context.Context) (*sql.Tx, error) { return w.db.BeginTx(ctx, nil) })
 	if err != nil {
 		return err
 	}
