@@ -338,8 +338,8 @@ func TestParkedIsNobodysInAPause(t *testing.T) {
 		net := &link{Ledger: l}
 		o := options()
 		o.Park = true
-		ran := 0
-		e, b := begin(t, net, o, func(context.Context, *consumer.Message) error { ran++; return nil })
+		var ran atomic.Int64
+		e, b := begin(t, net, o, func(context.Context, *consumer.Message) error { ran.Add(1); return nil })
 		net.set(nil, func(op memory.Op) error {
 			if op == memory.Claim {
 				e.Pause()
@@ -350,8 +350,8 @@ func TestParkedIsNobodysInAPause(t *testing.T) {
 		e.Offer(in)
 		pass(time.Minute)
 		for _, it := range in {
-			if rec := state(t, l, it); ran > 0 || rec.Owner != "" || rec.Attempts != 0 {
-				t.Errorf("%d ran; %+v", ran, rec)
+			if rec := state(t, l, it); ran.Load() > 0 || rec.Owner != "" || rec.Attempts != 0 {
+				t.Errorf("%d ran; %+v", ran.Load(), rec)
 			}
 		}
 		net.set(nil, nil)
