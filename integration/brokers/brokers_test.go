@@ -57,6 +57,7 @@ type queue struct {
 func newQueue(t *testing.T, endpoint string) broker {
 	t.Helper()
 	client := awssqs.New(awssqs.Options{
+		HTTPClient:   sqstest.HTTPClient(),
 		BaseEndpoint: aws.String(endpoint), Region: "elasticmq",
 		Credentials: credentials.NewStaticCredentialsProvider("x", "x", ""),
 	})

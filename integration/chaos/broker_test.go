@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
+	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
 var format = fmt.Sprintf
@@ -148,6 +149,7 @@ type queue struct {
 func newQueue(t *testing.T, name, endpoint string, fifo bool) *queue {
 	t.Helper()
 	q := &queue{endpoint: endpoint, fifo: fifo, client: awssqs.New(awssqs.Options{
+		HTTPClient:   sqstest.HTTPClient(),
 		BaseEndpoint: aws.String(endpoint), Region: "elasticmq",
 		Credentials: credentials.NewStaticCredentialsProvider("x", "x", ""),
 	})}

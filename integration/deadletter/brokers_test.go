@@ -104,6 +104,7 @@ func newQueue(t *testing.T, endpoint, suffix string) *queue {
 
 func clientOf(endpoint string) *awssqs.Client {
 	return awssqs.New(awssqs.Options{
+		HTTPClient:   sqstest.HTTPClient(),
 		BaseEndpoint: aws.String(endpoint), Region: "elasticmq",
 		Credentials: credentials.NewStaticCredentialsProvider("x", "x", ""),
 	})

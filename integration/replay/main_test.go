@@ -22,6 +22,7 @@ import (
 	"github.com/ackledger/ackledger/ledger/postgres"
 	"github.com/ackledger/ackledger/replay"
 	"github.com/ackledger/ackledger/sqs"
+	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
 // childVariable holds a child's orders; in a process that has it, this test binary is a replay.
@@ -130,6 +131,7 @@ func options(name string) consumer.Options {
 
 func sqsClient(endpoint string) *awssqs.Client {
 	return awssqs.New(awssqs.Options{
+		HTTPClient:   sqstest.HTTPClient(),
 		BaseEndpoint: aws.String(endpoint), Region: "elasticmq", Credentials: credentials.NewStaticCredentialsProvider("x", "x", ""),
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/ackledger/ackledger/kafka"
 	"github.com/ackledger/ackledger/ledger/postgres"
 	"github.com/ackledger/ackledger/sqs"
+	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
 // childVariable holds a child's orders; in a process that has it, this test binary is a worker.
@@ -120,6 +121,7 @@ func sqsWorker(o orders, options consumer.Options, l *postgres.Ledger) (consumer
 
 func sqsClient(endpoint string) *awssqs.Client {
 	return awssqs.New(awssqs.Options{
+		HTTPClient:   sqstest.HTTPClient(),
 		BaseEndpoint: aws.String(endpoint), Region: "elasticmq",
 		Credentials: credentials.NewStaticCredentialsProvider("x", "x", ""),
 	})

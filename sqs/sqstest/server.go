@@ -118,7 +118,7 @@ func New(options *Options) (*Server, error) {
 	s.http = &httptest.Server{Listener: listener, Config: &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}}
 	s.http.Start()
 	s.URL = s.http.URL
-	s.client = &http.Client{Transport: &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024}}
+	s.client = HTTPClient()
 	return s, nil
 }
 
