@@ -14,8 +14,8 @@ import (
 )
 
 // maySeeGroups refuses a login that may not describe the cluster: without that right the broker leaves out of its list,
-// without a word, each group that the login may not describe (https://kafka.apache.org/43/security/authorization-and-acls/,
-// ListGroups), and one that reads the topic would get the copies. A cluster that does not tell the rights passes, as does
+// without a word, each group that the login may not describe (Kafka's documentation, operations and resources on protocols,
+// LIST_GROUPS), and one that reads the topic would get the copies. A cluster that does not tell the rights passes, as does
 // one before Kafka 2.8, which is not asked (KIP-700).
 func maySeeGroups(ctx context.Context, client *kgo.Client) error {
 	req := kmsg.NewPtrDescribeClusterRequest()

@@ -78,7 +78,7 @@ func (e *Engine) acquire(c *chunk) error {
 	if c.gone() {
 		return errTakenBack
 	}
-	if time.Since(e.unused) > time.Duration(float64(time.Second)/e.opt.Rate) { // an older one is another by now
+	if time.Since(e.unused) > time.Duration(float64(time.Second)/e.opt.Rate) { // after that long there is another
 		if err := e.rate.Wait(e.starts); err != nil {
 			return err
 		}
