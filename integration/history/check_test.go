@@ -117,7 +117,7 @@ func (r *record) contention() {
 			continue
 		}
 		if r.site.busy {
-			o.contended = o.Return-o.Call >= o.Limit*9/10
+			o.contended = o.Return-o.Call >= o.Limit*4/5 // it gives up a little before
 		}
 		for _, p := range r.ops {
 			if p == o || p.Call > o.Return {
