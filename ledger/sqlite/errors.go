@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -42,7 +43,17 @@ func code(err error) int {
 
 func isBusy(err error) bool {
 	c := code(err)
-	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED
+	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED || c == sqlite3.SQLITE_PROTOCOL
+}
+
+// reading reads up to three times, as long as SQLite loses its race with those who write and lock: it gives one up after
+// about ten seconds, before anything is read (https://www.sqlite.org/rescode.html#protocol).
+func reading(ctx context.Context, read func() error) error {
+	for n := 1; ; n++ {
+		if err := read(); code(err) != sqlite3.SQLITE_PROTOCOL || n == 3 || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // openError is how an error of a set-up reads: what no waiting mends is Unusable.

@@ -30,6 +30,9 @@ func ConnectTo(ctx context.Context, path string) error {
 	return conn.Close()
 }
 
+// Reading says how many reads are under way.
+func (l *Ledger) Reading() int { return l.read.Stats().InUse }
+
 // SchemaVersion is the schema that this program knows.
 const SchemaVersion = schemaVersion
 

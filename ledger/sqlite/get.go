@@ -15,19 +15,19 @@ import (
 // Get returns all that the ledger knows of one message. Without a row the error is [ledger.ErrNotFound], and the record
 // carries the archive alone, which outlives its row. Times are in whole microseconds, in UTC. It waits for nobody.
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
-	rec := ledger.Record{Key: key.Sum()}
-	tx, err := l.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one snapshot for both tables
-	if err != nil {
-		return rec, fmt.Errorf("ledger/sqlite: get %v: %w", key, err)
-	}
-	defer func() { _ = tx.Rollback() }() // it only read
-	found, err := getMessage(ctx, tx, &rec)
-	if err == nil && !found {
-		found, err = findInRange(ctx, tx, &rec)
-	}
-	if err == nil {
-		rec.Archived, err = getArchive(ctx, tx, rec.Key[:])
-	}
+	var rec ledger.Record
+	found := false
+	err := l.readTx(ctx, func(tx *sql.Tx) (err error) {
+		rec = ledger.Record{Key: key.Sum()}
+		found, err = getMessage(ctx, tx, &rec)
+		if err == nil && !found {
+			found, err = findInRange(ctx, tx, &rec)
+		}
+		if err == nil {
+			rec.Archived, err = getArchive(ctx, tx, rec.Key[:])
+		}
+		return err
+	})
 	if err != nil {
 		return ledger.Record{}, fmt.Errorf("ledger/sqlite: get %v: %w", key, err)
 	}

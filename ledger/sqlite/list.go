@@ -284,12 +284,14 @@ func (l *Ledger) listed(ctx context.Context, f *ledger.Filter, where string, arg
 
 // readTx runs fn in one snapshot.
 func (l *Ledger) readTx(ctx context.Context, fn func(*sql.Tx) error) error {
-	tx, err := l.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // it only read
-	return fn(tx)
+	return reading(ctx, func() error {
+		tx, err := l.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // it only read
+		return fn(tx)
+	})
 }
 
 // query calls scan for each row.
@@ -297,11 +299,13 @@ func query(ctx context.Context, q interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }, text string, args []any, scan func(*sql.Rows) error,
 ) error {
-	rows, err := q.QueryContext(ctx, text, args...)
-	if err != nil {
-		return err
-	}
-	return scanAll(rows, scan)
+	return reading(ctx, func() error {
+		rows, err := q.QueryContext(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		return scanAll(rows, scan)
+	})
 }
 
 func scanAll(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
