@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -50,4 +51,36 @@ func TestGroupReceivedAgainKeepsItsOrder(t *testing.T) {
 	if want := []string{"g:0", "g:0", "g:1", "g:2"}; !slices.Equal(b.list, want) {
 		t.Errorf("handled in the order %v, want %v", b.list, want)
 	}
+}
+
+// A group lapses while a message of it is on its way to the engine, which is then told to let go of what it does not have
+// yet. The message waited for a handler, extended all the time, and SQS gave nobody the rest of its group.
+func TestWhatLapsesOnItsWayToTheEngineIsLetGoOf(t *testing.T) {
+	s := newSite(t, ".fifo", 50)
+	b := newBook()
+	c := steady()
+	var w *Worker
+	var lapse atomic.Bool
+	c.KeyFunc = func(m *consumer.Message) (string, error) {
+		if lapse.Swap(false) {
+			w.table.mu.Lock()
+			drops := w.table.drop([]*hold{w.table.holds[m.ID]})
+			w.table.mu.Unlock()
+			w.drop(drops)
+		}
+		return m.ID, nil
+	}
+	w = s.worker(b.handle, c)
+	r := runWorker(t, w)
+	eventually(t, "a poll is open", func() bool { return s.srv.Counts(s.name).Polls == 1 })
+	w.Pause()
+	lapse.Store(true)
+	s.send("g:0")
+	eventually(t, "the message is received", func() bool { return s.srv.Queue(s.name).Messages[0].Receives == 1 })
+	r.pollsNoMore()
+	eventually(t, "it is let go of", func() bool { _, all := w.table.lanes(); return all == 0 })
+	w.Resume()
+	eventually(t, "it is handled", func() bool { return b.len() == 1 })
+	s.empty()
+	r.end()
 }

@@ -226,6 +226,7 @@ func (w *Worker) poll(n int) {
 	}
 	if len(items) > 0 {
 		w.eng.Offer(items)
+		w.drop(w.table.late(items)) // waiting for a handler, they would be extended, and their group with them
 	}
 	w.polls.answered(n, len(out.Messages), bytes)
 }

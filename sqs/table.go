@@ -204,6 +204,18 @@ func (t *table) drop(lapsed []*hold) []*hold {
 	return drops
 }
 
+// late returns which messages the engine was told to let go of before it had them.
+func (t *table) late(offered []*engine.Item) (drops []*hold) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, it := range offered {
+		if h := it.Ref.(*hold); h.dropped {
+			drops = append(drops, h)
+		}
+	}
+	return drops
+}
+
 // letGo is told that the engine has let go of a message that is not to be deleted. Its visibility is set only with a
 // handle that is good, never while a handler may still have it, and ended only when the worker stops: else it would come
 // straight back to a poll of our own.
