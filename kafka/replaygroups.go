@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -19,14 +20,8 @@ import (
 // one before Kafka 2.8, which is not asked (KIP-700).
 func maySeeGroups(ctx context.Context, client *kgo.Client) error {
 	req := kmsg.NewPtrDescribeClusterRequest()
-	versions, err := kadm.NewClient(client).ApiVersions(ctx)
-	if err != nil {
-		return fmt.Errorf("kafka: ask for the brokers' versions: %w", err)
-	}
-	for _, v := range versions {
-		if _, known := v.KeyMaxVersion(req.Key()); v.Err == nil && !known {
-			return nil
-		}
+	if known, err := knows(ctx, kadm.NewClient(client), req); err != nil || !known {
+		return err
 	}
 	req.IncludeClusterAuthorizedOperations = true
 	resp, err := req.RequestWith(ctx, client)
@@ -42,6 +37,20 @@ func maySeeGroups(ctx context.Context, client *kgo.Client) error {
 	}
 	return fmt.Errorf("kafka: %w: another group that reads the topic would go unnoticed without Describe of the cluster; grant it, replay in place, or allow other groups",
 		kerr.ClusterAuthorizationFailed)
+}
+
+// knows says whether all brokers that tell what they know have a request.
+func knows(ctx context.Context, adm *kadm.Client, req kmsg.Request) (bool, error) {
+	versions, err := adm.ApiVersions(ctx)
+	if err != nil {
+		return false, fmt.Errorf("kafka: ask for the brokers' versions: %w", err)
+	}
+	for _, v := range versions {
+		if _, known := v.KeyMaxVersion(req.Key()); v.Err == nil && !known {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // readersOf asks for all groups that have committed offsets of a topic, or members that read it, by topic.
@@ -77,9 +86,18 @@ func readersOf(ctx context.Context, adm *kadm.Client) (map[string][]string, erro
 }
 
 // members adds what groups read that have not committed yet. Groups of the new protocol (KIP-848) are described by a request
-// that older clusters do not have.
+// that older clusters do not have; either request does not find the groups of the other protocol.
 func members(ctx context.Context, adm *kadm.Client, names []string, add func(topic, group string)) error {
 	if len(names) == 0 {
+		return nil
+	}
+	note := func(group string, err error, read kadm.TopicsSet) error {
+		if err != nil && !errors.Is(err, kerr.GroupIDNotFound) && !errors.Is(err, kerr.UnsupportedVersion) {
+			return fmt.Errorf("kafka: describe group %q: %w", group, err)
+		}
+		for topic := range read {
+			add(topic, group)
+		}
 		return nil
 	}
 	classic, err := adm.DescribeGroups(ctx, names...)
@@ -87,17 +105,20 @@ func members(ctx context.Context, adm *kadm.Client, names []string, add func(top
 		return fmt.Errorf("kafka: describe the consumer groups: %w", err)
 	}
 	for name, g := range classic {
-		for topic := range g.AssignedPartitions() {
-			add(topic, name)
+		if err := note(name, g.Err, g.AssignedPartitions()); err != nil {
+			return err
 		}
+	}
+	if known, err := knows(ctx, adm, kmsg.NewPtrConsumerGroupDescribeRequest()); err != nil || !known {
+		return err
 	}
 	modern, err := adm.DescribeConsumerGroups(ctx, names...)
 	if err != nil {
-		return nil //nolint:nilerr // no such request, so no such groups
+		return fmt.Errorf("kafka: describe the consumer groups of the new protocol: %w", err)
 	}
 	for name, g := range modern {
-		for topic := range g.AssignedPartitions() {
-			add(topic, name)
+		if err := note(name, g.Err, g.AssignedPartitions()); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -59,5 +60,57 @@ func TestReplayTargetNeedsToSeeTheGroups(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		client.Close()
+	}
+}
+
+// A group that cannot be described may be one that reads the topic and has not committed yet: a replay does not begin.
+func TestReplayTargetIsToldOfAllGroups(t *testing.T) {
+	t.Parallel()
+	const busy = "readers"
+	classic := func(err *kerr.Error) kmsg.Response {
+		return &kmsg.DescribeGroupsResponse{Groups: []kmsg.DescribeGroupsResponseGroup{{Group: busy, ErrorCode: err.Code}}}
+	}
+	consumer := func(err *kerr.Error) kmsg.Response {
+		return &kmsg.ConsumerGroupDescribeResponse{Groups: []kmsg.ConsumerGroupDescribeResponseGroup{{Group: busy, ErrorCode: err.Code}}}
+	}
+	for name, c := range map[string]struct {
+		answer  kmsg.Response
+		refused error
+	}{
+		"all are described":                   {nil, nil},
+		"a coordinator that loads":            {classic(kerr.CoordinatorNotAvailable), kerr.CoordinatorNotAvailable},
+		"that of the new protocol":            {consumer(kerr.UnknownServerError), kerr.UnknownServerError},
+		"the new protocol may not be seen":    {consumer(kerr.GroupAuthorizationFailed), kerr.GroupAuthorizationFailed},
+		"the cluster has no groups like that": {consumer(kerr.UnsupportedVersion), nil},
+	} {
+		fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders", "others"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(fake.Close)
+		client, err := kgo.NewClient(kgo.SeedBrokers(fake.ListenAddrs()...), kgo.RequestRetries(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		var at kadm.Offsets
+		at.AddOffset("others", 0, 0, -1)
+		if err := kadm.NewClient(client).CommitAllOffsets(t.Context(), busy, at); err != nil {
+			t.Fatal(err)
+		}
+		if c.answer != nil {
+			fake.ControlKey(c.answer.Key(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				fake.KeepControl()
+				c.answer.SetVersion(req.GetVersion())
+				return c.answer, nil, true
+			})
+		}
+		target, err := NewReplayTarget(client, &ReplayTargetOptions{Topics: []string{"orders"}})
+		if err == nil {
+			err = target.Begin(t.Context(), replay.Begin{Source: "cluster/dead"})
+		}
+		if !errors.Is(err, c.refused) {
+			t.Errorf("%s: %v, want %v", name, err, c.refused)
+		}
 	}
 }
