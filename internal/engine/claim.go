@@ -201,13 +201,6 @@ func (e *Engine) runSuspect() bool {
 	return true
 }
 
-// notAdmitted gives back what acquire gave for a suspect that does not run.
-func (e *Engine) notAdmitted() {
-	if e.limited {
-		e.opt.Limiter.Release()
-	}
-}
-
 // ask claims items until the ledger has answered for them, or they cannot be ours. It returns false if the ledger did
 // not take the call.
 func (e *Engine) ask(sess *session, buf *claimBuf, solo bool) bool {

@@ -32,7 +32,6 @@ type Engine struct {
 	policy policy
 	rate   *rate.Limiter
 	turn   *consumer.Limiter // to wait for the rate
-	unused time.Time         // when a turn of the rate came that nobody used; guarded by turn
 	// limited says that handlers start one at a time, as Limiter, Rate or Park allow.
 	limited bool
 	batch   consumer.BatchHandler // nil: the handler takes single messages

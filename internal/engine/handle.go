@@ -65,8 +65,9 @@ var errTakenBack = errors.New("engine: taken back")
 
 // acquire waits for the rate and for the shared limiter, in that order: who waits for the rate keeps no other worker's
 // handler from the limiter. One goroutine at a time does both, so that no turns of the rate pile up before the limiter
-// and then start at once. A chunk that was taken back meanwhile uses up no turn of the rate: those that come after a pause,
-// a rebalance or an outage would else wait behind as many turns as there are handlers. A nil chunk has not been claimed yet.
+// and then start at once. A chunk that was taken back meanwhile gives its turn of the rate back: those that come after a
+// pause, a rebalance or an outage would else wait behind as many turns as there are handlers. A nil chunk has not been
+// claimed yet.
 func (e *Engine) acquire(c *chunk) error {
 	if e.rate == nil {
 		return e.opt.Limiter.Acquire(e.starts)
@@ -78,24 +79,36 @@ func (e *Engine) acquire(c *chunk) error {
 	if c.gone() {
 		return errTakenBack
 	}
-	if time.Since(e.unused) > time.Duration(float64(time.Second)/e.opt.Rate) { // after that long there is another
-		if err := e.rate.Wait(e.starts); err != nil {
-			return err
-		}
+	if err := e.rate.Wait(e.starts); err != nil {
+		return err
 	}
-	e.unused = time.Now()
 	if c.gone() {
+		e.turnBack()
 		return errTakenBack
 	}
 	if err := e.opt.Limiter.Acquire(e.starts); err != nil {
 		return err
 	}
 	if c.gone() {
-		e.opt.Limiter.Release()
+		e.notAdmitted()
 		return errTakenBack
 	}
-	e.unused = time.Time{}
 	return nil
+}
+
+// notAdmitted gives back what acquire gave for something that does not begin.
+func (e *Engine) notAdmitted() {
+	if e.limited {
+		e.opt.Limiter.Release()
+		e.turnBack()
+	}
+}
+
+// turnBack gives a turn of the rate back: the bucket holds it for who comes next.
+func (e *Engine) turnBack() {
+	if e.rate != nil {
+		e.rate.AllowN(time.Now(), -1)
+	}
 }
 
 // mayBegin says whether a run starts its handler. What was true when it was taken may not be any more: the process may

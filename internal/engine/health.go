@@ -62,10 +62,12 @@ func (e *Engine) Pause() {
 	e.mu.Lock()
 	e.paused = true
 	e.takeBackAll()
-	for e.opt.Park && e.s.readyQ.len() > 0 { // what is ours and does not begin would be uncertain if we died
-		if it := e.s.readyQ.pop(); it.phase == claimed {
+	for it := e.all; e.opt.Park && it != nil; { // what is ours and does not begin would be uncertain if we died
+		next := it.allNext
+		if it.phase == claimed {
 			e.release(it)
 		}
+		it = next
 	}
 	e.unlock()
 }

@@ -301,6 +301,34 @@ func TestTakenBackUsesNoTurnOfTheRate(t *testing.T) {
 	})
 }
 
+// A suspect that is dropped while it waits for its turn leaves the turn to others.
+func TestSuspectThatIsGoneLeavesItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		it := item("suspect", "")
+		crashTwice(t, l, it)
+		o := options()
+		o.Rate = 0.01
+		var g gauge
+		e, _ := begin(t, l, o, func(context.Context, *consumer.Message) error { g.hold(0); return nil })
+		e.Offer([]*engine.Item{item("first", "")})
+		pass(time.Second)
+		e.Offer([]*engine.Item{it})
+		pass(50 * time.Second)
+		e.Drop(func(dropped *engine.Item) bool { return dropped == it }, time.Second)
+		pass(100 * time.Second)
+		if n := g.total.Load(); n != 1 {
+			t.Errorf("%d starts, want the first alone", n)
+		}
+		e.Offer([]*engine.Item{item("second", "")})
+		pass(time.Second)
+		if n := g.total.Load(); n != 2 {
+			t.Errorf("%d starts, want the second in the suspect's turn", n)
+		}
+		end(t, e)
+	})
+}
+
 // A suspect that waits for the limiter is not claimed yet: it would count a crash for each process that dies meanwhile.
 func TestSuspectIsClaimedInItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -326,38 +354,6 @@ func TestSuspectIsClaimedInItsTurn(t *testing.T) {
 		if err := o.Limiter.Acquire(t.Context()); err != nil { // it was given back, once
 			t.Error(err)
 		}
-		end(t, e)
-	})
-}
-
-// Under Park what is claimed and does not begin is given back at once: were it ours when this process dies, or the lease
-// ends, it would be archived as uncertain though no handler has seen it.
-func TestParkedIsNobodysInAPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := memory.New()
-		net := &link{Ledger: l}
-		o := options()
-		o.Park = true
-		var ran atomic.Int64
-		e, b := begin(t, net, o, func(context.Context, *consumer.Message) error { ran.Add(1); return nil })
-		net.set(nil, func(op memory.Op) error {
-			if op == memory.Claim {
-				e.Pause()
-			}
-			return nil
-		})
-		in := items(3, noLane)
-		e.Offer(in)
-		pass(time.Minute)
-		for _, it := range in {
-			if rec := state(t, l, it); ran.Load() > 0 || rec.Owner != "" || rec.Attempts != 0 {
-				t.Errorf("%d ran; %+v", ran.Load(), rec)
-			}
-		}
-		net.set(nil, nil)
-		e.Resume()
-		pass(time.Minute)
-		b.wantAcked(t, in...)
 		end(t, e)
 	})
 }
