@@ -15,6 +15,11 @@
 //	                                                                                       │
 //	               pending ◀── Claim of another delivery (redrive, replay): Run, token+1 ──┘
 //
+// An operator moves it back, each time with the next token and an audit row:
+//
+//	succeeded ── Reopen: nobody's, no attempts, window anew ──▶ pending
+//	failed    ── Renew: the next generation, still failed, so that only what is sent from now on runs ──▶ failed
+//
 // The database is authoritative: for the state, for time (leases, due times and expiries are its clock's), and for who
 // lives. A worker joins as an [Owner] whose lease it extends by beats; rows name their owner, so a beat touches one row
 // however many messages are in flight. A worker that misses its beats is declared dead by a peer, and from then on its

@@ -26,6 +26,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
 	"github.com/ackledger/ackledger/sqs"
+	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
 // childEnv holds the orders of the process that is watched, as JSON.
@@ -142,6 +143,6 @@ func heap() float64 {
 }
 
 func newSQSClient(endpoint string) *awssqs.Client {
-	return awssqs.New(awssqs.Options{BaseEndpoint: aws.String(endpoint), Region: "us-east-1",
+	return awssqs.New(awssqs.Options{BaseEndpoint: aws.String(endpoint), Region: "us-east-1", HTTPClient: sqstest.HTTPClient(),
 		Credentials: credentials.NewStaticCredentialsProvider("soak", "soak", "")})
 }
