@@ -39,15 +39,17 @@ func maySeeGroups(ctx context.Context, client *kgo.Client) error {
 		kerr.ClusterAuthorizationFailed)
 }
 
-// knows says whether all brokers that tell what they know have a request.
-func knows(ctx context.Context, adm *kadm.Client, req kmsg.Request) (bool, error) {
+// knows says whether all brokers that tell what they know have these requests.
+func knows(ctx context.Context, adm *kadm.Client, reqs ...kmsg.Request) (bool, error) {
 	versions, err := adm.ApiVersions(ctx)
 	if err != nil {
 		return false, fmt.Errorf("kafka: ask for the brokers' versions: %w", err)
 	}
 	for _, v := range versions {
-		if _, known := v.KeyMaxVersion(req.Key()); v.Err == nil && !known {
-			return false, nil
+		for _, req := range reqs {
+			if _, known := v.KeyMaxVersion(req.Key()); v.Err == nil && !known {
+				return false, nil
+			}
 		}
 	}
 	return true, nil
@@ -68,7 +70,7 @@ func readersOf(ctx context.Context, adm *kadm.Client) (map[string][]string, erro
 	}
 	names := listed.Groups()
 	for group, offsets := range adm.FetchManyOffsets(ctx, names...) {
-		if offsets.Err != nil {
+		if offsets.Err != nil && !errors.Is(offsets.Err, kerr.GroupIDNotFound) { // a share group, or one that is gone
 			return nil, fmt.Errorf("kafka: offsets of group %q: %w", group, offsets.Err)
 		}
 		for topic := range offsets.Fetched {
@@ -76,6 +78,9 @@ func readersOf(ctx context.Context, adm *kadm.Client) (map[string][]string, erro
 		}
 	}
 	if err := members(ctx, adm, names, add); err != nil {
+		return nil, err
+	}
+	if err := sharers(ctx, adm, add); err != nil {
 		return nil, err
 	}
 	out := make(map[string][]string, len(found))
@@ -86,40 +91,85 @@ func readersOf(ctx context.Context, adm *kadm.Client) (map[string][]string, erro
 }
 
 // members adds what groups read that have not committed yet. Groups of the new protocol (KIP-848) are described by a request
-// that older clusters do not have; either request does not find the groups of the other protocol.
+// that older clusters do not have; either request does not find the groups of the other protocol. Groups of Kafka Streams
+// (KIP-1071) are found by what they have committed alone.
 func members(ctx context.Context, adm *kadm.Client, names []string, add func(topic, group string)) error {
 	if len(names) == 0 {
 		return nil
 	}
-	note := func(group string, err error, read kadm.TopicsSet) error {
-		if err != nil && !errors.Is(err, kerr.GroupIDNotFound) && !errors.Is(err, kerr.UnsupportedVersion) {
-			return fmt.Errorf("kafka: describe group %q: %w", group, err)
-		}
-		for topic := range read {
-			add(topic, group)
-		}
-		return nil
-	}
 	classic, err := adm.DescribeGroups(ctx, names...)
 	if err != nil {
-		return fmt.Errorf("kafka: describe the consumer groups: %w", err)
+		return describeError(err)
 	}
 	for name, g := range classic {
-		if err := note(name, g.Err, g.AssignedPartitions()); err != nil {
-			return err
+		if g.Err != nil && !errors.Is(g.Err, kerr.GroupIDNotFound) {
+			return describeError(fmt.Errorf("group %q: %w", name, g.Err))
 		}
+		addAll(add, name, g.AssignedPartitions().Topics())
 	}
 	if known, err := knows(ctx, adm, kmsg.NewPtrConsumerGroupDescribeRequest()); err != nil || !known {
 		return err
 	}
 	modern, err := adm.DescribeConsumerGroups(ctx, names...)
 	if err != nil {
-		return fmt.Errorf("kafka: describe the consumer groups of the new protocol: %w", err)
+		return describeError(err)
 	}
 	for name, g := range modern {
-		if err := note(name, g.Err, g.AssignedPartitions()); err != nil {
-			return err
+		switch {
+		case g.Err == nil, errors.Is(g.Err, kerr.GroupIDNotFound), errors.Is(g.Err, kerr.UnsupportedVersion): // the protocol is off
+		case name == "" && errors.Is(g.Err, kerr.InvalidGroupID): // what commits without a name is no such group
+		default:
+			return describeError(fmt.Errorf("group %q: %w", name, g.Err))
 		}
+		addAll(add, name, g.AssignedPartitions().Topics(), g.TargetPartitions().Topics(), g.SubscribedTopics())
 	}
 	return nil
+}
+
+// sharers adds what share groups (KIP-932) read, now or when they have members again: they commit no offsets as others do.
+func sharers(ctx context.Context, adm *kadm.Client, add func(topic, group string)) error {
+	known, err := knows(ctx, adm, kmsg.NewPtrShareGroupDescribeRequest(), kmsg.NewPtrDescribeShareGroupOffsetsRequest())
+	if err != nil || !known {
+		return err
+	}
+	groups, err := adm.DescribeShareGroups(ctx)
+	if err != nil {
+		return describeError(err)
+	}
+	for name, g := range groups {
+		if g.Err != nil {
+			return describeError(fmt.Errorf("share group %q: %w", name, g.Err))
+		}
+		addAll(add, name, g.AssignedPartitions().Topics())
+		for _, m := range g.Members {
+			addAll(add, name, m.SubscribedTopicNames)
+		}
+	}
+	offsets, err := adm.DescribeShareGroupOffsets(ctx)
+	if err != nil {
+		return describeError(err)
+	}
+	for name, g := range offsets {
+		if g.Err != nil {
+			return describeError(fmt.Errorf("offsets of share group %q: %w", name, g.Err))
+		}
+		addAll(add, name, slices.Collect(maps.Keys(g.Offsets)))
+	}
+	return nil
+}
+
+func addAll(add func(topic, group string), group string, topics ...[]string) {
+	for _, topic := range slices.Concat(topics...) {
+		add(topic, group)
+	}
+}
+
+// describeError is why it is not known what a group reads. A broker keeps a whole group back from a login that may not
+// describe each of its topics.
+func describeError(err error) error {
+	hint := ""
+	if errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.GroupAuthorizationFailed) {
+		hint = " (grant Describe of all groups and of the topics that they read, replay in place, or allow other groups)"
+	}
+	return fmt.Errorf("kafka: what other groups read is not known: %w%s", err, hint)
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -82,6 +83,7 @@ func TestReplayTargetIsToldOfAllGroups(t *testing.T) {
 		"that of the new protocol":            {consumer(kerr.UnknownServerError), kerr.UnknownServerError},
 		"the new protocol may not be seen":    {consumer(kerr.GroupAuthorizationFailed), kerr.GroupAuthorizationFailed},
 		"the cluster has no groups like that": {consumer(kerr.UnsupportedVersion), nil},
+		"one of its topics may not be seen":   {consumer(kerr.TopicAuthorizationFailed), kerr.TopicAuthorizationFailed},
 	} {
 		fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders", "others"))
 		if err != nil {
@@ -113,4 +115,50 @@ func TestReplayTargetIsToldOfAllGroups(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.refused)
 		}
 	}
+}
+
+// Groups that have committed nothing yet, of each kind, and who commits without a name.
+func TestReplayTargetFindsEachKindOfReader(t *testing.T) {
+	t.Parallel()
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders", "others"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fake.Close)
+	client, err := kgo.NewClient(kgo.SeedBrokers(fake.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	adm := kadm.NewClient(client)
+	want := func(what string, readers ...string) {
+		t.Helper()
+		if found, err := readersOf(t.Context(), adm); err != nil || !slices.Equal(found["orders"], readers) {
+			t.Errorf("%s: found %q, %v, want %q", what, found["orders"], err, readers)
+		}
+	}
+	answer := func(g kmsg.ConsumerGroupDescribeResponseGroup) {
+		fake.ControlKey(int16(kmsg.ConsumerGroupDescribe), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			resp := req.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
+			resp.Groups = append(resp.Groups, g)
+			return resp, nil, true
+		})
+	}
+	answer(kmsg.ConsumerGroupDescribeResponseGroup{ErrorCode: kerr.InvalidGroupID.Code}) // as Kafka 4.3 does
+	var at kadm.Offsets
+	at.AddOffset("others", 0, 0, -1)
+	if err := adm.CommitAllOffsets(t.Context(), "", at); err != nil {
+		t.Fatal(err)
+	}
+	want("nobody reads the topic")
+	share := kmsg.NewPtrShareGroupHeartbeatRequest()
+	share.GroupID, share.MemberID, share.SubscribedTopicNames = "sharers", "AAAAAAAAAAAAAAAAAAAAAQ", []string{"orders"}
+	if resp, err := share.RequestWith(t.Context(), client); err != nil || resp.ErrorCode != 0 {
+		t.Fatalf("join a share group: %v, %+v", err, resp)
+	}
+	want("a share group", "sharers")
+	answer(kmsg.ConsumerGroupDescribeResponseGroup{Group: "joining", Members: []kmsg.ConsumerGroupDescribeResponseGroupMember{
+		{SubscribedTopics: []string{"orders"}},
+	}})
+	want("a member that has no partition yet", "joining", "sharers")
 }
