@@ -63,6 +63,7 @@ func TestWhatLapsesOnItsWayToTheEngineIsLetGoOf(t *testing.T) {
 	var lapse atomic.Bool
 	c.KeyFunc = func(m *consumer.Message) (string, error) {
 		if lapse.Swap(false) {
+			w.Pause()
 			w.table.mu.Lock()
 			drops := w.table.drop([]*hold{w.table.holds[m.ID]})
 			w.table.mu.Unlock()
@@ -70,12 +71,10 @@ func TestWhatLapsesOnItsWayToTheEngineIsLetGoOf(t *testing.T) {
 		}
 		return m.ID, nil
 	}
-	w = s.worker(b.handle, c)
-	r := runWorker(t, w)
-	eventually(t, "a poll is open", func() bool { return s.srv.Counts(s.name).Polls == 1 })
-	w.Pause()
 	lapse.Store(true)
+	w = s.worker(b.handle, c)
 	s.send("g:0")
+	r := runWorker(t, w)
 	eventually(t, "the message is received", func() bool { return s.srv.Queue(s.name).Messages[0].Receives == 1 })
 	r.pollsNoMore()
 	eventually(t, "it is let go of", func() bool { _, all := w.table.lanes(); return all == 0 })

@@ -13,7 +13,7 @@ import (
 )
 
 // Get returns all that the ledger knows of one message. Without a row the error is [ledger.ErrNotFound], and the record
-// carries the archive alone, which outlives its row. Times are in whole microseconds, in UTC. It waits for nobody.
+// carries the archive alone, which outlives its row. Times are in whole microseconds, in UTC. It waits for no transaction.
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
 	var rec ledger.Record
 	found := false

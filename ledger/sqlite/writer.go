@@ -52,12 +52,15 @@ func gaveUp(ctx context.Context) error {
 }
 
 // begin repeats a BEGIN IMMEDIATE until another process has given the write lock back or ctx ends. The attempts
-// themselves are short (busyTimeout) and are not cancelled in the middle.
+// themselves are short (busyTimeout, seldom SQLite's ten seconds for a lost race) and are not cancelled in the middle.
 func begin[T any](ctx context.Context, attempt func(context.Context) (T, error)) (T, error) {
 	for {
 		tx, err := attempt(context.WithoutCancel(ctx))
 		if err == nil || !isBusy(err) {
 			return tx, err
+		}
+		if ctx.Err() != nil && code(err) == sqlite3.SQLITE_PROTOCOL {
+			return tx, err // not a transaction of anybody's: locks that do not work, if it happens again and again
 		}
 		if ctx.Err() != nil {
 			return tx, gaveUp(ctx)
