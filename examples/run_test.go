@@ -73,9 +73,14 @@ type program struct {
 // start runs a program in a folder of its own.
 func start(t *testing.T, env []string, path string, args ...string) *program {
 	t.Helper()
+	return startIn(t, t.TempDir(), env, path, args...)
+}
+
+func startIn(t *testing.T, dir string, env []string, path string, args ...string) *program {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p := &program{t: t, cmd: exec.CommandContext(ctx, path, args...), ended: make(chan struct{}), more: make(chan struct{})}
-	p.cmd.Dir = t.TempDir()
+	p.cmd.Dir = dir
 	p.cmd.Env = append(os.Environ(), append(env, "TMPDIR="+p.cmd.Dir)...)
 	p.cmd.Stderr = &p.stderr
 	stdout, err := p.cmd.StdoutPipe()

@@ -36,8 +36,8 @@ since a new version may need more. SQLite: the file is made if it is not there.`
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&m.workers, "worker-role", nil, "a role that workers log in with: may claim, settle and sweep (repeatable)")
-	flags.StringArrayVar(&m.operators, "operator-role", nil, "a role of people: may delete and replay, too (repeatable)")
+	flags.StringArrayVar(&m.workers, "worker-role", nil, "a role that workers log in with, not the one that migrates: may claim, settle and sweep, and loses any other right on the schema's tables (repeatable)")
+	flags.StringArrayVar(&m.operators, "operator-role", nil, "a role of people: may also replay, reopen and empty dead letters, and read the audit (repeatable)")
 	return cmd
 }
 

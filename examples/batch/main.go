@@ -95,7 +95,7 @@ func run(ctx context.Context, stop func(), queueURL string) error {
 		return err
 	}
 	defer db.Close()
-	if _, err = db.ExecContext(ctx, "CREATE TABLE example_orders (order_id TEXT NOT NULL, cents INTEGER NOT NULL)"); err != nil {
+	if _, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS example_orders (order_id TEXT NOT NULL, cents INTEGER NOT NULL)"); err != nil {
 		return err
 	}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -48,7 +49,8 @@ GRANT UPDATE ON {s}.archive TO {r}`,
 
 // Grant gives a role that exists the right to work with a ledger (an empty schema means "ackledger"), and takes what it
 // has beyond that on the schema's tables. It connects as conn says: as the owner of the schema, the role that migrated
-// it. It may be repeated, and must be after a Migrate that brought a new version of the schema; a version newer than this
+// it. A role that owns one of the tables is refused ([*ledger.InvalidError]): it may do all of it without a grant, and could
+// neither sweep nor migrate after one. It may be repeated, and must be after a Migrate that brought a new version of the schema; a version newer than this
 // program is refused, since its tables are not known here. PostgreSQL's documentation of GRANT says what each privilege
 // means.
 func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right Right) error {
@@ -78,9 +80,13 @@ func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right
 	}
 	names := strings.NewReplacer("{s}", pgx.Identifier{schema}.Sanitize(), "{r}", pgx.Identifier{role}.Sanitize())
 	var version int
-	err = c.QueryRow(ctx, names.Replace("SELECT schema_version FROM {s}.meta"), pgx.QueryExecModeSimpleProtocol).Scan(&version)
+	var owns bool
+	err = c.QueryRow(ctx, names.Replace("SELECT schema_version, (SELECT count(*) > 0 FROM pg_tables WHERE schemaname = $1 AND tableowner = $2) FROM {s}.meta"),
+		pgx.QueryExecModeSimpleProtocol, schema, role).Scan(&version, &owns)
 	switch {
 	case err != nil:
+	case owns:
+		err = &ledger.InvalidError{Field: "role", Bound: "a role that owns no table of the schema", Value: strconv.Quote(role)}
 	case version > program.worker:
 		err = fmt.Errorf("it has version %d, this program knows %d: grant with a newer one", version, program.worker)
 	default:

@@ -204,4 +204,9 @@ func TestGrantRefuses(t *testing.T) {
 	if err := postgres.Grant(t.Context(), conn, "", fmt.Sprint("no ", db.Database), postgres.Worker); err == nil {
 		t.Error("no such role: accepted")
 	}
+	var owner *ledger.InvalidError
+	if err := postgres.Grant(t.Context(), conn, "", conn.User, postgres.Worker); !errors.As(err, &owner) || owner.Field != "role" {
+		t.Errorf("the role that migrated: %v", err)
+	}
+	migrate(t, db.URL, nil) // it still may
 }
