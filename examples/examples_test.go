@@ -117,6 +117,7 @@ func TestEachExampleWorksOnServersOfOnesOwnUntilSIGTERM(t *testing.T) {
 			for range 2 { // the second start finds what the first one has left
 				polls := queues.Calls("ReceiveMessage")
 				p := startIn(t, dir, realSQS(queues), binary(t, name), args...)
+				p.logs = true
 				if name == "kafka-worker" {
 					if _, err := cluster.WaitGroupStable(t.Context(), "payments", 1); err != nil {
 						t.Fatal(err)
@@ -126,6 +127,9 @@ func TestEachExampleWorksOnServersOfOnesOwnUntilSIGTERM(t *testing.T) {
 				}
 				p.signal()
 				p.end()
+				if !strings.Contains(p.stderr.String(), `"consumer":"`) {
+					t.Errorf("its worker logs nothing: %s", &p.stderr)
+				}
 				if _, err := os.Stat(filepath.Join(dir, local.Kept)); err != nil {
 					t.Errorf("the ledger of a real broker's messages is gone: what failed would be lost: %v", err)
 				}
@@ -162,6 +166,7 @@ func worker(t *testing.T, name, work string) *program {
 		produceOrder(t, cluster.ListenAddrs(), "orders", "1")
 		p = start(t, nil, binary(t, name), "-work", work, "-brokers", strings.Join(cluster.ListenAddrs(), ","))
 	}
+	p.logs = true
 	p.waitLine("handling order 1")
 	return p
 }

@@ -100,7 +100,7 @@ func run(ctx context.Context, stop func(), queueURL string) error {
 	}
 
 	worker, err := sqs.NewWorker(broker.Client, queueURL, ledger, consumer.Batch(100, store), &sqs.Config{
-		Options:  consumer.Options{Name: "orders", Concurrency: 1},
+		Options:  consumer.Options{Name: "orders", Concurrency: 1, Logger: local.Logger(broker.Real())},
 		WaitTime: time.Second, // a shutdown waits for open polls
 	})
 	if err != nil {

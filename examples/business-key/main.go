@@ -63,7 +63,8 @@ func run(ctx context.Context, stop func(), queueURL string) error {
 		return nil
 	})
 	worker, err := sqs.NewWorker(broker.Client, queueURL, ledger, handler, &sqs.Config{Options: consumer.Options{
-		Name: "payments", Concurrency: 1,
+		Logger: local.Logger(broker.Real()),
+		Name:   "payments", Concurrency: 1,
 		KeyFunc: func(m *consumer.Message) (string, error) {
 			received.Add(1)
 			var o order

@@ -70,7 +70,7 @@ func run(ctx context.Context, stop func(), queueURL, deadURL string) error {
 		fmt.Println("handled order", o.ID)
 		return nil
 	})
-	options := consumer.Options{Name: "payments", Concurrency: 1, Attempts: 3, BackoffBase: 10 * time.Millisecond}
+	options := consumer.Options{Name: "payments", Concurrency: 1, Attempts: 3, BackoffBase: 10 * time.Millisecond, Logger: local.Logger(broker.Real())}
 	if deadURL != "" {
 		if options.DeadLetter, err = sqs.NewDeadLetterQueue(broker.Client, deadURL); err != nil {
 			return err

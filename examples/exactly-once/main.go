@@ -72,7 +72,7 @@ func run(ctx context.Context, stop func(), queueURL, dsn string) error {
 		return err
 	})
 	worker, err := sqs.NewWorker(broker.Client, queueURL, db.Ledger(), handler, &sqs.Config{
-		Options:  consumer.Options{Name: "payments", Concurrency: 1, BackoffBase: 10 * time.Millisecond},
+		Options:  consumer.Options{Name: "payments", Concurrency: 1, BackoffBase: 10 * time.Millisecond, Logger: local.Logger(broker.Real())},
 		WaitTime: time.Second, // a shutdown waits for open polls
 	})
 	if err != nil {

@@ -64,7 +64,7 @@ func run(ctx context.Context, stop func(), queueURL string) error {
 		return nil
 	})
 	worker, err := sqs.NewWorker(broker.Client, queueURL, ledger, handler, &sqs.Config{
-		Options:  consumer.Options{Name: "payments", BackoffBase: 50 * time.Millisecond},
+		Options:  consumer.Options{Name: "payments", BackoffBase: 50 * time.Millisecond, Logger: local.Logger(broker.Real())},
 		WaitTime: time.Second, // a shutdown waits for open polls
 	})
 	if err != nil {

@@ -62,7 +62,7 @@ func run(ctx context.Context, stop func(), queueURL, addr string) error {
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
 	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
 	worker, err := sqs.NewWorker(broker.Client, queueURL, ledger, handler, &sqs.Config{
-		Options:  consumer.Options{Name: "payments", MeterProvider: meters},
+		Options:  consumer.Options{Name: "payments", MeterProvider: meters, Logger: local.Logger(broker.Real())},
 		WaitTime: time.Second, // a shutdown waits for open polls
 	})
 	if err != nil {

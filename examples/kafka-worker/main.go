@@ -66,7 +66,7 @@ func run(ctx context.Context, stop func(), brokers, topic, group, path string, w
 	worker, err := kafka.NewWorker([]kgo.Opt{
 		kgo.SeedBrokers(cluster.Brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 	}, ledger, handler, &kafka.Config{
-		Options: consumer.Options{Concurrency: 1}, Order: kafka.OrderPartition,
+		Options: consumer.Options{Concurrency: 1, Logger: local.Logger(cluster.Real())}, Order: kafka.OrderPartition,
 	})
 	if err != nil {
 		return err

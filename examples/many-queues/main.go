@@ -65,7 +65,7 @@ func run(ctx context.Context, stop func(), ordersURL, refundsURL, brokers string
 	defer ledger.Close()
 
 	// At most four handlers run at once, whichever queue they serve: as many as the shared resource bears.
-	options := consumer.Options{Name: group, Limiter: consumer.NewLimiter(4)}
+	options := consumer.Options{Name: group, Limiter: consumer.NewLimiter(4), Logger: local.Logger(queues.Real())}
 	var workers []consumer.Worker
 	for _, url := range []string{ordersURL, refundsURL} {
 		w, err := sqs.NewWorker(queues.Client, url, ledger, consumer.HandlerFunc(handle), &sqs.Config{

@@ -69,7 +69,7 @@ func run(ctx context.Context, stop func(), queueURL, addr string) error {
 	}
 	defer func() { _ = statistics.Unregister() }() // an error means that it is gone already
 	worker, err := sqs.NewWorker(broker.Client, queueURL, store, consumer.HandlerFunc(handle), &sqs.Config{
-		Options:  consumer.Options{Name: "payments", MeterProvider: meters, BackoffBase: 100 * time.Millisecond},
+		Options:  consumer.Options{Name: "payments", MeterProvider: meters, BackoffBase: 100 * time.Millisecond, Logger: local.Logger(broker.Real())},
 		WaitTime: time.Second, // a shutdown waits for open polls
 	})
 	if err != nil {

@@ -66,7 +66,7 @@ func run(ctx context.Context, stop func(), queueURL, path string, work time.Dura
 		return nil
 	})
 	worker, err := sqs.NewWorker(broker.Client, queueURL, ledger, handler, &sqs.Config{
-		Options:  consumer.Options{Name: "payments", Concurrency: 1},
+		Options:  consumer.Options{Name: "payments", Concurrency: 1, Logger: local.Logger(broker.Real())},
 		WaitTime: time.Second, // a shutdown waits for open polls
 	})
 	if err != nil {
