@@ -140,16 +140,17 @@ func TestWhereToBegin(t *testing.T) {
 	}{
 		{"a new group", -1, "", now, false, atStartOption},
 		{"a partition that was added", -1, "", now, true, atLogStart},
-		{"our commit", 7, noteOf(now), now, true, atCommit},
-		{"our commit at 0", 0, noteOf(now), now, true, atCommit},
-		{"our commit for the topic of before", 7, noteOf(old), now, true, atLogStart},
+		{"our commit", 7, noteOf("here", now), now, true, atCommit},
+		{"our commit at 0", 0, noteOf("here", now), now, true, atCommit},
+		{"our commit for the topic of before", 7, noteOf("here", old), now, true, atLogStart},
+		{"a commit that was copied from another cluster", 7, noteOf("there", old), now, true, atCommit},
 		{"an operator's commit", 7, "", now, true, atCommit},
 		{"another consumer's commit", 7, "consumer-1-2f0c", now, false, atCommit},
-		{"by name, our commit", 7, noteOf(none), none, true, atCommit},
-		{"by name, after a time by id", 7, noteOf(now), none, true, atCommit},
-		{"by id, after a time by name", 7, noteOf(none), now, true, atCommit},
+		{"by name, our commit", 7, noteOf("here", none), none, true, atCommit},
+		{"by name, after a time by id", 7, noteOf("here", now), none, true, atCommit},
+		{"by id, after a time by name", 7, noteOf("here", none), now, true, atCommit},
 	} {
-		if got := whereToBegin(c.committed, c.note, c.id, c.known); got != c.want {
+		if got := whereToBegin(c.committed, c.note, "here", c.id, c.known); got != c.want {
 			t.Errorf("%s: %d, want %d", c.story, got, c.want)
 		}
 	}
@@ -256,12 +257,12 @@ func TestStampsCommits(t *testing.T) {
 		rt.Partitions = append(rt.Partitions, kmsg.NewOffsetCommitRequestTopicPartition())
 		req.Topics = append(req.Topics, rt)
 	}
-	stamp(req, map[string]topicID{"known": mine, "forgotten": mine, "recreated": mine})
+	stamp(req, "here", map[string]topicID{"known": mine, "forgotten": mine, "recreated": mine})
 	if len(req.Topics) != 2 {
 		t.Fatalf("%d topics are committed, want 2", len(req.Topics))
 	}
 	for _, rt := range req.Topics {
-		if rt.TopicID != mine || *rt.Partitions[0].Metadata != noteOf(mine) {
+		if rt.TopicID != mine || *rt.Partitions[0].Metadata != noteOf("here", mine) {
 			t.Errorf("%s: id %v, metadata %q", rt.Topic, rt.TopicID, *rt.Partitions[0].Metadata)
 		}
 	}

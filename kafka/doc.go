@@ -51,7 +51,7 @@
 // as it, whatever its body; with a row the copy's own body would be compared, and another one archived as a mismatch. Stamps
 // of ours name records that failed, which have rows. Where producers may forge stamps, use AuditRows.
 //
-// Each commit carries the topic's id as metadata. A commit without it, made by an operator or another consumer, counts
+// Each commit carries the cluster's and the topic's id as metadata. A commit without it, made by an operator or another consumer, counts
 // as it stands.
 //
 // # Rebalances

@@ -57,12 +57,26 @@ func recreatedWhileStopped(s *site) {
 	s.recreate(1)
 	s.send(0, numbers("new-", 20)...)
 	// Kafka drops the group's offsets with the topic, but a commit that is late may land by name: as if one had.
-	s.commitAs(0, 10, noteOf(was))
+	s.commitAs(0, 10, noteOf(r.cluster, was))
 	again := s.start(b.handle, nil)
 	eventually(t, "the new topic is handled from its first record on", func() bool { return b.len() == 30 })
 	s.caughtUp()
 	again.end()
 	b.once(t, append(numbers("old-", 10), numbers("new-", 20)...))
+}
+
+// MirrorMaker 2 copies a group's offsets to another cluster with their metadata, in which stands the id of the topic that it
+// reads from. The worker took its own for created anew, and handled all again.
+func TestCommitCopiedFromAnotherClusterCounts(t *testing.T) {
+	s := fakeSite(t, 1)
+	s.send(0, numbers("", 10)...)
+	s.commitAs(0, 7, noteOf("another", topicID{9}))
+	b := newBook()
+	r := s.start(b.handle, nil)
+	eventually(t, "the rest is handled", func() bool { return b.len() >= 3 })
+	s.caughtUp()
+	r.end()
+	b.once(t, numbers("", 10)[7:])
 }
 
 // id is the topic's id of today.

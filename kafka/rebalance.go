@@ -176,7 +176,7 @@ func (w *Worker) beginOne(s *survey, at place, offset kgo.Offset) (fresh, error)
 		return fresh{}, fmt.Errorf("start of topic %q partition %d: %w", at.topic, at.partition, low.Err)
 	}
 	stored := s.committed(at, offset)
-	where := whereToBegin(stored.offset, stored.note, id, s.known[at.topic])
+	where := whereToBegin(stored.offset, stored.note, w.cluster, id, s.known[at.topic])
 	if where == atStartOption && w.set.Start == StartLatest {
 		high, ok := s.ends.Lookup(at.topic, at.partition)
 		if !ok || high.Err != nil {
@@ -318,8 +318,7 @@ func (w *Worker) newcomers(ctx context.Context, s *survey, topics []string) (err
 		for _, r := range s.group[topic] {
 			if r.At >= 0 {
 				none = false
-				_, ours := cutNote(r.Metadata)
-				s.known[topic] = s.known[topic] || ours
+				s.known[topic] = s.known[topic] || isOurs(r.Metadata)
 			}
 		}
 		if !none {

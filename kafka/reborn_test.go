@@ -18,7 +18,7 @@ func TestPitfall81_TheGroupSeesTheNewTopicFirst(t *testing.T) {
 	if _, reborn := w.remembered(metas(2)); !reborn["t"] || reborn["u"] {
 		t.Fatalf("another id of t alone: %v", reborn)
 	}
-	if where := whereToBegin(-1, "", topicID{2}, true); where != atLogStart {
+	if where := whereToBegin(-1, "", "here", topicID{2}, true); where != atLogStart {
 		t.Fatalf("it begins at %d, want the start of its log", where)
 	}
 }
