@@ -47,6 +47,12 @@ func kindOfCode(code string) (k kind, known bool) {
 	return k, known
 }
 
+// isAnswer says whether an error is an answer of a service's, or one of the client's own.
+func isAnswer(err error) bool {
+	_, ok := errors.AsType[smithy.APIError](err)
+	return ok
+}
+
 // kindOf reads the error of a whole call.
 func kindOf(err error) kind {
 	api, isAPI := errors.AsType[smithy.APIError](err)

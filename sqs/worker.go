@@ -280,7 +280,9 @@ const (
 	doDelete  = "delete"
 )
 
-// trouble keeps that a kind of request fails, and says so once. What cannot heal ends Run, and is answered with true.
+// trouble keeps that a kind of request fails, and says so once. What cannot heal ends Run, and is answered with true. Once the
+// queue has been read that is only what the service itself says: what fails in the client, such as a body's checksum or a
+// provider of credentials, has worked before.
 func (w *Worker) trouble(what string, err error) (ends bool) {
 	err = fmt.Errorf("%s: %w", what, err)
 	w.mu.Lock()
@@ -288,7 +290,7 @@ func (w *Worker) trouble(what string, err error) (ends bool) {
 	w.troubles[what] = err
 	w.mu.Unlock()
 	k := kindOf(err)
-	ends = w.table != nil && (k == kindHopeless || k == kindHandle)
+	ends = w.table != nil && (k == kindHopeless || k == kindHandle) && isAnswer(err)
 	switch {
 	case ends:
 		w.stop(err)

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/sqs/sqstest"
@@ -179,4 +183,31 @@ func TestADeafHandlerIsNamedAndItsMessageStaysHidden(t *testing.T) {
 		t.Errorf("%+v: the message was made visible while its handler runs", q)
 	}
 	close(leave)
+}
+
+// The checksum of one body in an answer is wrong, or credentials cannot be read for once: the client's own errors are of no
+// kind that is known, and each ended the worker, and with it all others of the process.
+func TestAnErrorOfTheClientsOwnIsTriedAgain(t *testing.T) {
+	s := newSite(t, "", 50)
+	var failures atomic.Int64
+	failures.Store(3)
+	s.client = s.srv.Client(func(o *sqs.Options) {
+		o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+			return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("broken",
+				func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+					if _, receives := in.Parameters.(*sqs.ReceiveMessageInput); receives && failures.Add(-1) >= 0 {
+						return middleware.InitializeOutput{}, middleware.Metadata{}, errors.New("the checksum of a body is wrong")
+					}
+					return next.HandleInitialize(ctx, in)
+				}), middleware.Before)
+		})
+	})
+	b := newBook()
+	r := s.start(b.handle, nil)
+	bodies := numbers("", 5)
+	s.send(bodies...)
+	eventually(t, "all are handled", func() bool { return b.len() == 5 })
+	s.empty()
+	r.end()
+	b.once(t, bodies)
 }
