@@ -33,6 +33,9 @@ func (w *stormWorker) finished(o *offering, key ledger.Key, v engine.Verdict) {
 	if o.told {
 		s.t.Errorf("message %s was finished twice", o.id)
 	}
+	if !o.passed.IsZero() && !o.passed.Equal(time.Now()) {
+		s.t.Errorf("message %s was in hand for %v after one that came later in lane %s had begun", o.id, time.Since(o.passed), o.lane)
+	}
 	o.told = true
 	w.order[o.lane] = slices.DeleteFunc(w.order[o.lane], func(p *offering) bool { return p == o })
 	delete(s.out, o)
@@ -51,14 +54,18 @@ func (s *storm) pends(id string) bool {
 	return err != nil || rec.State == ledger.Pending
 }
 
-// begins checks that nothing that a worker was given before in the same lane is in its hands.
+// begins checks that nothing that a worker was given before in the same lane is in its hands. What was dropped may be let go of
+// in this moment.
 func (w *stormWorker) begins(id string) {
 	lane := w.storm.lane(id)
 	for _, o := range w.order[lane] {
 		switch {
 		case lane == "" || o.id == id:
 			return
-		case !o.ok && w.storm.pends(o.id) && slices.ContainsFunc(w.order[lane], func(o *offering) bool { return o.id == id }):
+		case o.ok || !w.storm.pends(o.id) || !slices.ContainsFunc(w.order[lane], func(o *offering) bool { return o.id == id }):
+		case o.dropped && (o.passed.IsZero() || o.passed.Equal(time.Now())):
+			o.passed = time.Now()
+		default:
 			w.storm.t.Errorf("message %s runs before %s, which came before it in lane %s", id, o.id, lane)
 			return
 		}
@@ -93,6 +100,11 @@ func (s *storm) check() {
 		t.Errorf("%d messages never ended: %v; the first: %+v", len(left), left, rec)
 	}
 	for _, w := range s.workers {
+		for _, order := range w.order {
+			for _, o := range order {
+				t.Errorf("message %s was never let go of; one that came later began: %v", o.id, !o.passed.IsZero())
+			}
+		}
 		if load := w.Load(); load != (engine.Load{}) {
 			t.Errorf("%s still holds: %+v", w.net.owner(), load)
 		}

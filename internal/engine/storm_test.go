@@ -50,6 +50,8 @@ type offering struct {
 	to       *stormWorker
 	told     bool
 	ok       bool // its handler succeeded
+	dropped  bool
+	passed   time.Time // when one that came later began
 }
 
 // terminal says whether a message always fails.
@@ -342,8 +344,13 @@ func (s *storm) step() {
 	case 5, 6, 7:
 		s.disturb(w, 0)
 	case 8, 9, 10:
-		digit := byte('0' + s.rng.IntN(10))
-		w.Drop(func(it *engine.Item) bool { id := it.Key.ID; return id[len(id)-1] >= digit }, time.Duration(s.rng.IntN(3))*time.Second)
+		digit, grace := byte('0'+s.rng.IntN(10)), time.Duration(s.rng.IntN(3))*time.Second
+		s.mu.Lock()
+		for o := range s.out {
+			o.dropped = o.dropped || o.to == w && o.id[len(o.id)-1] >= digit
+		}
+		s.mu.Unlock()
+		w.Drop(func(it *engine.Item) bool { id := it.Key.ID; return id[len(id)-1] >= digit }, grace)
 	case 11:
 		s.l.Declare(w.net.owner())
 	case 12:
