@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
@@ -68,6 +69,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Ledger, error) 
 	return l, nil
 }
 
+// readOnly is PostgreSQL's read_only_sql_transaction.
+const readOnly = "25006"
+
 // ownPool makes a small pool that connects as the caller's does, and only when it is needed.
 func ownPool(ctx context.Context, pool *pgxpool.Pool, conns int32) (*pgxpool.Pool, error) {
 	return newPool(ctx, pool.Config(), conns)
@@ -80,8 +84,15 @@ func passingPool(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error)
 	return newPool(ctx, c, 1)
 }
 
+// newPool gives a connection up that is found read-only: after a failover the server's name may still stand for the one that
+// writes no more, and a connection to it, which beats keep alive, would outlive the pool's other reasons to make a new one
+// for an hour.
 func newPool(ctx context.Context, c *pgxpool.Config, conns int32) (*pgxpool.Pool, error) {
 	c.MaxConns, c.MinConns, c.MinIdleConns = conns, 0, 0
+	keeps := c.ConnConfig.OnPgError
+	c.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.Code != readOnly && (keeps == nil || keeps(conn, err))
+	}
 	p, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: a pool of %d connections: %w", conns, err)
