@@ -30,6 +30,9 @@ func ConnectTo(ctx context.Context, path string) error {
 	return conn.Close()
 }
 
+// Wall is the clock of the pulse.
+var Wall = wall
+
 // Reading says how many reads are under way.
 func (l *Ledger) Reading() int { return l.read.Stats().InUse }
 

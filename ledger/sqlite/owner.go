@@ -93,11 +93,16 @@ func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
 	return o.lease, nil
 }
 
+// wall is the clock by which leases in the file end. It goes on while the machine sleeps; the monotonic one, by which Go
+// compares times that have it, does not on Linux (clock_gettime(2), CLOCK_MONOTONIC): the first worker to beat after that
+// would find its own chain unbroken and all others overdue.
+func wall() time.Time { return time.Now().Round(0) }
+
 // note keeps the pulse, and says whether there is anything left to do: an error to tell, or peers to declare dead.
 func (o *owner) note(sent time.Time, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
+	now := wall()
 	if err != nil {
 		o.pulse.Missed(now)
 		return true

@@ -291,3 +291,11 @@ func TestImpossibleDates(t *testing.T) {
 		}
 	}
 }
+
+// A machine sleeps: by the wall clock its workers' beats have a gap as long as that, so none declares another dead before
+// all have had time to return. Times without a monotonic reading compare by it.
+func TestBeatsAreComparedByTheWallClock(t *testing.T) {
+	if now := sqlite.Wall(); strings.Contains(now.String(), "m=") || time.Since(now).Abs() > time.Minute {
+		t.Errorf("the pulse goes by %s", now)
+	}
+}
