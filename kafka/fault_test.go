@@ -141,6 +141,9 @@ func TestPitfall63_OffsetOutOfRange(t *testing.T) {
 			again := s.start(b.handle, c)
 			eventually(t, "what is left is handled", func() bool { return b.len() == 5 })
 			eventually(t, "and committed", func() bool { return s.committed(0) == 10 })
+			if h := again.Health(); len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], s.topic) {
+				t.Errorf("Health does not say that records are gone: %q", h.Warnings)
+			}
 			again.end()
 		})
 	}

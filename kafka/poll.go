@@ -164,7 +164,19 @@ func (w *Worker) takes(topic string, id topicID, p *kgo.FetchPartition) *assignm
 		return nil
 	}
 	a.first = max(p.LogStartOffset, 0)
+	if a.read > 0 && a.first > a.read { // with ResetEarliest the client goes on at the log's start, and says nothing
+		w.goOn(fmt.Errorf("topic %q partition %d: %w: read up to %d, the log begins at %d", topic, p.Partition, ErrOutOfRange, a.read, a.first))
+	}
+	a.read = p.Records[len(p.Records)-1].Offset + 1
 	return a
+}
+
+// goOn reports records that are gone and were not handled (ResetEarliest).
+func (w *Worker) goOn(err error) {
+	w.log.Error("records are gone that were not handled, going on", zap.Error(err))
+	w.mu.Lock()
+	w.gone = err
+	w.mu.Unlock()
 }
 
 // accept takes a partition's records in, and again what follows the place from which a log was written anew.
@@ -227,7 +239,7 @@ func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment 
 		w.fail(err)
 		return nil
 	}
-	w.log.Error("records are lost, going on", zap.Error(err))
+	w.goOn(err)
 	if oldest, ok := w.oldest(a); ok && oldest < offset { // it is in hand, was not lost, and must not be passed over
 		a.astray = true
 		w.joinAfresh(a.topic)

@@ -168,3 +168,21 @@ func TestWhatIsHeldInRanges(t *testing.T) {
 		t.Errorf("a broker that does not tell: the log begins at %d", it.Key.Pos.First)
 	}
 }
+
+// Retention passes a partition that is read slowly: the client goes on where the log begins now.
+func TestRecordsThatRetentionTookAreReported(t *testing.T) {
+	t.Parallel()
+	r := newReader(t, nil)
+	fetch := func(start, offset int64) int {
+		r.fetch(kgo.FetchPartition{LogStartOffset: start, Records: []*kgo.Record{record(offset, 1)}}, topicID{1})
+		return len(r.Health().Warnings)
+	}
+	for _, c := range []struct {
+		start, offset int64
+		warnings      int
+	}{{3, 5, 0}, {6, 6, 0}, {7, 9, 0}, {11, 11, 1}, {12, 12, 1}} {
+		if n := fetch(c.start, c.offset); n != c.warnings {
+			t.Errorf("record %d of a log that begins at %d: %d warnings, want %d", c.offset, c.start, n, c.warnings)
+		}
+	}
+}

@@ -194,7 +194,7 @@ func (w *Worker) beginOne(s *survey, at place, offset kgo.Offset) (fresh, error)
 		if w.set.Reset == ResetFail {
 			return fresh{}, err
 		}
-		w.log.Error("records are gone that were not handled, going on", zap.Error(err))
+		w.goOn(err)
 		a.start = low.Offset
 		return fresh{a, kgo.NewOffset().AtStart()}, nil
 	}

@@ -36,7 +36,8 @@ type assignment struct {
 
 	// Of poll's goroutine.
 	cursor
-	astray bool // records of it were thrown away: none is taken in any more, so that none is passed over
+	read   int64 // the offset after the last record that came; 0: none did
+	astray bool  // records of it were thrown away: none is taken in any more, so that none is passed over
 
 	tracker   *offsets.Tracker
 	committed int64         // what the broker confirmed; -1: nothing yet

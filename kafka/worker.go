@@ -61,6 +61,7 @@ type Worker struct {
 	failed   error          // why Run ends; nil: it does not
 	trouble  [origins]error // why the worker is not well; nil: it is
 	warnings []string
+	gone     error              // the last records that were gone before they were handled; nil: none
 	notes    map[place]string   // metadata of the offsets that were fetched last
 	born     map[string]topicID // the topics' ids as they were seen last
 	reborn   map[string]bool    // topics that were created anew while we ran
@@ -305,6 +306,9 @@ func (w *Worker) Health() consumer.Health {
 	}
 	h.Ready = h.Ready && w.joined
 	h.Warnings = append(h.Warnings, w.warnings...)
+	if w.gone != nil {
+		h.Warnings = append(h.Warnings, w.gone.Error())
+	}
 	h.Stalled = append(h.Stalled, w.table.stalls()...)
 	return h
 }
