@@ -75,10 +75,14 @@ type Options struct {
 	// claimed already: what would be left behind by a crash then has not begun.
 	Park bool
 	// KeyFunc derives the message's identity from the message itself, 1 to 1,024 bytes: for people whose producers send
-	// one business event more than once. Default: the broker's identity. A message whose KeyFunc fails is archived.
+	// one business event more than once. Default: the broker's identity. A message whose KeyFunc fails is archived: it
+	// returns an error, panics, ends its goroutine (runtime.Goexit, testing.T.FailNow), or has not returned within a minute;
+	// its goroutine is then left behind until it does. Polling waits for it, and a shutdown too, so it must not block: it
+	// should look at the message alone. It gets a copy; what it changes in that, no handler sees.
 	KeyFunc func(*Message) (string, error)
 	// FingerprintFunc returns the bytes of the message that must be equal for two copies to be the same message, for
-	// people whose producers re-encode (time stamps, field order). Default: the body. It must not change the message.
+	// people whose producers re-encode (time stamps, field order). Default: the body. It must not block, gets a copy, and
+	// may fail, as KeyFunc.
 	FingerprintFunc func(*Message) ([]byte, error)
 
 	// Window is how long a finished message is recognised. Default: what the broker may still deliver, read from the

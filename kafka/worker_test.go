@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -108,4 +109,36 @@ func hangingCluster(s *site, opts []kgo.Opt) {
 	if commits.Load() != 1 || !l.left.Load() {
 		t.Errorf("%d commits had no answer, want 1; the ledger is left: %v", commits.Load(), l.left.Load())
 	}
+}
+
+// A KeyFunc that ended its goroutine (a helper called t.FailNow) ended the one that polls: nothing was consumed any more,
+// and Health was fine.
+func TestKeyFuncThatEndsItsGoroutine(t *testing.T) {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s, b := fakeSite(t, 1).with(audit), newBook()
+		c := quick()
+		c.KeyFunc = func(m *consumer.Message) (string, error) {
+			if string(m.Body) == "bad" {
+				runtime.Goexit()
+			}
+			return m.ID, nil
+		}
+		before, after := numbers("before", 20), numbers("after", 20)
+		s.send(0, append([]string{"bad"}, before...)...)
+		r := s.start(b.handle, c)
+		s.caughtUp()
+		s.send(0, after...)
+		s.caughtUp()
+		r.end()
+		b.once(t, append(before, after...))
+		dead := 0
+		for d, err := range s.ledger.DeadLetters(t.Context(), ledger.Filter{Body: true}) {
+			if dead++; err != nil || d.Kind != ledger.KindInvalid || string(d.Body) != "bad" {
+				t.Errorf("dead letter %+v, %v", d, err)
+			}
+		}
+		if dead != 1 {
+			t.Errorf("%d dead letters, want 1", dead)
+		}
+	})
 }

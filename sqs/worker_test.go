@@ -3,6 +3,7 @@ package sqs
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
@@ -210,4 +212,29 @@ func TestAnErrorOfTheClientsOwnIsTriedAgain(t *testing.T) {
 	s.empty()
 	r.end()
 	b.once(t, bodies)
+}
+
+// A KeyFunc that ended its goroutine (a helper called t.FailNow) ended the one that polls: nothing was consumed any more,
+// and Health was fine.
+func TestKeyFuncThatEndsItsGoroutine(t *testing.T) {
+	s, b := newSite(t, "", 100), newBook()
+	c := quick()
+	c.KeyFunc = func(m *consumer.Message) (string, error) {
+		if string(m.Body) == "bad" {
+			runtime.Goexit()
+		}
+		return m.ID, nil
+	}
+	bad, before, after := s.send("bad")[0], numbers("before", 20), numbers("after", 20)
+	s.send(before...)
+	r := s.start(b.handle, c)
+	s.empty()
+	s.send(after...)
+	s.empty()
+	r.end()
+	b.once(t, append(before, after...))
+	rec := s.record(r.Worker, bad)
+	if rec.State != ledger.Failed || rec.Archived[0].Kind != ledger.KindInvalid || string(rec.Archived[0].Body) != "bad" {
+		t.Errorf("its row: %+v", rec)
+	}
 }

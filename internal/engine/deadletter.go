@@ -273,20 +273,18 @@ func (e *Engine) try(ctx context.Context, d *consumer.DeadLetter) error {
 	case <-ctx.Done():
 		return errTarget
 	}
-	answer := make(chan error, 1)
-	go func() {
-		err := fmt.Errorf("consumer: Options.DeadLetter ended its goroutine (runtime.Goexit)")
-		defer func() { <-e.letters.calls; answer <- err }()
-		err = guard("Options.DeadLetter", func() error { return readable(e.letters.target.Publish(ctx, d)) })
-	}()
+	answered := apart("Options.DeadLetter", func() (struct{}, error) {
+		defer func() { <-e.letters.calls }()
+		return struct{}{}, readable(e.letters.target.Publish(ctx, d))
+	})
 	select {
-	case err := <-answer:
-		return err
+	case a := <-answered:
+		return a.err
 	case <-ctx.Done():
 	}
 	select { // a moment for one that ends with its context
-	case err := <-answer:
-		return err
+	case a := <-answered:
+		return a.err
 	case <-time.After(100 * time.Millisecond):
 		return fmt.Errorf("consumer: Options.DeadLetter: %w", context.Cause(ctx))
 	}

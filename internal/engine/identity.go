@@ -1,8 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
-	"runtime/debug"
+	"slices"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
@@ -35,8 +36,8 @@ type Origin struct {
 }
 
 // Identify finds the identity of m, whose ID is the broker's: a stamp that counts, else KeyFunc, else the broker's. It
-// sets m.ID to the readable identity. It is deterministic, and calls nothing but the user's two functions, whose panics
-// it catches.
+// sets m.ID to the readable identity. It is deterministic, and calls nothing but the user's two functions, neither of which
+// can keep or end the goroutine that polls.
 func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 	id := Identity{Key: from.Key}
 	if id.Key.ID == nil {
@@ -49,8 +50,7 @@ func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 	}
 	id.Fingerprint = ledger.BodyFingerprint(m.Body)
 	if o.FingerprintFunc != nil {
-		canonical := m.Body
-		err := guard("FingerprintFunc", func() (err error) { canonical, err = o.FingerprintFunc(m); return err })
+		canonical, err := derive("FingerprintFunc", o.FingerprintFunc, m)
 		if err != nil {
 			id.Invalid, canonical = err, m.Body
 		}
@@ -70,8 +70,7 @@ func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 }
 
 func (id *Identity) useKeyFunc(o *consumer.Options, m *consumer.Message) {
-	var key string
-	err := guard("KeyFunc", func() (err error) { key, err = o.KeyFunc(m); return err })
+	key, err := derive("KeyFunc", o.KeyFunc, m)
 	if err == nil && (key == "" || len(key) > ledger.MaxID) {
 		err = fmt.Errorf("consumer: KeyFunc: must return 1 to %d bytes, returned %d", ledger.MaxID, len(key))
 	}
@@ -94,14 +93,12 @@ func stampOf(m *consumer.Message) *consumer.Stamp {
 	return s
 }
 
-func guard(name string, f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("consumer: %s panicked: %v\n%s", name, p, debug.Stack())
-		}
-	}()
-	if err = f(); err != nil {
-		err = fmt.Errorf("consumer: %s: %w", name, err)
+// derive asks a user's function about a message. The function has a copy: left behind, it may still read it, or write it.
+func derive[T any](name string, f func(*consumer.Message) (T, error), m *consumer.Message) (T, error) {
+	own := *m
+	own.Key, own.Body, own.Headers = bytes.Clone(m.Key), bytes.Clone(m.Body), slices.Clone(m.Headers)
+	for i := range own.Headers {
+		own.Headers[i].Value = bytes.Clone(own.Headers[i].Value)
 	}
-	return err
+	return inTime(name, func() (T, error) { return f(&own) })
 }

@@ -96,7 +96,7 @@ func (it *Item) fill(m *consumer.Message) {
 		c := it.Original(it)
 		m.Key, m.Body, m.Headers = bytes.Clone(c.Key), bytes.Clone(c.Body), make([]ledger.Header, len(c.Headers))
 		for i, h := range c.Headers {
-			m.Headers[i] = ledger.Header{Name: h.Name, Value: bytes.Clone(h.Value)}
+			m.Headers[i] = ledger.Header{Name: h.Name, Value: bytes.Clone(h.Value), Type: h.Type}
 		}
 	}
 	it.ran = true

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// What of the user's is not a handler is called by goroutines that the worker cannot spare: it must neither end nor keep
+// them.
+
+// callLimit is how long a function may take that must not block.
+const callLimit = time.Minute
+
+// moment is for a function whose limit passed while the process was frozen: it runs on only now.
+const moment = time.Second
+
+// guard calls a user's function. A panic is an error.
+func guard(name string, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("consumer: %s panicked: %v\n%s", name, p, debug.Stack())
+		}
+	}()
+	if err = f(); err != nil {
+		err = fmt.Errorf("consumer: %s: %w", name, err)
+	}
+	return err
+}
+
+// answer is what a user's function came to.
+type answer[T any] struct {
+	value T
+	err   error
+}
+
+// apart calls a user's function as guard does, in a goroutine of its own, which a Goexit may end: that is an error too.
+// Who does not wait for the answer leaves the goroutine behind until the function returns.
+func apart[T any](name string, f func() (T, error)) <-chan answer[T] {
+	answered := make(chan answer[T], 1)
+	go func() {
+		var a answer[T]
+		ended := true
+		defer func() {
+			if ended {
+				a.err = fmt.Errorf("consumer: %s ended its goroutine (runtime.Goexit)", name)
+			}
+			answered <- a
+		}()
+		a.err = guard(name, func() (err error) { a.value, err = f(); return err })
+		ended = false
+	}()
+	return answered
+}
+
+// inTime calls a user's function as apart does, and waits for it no longer than callLimit.
+func inTime[T any](name string, f func() (T, error)) (T, error) {
+	answered := apart(name, f)
+	for _, d := range [...]time.Duration{callLimit, moment} {
+		limit := time.NewTimer(d)
+		select {
+		case a := <-answered:
+			limit.Stop()
+			return a.value, a.err
+		case <-limit.C:
+		}
+	}
+	var none T
+	return none, fmt.Errorf("consumer: %s: must return within %s, has not", name, callLimit)
+}
