@@ -224,7 +224,8 @@ func TestPitfall23_Results(t *testing.T) {
 	}
 }
 
-// A tombstone is not an empty body: in the handler, on the retry, and in the archive. The same for header values.
+// A tombstone is not an empty body: in the handler, on the retry, and in the archive. The same for header values; their type
+// is there each time, too.
 func TestNilIsNotEmpty(t *testing.T) {
 	for name, body := range map[string][]byte{"nil": nil, "empty": {}} {
 		t.Run(name, func(t *testing.T) {
@@ -232,13 +233,13 @@ func TestNilIsNotEmpty(t *testing.T) {
 				l := memory.New()
 				o := options()
 				o.Attempts = 2
-				headers := []consumer.Header{{Name: "nil"}, {Name: "empty", Value: []byte{}}, {Name: "\x00 \xff", Value: []byte{0}}, {Name: "nil"}}
+				headers := []consumer.Header{{Name: "nil"}, {Name: "empty", Value: []byte{}}, {Name: "\x00 \xff", Value: []byte{0}}, {Name: "nil", Type: "Number"}}
 				check := func(got []byte, hs []consumer.Header) {
 					t.Helper()
 					if (got == nil) != (body == nil) || len(got) != 0 {
 						t.Errorf("body is %#v", got)
 					}
-					if len(hs) != 4 || hs[0].Value != nil || hs[1].Value == nil || hs[2].Name != "\x00 \xff" || hs[3].Name != "nil" {
+					if len(hs) != 4 || hs[0].Value != nil || hs[1].Value == nil || hs[2].Name != "\x00 \xff" || hs[3].Name != "nil" || hs[3].Type != "Number" {
 						t.Errorf("headers are %#v", hs)
 					}
 				}
