@@ -94,7 +94,7 @@ func TestStoppedBeforeItBegan(t *testing.T) {
 func TestPauseKeepsWhatIsInHandHidden(t *testing.T) {
 	s, g := newSite(t, "", 100), newGate()
 	s.send("running")
-	w := s.worker(g.handle, nil)
+	w := s.worker(g.handle, steady())
 	w.Pause()
 	r := runWorker(t, w)
 	always(t, 300*time.Millisecond, "a paused worker takes nothing", func() bool { return s.srv.Counts(s.name).Visible == 1 })
@@ -106,7 +106,7 @@ func TestPauseKeepsWhatIsInHandHidden(t *testing.T) {
 	}
 	r.pollsNoMore()
 	s.send("later")
-	always(t, 3*time.Second, "one is hidden, one is left alone", func() bool {
+	always(t, outlasts, "one is hidden, one is left alone", func() bool {
 		q := s.srv.Counts(s.name)
 		return q.InFlight == 1 && q.Visible == 1
 	})
