@@ -66,6 +66,7 @@ type session interface {
 	// commit sends COMMIT. With sent false the transaction is not committed for certain.
 	commit(ctx context.Context) (sent bool, err error)
 	rollback(ctx context.Context) error
+	leave(ctx context.Context) // closes the connection, where that can be done
 }
 
 // run is one call of InTx.
@@ -263,6 +264,10 @@ func txKeys(tickets []ledger.Ticket) []pgtype.UUID {
 // broken marks an error of the transaction's own statements after which its connection is gone, or was never there: an
 // outage, and not the handler's failure.
 func (r *run) broken(ctx context.Context, err error) error {
+	if code(err) == readOnly { // since a failover: the caller's pool must not give it to the next attempt
+		r.session.leave(ctx)
+		return ledger.MarkUnavailable(err)
+	}
 	if ctx.Err() != nil || rolledBack(err) || r.session != nil && r.session.alive(ctx) {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
@@ -42,6 +43,9 @@ func TestReadOnlyServerIsLeft(t *testing.T) {
 	}
 	t.Cleanup(l.Close)
 	alter(" SET default_transaction_read_only = on")
+	if err := pool.Ping(t.Context()); err != nil { // the application's connection is there too
+		t.Fatal(err)
+	}
 	if _, err := l.Join(t.Context(), time.Minute); err == nil {
 		t.Fatal("joined a server that is read-only")
 	}
@@ -52,10 +56,29 @@ func TestReadOnlyServerIsLeft(t *testing.T) {
 			_, err = o.Beat(t.Context())
 		}
 		if err == nil {
+			inTxLeaves(t, o)
 			return
 		}
 		if n == 10 {
 			t.Fatalf("the new primary is there: %v", err)
 		}
+	}
+}
+
+// inTxLeaves: the handler's transaction met the old primary, which is no fault of its message, and the next one does not.
+func inTxLeaves(t *testing.T, o ledger.Owner) {
+	t.Helper()
+	ticket := claimOne(t, o, entry("a"), ledger.Run).Ticket
+	run := func() error {
+		return postgres.InTx(ledger.WithAttempt(t.Context(), ledger.NewAttempt(o, ticket)), func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "CREATE TABLE written (n int)")
+			return err
+		})
+	}
+	if err := run(); !ledger.Unavailable(err) {
+		t.Errorf("on a server that is read-only: %v, want one that is of the database", err)
+	}
+	if err := run(); err != nil {
+		t.Errorf("the attempt after it: %v", err)
 	}
 }

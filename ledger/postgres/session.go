@@ -56,6 +56,8 @@ func (s *pgxSession) commit(ctx context.Context) (bool, error) { return true, s.
 
 func (s *pgxSession) rollback(ctx context.Context) error { return s.tx.Tx.Rollback(ctx) }
 
+func (s *pgxSession) leave(ctx context.Context) { _ = s.tx.Tx.Conn().Close(ctx) }
+
 // fencedTx is the transaction that the handler gets: it may do everything but end it.
 type fencedTx struct {
 	pgx.Tx
@@ -122,3 +124,6 @@ func (s *sqlSession) ending(bound time.Duration) error { return s.tx.Ending(boun
 func (s *sqlSession) commit(context.Context) (bool, error) { return s.tx.Commit() }
 
 func (s *sqlSession) rollback(context.Context) error { return s.tx.Rollback() }
+
+// leave leaves the connection to its pool: database/sql has no way to close that of a transaction.
+func (s *sqlSession) leave(context.Context) {}
