@@ -47,10 +47,15 @@ func kindOfCode(code string) (k kind, known bool) {
 	return k, known
 }
 
-// isAnswer says whether an error is an answer of a service's, or one of the client's own.
+// isAnswer says whether an error is an answer of SQS's, or one of the client's own, or of what it gets credentials from.
 func isAnswer(err error) bool {
-	_, ok := errors.AsType[smithy.APIError](err)
-	return ok
+	_, answered := errors.AsType[smithy.APIError](err)
+	_, http := errors.AsType[*smithyhttp.ResponseError](err)
+	call, isCall := errors.AsType[*smithy.OperationError](err)
+	if isCall {
+		_, isCall = errors.AsType[*smithy.OperationError](call.Err) // another service was asked for credentials
+	}
+	return answered && http && !isCall
 }
 
 // kindOf reads the error of a whole call.

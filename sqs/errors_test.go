@@ -66,3 +66,24 @@ func TestKindOfBatchEntries(t *testing.T) {
 		}
 	}
 }
+
+func TestAnswersAreOfSQS(t *testing.T) {
+	refused := status(403, api("AccessDenied"))
+	call := func(service string, err error) error {
+		return &smithy.OperationError{ServiceID: service, OperationName: "Do", Err: err}
+	}
+	for _, tt := range []struct {
+		story string
+		err   error
+		want  bool
+	}{
+		{"refused", call("SQS", refused), true},
+		{"refused by whom credentials are asked of", call("SQS", fmt.Errorf("get identity: %w", call("STS", refused))), false},
+		{"an agent's answer", call("SQS", fmt.Errorf("get identity: %w", api(""))), false},
+		{"a checksum", call("SQS", errors.New("checksum")), false},
+	} {
+		if got := isAnswer(fmt.Errorf("receive: %w", tt.err)); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.story, got, tt.want)
+		}
+	}
+}

@@ -269,6 +269,11 @@ func (w *Worker) Health() consumer.Health {
 		}
 	}
 	h.Warnings = append(h.Warnings, w.warnings...)
+	for _, what := range []string{doChange, doDelete} {
+		if err := w.troubles[what]; err != nil {
+			h.Warnings = append(h.Warnings, err.Error())
+		}
+	}
 	return h
 }
 
