@@ -163,11 +163,16 @@ func (e *Engine) seal(s *settlement) error {
 	}
 	ctx, cancel := context.WithTimeout(e.gone, e.opt.DeadLetterTimeout)
 	defer cancel()
-	sealed := *s.more.Dead
-	if err := guard("Options.Cipher", func() error { return sealed.Seal(ctx, e.opt.Cipher) }); err != nil {
+	plain := *s.more.Dead
+	answered := apart("Options.Cipher", func() (*ledger.Archive, error) {
+		sealed := plain
+		return &sealed, sealed.Seal(ctx, e.opt.Cipher)
+	})
+	sealed, err := outcomeOf(ctx, "Options.Cipher", answered)
+	if err != nil {
 		return err
 	}
-	s.more.Dead = &sealed
+	s.more.Dead = sealed
 	return nil
 }
 
@@ -277,17 +282,8 @@ func (e *Engine) try(ctx context.Context, d *consumer.DeadLetter) error {
 		defer func() { <-e.letters.calls }()
 		return struct{}{}, readable(e.letters.target.Publish(ctx, d))
 	})
-	select {
-	case a := <-answered:
-		return a.err
-	case <-ctx.Done():
-	}
-	select { // a moment for one that ends with its context
-	case a := <-answered:
-		return a.err
-	case <-time.After(100 * time.Millisecond):
-		return fmt.Errorf("consumer: Options.DeadLetter: %w", context.Cause(ctx))
-	}
+	_, err := outcomeOf(ctx, "Options.DeadLetter", answered)
+	return err
 }
 
 // deadLetter is what is published of a failure.

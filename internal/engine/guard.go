@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -67,4 +68,19 @@ func inTime[T any](name string, f func() (T, error)) (T, error) {
 	}
 	var none T
 	return none, fmt.Errorf("consumer: %s: must return within %s, has not", name, callLimit)
+}
+
+// outcomeOf waits for the answer of a function that was given ctx, and a moment longer for one that ends with it.
+func outcomeOf[T any](ctx context.Context, name string, answered <-chan answer[T]) (none T, err error) {
+	select {
+	case a := <-answered:
+		return a.value, a.err
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-answered:
+		return a.value, a.err
+	case <-time.After(100 * time.Millisecond):
+		return none, fmt.Errorf("consumer: %s: %w", name, context.Cause(ctx))
+	}
 }

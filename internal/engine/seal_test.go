@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,18 +70,23 @@ func TestArchiveIsSealed(t *testing.T) {
 	}
 }
 
-// While the cipher fails, or panics, nothing is archived and nothing acknowledged; the others go on. Then the message ends.
+// While the cipher fails, panics, ends its goroutine or does not return, nothing is archived and nothing acknowledged; the others go on. Then the message ends.
 func TestCipherThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, calls := memory.New(), 0
+		l, hang := memory.New(), make(chan struct{})
+		var calls atomic.Int64
 		o := forwarding(nil)
 		o.DeadLetter, o.BackoffMax = nil, time.Minute
 		o.Cipher = mirror{broken: func() error {
-			switch calls++; calls {
+			switch calls.Add(1) {
 			case 1:
 				return errors.New("no key")
 			case 2:
 				panic("ouch")
+			case 3:
+				runtime.Goexit()
+			case 4:
+				<-hang
 			}
 			return nil
 		}}
@@ -96,11 +103,12 @@ func TestCipherThatFails(t *testing.T) {
 		if rec := state(t, l, bad); rec.State != ledger.Pending || len(rec.Archived) > 0 || b.acked(t, bad) {
 			t.Errorf("%+v", rec)
 		}
-		pass(5 * time.Minute)
+		pass(15 * time.Minute)
 		b.wantAcked(t, bad)
-		if rec := state(t, l, bad); rec.State != ledger.Failed || !rec.Archived[0].Sealed() || calls != 3 {
-			t.Errorf("after %d calls: %+v", calls, rec)
+		if rec := state(t, l, bad); rec.State != ledger.Failed || !rec.Archived[0].Sealed() || calls.Load() != 5 {
+			t.Errorf("after %d calls: %+v", calls.Load(), rec)
 		}
+		close(hang)
 		end(t, e)
 	})
 }
