@@ -43,4 +43,4 @@ func anotherTopic(note, cluster string, id topicID) bool {
 }
 
 // isOurs says whether a commit is ours, of whatever cluster.
-func isOurs(note string) bool { return strings.HasPrefix(note, notePrefix) }
+func isOurs(note string) bool { return strings.HasPrefix(note, "ackledger:") }

@@ -137,7 +137,7 @@ func sharers(ctx context.Context, adm *kadm.Client, add func(topic, group string
 		return describeError(err)
 	}
 	for name, g := range groups {
-		if g.Err != nil {
+		if g.Err != nil && !errors.Is(g.Err, kerr.GroupIDNotFound) { // gone meanwhile
 			return describeError(fmt.Errorf("share group %q: %w", name, g.Err))
 		}
 		addAll(add, name, g.AssignedPartitions().Topics())
@@ -150,7 +150,7 @@ func sharers(ctx context.Context, adm *kadm.Client, add func(topic, group string
 		return describeError(err)
 	}
 	for name, g := range offsets {
-		if g.Err != nil {
+		if g.Err != nil && !errors.Is(g.Err, kerr.GroupIDNotFound) {
 			return describeError(fmt.Errorf("offsets of share group %q: %w", name, g.Err))
 		}
 		addAll(add, name, slices.Collect(maps.Keys(g.Offsets)))

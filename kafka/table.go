@@ -72,7 +72,7 @@ func newTable(span, maxHeld int, maxBytes int64) *table {
 // install begins an assignment. One that was there is let go of: it is returned, for its items to be dropped.
 func (t *table) install(a *assignment) (old *assignment) {
 	a.tracker, a.high, a.empty = offsets.New(a.start, a.epoch), -1, make(chan struct{})
-	a.prev = -1
+	a.prev, a.read = -1, a.start
 	a.name, a.keys = a.topic+"-"+strconv.Itoa(int(a.partition)), ledger.LogKeys{Scope: a.source.scope, Log: a.log}
 	t.mu.Lock()
 	defer t.mu.Unlock()

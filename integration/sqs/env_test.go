@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,7 +44,8 @@ type env struct {
 	*testing.T
 	server  server
 	client  *sqs.Client
-	differs bool // this server is named in the case's differs
+	differs bool                 // this server is named in the case's differs
+	polls   func(url string) int // how many are open; nil: this server does not tell
 }
 
 // connect returns a client of the server that the environment names, ElasticMQ
@@ -71,7 +73,7 @@ func connect(t *testing.T) (*sqs.Client, server) {
 	return client, other
 }
 
-func runAll(t *testing.T, on server, client *sqs.Client) {
+func runAll(t *testing.T, on server, client *sqs.Client, polls func(url string) int) {
 	t.Helper()
 	for _, c := range behaviours() {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,7 +83,7 @@ func runAll(t *testing.T, on server, client *sqs.Client) {
 			if differs {
 				t.Logf("%s differs: %s", on, does)
 			}
-			c.run(&env{T: t, server: on, client: client, differs: differs})
+			c.run(&env{T: t, server: on, client: client, differs: differs, polls: polls})
 		})
 	}
 }
@@ -93,14 +95,24 @@ func TestBehaviourOfSQSTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.Close)
-	runAll(t, inProcess, srv.Client(func(o *sqs.Options) { o.Retryer = aws.NopRetryer{} }))
+	polls := func(url string) int { return srv.Counts(path.Base(url)).Polls }
+	runAll(t, inProcess, srv.Client(func(o *sqs.Options) { o.Retryer = aws.NopRetryer{} }), polls)
 }
 
 func TestBehaviourOfTheNamedServer(t *testing.T) {
 	t.Parallel()
 	client, which := connect(t)
 	t.Logf("the server is %s", which)
-	runAll(t, which, client)
+	runAll(t, which, client, nil)
+}
+
+// polled waits until a poll is open; where the server does not tell, for so long that it should be.
+func (e *env) polled(ctx context.Context, url string) {
+	for end := time.Now().Add(500 * time.Millisecond); ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // a condition's poll interval
+		if e.polls != nil && e.polls(url) > 0 || e.polls == nil && time.Now().After(end) {
+			return
+		}
+	}
 }
 
 func (e *env) must(err error) {
