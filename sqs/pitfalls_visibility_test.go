@@ -105,6 +105,20 @@ func TestPitfall36_ExtensionAfterTheDelete(t *testing.T) {
 	}
 }
 
+// TestExtensionThatIsNotAnsweredIsSentAgain: a call that hangs takes the place of the next one no longer than the visibility
+// stands.
+func TestExtensionThatIsNotAnsweredIsSentAgain(t *testing.T) {
+	s, g := newSite(t, "", 100), newGate()
+	s.srv.Inject(sqstest.Fault{Action: "ChangeMessageVisibilityBatch", Delay: 2 * outlasts, Times: 1})
+	s.send("m")
+	r := s.start(g.handle, steady())
+	eventually(t, "the handler runs", func() bool { return g.len() == 1 })
+	always(t, outlasts, "the message stays hidden", func() bool { return s.receives() == 1 && s.srv.Counts(s.name).InFlight == 1 })
+	g.release()
+	s.empty()
+	r.end()
+}
+
 // The head of a group fails; those behind it are skipped, held, and forgotten by whoever extends visibility.
 func TestPitfall37_SiblingsBehindAFailureStayHidden(t *testing.T) {
 	s, b := newSite(t, ".fifo", 100), newBook()

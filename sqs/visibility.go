@@ -64,6 +64,12 @@ func (k *keeper) round() {
 	}
 }
 
+// changeTimeout is how long one call may take: after an extension that is not answered, which was due when a third of the
+// visibility timeout had passed, there is time for another one.
+func changeTimeout(visibility time.Duration) time.Duration {
+	return min(max(visibility/3, time.Second), callTimeout)
+}
+
 // send sends one batch and tells the table how each entry ended.
 func (k *keeper) send(batch []change) {
 	w := k.w
@@ -73,7 +79,7 @@ func (k *keeper) send(batch []change) {
 			Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(c.handle), VisibilityTimeout: c.seconds,
 		}
 	}
-	ctx, cancel := context.WithTimeout(w.base, callTimeout)
+	ctx, cancel := context.WithTimeout(w.base, changeTimeout(w.set.VisibilityTimeout))
 	defer cancel()
 	sent := time.Now()
 	out, err := w.client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &w.url, Entries: entries})

@@ -199,21 +199,36 @@ func (c *crew) dismiss(m *member) {
 	c.mu.Unlock()
 }
 
-// trouble kills a random member every so often and replaces it, and lets another join and leave, until ctx is done. The
-// members that are left are then as many as there were.
+// storm troubles the crew from the next effect on until want of all effects are there: at least one member is killed with
+// work in hand, however quick the machine is.
+func (c *crew) storm(d *database, all, want int, every time.Duration) {
+	c.t.Helper()
+	before := 0
+	eventually(c.t, time.Minute, func() string {
+		n, ok := d.tryCount(c.t.Context(), `SELECT count(*) FROM effect`)
+		before = n
+		if !ok {
+			return "the database does not answer"
+		}
+		return ""
+	})
+	eventually(c.t, 5*time.Minute, func() string { return progress(d, all, before+1) })
+	ctx, calm := context.WithCancel(c.t.Context())
+	defer calm()
+	troubled := make(chan struct{})
+	go func() { defer close(troubled); c.trouble(ctx, every) }()
+	eventually(c.t, 20*time.Minute, func() string { return progress(d, all, want) })
+	calm()
+	<-troubled
+}
+
+// trouble kills a random member at once and every so often and replaces it, and lets another join and leave, until ctx is
+// done. The members that are left are then as many as there were.
 func (c *crew) trouble(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var guest *member
 	for round := 0; ; round++ {
-		select {
-		case <-ctx.Done():
-			if guest != nil {
-				c.dismiss(guest)
-			}
-			return
-		case <-tick.C:
-		}
 		if guest == nil {
 			guest = c.start()
 		} else if round%3 == 0 {
@@ -223,6 +238,14 @@ func (c *crew) trouble(ctx context.Context, every time.Duration) {
 		members := slices.DeleteFunc(c.all(), func(m *member) bool { return m == guest })
 		c.kill(members[rand.IntN(len(members))])
 		c.start()
+		select {
+		case <-ctx.Done():
+			if guest != nil {
+				c.dismiss(guest)
+			}
+			return
+		case <-tick.C:
+		}
 	}
 }
 

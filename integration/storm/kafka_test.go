@@ -209,30 +209,20 @@ func kafkaStorm(t *testing.T, records int, audit kafka.Audit) {
 	}
 	l.produce()
 
-	storm, calm := context.WithCancel(t.Context())
-	troubled := make(chan struct{})
-	go func() { defer close(troubled); c.trouble(storm, every) }()
-	eventually(t, 20*time.Minute, func() string { return progress(d, records, records/3) })
-	calm()
-	<-troubled
+	c.storm(d, records, records/3, every)
 	if progress(d, records, records) == "" {
 		t.Error("all was done before the outage: nothing is tested")
 	}
 	from, to := d.outage(t, 20*time.Second)
 	expectSilence(t, c, from, to)
-	storm, calm = context.WithCancel(t.Context())
-	troubled = make(chan struct{})
-	go func() { defer close(troubled); c.trouble(storm, every) }()
-	eventually(t, 20*time.Minute, func() string { return progress(d, records, records*9/10) })
-	calm()
-	<-troubled
+	c.storm(d, records, records*9/10, every)
 	eventually(t, 5*time.Minute, l.lag)
 	cancel()
 	for _, m := range c.all() {
 		c.dismiss(m)
 	}
 	expectEffects(t, d, records, records)
-	c.expectTrouble(t, 1, records*9/10)
+	c.expectTrouble(t, 2, records*9/10)
 	samples := <-sampled
 	if samples == 0 {
 		t.Error("no committed offset was sampled")

@@ -135,23 +135,13 @@ func stormQueue(t *testing.T, endpoint string, fifo bool, n int) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	storm, calm := context.WithCancel(t.Context())
-	troubled := make(chan struct{})
-	go func() { defer close(troubled); c.trouble(storm, every) }()
-	eventually(t, 10*time.Minute, func() string { return progress(d, n, n/3) })
-	calm()
-	<-troubled
+	c.storm(d, n, n/3, every)
 	if progress(d, n, n) == "" {
 		t.Error("all was done before the outage: nothing is tested")
 	}
 	from, to := d.outage(t, 20*time.Second)
 	expectSilence(t, c, from, to)
-	storm, calm = context.WithCancel(t.Context())
-	troubled = make(chan struct{})
-	go func() { defer close(troubled); c.trouble(storm, every) }()
-	eventually(t, 10*time.Minute, func() string { return progress(d, n, n*9/10) })
-	calm()
-	<-troubled
+	c.storm(d, n, n*9/10, every)
 	eventually(t, 10*time.Minute, func() string { return progress(d, n, n) })
 	eventually(t, 5*time.Minute, q.left)
 	for _, m := range c.all() {
@@ -165,6 +155,6 @@ func stormQueue(t *testing.T, endpoint string, fifo bool, n int) {
 			t.Errorf("%d messages were done before an earlier one of their group", broken)
 		}
 	}
-	c.expectTrouble(t, 1, n*9/10)
+	c.expectTrouble(t, 2, n*9/10)
 	t.Logf("%d messages, %d processes, %d killed, %d left", n, c.started, c.killed, c.left)
 }
