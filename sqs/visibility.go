@@ -64,10 +64,10 @@ func (k *keeper) round() {
 	}
 }
 
-// changeTimeout is how long one call may take: after an extension that is not answered, which was due when a third of the
-// visibility timeout had passed, there is time for another one.
+// changeTimeout is how long one call may take. An extension is due when a third of the visibility timeout has passed: after
+// one that is not answered there is time for another, and for a third.
 func changeTimeout(visibility time.Duration) time.Duration {
-	return min(max(visibility/3, time.Second), callTimeout)
+	return min(max(visibility/6, time.Second), callTimeout)
 }
 
 // send sends one batch and tells the table how each entry ended.
