@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,6 +128,34 @@ func recreatedUnderAWorker(s *site) {
 	}
 	r.end()
 	b.once(t, want)
+}
+
+// The client assigns a partition twice without taking it away in between, and reads on behind what it had delivered: the
+// second assignment took all of that for a gap. kgo 1.22.2 does so with a topic that is purged and added at once.
+func TestAssignedTwiceLosesNothing(t *testing.T) {
+	s := fakeSite(t, 1)
+	b := newBook()
+	var begun atomic.Int64
+	var second atomic.Bool
+	r := s.start(func(ctx context.Context, m *consumer.Message) error {
+		if second.Load() {
+			return b.handle(ctx, m)
+		}
+		begun.Add(1)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, nil)
+	s.send(0, numbers("", 10)...)
+	eventually(t, "a handler runs", func() bool { return begun.Load() > 0 })
+	second.Store(true)
+	if _, err := r.adjust(t.Context(), map[string]map[int32]kgo.Offset{s.topic: {0: kgo.NewOffset().At(0)}}); err != nil {
+		t.Fatal(err)
+	}
+	s.send(0, "next")
+	eventually(t, "all is handled", func() bool { return b.len() >= 11 })
+	s.caughtUp()
+	r.end()
+	b.once(t, append(numbers("", 10), "next"))
 }
 
 // The same topic name on two clusters, and two groups on one topic, with one ledger: each message is handled by each.

@@ -19,6 +19,9 @@ func (w *Worker) assigned(_ context.Context, cl *kgo.Client, parts map[string][]
 	cl.ResumeFetchPartitions(parts) // a pause of an earlier assignment would outlive it
 	w.mu.Lock()
 	w.joined = true
+	for at := range places(parts) {
+		w.given[at] = true
+	}
 	w.mu.Unlock()
 	w.note(withGroup, nil)
 	if len(parts) > 0 {
@@ -37,6 +40,7 @@ func (w *Worker) revoked(_ context.Context, cl *kgo.Client, parts map[string][]i
 		w.commitAndDiscard(context.Background(), list, w.set.RevokeDrain+settleTime)
 		w.log.Info("partitions revoked", zap.Any("partitions", parts), zap.Duration("drained_for", time.Since(began)))
 	}
+	w.taken(parts)
 	cl.ResumeFetchPartitions(parts)
 }
 
@@ -44,6 +48,7 @@ func (w *Worker) revoked(_ context.Context, cl *kgo.Client, parts map[string][]i
 // committed. Handlers may end, nobody waits for them here.
 func (w *Worker) lost(_ context.Context, cl *kgo.Client, parts map[string][]int32) {
 	w.abandon(within(parts))
+	w.taken(parts)
 	cl.ResumeFetchPartitions(parts)
 	w.left()
 	w.log.Warn("partitions lost", zap.Any("partitions", parts))
@@ -67,14 +72,40 @@ func (w *Worker) left() {
 	w.mu.Unlock()
 }
 
+// taken notes that the group has these partitions no more from this member.
+func (w *Worker) taken(parts map[string][]int32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for at := range places(parts) {
+		delete(w.given, at)
+	}
+}
+
+// has says whether the group has given partitions of a topic to this member.
+func (w *Worker) has(topic string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for at := range w.given {
+		if at.topic == topic {
+			return true
+		}
+	}
+	return false
+}
+
 func within(parts map[string][]int32) func(*assignment) bool {
+	set := places(parts)
+	return func(a *assignment) bool { return set[a.place] }
+}
+
+func places(parts map[string][]int32) map[place]bool {
 	set := map[place]bool{}
 	for topic, list := range parts {
 		for _, p := range list {
 			set[place{topic, p}] = true
 		}
 	}
-	return func(a *assignment) bool { return set[a.place] }
+	return set
 }
 
 // fetched is called by the client with the group's offsets, right before adjust: it keeps their metadata.
@@ -209,12 +240,20 @@ func errNotListed(ok bool) error {
 	return errors.New("the broker does not list it")
 }
 
-// install begins the assignments and tells the client where to read.
+// install begins the assignments and tells the client where to read. A partition that the client reads already, because it
+// was assigned twice and not revoked in between, is joined afresh: a fetch may be under way, whose records would be taken
+// for the old assignment's and whose end for the place to read on from (kgo 1.22.2 does so with a topic that is purged and
+// added, if the group is quicker than the metadata).
 func (w *Worker) install(list []fresh, offsets map[string]map[int32]kgo.Offset) {
 	for _, f := range list {
 		offsets[f.topic][f.partition] = f.from
+		f.assignment.astray = w.table.get(f.place) != nil
 		if old := w.table.install(f.assignment); old != nil {
 			w.eng.Drop(of(old), w.set.RevokeDrain)
+		}
+		if f.assignment.astray {
+			w.log.Warn("partition was assigned twice: its topic is joined afresh", zap.String("topic", f.topic), zap.Int32("partition", f.partition))
+			w.joinAfresh(f.topic)
 		}
 		w.log.Debug("partition begins", zap.String("topic", f.topic), zap.Int32("partition", f.partition), zap.Int64("offset", f.start))
 	}

@@ -10,19 +10,23 @@ import (
 	"go.uber.org/zap"
 )
 
-// forcedPause lies between two restarts of a topic whose id did not change.
+// forcedPause lies between a restart of a topic and the next one for which its id did not change: what brokers said of the
+// old one may come late.
 const forcedPause = 5 * time.Second
+
+// takenLimit is how long a group may take to take a topic from a member that has purged it.
+const takenLimit = 10 * time.Second
 
 // watcher finds topics that were deleted and created again. The client never takes on a new id by itself.
 type watcher struct {
 	*Worker
-	ids    map[string]topicID
-	forced map[string]time.Time
+	ids   map[string]topicID
+	begun map[string]time.Time // last restarts
 }
 
 // watchLoop looks at the topics now and then, and when an error names one.
 func (w *Worker) watchLoop(ctx context.Context) {
-	v := &watcher{Worker: w, ids: map[string]topicID{}, forced: map[string]time.Time{}}
+	v := &watcher{Worker: w, ids: map[string]topicID{}, begun: map[string]time.Time{}}
 	t := time.NewTicker(w.watch)
 	defer t.Stop()
 	for {
@@ -58,10 +62,9 @@ func (v *watcher) look(ctx context.Context, suspect string) {
 		v.ids[topic] = m.id
 		switch {
 		case seen && known != m.id:
-			v.restart(topic, known, m.id)
-		case (topic == suspect || v.isAstray(topic)) && time.Since(v.forced[topic]) > forcedPause:
-			v.forced[topic] = time.Now()
-			v.restart(topic, known, m.id)
+			v.restart(ctx, topic, known, m.id)
+		case (topic == suspect || v.isAstray(topic)) && time.Since(v.begun[topic]) > forcedPause:
+			v.restart(ctx, topic, known, m.id)
 		}
 	}
 	if trouble != nil {
@@ -79,7 +82,10 @@ func (v *watcher) look(ctx context.Context, suspect string) {
 // restart makes the client forget a topic and find it again. The assignments under the old id are let go of BEFORE, and
 // without a commit: the revocation that follows would commit by name, onto the new topic. A topic of another id begins
 // at the start of its log: Kafka has dropped the group's offsets with the old one, so they tell nothing.
-func (v *watcher) restart(topic string, from, to topicID) {
+//
+// The topic is added once the group has taken it from this member. Of one that it still has, kgo 1.22.2 may assign the
+// partitions twice, see install.
+func (v *watcher) restart(ctx context.Context, topic string, from, to topicID) {
 	v.log.Warn("topic was created anew, or is not known by its id: it is joined afresh", zap.String("topic", topic),
 		zap.Stringer("was", from), zap.Stringer("is", to))
 	if from != to {
@@ -92,7 +98,13 @@ func (v *watcher) restart(topic string, from, to topicID) {
 	delete(v.astray, topic)
 	v.mu.Unlock()
 	v.kgo.PurgeTopicsFromClient(topic)
+	for until := time.Now().Add(takenLimit); v.has(topic) && time.Now().Before(until); {
+		if !sleep(ctx, 5*time.Millisecond) {
+			return
+		}
+	}
 	v.kgo.AddConsumeTopics(topic)
+	v.begun[topic] = time.Now()
 }
 
 func (w *Worker) isAstray(topic string) bool {

@@ -66,6 +66,7 @@ type Worker struct {
 	born     map[string]topicID // the topics' ids as they were seen last
 	reborn   map[string]bool    // topics that were created anew while we ran
 	astray   map[string]bool    // topics of which records were thrown away: see joinAfresh
+	given    map[place]bool     // what the group has given to this member, as the client tells it
 }
 
 var _ consumer.Worker = (*Worker)(nil)
@@ -97,6 +98,7 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 		log:   set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group)),
 		poke:  make(chan string, 16),
 		notes: map[place]string{}, born: map[string]topicID{}, reborn: map[string]bool{}, astray: map[string]bool{},
+		given: map[place]bool{},
 	}, nil
 }
 
