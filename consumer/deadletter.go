@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,6 +30,19 @@ type DeadLetterer interface {
 	// refuses a target that is its own source, and reports one that cannot be reached. Empty: it has no such name.
 	Source(ctx context.Context) (string, error)
 }
+
+// Retainer is what a [DeadLetterer] may be besides: it says how long its target keeps a dead letter. Whatever sends the
+// copy again may do so for that long, so a worker recognises its messages for as much longer (Options.Window). Those of sqs
+// and kafka are; one that is none counts as keeping nothing.
+type Retainer interface {
+	// Retention returns the longest time for which the target keeps a message. An error that is [ErrUnbounded] says that
+	// there is none, or that it may not be read: Run then wants Options.Window and Options.AllowShortWindow. Any other
+	// error is a warning in Health.
+	Retention(ctx context.Context) (time.Duration, error)
+}
+
+// ErrUnbounded says that a target may keep messages for ever, see [Retainer].
+var ErrUnbounded = errors.New("may keep messages for ever")
 
 // DeadLetter is one failed delivery: what is forwarded, and what sqs.ParseDeadLetter and kafka.ParseDeadLetter read back
 // of the copy.

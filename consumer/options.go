@@ -85,9 +85,10 @@ type Options struct {
 	// may fail, as KeyFunc.
 	FingerprintFunc func(*Message) ([]byte, error)
 
-	// Window is how long a finished message is recognised. Default: what the broker may still deliver, read from the
-	// broker. For people whose producers send again after that, or whose broker does not tell. AllowShortWindow accepts one
-	// that is shorter: for people who know that nothing is delivered later, or whose topics keep records for ever.
+	// Window is how long a finished message is recognised. Default: what the broker may still deliver, and what may come
+	// again from where DeadLetter sends it, read from the brokers. For people whose producers send again after that, or
+	// whose broker does not tell. AllowShortWindow accepts one that is shorter: for people who know that nothing is
+	// delivered later, or whose topics keep records for ever.
 	Window           time.Duration
 	AllowShortWindow bool
 	// Keep is how long the archive keeps a failed delivery. Default 90 days; not below Window. For people who look into

@@ -76,7 +76,8 @@ const (
 //
 // Options.MaxHeld and MaxHeldBytes are the high-water mark: polling stops at it. When no more than a quarter of that is
 // left, a partition that has more in hand than there is room, and finishes none of it, pauses, so that the others go on.
-// Options.Name must be empty or the consumer group. Options.Window is by default, for each topic, retention.ms + segment.ms.
+// Options.Name must be empty or the consumer group. Options.Window is by default, for each topic, retention.ms + segment.ms,
+// and the same of the topic of Options.DeadLetter (or the retention of its queue).
 type Config struct {
 	consumer.Options
 

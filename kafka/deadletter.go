@@ -12,6 +12,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -39,7 +40,10 @@ type DeadLetterTopic struct {
 	topic  string
 }
 
-var _ consumer.DeadLetterer = (*DeadLetterTopic)(nil)
+var (
+	_ consumer.DeadLetterer = (*DeadLetterTopic)(nil)
+	_ consumer.Retainer     = (*DeadLetterTopic)(nil)
+)
 
 // NewDeadLetterTopic returns a target for Options.DeadLetter. The client is the caller's, who closes it after the worker
 // has ended; it may be shared, but not be that of a worker. It must wait for all in-sync replicas (franz-go's default),
@@ -83,6 +87,23 @@ func (t *DeadLetterTopic) Source(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	return SourceName(*resp.ClusterID, t.topic), nil
+}
+
+// Retention returns the topic's retention.ms + segment.ms. It needs DescribeConfigs of the topic: what may not be read, or
+// is compacted or kept for ever, is consumer.ErrUnbounded.
+func (t *DeadLetterTopic) Retention(ctx context.Context) (time.Duration, error) {
+	found, err := describe(ctx, kadm.NewClient(t.client), t.topic)
+	if err != nil {
+		return 0, fmt.Errorf("kafka: dead-letter topic %q: %w", t.topic, err)
+	}
+	l := found[t.topic]
+	if l.missing {
+		return 0, fmt.Errorf("kafka: dead-letter topic %q: %w", t.topic, kerr.UnknownTopicOrPartition)
+	}
+	if l.window == 0 {
+		return 0, fmt.Errorf("kafka: dead-letter topic %q: %s: it %w", t.topic, l.unknown, consumer.ErrUnbounded)
+	}
+	return l.window, nil
 }
 
 // SourceName is the name of a topic as a source: Message.Source, and what a stamp for it names.

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,53 @@ func TestUnreadableConfiguration(t *testing.T) {
 	r.ready()
 	if h := r.Health(); len(h.Warnings) != 2 {
 		t.Errorf("warnings: %q", h.Warnings)
+	}
+	r.end()
+}
+
+// What lies where dead letters go may come back for as long as it is kept there.
+func TestWindowCoversTheDeadLetterTopic(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for name, keep := range map[string]struct {
+		configs map[string]string
+		window  time.Duration // beside the source's
+		refused string
+	}{
+		"bounded":  {map[string]string{"retention.ms": "86400000", "segment.ms": "3600000"}, day + time.Hour, ""},
+		"for ever": {map[string]string{"retention.ms": "-1"}, 0, "may keep messages for ever"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fakeSite(t, 1)
+			dead := s.topic + "-dead"
+			if err := s.fake.CreateTopic(dead, 1, keep.configs); err != nil {
+				t.Fatal(err)
+			}
+			c := s.forwarding(dead, false)
+			if keep.refused != "" {
+				err := s.worker(nothing, c).Run(t.Context())
+				if err == nil || !strings.Contains(err.Error(), keep.refused) || !strings.Contains(err.Error(), "AllowShortWindow") {
+					t.Errorf("Run: %v, want %q", err, keep.refused)
+				}
+				c.Window, c.AllowShortWindow = 50*day, true
+			}
+			r := s.start(nothing, c)
+			r.ready()
+			if warnings := r.Health().Warnings; (len(warnings) > 0) != (keep.refused != "") {
+				t.Errorf("warnings: %q", warnings)
+			}
+			r.end()
+			if want := max(c.Window, 14*day+keep.window); r.set.Window != want { // 14 days: the defaults of the source
+				t.Errorf("window %s, want %s", r.set.Window, want)
+			}
+		})
+	}
+	s := fakeSite(t, 1)
+	r := s.start(nothing, s.forwarding(s.topic+"-nowhere", false))
+	r.ready()
+	if warnings := r.Health().Warnings; !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "is not known, and not part of the window") }) {
+		t.Errorf("a topic that is not there: %q", warnings)
 	}
 	r.end()
 }

@@ -69,11 +69,29 @@ func (w *Worker) prepareOnce(ctx context.Context) error {
 	w.mu.Lock()
 	w.seen(metas)
 	w.mu.Unlock()
-	limits, err := w.describe(ctx)
+	topics, err := describe(ctx, w.adm, w.set.topics...)
 	if err != nil {
 		return &retryError{err}
 	}
-	return w.adopt(cluster, limits)
+	target, err := engine.TargetRetention(ctx, &w.set.Options)
+	for topic, l := range topics {
+		topics[topic] = l.behind(target, err)
+	}
+	if adopting := w.adopt(cluster, topics); adopting != nil {
+		return adopting
+	}
+	if err != nil && !errors.Is(err, consumer.ErrUnbounded) {
+		w.warn(fmt.Sprintf("how long dead letters stay where they go is not known, and not part of the window: %v", err))
+	}
+	return nil
+}
+
+// warn says what is to be seen in Health as long as the worker runs.
+func (w *Worker) warn(text string) {
+	w.log.Warn(text)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.warnings = append(w.warnings, text)
 }
 
 // adopt checks the topics' limits against the settings and the ledger, and keeps what records are keyed with.
@@ -126,10 +144,7 @@ func (w *Worker) checkTarget(ctx context.Context) error {
 		return fmt.Errorf("kafka: %w", err)
 	}
 	if warning != "" {
-		w.log.Warn(warning)
-		w.mu.Lock()
-		w.warnings = append(w.warnings, warning)
-		w.mu.Unlock()
+		w.warn(warning)
 	}
 	return nil
 }

@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -117,6 +119,22 @@ type limits struct {
 	keeps    time.Duration // retention.ms, with which a record is forgotten at the earliest; zero: see unknown
 	unknown  string        // why there is no window
 	maxBytes int64         // of a batch of records; zero: not known
+	missing  bool          // there is no such topic
+}
+
+// behind adds how long a copy may lie where dead letters go, from where it may be sent again. err is why that is not known.
+func (l limits) behind(target time.Duration, err error) limits {
+	if l.window == 0 {
+		return l
+	}
+	l.window += target
+	switch {
+	case errors.Is(err, consumer.ErrUnbounded):
+		l.window, l.unknown = 0, err.Error()
+	case l.window > ledger.MaxWindow:
+		l.window, l.unknown = 0, "it and Options.DeadLetter keep messages for more than "+ledger.MaxWindow.String()
+	}
+	return l
 }
 
 // limitsOf reads a topic's configuration. A record lives for retention.ms after its segment's newest record, and a
@@ -155,16 +173,16 @@ func milliseconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), int64(ledger.MaxWindow/time.Millisecond)+1)) * time.Millisecond
 }
 
-// describe reads the configuration of the topics. A topic whose configuration may not be read has none.
-func (w *Worker) describe(ctx context.Context) (map[string]limits, error) {
+// describe reads the configuration of topics. A topic whose configuration may not be read has none.
+func describe(ctx context.Context, adm *kadm.Client, topics ...string) (map[string]limits, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	configs, err := w.adm.DescribeTopicConfigs(ctx, w.set.topics...)
+	configs, err := adm.DescribeTopicConfigs(ctx, topics...)
 	if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
 		return nil, fmt.Errorf("describe the topics' configurations: %w", err)
 	}
-	out := make(map[string]limits, len(w.set.topics))
-	for _, topic := range w.set.topics {
+	out := make(map[string]limits, len(topics))
+	for _, topic := range topics {
 		values := map[string]string{}
 		c, err := configs.On(topic, nil)
 		if err == nil && c.Err == nil {
@@ -174,7 +192,9 @@ func (w *Worker) describe(ctx context.Context) (map[string]limits, error) {
 				}
 			}
 		}
-		out[topic] = limitsOf(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
+		l := limitsOf(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
+		l.missing = errors.Is(c.Err, kerr.UnknownTopicOrPartition)
+		out[topic] = l
 	}
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -31,7 +32,9 @@ type queue struct {
 	fifo      bool
 	retention time.Duration
 	maxBytes  int
-	redrive   *redrive // nil: none
+	redrive   *redrive      // nil: none
+	target    time.Duration // for which Options.DeadLetter keeps messages
+	unbounded string        // why that has no bound; empty: it has
 	window    time.Duration
 	warnings  []string
 }
@@ -64,6 +67,7 @@ func (w *Worker) readQueue(ctx context.Context) (*queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue %q: %w", w.url, err)
 	}
+	w.askTarget(ctx, q)
 	if q.redrive == nil {
 		return q, nil
 	}
@@ -75,6 +79,19 @@ func (w *Worker) readQueue(ctx context.Context) (*queue, error) {
 		q.warn("dead-letter queue %s cannot be read, its retention counts as %s: %v", q.redrive.Target, maxRetention, err)
 	}
 	return q, nil
+}
+
+// askTarget asks how long dead letters stay where Options.DeadLetter sends them.
+func (w *Worker) askTarget(ctx context.Context, q *queue) {
+	var err error
+	q.target, err = engine.TargetRetention(ctx, &w.set.Options)
+	switch {
+	case err == nil:
+	case errors.Is(err, consumer.ErrUnbounded):
+		q.unbounded = err.Error()
+	default:
+		q.warn("how long dead letters stay where they go is not known, and not part of the window: %v", err)
+	}
 }
 
 func (w *Worker) attributes(ctx context.Context, url string) (map[string]string, error) {
@@ -179,36 +196,41 @@ func (w *Worker) adopt(q *queue) error {
 		return fmt.Errorf("sqs: queue %s: its MaximumMessageSize is %d, so the ledger must archive at least %d bytes of a failed "+
 			"message (Limits.Archive), its limit is %d", q.arn, q.maxBytes, need, have)
 	}
-	need := q.retention
+	dead := q.target
 	if q.redrive == nil {
 		q.warn(unredriven)
 	} else {
-		need += q.redrive.retention
+		dead = max(dead, q.redrive.retention)
 		if low := w.set.Attempts + ledger.CrashLimit + spareCount; q.redrive.max < low {
 			q.warn("the queue's maxReceiveCount should be at least %d (Attempts, %d crashes and %d to spare), is %d: a message may "+
 				"be dead-lettered by SQS before its handler has had all attempts", low, ledger.CrashLimit, spareCount, q.redrive.max)
 		}
 	}
-	if err := w.adoptWindow(q, need); err != nil {
+	if err := w.adoptWindow(q, q.retention+dead); err != nil {
 		return err
 	}
 	w.queue = q
 	return nil
 }
 
-// adoptWindow sets how long finished messages are recognised, and what is bound to it. need is how long SQS may deliver
-// a message: in the queue, and afresh in its dead-letter queue.
+// adoptWindow sets how long finished messages are recognised, and what is bound to it. need is how long a message may come:
+// from the queue, and afresh from where dead letters lie.
 func (w *Worker) adoptWindow(q *queue, need time.Duration) error {
 	q.window = w.set.Window
 	switch {
+	case q.unbounded != "" && (q.window == 0 || !w.set.AllowShortWindow):
+		return fmt.Errorf("sqs: queue %s: Options.DeadLetter: %s: set Config.Window and Config.AllowShortWindow to say how long "+
+			"finished messages are recognised", q.arn, q.unbounded)
+	case q.unbounded != "":
+		q.warn("Config.Window is %s, but %s", q.window, q.unbounded)
 	case q.window == 0:
 		q.window = need
 	case q.window >= need:
 	case !w.set.AllowShortWindow:
-		return fmt.Errorf("sqs: queue %s: Config.Window: must be at least %s (retention of the queue and of its dead-letter queue), "+
+		return fmt.Errorf("sqs: queue %s: Config.Window: must be at least %s (retention of the queue and of where dead letters lie), "+
 			"is %s; Config.AllowShortWindow accepts less", q.arn, need, q.window)
 	default:
-		q.warn("Config.Window is %s, but SQS may deliver a message for %s", q.window, need)
+		q.warn("Config.Window is %s, but a message may come for %s", q.window, need)
 	}
 	if w.set.givenKeep != 0 && w.set.givenKeep < q.window {
 		return fmt.Errorf("sqs: queue %s: Config.Keep: must be at least the window of %s, is %s", q.arn, q.window, w.set.givenKeep)

@@ -1,12 +1,16 @@
 package sqs
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
@@ -26,6 +30,8 @@ func TestRunRefusesAtOnce(t *testing.T) {
 		}},
 		{"short window", []string{"Config.Window: must be at least 192h0m0s", "is 1h0m0s", "AllowShortWindow"},
 			func(_ *site, c *Config) { c.Window = time.Hour }},
+		{"target that keeps for ever", []string{"may keep messages for ever", "AllowShortWindow"},
+			func(_ *site, c *Config) { c.DeadLetter, c.Window = place{err: consumer.ErrUnbounded}, 100*day }},
 		{"short keep", []string{"Config.Keep: must be at least the window of 192h0m0s, is 24h0m0s"},
 			func(_ *site, c *Config) { c.Keep = day }},
 	} {
@@ -95,9 +101,19 @@ func TestWindowIsTheRetentionOfBothQueues(t *testing.T) {
 			s.srv.Inject(sqstest.Fault{Action: "GetQueueUrl", Code: "AccessDeniedException", Times: -1})
 		}, 18 * day, "cannot be read, its retention counts as 336h0m0s"},
 		{"no redrive policy", func(s *site, _ *Config) { s.set(map[string]string{"RedrivePolicy": ""}) }, 4 * day, unredriven},
+		{"a target that keeps for longer", func(s *site, c *Config) { c.DeadLetter = s.target(10 * day) }, 14 * day, ""},
+		{"a target that keeps for less", func(s *site, c *Config) { c.DeadLetter = s.target(day) }, 8 * day, ""},
+		{"a target that does not answer", func(s *site, c *Config) {
+			c.DeadLetter, _ = NewDeadLetterQueue(s.client, s.url+"-nowhere")
+		}, 18 * day, "dead letters may not arrive"},
+		{"a target of another kind", func(_ *site, c *Config) { c.DeadLetter = place{keeps: 30 * day} }, 34 * day, ""},
+		{"one that fails", func(_ *site, c *Config) { c.DeadLetter = place{err: errors.New("not now")} }, 8 * day, "is not known"},
+		{"one that keeps for ever, accepted", func(_ *site, c *Config) {
+			c.DeadLetter, c.Window, c.AllowShortWindow = place{err: consumer.ErrUnbounded}, 100*day, true
+		}, 100 * day, "Config.Window is 2400h0m0s, but consumer: Options.DeadLetter: may keep messages for ever"},
 		{"longer", func(_ *site, c *Config) { c.Window = 100 * day }, 100 * day, ""},
 		{"shorter, accepted", func(_ *site, c *Config) { c.Window, c.AllowShortWindow = time.Hour, true }, time.Hour,
-			"Config.Window is 1h0m0s, but SQS may deliver a message for 192h0m0s"},
+			"Config.Window is 1h0m0s, but a message may come for 192h0m0s"},
 		{"few receives", func(s *site, c *Config) {
 			s.set(map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"3"}`, s.arn("dead-"+s.name))})
 		}, 8 * day, "maxReceiveCount should be at least 25"},
@@ -118,6 +134,27 @@ func TestWindowIsTheRetentionOfBothQueues(t *testing.T) {
 			}
 		})
 	}
+}
+
+// place is where dead letters go that no worker consumes.
+type place struct {
+	keeps time.Duration
+	err   error
+}
+
+func (p place) Publish(context.Context, *consumer.DeadLetter) error { return nil }
+func (p place) Source(context.Context) (string, error)              { return "", nil }
+func (p place) Retention(context.Context) (time.Duration, error)    { return p.keeps, p.err }
+
+// target is a queue for dead letters beside the one of the redrive policy.
+func (s *site) target(keeps time.Duration) *DeadLetterQueue {
+	s.t.Helper()
+	url := s.create("kept-"+s.name, map[string]string{"MessageRetentionPeriod": strconv.Itoa(int(keeps / time.Second))})
+	q, err := NewDeadLetterQueue(s.client, url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return q
 }
 
 func TestQueueAttributesOfOtherServices(t *testing.T) {

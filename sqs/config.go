@@ -30,7 +30,7 @@ const minVisibility = 2 * time.Second
 //
 // Options.Name is required. Options.MaxHeld and MaxHeldBytes bound what the worker holds; what polls that are open bring
 // may pass MaxHeldBytes by MaxPollers times ten messages. Options.Window is by default the retention of the queue and of
-// its dead-letter queue together.
+// its dead-letter queue together: that of the redrive policy or that of Options.DeadLetter, whichever keeps for longer.
 type Config struct {
 	consumer.Options
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
@@ -53,7 +54,10 @@ type DeadLetterQueue struct {
 	fifo   bool
 }
 
-var _ consumer.DeadLetterer = (*DeadLetterQueue)(nil)
+var (
+	_ consumer.DeadLetterer = (*DeadLetterQueue)(nil)
+	_ consumer.Retainer     = (*DeadLetterQueue)(nil)
+)
 
 // NewDeadLetterQueue returns a target for Options.DeadLetter. The client is the caller's and may be shared. Nothing
 // connects before the worker runs.
@@ -79,6 +83,21 @@ func (q *DeadLetterQueue) Source(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("sqs: dead-letter queue %q: %w", q.url, err)
 	}
 	return out.Attributes[string(types.QueueAttributeNameQueueArn)], nil
+}
+
+// Retention returns the queue's MessageRetentionPeriod; SQS's longest, 14 days, if it cannot be read.
+func (q *DeadLetterQueue) Retention(ctx context.Context) (time.Duration, error) {
+	name := types.QueueAttributeNameMessageRetentionPeriod
+	out, err := q.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: &q.url, AttributeNames: []types.QueueAttributeName{name},
+	})
+	if err != nil {
+		return maxRetention, nil
+	}
+	if keeps, ok := seconds(out.Attributes, name); ok {
+		return keeps, nil
+	}
+	return maxRetention, nil
 }
 
 // Publish sends one dead letter. What the queue refuses for the message's own sake (its size, its characters) is

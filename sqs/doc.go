@@ -66,7 +66,7 @@
 //
 // The queue's attributes are read once. Refused are: an unknown queue, missing rights, an archive limit of the ledger
 // below the queue's MaximumMessageSize, and a Window that is shorter than the retention of the queue and of its
-// dead-letter queue together (unless AllowShortWindow). A queue without redrive policy, or with a maxReceiveCount below
+// dead-letter queues together (unless AllowShortWindow). A queue without redrive policy, or with a maxReceiveCount below
 // Attempts + 5 crashes + 10, is a warning in the log and in Health.
 //
 // # Dead letters

@@ -311,6 +311,18 @@ func (e *Engine) deadLetter(s *settlement) *consumer.DeadLetter {
 	return d
 }
 
+// TargetRetention asks how long dead letters are kept where they go; zero: there is no such place, or it is not known.
+func TargetRetention(ctx context.Context, o *consumer.Options) (keeps time.Duration, err error) {
+	target, ok := o.DeadLetter.(consumer.Retainer)
+	if !ok {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.DeadLetterTimeout)
+	defer cancel()
+	err = guard("Options.DeadLetter", func() (err error) { keeps, err = target.Retention(ctx); return err })
+	return max(keeps, 0), err
+}
+
 // CheckTarget asks where dead letters go. A target that is one of the worker's own sources is an error; one that cannot be
 // asked is a warning, since messages can be consumed without it.
 func CheckTarget(ctx context.Context, o *consumer.Options, sources ...string) (warning string, err error) {
