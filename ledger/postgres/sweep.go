@@ -16,8 +16,8 @@ import (
 const (
 	sweepAim     = 250 * time.Millisecond // a transaction that takes longer makes the next ones smaller
 	sweepTimeout = 5 * time.Second        // the database ends one that takes this long, and a smaller one is tried
-	maxPages     = 4096                   // 32 MiB, of which nearly all is empty
-	rowsPerPage  = 50                     // what is assumed before any page was seen
+	maxPages     = 4096                   // 32 MiB
+	rowsPerPage  = 50                     // what is assumed of pages: those behind empty ones may be full
 )
 
 const (
@@ -155,7 +155,7 @@ func (p *pass) archives(ctx context.Context, from int64) error {
 // ranges cuts [first, past) into transactions of about as many rows as they may look at.
 func (p *pass) ranges(ctx context.Context, first, past int64, density *float64, sweep func(first, past int64) (int64, error)) error {
 	for first < past {
-		n := min(max(int64(float64(p.pace.Rows()) / *density), 1), maxPages, past-first)
+		n := min(max(int64(float64(p.pace.Rows())/max(*density, rowsPerPage)), 1), maxPages, past-first)
 		began := time.Now()
 		removed, err := sweep(first, first+n)
 		took := time.Since(began)
