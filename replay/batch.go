@@ -28,13 +28,11 @@ const (
 
 // batch decides about letters, does what was decided, and counts. An error ends the run.
 func (r *runner) batch(ctx context.Context, letters []*Letter) error {
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
-	defer cancel()
 	all := slices.Clone(letters)
 	for _, l := range letters {
 		r.identify(l)
 	}
-	letters, err := r.decide(ending, letters)
+	letters, err := r.decide(ctx, letters)
 	if err != nil {
 		return err
 	}
@@ -58,7 +56,7 @@ func (r *runner) batch(ctx context.Context, letters []*Letter) error {
 	}
 	r.src.Keep(without(all, done))
 	if len(done) > 0 {
-		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
+		settle, cancel := toTheEnd(ctx)
 		defer cancel()
 		if gone := r.src.Done(settle, done); gone != nil {
 			r.c.Logger.Warn("dead letters that are done with could not be removed", zap.Error(gone))
@@ -66,6 +64,11 @@ func (r *runner) batch(ctx context.Context, letters []*Letter) error {
 		}
 	}
 	return err
+}
+
+// toTheEnd is for one call that is not to be broken off when the run is cancelled.
+func toTheEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), finishing)
 }
 
 // without returns those of all that are not among some.
@@ -182,6 +185,8 @@ func (r *runner) ask(ctx context.Context, letters []*Letter) error {
 	if len(keys) == 0 {
 		return nil
 	}
+	ctx, cancel := toTheEnd(ctx)
+	defer cancel()
 	status, err := r.op.Status(ctx, keys)
 	if err != nil {
 		return fmt.Errorf("replay: ask the ledger how %d messages are: %w", len(keys), err)
@@ -197,6 +202,8 @@ func (r *runner) selects(ctx context.Context, l *Letter) (bool, error) {
 	if l.Archived {
 		return true, nil
 	}
+	ctx, cancel := toTheEnd(ctx)
+	defer cancel()
 	f := r.c.Filter
 	f.Body, f.Limit = true, 0
 	group := l.Message.Group
@@ -224,9 +231,9 @@ func (r *runner) plan(ctx context.Context, l *Letter) error {
 		Fingerprint: l.Fingerprint, Status: l.status, Unknown: r.c.Unknown, Proved: !r.src.Removes(),
 	}
 	if l.Identified && !c.Proved && l.status.State == ledger.Succeeded && l.status.Fingerprint.IsZero() {
-		rec, err := r.op.Get(ctx, l.Key)
-		if err != nil && !errors.Is(err, ledger.ErrNotFound) {
-			return fmt.Errorf("replay: ask the ledger for %v: %w", l.Key, err)
+		rec, err := r.get(ctx, l.Key)
+		if err != nil {
+			return err
 		}
 		for i := range rec.Archived {
 			a := &rec.Archived[i]
@@ -253,9 +260,9 @@ func (r *runner) renewed(ctx context.Context, l *Letter, c *Case) error {
 	if !l.Identified || l.Archived || s.State == 0 || s.Generation == 0 || l.Token >= s.Token {
 		return nil
 	}
-	rec, err := r.op.Get(ctx, l.Key)
-	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
-		return fmt.Errorf("replay: ask the ledger for %v: %w", l.Key, err)
+	rec, err := r.get(ctx, l.Key)
+	if err != nil {
+		return err
 	}
 	for i := range rec.Archived {
 		a := &rec.Archived[i]
@@ -265,6 +272,21 @@ func (r *runner) renewed(ctx context.Context, l *Letter, c *Case) error {
 		c.Mended = c.Mended || a.Kind != ledger.KindMismatch && l.Token != 0 && a.Token == l.Token && a.Fingerprint.Agrees(l.Fingerprint)
 	}
 	return nil
+}
+
+// get reads all that is stored of a message; nothing, if the ledger does not know it. A ledger may be far away, and a batch
+// large: a run that is cancelled asks no more.
+func (r *runner) get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
+	if ctx.Err() != nil {
+		return ledger.Record{}, context.Cause(ctx)
+	}
+	ctx, cancel := toTheEnd(ctx)
+	defer cancel()
+	rec, err := r.op.Get(ctx, key)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		return rec, fmt.Errorf("replay: ask the ledger for %v: %w", key, err)
+	}
+	return rec, nil
 }
 
 // becomeOwn makes a message of its own of a letter that is no copy of what has its id.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -74,6 +75,7 @@ type runner struct {
 	budget *budget
 	stop   context.CancelCauseFunc
 	total  int64
+	unsent atomic.Bool // letters that were to be sent were not, because the run was cancelled
 
 	mu       sync.Mutex
 	report   Report
@@ -106,6 +108,9 @@ func (r *runner) begin(ctx context.Context) error {
 		return err
 	}
 	r.most = min(max(r.dst.Most(), 1), maxBatch)
+	if r.c.FreshKeys || r.c.Mend {
+		r.most = min(r.most, maxRenewed)
+	}
 	if r.c.Rate > 0 {
 		r.most = min(r.most, max(1, int(r.c.Rate/4)))
 		r.rate = rate.NewLimiter(rate.Limit(r.c.Rate), r.most)
@@ -113,8 +118,10 @@ func (r *runner) begin(ctx context.Context) error {
 	return nil
 }
 
-// maxBatch is how many letters are decided upon together at most.
-const maxBatch = 500
+const (
+	maxBatch   = 500 // letters that are decided upon together, at most
+	maxRenewed = 10  // of those that are renewed: a crash that comes before they are sent lets them be renewed once more
+)
 
 // work reads letters and hands them to the lanes until there are no more, or the run is stopped.
 func (r *runner) work(ctx context.Context) error {
@@ -214,10 +221,13 @@ func (r *runner) finish(ctx context.Context, err error) (Report, error) {
 	r.report.Warnings = append(r.report.Warnings, r.src.Warnings()...)
 	switch {
 	case err == nil:
-	case errors.Is(err, errLimit):
+	case errors.Is(err, errLimit) && !r.unsent.Load():
 		r.report.Stopped, err = errLimit.Error(), nil
-	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+	case ctx.Err() != nil && (r.unsent.Load() || errors.Is(err, context.Cause(ctx))):
 		r.report.Stopped = "cancelled; run it again to go on"
+		if errors.Is(err, errLimit) { // of what it allowed, something was not sent
+			err = context.Cause(ctx)
+		}
 		err = fmt.Errorf("%w: %w", ErrStopped, err)
 	default:
 		r.report.Stopped = err.Error()

@@ -22,10 +22,14 @@ func (r *runner) send(ctx context.Context, letters []*Letter) (done []*Letter, e
 		}
 		return nil, nil
 	}
-	if len(ready) == 0 || !r.pause(ctx, len(ready)) {
+	if len(ready) == 0 {
 		return nil, nil
 	}
-	if ready, err = r.prepare(ctx, ready); err != nil || len(ready) == 0 {
+	if !r.pause(ctx, len(ready)) {
+		r.unsent.Store(true)
+		return nil, nil
+	}
+	if ready, err = r.prepare(ctx, ready); len(ready) == 0 {
 		return nil, err
 	}
 	for i, result := range r.dst.Send(ctx, ready) {
@@ -91,15 +95,12 @@ func (r *runner) accept(l *Letter) error {
 	return r.dst.Accept(&mended)
 }
 
-// prepare renews what is to be renewed, and writes the audit.
+// prepare renews what is to be renewed, and writes the audit. With an error some may be ready all the same: what is renewed
+// is to be sent.
 func (r *runner) prepare(ctx context.Context, letters []*Letter) (ready []*Letter, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
-	defer cancel()
 	ready = letters
 	if r.c.FreshKeys || r.c.Mend {
-		if ready, err = r.renew(ctx, letters); err != nil {
-			return nil, err
-		}
+		ready, err = r.renew(ctx, letters)
 	}
 	records := make([]ledger.AuditRecord, 0, len(ready))
 	for _, l := range ready {
@@ -116,31 +117,37 @@ func (r *runner) prepare(ctx context.Context, letters []*Letter) (ready []*Lette
 		})
 	}
 	if len(records) == 0 {
-		return nil, nil
+		return nil, err
 	}
-	if err := r.op.Audit(ctx, records); err != nil {
-		return nil, fmt.Errorf("replay: write the audit of %d messages: %w", len(records), err)
+	ctx, cancel := toTheEnd(ctx)
+	defer cancel()
+	if gone := r.op.Audit(ctx, records); gone != nil {
+		return nil, errors.Join(err, fmt.Errorf("replay: write the audit of %d messages: %w", len(records), gone))
 	}
-	return ready, nil
+	return ready, err
 }
 
-// renew makes failed messages others on purpose.
+// renew makes failed messages others on purpose, one by one: with an error, or when the run is cancelled, some are done.
 func (r *runner) renew(ctx context.Context, letters []*Letter) (ready []*Letter, err error) {
 	for _, l := range letters {
+		if ctx.Err() != nil {
+			r.unsent.Store(true)
+			return ready, nil
+		}
 		renewal := ledger.Renewal{Key: l.Key, Token: l.status.Token, By: r.c.By}
 		if r.c.Mend {
 			if err := r.mend(ctx, l, &renewal); err != nil {
-				return nil, err
+				return ready, err
 			}
 		}
-		renewed, err := r.op.Renew(ctx, renewal)
+		renewed, err := r.renewOne(ctx, renewal)
 		if errors.Is(err, ledger.ErrChanged) {
 			l.decision = Decision{Step: Leave, Reason: changed}
 			r.count(l, nil)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("replay: renew %v: %w", l.Key, err)
+			return ready, fmt.Errorf("replay: renew %v: %w", l.Key, err)
 		}
 		l.decision.Token, l.status.Token, l.Delivery, l.Token = renewed.Token, renewed.Token, renewed.Delivery, renewed.Token
 		l.status.Delivery = renewed.Delivery
@@ -150,6 +157,12 @@ func (r *runner) renew(ctx context.Context, letters []*Letter) (ready []*Letter,
 	return ready, nil
 }
 
+func (r *runner) renewOne(ctx context.Context, renewal ledger.Renewal) (ledger.Renewed, error) {
+	ctx, cancel := toTheEnd(ctx)
+	defer cancel()
+	return r.op.Renew(ctx, renewal)
+}
+
 // mend gives a letter its new body. What is stored of it is sealed if what failed is.
 func (r *runner) mend(ctx context.Context, l *Letter, renewal *ledger.Renewal) error {
 	l.Message.Body, l.Fingerprint = r.c.Body, ledger.BodyFingerprint(r.c.Body)
@@ -157,9 +170,9 @@ func (r *runner) mend(ctx context.Context, l *Letter, renewal *ledger.Renewal) e
 	if r.c.Filter.Cipher == nil {
 		return nil
 	}
-	rec, err := r.op.Get(ctx, l.Key)
-	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
-		return fmt.Errorf("replay: ask the ledger for %v: %w", l.Key, err)
+	rec, err := r.get(ctx, l.Key)
+	if err != nil {
+		return err
 	}
 	for i := range rec.Archived {
 		a := &rec.Archived[i].Archive

@@ -212,7 +212,7 @@ func (r *replaying) outcome(ctx context.Context, report *replay.Report, err erro
 	}
 	open := report.Left + report.Refused + report.Mismatched + report.Failed
 	switch {
-	case errors.Is(err, replay.ErrStopped) || ctx.Err() != nil:
+	case errors.Is(err, replay.ErrStopped) || err != nil && ctx.Err() != nil:
 		return stopped(ctx, err, finished, "dead letters were finished", "nothing is lost: the same command goes on with the rest")
 	case err != nil && finished > 0:
 		return partly(err)
