@@ -2,6 +2,7 @@ package replay
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -82,32 +83,46 @@ func (r *runner) watch(over <-chan struct{}) {
 
 // mark is how far the run was at a time.
 type mark struct {
-	at   time.Time
-	read int64
+	at               time.Time
+	read, seen, sent int64
 }
 
 func (r *runner) mark(now time.Time) *mark {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &mark{at: now, read: r.report.Read}
+	return &mark{at: now, read: r.report.Read, seen: r.seen.Load(), sent: r.report.Replayed}
 }
 
 // progress describes how far the run is; since is an earlier moment, nil: the beginning.
 func (r *runner) progress(since *mark, now time.Time) Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := Progress{Report: r.report, Total: r.total, Elapsed: now.Sub(r.report.Began), Left: -1}
+	p := Progress{Report: r.report, Seen: r.seen.Load(), Total: r.total, Elapsed: now.Sub(r.report.Began), Left: -1}
 	p.Report.Reasons, p.Report.Samples = maps.Clone(r.report.Reasons), nil
 	p.Report.Warnings = slices.Clone(r.report.Warnings)
 	if since == nil {
 		since = &mark{at: r.report.Began}
 	}
-	if d := now.Sub(since.at).Seconds(); d > 0 {
-		p.Rate = float64(p.Report.Read-since.read) / d
+	took := now.Sub(since.at)
+	if took > 0 {
+		p.Rate = float64(p.Report.Read-since.read) / took.Seconds()
 	}
-	if p.Total >= 0 && p.Rate > 0 {
-		p.Total = max(p.Total, p.Report.Read)
-		p.Left = time.Duration(float64(p.Total-p.Report.Read) / p.Rate * float64(time.Second))
+	if p.Total >= 0 {
+		p.Total = max(p.Total, p.Seen)
+		p.Left = estimate(p.Total-p.Seen, p.Seen-since.seen, took)
+	}
+	if most := r.c.limit(); most < math.MaxInt64 {
+		if left := estimate(most-p.Report.Replayed, p.Report.Replayed-since.sent, took); left >= 0 && (p.Left < 0 || left < p.Left) {
+			p.Left = left
+		}
 	}
 	return p
+}
+
+// estimate is how long the rest will take, if so many took so long; negative: not known.
+func estimate(rest, done int64, took time.Duration) time.Duration {
+	if done <= 0 || took <= 0 {
+		return -1
+	}
+	return time.Duration(float64(rest) / float64(done) * float64(took))
 }

@@ -107,3 +107,45 @@ func TestCancelAtTheLimit(t *testing.T) {
 		}
 	})
 }
+
+// deep is a source that knows how much it has.
+type deep struct {
+	replay.Source
+	has int64
+}
+
+func (d *deep) Count(context.Context) (int64, error) { return d.has, nil }
+
+// The estimate is of what the source still has, whatever the filter selects of it, and of no more than is asked for.
+func TestEstimate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		has   int64
+		limit int
+		least time.Duration
+		most  time.Duration
+	}{
+		"all of a source":      {40, 0, 3 * time.Second, 10 * time.Second},
+		"a few of a deep one":  {1_000_000, 12, 0, 3 * time.Second},
+		"as far as it is deep": {40, 1000, 3 * time.Second, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := memory.New()
+				failed(t, l, 40, alone)
+				var seen []replay.Progress
+				_, err := replay.Run(t.Context(), l, &deep{replay.Archive(l), c.has}, &sink{}, replay.Config{
+					By: by, Rate: 4, Concurrency: 1, Interval: 2100 * time.Millisecond, Filter: ledger.Filter{Limit: c.limit},
+					Progress: func(p replay.Progress) { seen = append(seen, p) },
+				})
+				if err != nil || len(seen) < 2 || seen[0].Left < c.least || seen[0].Left > c.most {
+					t.Fatalf("%v, %+v", err, seen)
+				}
+				if last := seen[len(seen)-1]; last.Total < last.Seen || last.Report.Read > last.Seen {
+					t.Errorf("at the end %+v", last)
+				}
+			})
+		})
+	}
+}

@@ -93,8 +93,9 @@ func (r *Report) Text() string {
 // Progress is how far a run is.
 type Progress struct {
 	Report  Report        // so far; a copy, without Samples
-	Total   int64         // an estimate of Report.Read at the end; -1: not known
-	Rate    float64       // dead letters a second, of late
+	Seen    int64         // what the source has brought, selected by the filter or not
+	Total   int64         // an estimate of Seen at the end; -1: not known
+	Rate    float64       // of Report.Read in a second, of late
 	Left    time.Duration // an estimate; negative: not known
 	Elapsed time.Duration
 }

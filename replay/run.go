@@ -75,6 +75,7 @@ type runner struct {
 	budget *budget
 	stop   context.CancelCauseFunc
 	total  int64
+	seen   atomic.Int64
 	unsent atomic.Bool // letters that were to be sent were not, because the run was cancelled
 
 	mu       sync.Mutex
@@ -157,6 +158,7 @@ func (r *runner) read(ctx context.Context, lanes []chan *Letter) error {
 		if err != nil {
 			return err
 		}
+		r.seen.Add(1)
 		l.lane, l.size = laneOf(&l.Message), sizeOf(&l.Message)
 		to := next
 		if l.lane != "" {

@@ -123,7 +123,7 @@ func TestDoctorOfRights(t *testing.T) {
 		done(t, "migrate", "--ledger", s.name, "--operator-role", role)
 		wants(t, done(t, "doctor", "--ledger", url), "ok       rights: role "+role)
 		done(t, "list", "--ledger", url)
-		done(t, "purge", "--yes", "--ledger", url)
+		done(t, "purge", "--yes", "--all", "--ledger", url)
 	})
 }
 

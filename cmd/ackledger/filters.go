@@ -80,6 +80,12 @@ func (f *filters) filter(ctx context.Context, op ledger.Operator) (ledger.Filter
 	return out, err
 }
 
+// selects says whether any flag selects some and not all.
+func (f *filters) selects() bool {
+	return f.scope != "" || f.error != "" || f.group != "" || f.header.name != "" || len(f.kinds) > 0 || len(f.ids) > 0 ||
+		f.offsets.r != nil || !time.Time(f.since).IsZero() || !time.Time(f.until).IsZero() || f.count > 0
+}
+
 // unmet is the error of a command whose --id names nothing that it could work on.
 func (f *filters) unmet(what string) error {
 	return fmt.Errorf("there is no %s with the id %s that the other flags select; nothing was changed", what, someOf(f.ids))

@@ -53,9 +53,6 @@ func (r *replaying) showMended(ctx context.Context, op ledger.Operator, out io.W
 		return fmt.Errorf("%s is sealed by the workers' cipher: mend it in a program that has the cipher", text(r.ids[0]))
 	}
 	was := list[len(list)-1].Body
-	if r.json {
-		return nil // the output is for programs
-	}
 	_, err = fmt.Fprintf(out, "--- the body that failed, %s\n+++ %s, %s\n%s", size(int64(len(was))), text(r.body), size(int64(len(r.cfg.Body))),
 		difference(was, r.cfg.Body))
 	return err

@@ -220,6 +220,7 @@ func TestOperatorsMistakes(t *testing.T) {
 			"purge --scope nowhere --yes":                        {exitFailed, `there is no scope "nowhere"`},
 			"reopen --scope nowhere --yes":                       {exitFailed, `there is no scope "nowhere"`},
 			"reopen --yes":                                       {exitUsage, "--scope is missing"},
+			"purge --yes":                                        {exitUsage, "--all"},
 			"list --state lost":                                  {exitUsage, "pending, succeeded or failed"},
 			"list --kind lost":                                   {exitUsage, "--kind must be one of terminal"},
 			"list --since yesterday":                             {exitUsage, "an age such as 90m or 2d"},
@@ -255,7 +256,7 @@ func TestIncompatibleLedger(t *testing.T) {
 	onStores(t, func(t *testing.T, s *store) {
 		shop(s)
 		s.newer()
-		for _, args := range []string{"list", "show o1", "purge --yes", "reopen --yes --scope orders", "stats", "migrate", "maintain --once"} {
+		for _, args := range []string{"list", "show o1", "purge --yes --all", "reopen --yes --scope orders", "stats", "migrate", "maintain --once"} {
 			r := ackledger(t, append(strings.Fields(args), "--ledger", s.name)...)
 			if r.code != exitFailed || r.out != "" || strings.Count(r.errors, "\n") != 1 || !strings.Contains(r.errors, "99") {
 				t.Errorf("ackledger %s: code %d, output %q, error %q", args, r.code, r.out, r.errors)

@@ -52,10 +52,10 @@ func (p *progress) draw(now replay.Progress) {
 			progressbar.OptionSetSpinnerChangeInterval(0)) // it would be drawn again behind the report
 	}
 	if now.Total > 0 && now.Total != p.bar.GetMax64() {
-		p.bar.ChangeMax64(max(now.Total, now.Report.Read))
+		p.bar.ChangeMax64(max(now.Total, now.Seen))
 	}
 	p.bar.Describe(progressLine(now))
-	_ = p.bar.Set64(now.Report.Read) // a terminal that is gone ends nothing
+	_ = p.bar.Set64(now.Seen) // a terminal that is gone ends nothing
 }
 
 // end takes the bar away, so that the report stands alone.

@@ -13,8 +13,8 @@ import (
 type purge struct {
 	filters
 	by
-	state     string
-	yes, json bool
+	state          string
+	yes, all, json bool
 }
 
 func newPurge(t *target) *cobra.Command {
@@ -25,13 +25,16 @@ func newPurge(t *target) *cobra.Command {
 		Long: `Empty archived dead letters for good: bodies, headers, error texts and groups go. What the ledger needs to recognise
 the messages stays, so a late redelivery of one is acknowledged as before and not run.
 
-It counts first, and changes nothing without --yes. A purged dead letter cannot be replayed. Those of messages that are
+It counts first, and changes nothing without --yes; without anything that selects some, --yes needs --all. A purged dead letter cannot be replayed. Those of messages that are
 pending are left: they may be the only copy. What a dead-letter queue or topic holds is not touched.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
 			who, err := p.who()
 			if err != nil {
 				return err
+			}
+			if p.yes && !p.all && !p.selects() && p.state == "" {
+				return usage("purge --yes empties every dead letter of the ledger: select some, or say --all")
 			}
 			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
 				return p.run(ctx, op, who, cmd.OutOrStdout())
@@ -45,6 +48,7 @@ pending are left: they may be the only copy. What a dead-letter queue or topic h
 	flags.Var((*given)(&p.state), "state", "only of messages that are succeeded or failed")
 	flags.IntVar(&p.count, "count", 0, "so many at most, the oldest first; 0 for all")
 	flags.BoolVar(&p.yes, "yes", false, "do it")
+	flags.BoolVar(&p.all, "all", false, "for --yes without a selection: every dead letter of the ledger")
 	flags.BoolVar(&p.json, "json", false, "a line of JSON at the end")
 	return cmd
 }
@@ -86,7 +90,10 @@ func (p *purge) run(ctx context.Context, op ledger.Operator, who ledger.By, out 
 	if err != nil {
 		return stopped(ctx, err, max(rep.Purged, so.Purged), "dead letters were purged", "the same command goes on with the rest")
 	}
-	return p.report(out, rep, false)
+	if err := p.report(out, rep, false); err != nil || rep.Left <= counted.Left {
+		return err
+	}
+	return partly(fmt.Errorf("%s dead letters were not purged: locked by others, or pending since", count(rep.Left-counted.Left)))
 }
 
 func (p *purge) report(out io.Writer, rep ledger.PurgeReport, dry bool) error {

@@ -90,7 +90,11 @@ func (r *replaying) run(ctx context.Context, op ledger.Operator, out, messages i
 		return err
 	}
 	if r.cfg.Mend {
-		if err := r.showMended(ctx, op, out); err != nil {
+		shown := out
+		if r.json {
+			shown = messages // the output is for programs
+		}
+		if err := r.showMended(ctx, op, shown); err != nil {
 			return err
 		}
 	}

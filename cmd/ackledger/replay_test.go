@@ -151,6 +151,9 @@ func TestReplayOfAMendedBody(t *testing.T) {
 		if r := s.replay(base...); r.code != exitDone || !strings.Contains(r.out, "-"+secret+"o1\n+card 4242-4242\n") || s.srv.Queue("orders").Depth() != 0 {
 			t.Errorf("the difference: code %d, %s%s", r.code, r.out, r.errors)
 		}
+		if r := s.replay(append(base, "--json")...); r.code != exitDone || strings.Contains(r.out, "+card") || !strings.Contains(r.errors, "+card 4242-4242\n") {
+			t.Errorf("the difference beside JSON: code %d, %s%s", r.code, r.out, r.errors)
+		}
 		rep := s.report(append(base, "--yes")...)
 		sent := s.srv.Queue("orders").Messages
 		if rep.Replayed != 1 || len(sent) != 1 || sent[0].Body != "card 4242-4242" {

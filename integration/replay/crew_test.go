@@ -88,6 +88,7 @@ func (c *child) outcome() (wrong string) {
 // storm starts replays and kills each at a random moment; every other time two are at work, and one of them goes on.
 func storm(t *testing.T, kills int, next func(i int) orders) {
 	t.Helper()
+	landed := 0
 	for i := range kills {
 		c := start(t, next(i))
 		var other *child
@@ -96,11 +97,27 @@ func storm(t *testing.T, kills int, next func(i int) orders) {
 		}
 		<-c.ready
 		time.Sleep(time.Duration(rand.Int64N(int64(1500 * time.Millisecond)))) // the moment is what is tested
+		if c.lives() {
+			landed++
+		}
 		c.kill()
 		if other != nil {
 			<-other.ready
 			time.Sleep(time.Duration(rand.Int64N(int64(500 * time.Millisecond)))) // the same
 			other.kill()
 		}
+	}
+	t.Logf("%d of %d kills met a replay under way", landed, kills)
+	if landed*2 < kills {
+		t.Errorf("only %d of %d kills met a replay that was under way", landed, kills)
+	}
+}
+
+func (c *child) lives() bool {
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
 	}
 }

@@ -28,6 +28,9 @@ import (
 // childVariable holds a child's orders; in a process that has it, this test binary is a replay.
 const childVariable = "ACKLEDGER_REPLAY"
 
+// stormer is who the audit is to name.
+var stormer = ledger.By{Actor: "storm", Reason: "the bug is mended"}
+
 // orders are what a replay process is told.
 type orders struct {
 	Database string // URL
@@ -78,7 +81,7 @@ func work(ctx context.Context, o orders) error {
 	defer closeClients()
 	fmt.Println("ready")
 	report, err := replay.Run(ctx, l, src, dst, replay.Config{
-		By: ledger.By{Actor: "storm", Reason: "the bug is mended"}, Rate: o.Rate, StopAfter: 1000,
+		By: stormer, Rate: o.Rate, StopAfter: 1000,
 	})
 	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
 		return err

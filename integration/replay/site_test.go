@@ -123,7 +123,10 @@ func (d *database) expect(n int) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		audited[string(a.Key.ID)] = a.By.Actor == "storm"
+		if a.By != stormer || a.State == 0 || a.At.IsZero() {
+			d.t.Errorf("an audit that does not say who, why, when and the old state: %+v", a)
+		}
+		audited[string(a.Key.ID)] = true
 	}
 	if len(audited) != n {
 		d.t.Errorf("the audit knows %d messages of %d", len(audited), n)
