@@ -49,7 +49,8 @@ const (
 type MaintainConfig struct {
 	// Keep is how long a pending message stays past its expiry, 1 ms to [MaxWindow]; never less than its own window
 	// again, whatever is said here. Default 90 days. For people who set the archive's retention (consumer.Options.Keep):
-	// it is meant to be the same.
+	// it is meant to be the same. Of several processes that maintain one ledger, the one that has the turn applies its
+	// own, to all scopes: give all the longest that any of them needs.
 	Keep time.Duration
 	// Interval is the least pause after a pass that found little to remove, 1 ms to 24 h; after one that took longer, the
 	// pause is as long as it took, up to an hour; after one that found much the next begins at once. Default 1 min. For

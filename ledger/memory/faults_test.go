@@ -94,6 +94,28 @@ func TestClockMovesLeasesBackoffsAndWindows(t *testing.T) {
 	}
 }
 
+// TestPitfall71_YearsLaterWithinItsWindow: what failed under an absurd date is known as long as its window says, however the
+// years go by, and not a day longer.
+func TestPitfall71_YearsLaterWithinItsWindow(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, sent := range []time.Time{{}, time.Unix(0, 0), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		c := newClock()
+		l := memory.New(memory.WithClock(c.Now))
+		o, e := join(t, l), entry("a")
+		e.Window = 10 * year
+		dead := &ledger.Archive{Key: e.Key, Delivery: e.Delivery, Body: []byte("body"), SentAt: sent, Keep: 11 * year}
+		settle(t, o, ledger.Settlement{Ticket: claim(t, o, e, ledger.Run).Ticket, Kind: ledger.Fail, Dead: dead})
+		for range 9 {
+			c.pass(year)
+			sweep(t, l)
+			claim(t, join(t, l), e, ledger.Done)
+		}
+		c.pass(year + time.Second)
+		sweep(t, l)
+		claim(t, join(t, l), e, ledger.Run)
+	}
+}
+
 // TestPitfall28_AbandonedIsKept: a pending row is kept past its expiry, until the archive's retention is over too.
 func TestPitfall28_AbandonedIsKept(t *testing.T) {
 	c := newClock()
