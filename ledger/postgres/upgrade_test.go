@@ -254,6 +254,9 @@ func TestFromFive(t *testing.T) {
 	if err := old.beat(t.Context()); err != nil {
 		t.Errorf("the beat of an owner of version 5: %v", err)
 	}
+	if err := old.work(t.Context()); err != nil {
+		t.Errorf("claims and settles of an owner of version 5: %v", err)
+	}
 	five := openBench(t, db.URL, variant{})
 	five.PlayVersion(5)
 	join(t, five, time.Minute)
