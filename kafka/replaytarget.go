@@ -139,10 +139,9 @@ type reproduced struct {
 }
 
 // Send implements replay.Target. Of one key, one record at a time is under way: what the cluster refuses for a record's own
-// sake must not be overtaken by the next of its key. All others go together, so that they share requests.
+// sake must not be overtaken by the next of its key. All others go together, so that they share requests. Once ctx has
+// ended, what waits behind others of its key is left after 10 s.
 func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []replay.Result {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
-	defer cancel()
 	results := make([]replay.Result, len(letters))
 	waiting := make([]*reproduced, 0, len(letters))
 	for i, l := range letters {
@@ -154,7 +153,17 @@ func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []rep
 		waiting = append(waiting, p)
 	}
 	failed := map[string]bool{}
+	var ended time.Time // when ctx was first seen to have
 	for len(waiting) > 0 {
+		if ctx.Err() != nil && ended.IsZero() {
+			ended = time.Now()
+		}
+		if !ended.IsZero() && time.Since(ended) > callTimeout {
+			for _, p := range waiting {
+				*p.result = replay.Result{Reason: replay.Behind}
+			}
+			break
+		}
 		var round []*reproduced
 		round, waiting = firsts(waiting)
 		t.produce(ctx, round)
@@ -188,6 +197,8 @@ func firsts(waiting []*reproduced) (round, rest []*reproduced) {
 // produce sends records together. What the cluster refuses then is sent alone: it may have been refused for another record's
 // sake, or for the size of them all.
 func (t *ReplayTarget) produce(ctx context.Context, round []*reproduced) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*callTimeout)
+	defer cancel()
 	records, of := make([]*kgo.Record, 0, len(round)), make(map[*kgo.Record]*reproduced, len(round))
 	for _, p := range round {
 		if p.result.Err == nil {

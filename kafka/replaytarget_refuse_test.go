@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -78,5 +79,57 @@ func TestReplayTargetSendsAloneWhatIsRefusedInCompany(t *testing.T) {
 	sent, refused, behind := "true false false", "false false true", "false true false"
 	if want := []string{sent, sent, refused, behind, sent, behind}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("sent, behind, error:\n%v, want\n%v", got, want)
+	}
+}
+
+// Of one key one record after the other is under way, and a cluster may be slow: each has its time. What waits when the
+// replay is cancelled is left, soon.
+func TestReplayTargetOfOneKeyOnASlowCluster(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cancelled bool
+		least     int // that are sent
+		most      int
+	}{"to the end": {false, 8, 8}, "cancelled": {true, 4, 6}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := fakeSite(t, 1)
+			s.fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				s.fake.KeepControl()
+				s.fake.SleepControl(func() { time.Sleep(3 * time.Second) })
+				return nil, nil, false
+			})
+			client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(client.Close)
+			target, err := NewReplayTarget(client, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			letters := make([]*replay.Letter, 8)
+			for i := range letters {
+				letters[i] = &replay.Letter{}
+				m := &letters[i].Message
+				m.ID, m.Topic, m.Source, m.Body, m.Key = fmt.Sprint(i), s.topic, "cluster/"+s.topic, []byte("body"), []byte("a key")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.cancelled {
+				cancel()
+			}
+			sent := 0
+			for i, r := range target.Send(ctx, letters) {
+				if r.Outcome == replay.Sent {
+					sent++
+				} else if r.Err != nil || r.Reason != replay.Behind || !c.cancelled {
+					t.Errorf("letter %d: %+v", i, r)
+				}
+			}
+			if sent < c.least || sent > c.most {
+				t.Errorf("%d are sent, want %d to %d", sent, c.least, c.most)
+			}
+		})
 	}
 }
