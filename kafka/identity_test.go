@@ -158,6 +158,26 @@ func TestAssignedTwiceLosesNothing(t *testing.T) {
 	b.once(t, append(numbers("", 10), "next"))
 }
 
+// The offsets of a partition that the group has taken away meanwhile were fetched once more, and it was read beside its new
+// owner, for good.
+func TestWhatIsTakenAwayIsNotRead(t *testing.T) {
+	s := fakeSite(t, 2)
+	r := s.start(newBook().handle, nil)
+	r.owns(2)
+	r.revoked(t.Context(), r.kgo, map[string][]int32{s.topic: {1}})
+	at := func() map[string]map[int32]kgo.Offset {
+		return map[string]map[int32]kgo.Offset{s.topic: {1: kgo.NewOffset().At(0)}}
+	}
+	if left, err := r.adjust(t.Context(), at()); err != nil || len(left) != 0 || r.table.get(place{s.topic, 1}) != nil {
+		t.Errorf("%v, %v: it is read", left, err)
+	}
+	r.assigned(t.Context(), r.kgo, map[string][]int32{s.topic: {1}})
+	if left, err := r.adjust(t.Context(), at()); err != nil || len(left[s.topic]) != 1 {
+		t.Errorf("%v, %v: it is not read", left, err)
+	}
+	r.end()
+}
+
 // The same topic name on two clusters, and two groups on one topic, with one ledger: each message is handled by each.
 func TestPitfall21_ClustersAndGroupsDoNotMeet(t *testing.T) {
 	inBoth(t, func(t *testing.T, audit Audit) {

@@ -81,6 +81,18 @@ func (w *Worker) taken(parts map[string][]int32) {
 	}
 }
 
+// keepGiven removes the partitions that this member does not have.
+func (w *Worker) keepGiven(offsets map[string]map[int32]kgo.Offset) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for topic, parts := range offsets {
+		maps.DeleteFunc(parts, func(p int32, _ kgo.Offset) bool { return !w.given[place{topic, p}] })
+		if len(parts) == 0 {
+			delete(offsets, topic)
+		}
+	}
+}
+
 // has says whether the group has given partitions of a topic to this member.
 func (w *Worker) has(topic string) bool {
 	w.mu.Lock()
@@ -130,8 +142,12 @@ func (w *Worker) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetc
 const adjustTries = 8
 
 // adjust is called by the client right before partitions are read: it decides where, commits the position of what had
-// none, and begins the assignments.
+// none, and begins the assignments. What the group has taken away meanwhile is not read (kgo 1.22.2 fetches the offsets of
+// a topic once more that was purged during a fetch of them, in a classic group, and would read beside its new owner).
 func (w *Worker) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	if w.keepGiven(offsets); len(offsets) == 0 {
+		return offsets, nil
+	}
 	for n := 1; ; n++ {
 		list, err := w.assign(ctx, offsets)
 		if err == nil {

@@ -322,7 +322,13 @@ func (r *runner) detail(l *Letter) string {
 	return text[:min(len(text), 500)]
 }
 
-// pause keeps to the rate. False: the run is stopped.
-func (r *runner) pause(ctx context.Context, n int) bool {
-	return ctx.Err() == nil && (r.rate == nil || r.rate.WaitN(ctx, n) == nil)
+// pause keeps to the rate. An error: the run is cancelled, or its deadline is too near.
+func (r *runner) pause(ctx context.Context, n int) error {
+	if ctx.Err() == nil && (r.rate == nil || r.rate.WaitN(ctx, n) == nil) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: the rate allows no more before the deadline: %w", ErrStopped, context.DeadlineExceeded)
 }

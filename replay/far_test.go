@@ -149,3 +149,30 @@ func TestEstimate(t *testing.T) {
 		})
 	}
 }
+
+// An error in the batch that reaches the limit was taken for the end of the run: all was well, and nothing was sent.
+func TestErrorAtTheLimit(t *testing.T) {
+	t.Parallel()
+	f, s := &far{Ledger: memory.New(), fails: 3}, &sink{}
+	failed(t, f.Ledger, 9, alone)
+	report, err := replay.Run(t.Context(), f, replay.Archive(f), s,
+		replay.Config{By: by, FreshKeys: true, Concurrency: 1, Filter: ledger.Filter{Limit: 5}})
+	if err == nil || !strings.Contains(err.Error(), "unreachable") || report.Replayed != 2 || s.took != 2 {
+		t.Errorf("%v, %d sent: %+v", err, s.took, report)
+	}
+}
+
+// A deadline that comes before the rate allows all is no end of the run.
+func TestDeadlineBeforeTheRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, s := memory.New(), &sink{}
+		failed(t, l, 20, alone)
+		ctx, cancel := context.WithTimeout(t.Context(), 1900*time.Millisecond)
+		defer cancel()
+		report, err := replay.Run(ctx, l, replay.Archive(l), s, replay.Config{By: by, Rate: 4, Concurrency: 1})
+		if !errors.Is(err, replay.ErrStopped) || !errors.Is(err, context.DeadlineExceeded) || s.took == 20 || report.Replayed != int64(s.took) {
+			t.Errorf("%v, %d sent: %+v", err, s.took, report)
+		}
+	})
+}

@@ -58,7 +58,12 @@ func Run(ctx context.Context, op ledger.Operator, src Source, dst Target, c Conf
 	err = r.begin(ctx)
 	if err == nil {
 		err = r.work(ctx)
-		err = errors.Join(err, dst.End(context.WithoutCancel(ctx)))
+		if gone := dst.End(context.WithoutCancel(ctx)); gone != nil {
+			if errors.Is(err, errLimit) {
+				err = nil
+			}
+			err = errors.Join(err, gone)
+		}
 	}
 	return r.finish(ctx, err)
 }
@@ -82,6 +87,7 @@ type runner struct {
 	report   Report
 	reserved int64           // of Config.limit
 	errors   int             // of Config.StopAfter
+	broken   error           // the first error of a batch
 	blocked  map[string]bool // lanes behind an error
 }
 
@@ -144,10 +150,24 @@ func (r *runner) work(ctx context.Context) error {
 	workers.Wait()
 	close(over)
 	watch.Wait()
-	if cause := context.Cause(reading); cause != nil {
-		return cause
+	cause := context.Cause(reading)
+	switch {
+	case cause == nil:
+		return err
+	case errors.Is(cause, errLimit) && r.broken != nil: // the last that were allowed
+		return r.broken
 	}
-	return err
+	return cause
+}
+
+// broke ends the run with an error.
+func (r *runner) broke(err error) {
+	r.mu.Lock()
+	if r.broken == nil {
+		r.broken = err
+	}
+	r.mu.Unlock()
+	r.stop(err)
 }
 
 // read hands out letters: those of one lane to one goroutine, in their order, and those of none in batches.
@@ -187,7 +207,7 @@ func (r *runner) lane(ctx, reading context.Context, in <-chan *Letter) {
 		}
 		if reading.Err() == nil {
 			if err := r.batch(ctx, batch); err != nil {
-				r.stop(err)
+				r.broke(err)
 			}
 		}
 		r.budget.give(size)

@@ -25,9 +25,9 @@ func (r *runner) send(ctx context.Context, letters []*Letter) (done []*Letter, e
 	if len(ready) == 0 {
 		return nil, nil
 	}
-	if !r.pause(ctx, len(ready)) {
+	if err := r.pause(ctx, len(ready)); err != nil {
 		r.unsent.Store(true)
-		return nil, nil
+		return nil, err
 	}
 	if ready, err = r.prepare(ctx, ready); len(ready) == 0 {
 		return nil, err

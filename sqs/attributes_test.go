@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ func TestRunRefusesAtOnce(t *testing.T) {
 		}},
 		{"short window", []string{"Config.Window: must be at least 192h0m0s", "is 1h0m0s", "AllowShortWindow"},
 			func(_ *site, c *Config) { c.Window = time.Hour }},
+		{"target that says the longest time", []string{"may keep messages for ever", "AllowShortWindow"},
+			func(_ *site, c *Config) { c.DeadLetter = place{keeps: math.MaxInt64} }},
 		{"target that keeps for ever", []string{"may keep messages for ever", "AllowShortWindow"},
 			func(_ *site, c *Config) { c.DeadLetter, c.Window = place{err: consumer.ErrUnbounded}, 100*day }},
 		{"short keep", []string{"Config.Keep: must be at least the window of 192h0m0s, is 24h0m0s"},
@@ -107,6 +110,7 @@ func TestWindowIsTheRetentionOfBothQueues(t *testing.T) {
 			c.DeadLetter, _ = NewDeadLetterQueue(s.client, s.url+"-nowhere")
 		}, 18 * day, "dead letters may not arrive"},
 		{"a target of another kind", func(_ *site, c *Config) { c.DeadLetter = place{keeps: 30 * day} }, 34 * day, ""},
+		{"one that fails at first", func(_ *site, c *Config) { c.DeadLetter = &hesitant{place: place{keeps: 30 * day}} }, 34 * day, ""},
 		{"one that fails", func(_ *site, c *Config) { c.DeadLetter = place{err: errors.New("not now")} }, 8 * day, "is not known"},
 		{"one that keeps for ever, accepted", func(_ *site, c *Config) {
 			c.DeadLetter, c.Window, c.AllowShortWindow = place{err: consumer.ErrUnbounded}, 100*day, true
@@ -145,6 +149,19 @@ type place struct {
 func (p place) Publish(context.Context, *consumer.DeadLetter) error { return nil }
 func (p place) Source(context.Context) (string, error)              { return "", nil }
 func (p place) Retention(context.Context) (time.Duration, error)    { return p.keeps, p.err }
+
+// hesitant answers the second time.
+type hesitant struct {
+	place
+	asked int
+}
+
+func (h *hesitant) Retention(context.Context) (time.Duration, error) {
+	if h.asked++; h.asked < 2 {
+		return 0, errors.New("not now")
+	}
+	return h.keeps, nil
+}
 
 // target is a queue for dead letters beside the one of the redrive policy.
 func (s *site) target(keeps time.Duration) *DeadLetterQueue {

@@ -311,16 +311,35 @@ func (e *Engine) deadLetter(s *settlement) *consumer.DeadLetter {
 	return d
 }
 
-// TargetRetention asks how long dead letters are kept where they go; zero: there is no such place, or it is not known.
+// targetTries is how often a target is asked how long it keeps dead letters: the worker starts without an answer, too, and
+// does so for as long as it runs.
+const targetTries = 3
+
+// TargetRetention asks how long dead letters are kept where they go; zero: there is no such place, or it is not known. What
+// is kept for longer than half of the longest window counts as kept for ever.
 func TargetRetention(ctx context.Context, o *consumer.Options) (keeps time.Duration, err error) {
 	target, ok := o.DeadLetter.(consumer.Retainer)
 	if !ok {
 		return 0, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.DeadLetterTimeout)
-	defer cancel()
-	err = guard("Options.DeadLetter", func() (err error) { keeps, err = target.Retention(ctx); return err })
-	return max(keeps, 0), err
+	for n := 1; ; n++ {
+		asked, cancel := context.WithTimeout(ctx, o.DeadLetterTimeout)
+		err = guard("Options.DeadLetter", func() (err error) { keeps, err = target.Retention(asked); return err })
+		cancel()
+		switch {
+		case err == nil && keeps > ledger.MaxWindow/2:
+			return 0, fmt.Errorf("consumer: Options.DeadLetter: keeps messages for %s: it %w", keeps, consumer.ErrUnbounded)
+		case err == nil:
+			return max(keeps, 0), nil
+		case errors.Is(err, consumer.ErrUnbounded) || n == targetTries:
+			return 0, err
+		}
+		select {
+		case <-time.After(time.Duration(n) * 500 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, err
+		}
+	}
 }
 
 // CheckTarget asks where dead letters go. A target that is one of the worker's own sources is an error; one that cannot be
