@@ -167,12 +167,12 @@ func quick() *Config {
 // is so for that long without a sign of life.
 func steady() *Config {
 	c := quick()
-	c.Lease, c.VisibilityTimeout = 6*time.Second, 6*time.Second
+	c.Lease, c.VisibilityTimeout = 10*time.Second, 10*time.Second
 	return c
 }
 
 // outlasts is longer than the lease and the visibility timeout of steady.
-const outlasts = 8 * time.Second
+const outlasts = 12 * time.Second
 
 // worker builds a worker; a nil Config is quick.
 func (s *site) worker(h consumer.HandlerFunc, c *Config) *Worker {
