@@ -263,11 +263,11 @@ func errNotListed(ok bool) error {
 func (w *Worker) install(list []fresh, offsets map[string]map[int32]kgo.Offset) {
 	for _, f := range list {
 		offsets[f.topic][f.partition] = f.from
-		f.assignment.astray = w.table.get(f.place) != nil
+		f.astray = w.table.get(f.place) != nil
 		if old := w.table.install(f.assignment); old != nil {
 			w.eng.Drop(of(old), w.set.RevokeDrain)
 		}
-		if f.assignment.astray {
+		if f.astray {
 			w.log.Warn("partition was assigned twice: its topic is joined afresh", zap.String("topic", f.topic), zap.Int32("partition", f.partition))
 			w.joinAfresh(f.topic)
 		}
