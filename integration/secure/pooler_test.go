@@ -34,29 +34,8 @@ var poolerModes = map[string]pgx.QueryExecMode{"exec": pgx.QueryExecModeExec, "s
 func TestBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	db := services.Postgres(t)
-	pooler, err := services.StartPgBouncer(t.Context(), db.URL, serverConnections)
-	if errors.Is(err, services.ErrNoPgBouncer) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := pooler.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	url, err := pooler.URL(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	direct, err := pgx.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := postgres.Migrate(t.Context(), direct, postgres.DefaultSchema); err != nil { // which needs a session
-		t.Fatal(err)
-	}
+	url := startPooler(t, db.URL)
+	migrate(t, db.URL)
 	plain := openPool(t, db.URL, pgx.QueryExecModeCacheStatement)
 	if _, err := plain.Exec(t.Context(), `CREATE TABLE effect (mode text NOT NULL, body text NOT NULL)`); err != nil {
 		t.Fatal(err)
@@ -75,6 +54,40 @@ func TestBehindPgBouncer(t *testing.T) {
 	if err := plain.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()`,
 		db.Database).Scan(&clients); err != nil || clients > serverConnections+4 { // and those of plain
 		t.Errorf("%d connections to the server, %v: the worker went past the pooler", clients, err)
+	}
+}
+
+// startPooler returns the URL that leads to the database through a pooler of the test's own.
+func startPooler(t *testing.T, database string) string {
+	t.Helper()
+	pooler, err := services.StartPgBouncer(t.Context(), database, serverConnections)
+	if errors.Is(err, services.ErrNoPgBouncer) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pooler.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	url, err := pooler.URL(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// migrate makes the tables past the pooler: it needs a session.
+func migrate(t *testing.T, database string) {
+	t.Helper()
+	direct, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.Migrate(t.Context(), direct, postgres.DefaultSchema); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -105,6 +105,19 @@ func openPool(t *testing.T, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
 	return pool
 }
 
+func messages(scope string, n int) []ledger.Entry {
+	entries := make([]ledger.Entry, n)
+	for i := range entries {
+		id := []byte{'m', byte(i)}
+		entries[i] = ledger.Entry{Key: ledger.Key{Scope: scope, ID: id}, Delivery: id, Window: time.Hour}
+	}
+	return entries
+}
+
+func archive(e ledger.Entry) *ledger.Archive {
+	return &ledger.Archive{Key: e.Key, Delivery: e.Delivery, Kind: ledger.KindTerminal, Body: []byte{0, 0xff}, Keep: time.Hour}
+}
+
 // cycle joins, claims n messages, settles them in each way, beats and leaves.
 func cycle(t *testing.T, pool *pgxpool.Pool, n int) {
 	t.Helper()
@@ -118,12 +131,7 @@ func cycle(t *testing.T, pool *pgxpool.Pool, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scope := services.Name(t)
-	entries := make([]ledger.Entry, n)
-	for i := range entries {
-		id := []byte{'m', byte(i)}
-		entries[i] = ledger.Entry{Key: ledger.Key{Scope: scope, ID: id}, Delivery: id, Window: time.Hour}
-	}
+	entries := messages(services.Name(t), n)
 	claims, err := owner.Claim(ctx, entries)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +141,7 @@ func cycle(t *testing.T, pool *pgxpool.Pool, n int) {
 		settlements[i] = ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed, Result: []byte("result")}
 		if i%2 == 1 {
 			settlements[i].Kind, settlements[i].Result = ledger.Fail, nil
-			settlements[i].Dead = &ledger.Archive{Key: entries[i].Key, Delivery: entries[i].Delivery, Kind: ledger.KindTerminal, Body: []byte{0, 0xff}, Keep: time.Hour}
+			settlements[i].Dead = archive(entries[i])
 		}
 	}
 	errs, err := owner.Settle(ctx, settlements)
