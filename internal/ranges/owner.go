@@ -126,7 +126,7 @@ type open struct {
 	dirty   bool
 	gave    bool // some were given back since it was written
 	known   bool // an earlier write may have closed it
-	inTx    bool // some of it lies in segments already
+	inTx    bool // some of it lies in segments already, or may
 }
 
 // printed is the fingerprint of one message. A range may have far more offsets than messages.

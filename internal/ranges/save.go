@@ -30,20 +30,19 @@ func Save(f *Facts, saved []Saved) (c Change, lost []uint64) {
 			}
 			continue
 		}
-		r.Done.AddAll(s.Done)
-		r.Back, r.Messages = s.Back, s.Messages
+		settled := f.settled(r)
 		for _, row := range s.Rows {
+			if settled.Has(row.Offset) {
+				continue // its InTx had committed when the settlement that moves it came, and a row would win over that
+			}
 			row.Token, row.At, row.Expiry = r.Token, r.At, r.At.Add(r.Window)
 			c.Rows = append(c.Rows, row)
 		}
-		inTx := r.Done.Clone() // successes that were committed with their effects lie in segments already
-		for _, seg := range f.Segments {
-			if !seg.Rows {
-				inTx.Add(Span{max(seg.From, r.From), min(seg.To, r.To)})
-			}
-		}
-		inTx.AddAll(r.Back)
-		if !inTx.Covers(r.Span) || r.Locked { // who has it locked is about to end: it goes later
+		r.Done.AddAll(s.Done)
+		r.Back, r.Messages = s.Back, s.Messages
+		settled.AddAll(r.Done)
+		settled.AddAll(r.Back)
+		if !settled.Covers(r.Span) || r.Locked { // who has it locked is about to end: it goes later
 			c.Alter = append(c.Alter, *r)
 			continue
 		}
@@ -52,6 +51,17 @@ func Save(f *Facts, saved []Saved) (c Change, lost []uint64) {
 	}
 	c.put(f.Segments, add)
 	return c, lost
+}
+
+// settled is what of a range is done as the ledger has it: successes that were committed with their effects lie in segments.
+func (f *Facts) settled(r *Range) Set {
+	all := r.Done.Clone()
+	for _, seg := range f.Segments {
+		if !seg.Rows {
+			all.Add(Span{max(seg.From, r.From), min(seg.To, r.To)})
+		}
+	}
+	return all
 }
 
 func find(ranges []Range, token uint64) *Range {

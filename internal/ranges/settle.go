@@ -142,7 +142,7 @@ func (c *settling) sort(i int) {
 		r.Done.Add(one)
 		r.moved.Add(one)
 		r.leaving = append(r.leaving, Row{Offset: offset, Fingerprint: cmp.Or(s.Fingerprint, r.print(offset))})
-		r.dirty = true
+		r.dirty, r.inTx = true, true // its InTx may be at its end just now
 		c.rows = append(c.rows, i)
 	}
 	if r.dirty {

@@ -91,3 +91,25 @@ func TestSettleAfterACloseIsUnknown(t *testing.T) {
 		t.Fatalf("%v, want ErrLost", err)
 	}
 }
+
+// What leaves its range for a row is left where it is if it has succeeded meanwhile: an InTx of it had committed, which the
+// store shows as a segment, or as done.
+func TestSave_LeavesWhatHasSucceeded(t *testing.T) {
+	for name, f := range map[string]*Facts{
+		"in a segment": {Segments: []Segment{{Span: Span{12, 13}}}, Ranges: []Range{{Span: Span{10, 20}, Token: 1, Holder: ledger.Mine}}},
+		"done":         {Ranges: []Range{{Span: Span{10, 20}, Token: 1, Holder: ledger.Mine, Done: setOf(Span{12, 13})}}},
+	} {
+		s := Saved{Token: 1, Done: setOf(Span{12, 14}), Rows: []Row{{Offset: 12}, {Offset: 13}}, Messages: 10}
+		c, lost := Save(f, []Saved{s})
+		if len(lost) != 0 || len(c.Rows) != 1 || c.Rows[0].Offset != 13 || len(c.Alter) != 1 || !c.Alter[0].Done.Covers(Span{12, 14}) {
+			t.Errorf("%s: %+v, lost %v", name, c, lost)
+		}
+	}
+}
+
+func setOf(spans ...Span) (s Set) {
+	for _, span := range spans {
+		s.Add(span)
+	}
+	return s
+}
