@@ -237,6 +237,7 @@ func (c *claiming) take(l *logClaim) {
 			out.Ticket = ledger.NewTicket(JoinSum(l.log, l.asks[i].Offset), a.Token)
 		case Done:
 			out.Answer, out.Outcome.State = ledger.Done, ledger.Succeeded
+			c.owner.finished(l.held, l.asks[i].Offset)
 		case InRow, ToRow:
 			c.toRow(l.asks[i].Index, a.Verdict == InRow)
 		default:

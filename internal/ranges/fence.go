@@ -70,3 +70,18 @@ func (o *Owner) Committed(fences []Fenced) {
 		}
 	}
 }
+
+// finished notes what a claim has found to be done in a range of ours: an InTx whose end was not known had committed. The
+// owner is locked.
+func (o *Owner) finished(h *held, offset int64) {
+	for _, r := range h.open {
+		if !r.Has(offset) || r.Done.Has(offset) || r.Back.Has(offset) {
+			continue
+		}
+		r.Done.Add(Span{offset, offset + 1})
+		r.inTx = true
+		if r.over() {
+			o.ripe.Add(1)
+		}
+	}
+}

@@ -178,6 +178,24 @@ func FreezeUpdate(t testing.TB, o ledger.Owner, e ledger.Entry, token uint64, pa
 	}
 }
 
+// SaveWhile settles a whole range of o, whose first message is e, as a Settle does, and calls during between what that reads
+// and what it writes.
+func SaveWhile(t testing.TB, o ledger.Owner, e ledger.Entry, token uint64, messages int64, during func()) {
+	t.Helper()
+	log, first := ranges.SplitSum(e.Key.Sum())
+	var done ranges.Set
+	done.Add(ranges.Span{From: first, To: first + messages})
+	err := ledger.Unwrap(o).(*owner).Update(t.Context(), []ranges.Query{{Info: ranges.Info{Log: log, Scope: e.Key.Scope}, Tokens: []uint64{token}}},
+		func(_ int, f *ranges.Facts) ranges.Change {
+			during()
+			c, _ := ranges.Save(f, []ranges.Saved{{Token: token, Done: done, Messages: messages}})
+			return c
+		})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // MigrationIdle is how long the server lets a session of Migrate be silent, in a transaction and outside of one.
 func MigrationIdle(ctx context.Context, conn *pgx.ConnConfig) (inside, outside time.Duration, err error) {
 	db := openSchema(conn, DefaultSchema)

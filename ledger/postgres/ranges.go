@@ -166,6 +166,9 @@ func (u *update) settles() bool {
 	return u.me != 0 && len(u.queries) > 0 && len(u.queries[0].Tokens) > 0
 }
 
+// errReplaced says that a segment was taken into another while it was waited for: another transaction sees that.
+var errReplaced = errors.New("postgres: a segment was replaced while it was waited for")
+
 func (u *update) run(ctx context.Context) error {
 	var err error
 	turns := []bool{true, false}
@@ -174,7 +177,8 @@ func (u *update) run(ctx context.Context) error {
 	}
 	for _, u.patient = range turns {
 		s := &splitter{exec: func(ctx context.Context, _ []int32, wait time.Duration) error { return u.exec(ctx, wait) }}
-		if err = s.try(ctx, nil, u.ledger.cfg.LockWait); code(err) != codeLockTimeout || ledger.Unknown(err) {
+		err = s.try(ctx, nil, u.ledger.cfg.LockWait)
+		if again := code(err) == codeLockTimeout || errors.Is(err, errReplaced); !again || ledger.Unknown(err) {
 			return err
 		}
 	}

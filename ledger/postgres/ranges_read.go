@@ -24,7 +24,9 @@ type rangeSight struct {
 	now    time.Time
 	rows   map[[ledger.KeySize]byte]struct{}
 	held   map[[2]int64]bool // ranges by log and token, that are locked
-	err    error             // of something stored that cannot be read
+	// replaced says that a segment is another's now, which is not seen.
+	replaced bool
+	err      error // of something stored that cannot be read
 }
 
 // logAsks are the queries in columns: those that ask about spans, and those that ask for tokens.
@@ -104,6 +106,9 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
+	}
+	if s.replaced {
+		return nil, errReplaced
 	}
 	s.finish(u.queries, a.alone)
 	return s, s.err
@@ -208,6 +213,7 @@ func (s *rangeSight) segments(rows pgx.Rows) error {
 	_, err := pgx.ForEachRow(rows, r.dest(), func() error {
 		f := &s.facts[s.at[r.log]]
 		f.Segments = append(f.Segments, r.decode())
+		s.replaced = s.replaced || r.first < 0
 		return nil
 	})
 	return err

@@ -85,3 +85,35 @@ func testAbandonedGoes(t *testing.T, old bool) {
 		t.Errorf("the log's start is %d", n)
 	}
 }
+
+// TestTrim: below the log's first offset goes what is finished, of all leader epochs, but for what InTx has committed in a
+// range that is open: without it the range would say that it is still to be done, and whoever takes it over would run it.
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o, taker := join(t, b, time.Minute), join(t, b, time.Minute)
+	before := records("s", 0, 0, 10)
+	succeedAll(t, o, claimsOf(t, o, before, ledger.Run))
+	later := records("s", 0, 10, 6)
+	for i := range later {
+		at := *later[i].Key.Pos
+		at.Epoch++
+		later[i].Key = ledger.Key{Scope: later[i].Key.Scope, ID: later[i].Key.ID, Pos: &at}
+	}
+	held := claimsOf(t, o, later[:5], ledger.Run)
+	a := ledger.NewAttempt(o, held[2].Ticket)
+	if err := inTx(ledger.WithAttempt(t.Context(), a), oneEffect); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(t, "ALTER TABLE ackledger.segment DISABLE TRIGGER USER")
+	b.exec(t, "UPDATE ackledger.segment SET until = until - interval '2 hours'")
+	b.exec(t, "ALTER TABLE ackledger.segment ENABLE TRIGGER USER")
+	later[5].Key.Pos.First = 14
+	claimsOf(t, o, later[5:], ledger.Run)
+	if n := b.number(t, "SELECT count(*) FROM ackledger.segment"); n != 1 {
+		t.Errorf("%d segments, want that of InTx alone", n)
+	}
+	declareDead(t, b, o)
+	claimsOf(t, taker, later[2:3], ledger.Done)
+	claimsOf(t, taker, later[:2], ledger.Run)
+}

@@ -10,9 +10,9 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// TestOwnersMeetInALog: owners that claim neighbouring batches of one log at once, settle each in two halves, and so open,
-// write, join and end ranges beside each other, lose nothing of each other's, and do nothing twice: every offset runs once,
-// is counted once, and is finished at the end.
+// TestOwnersMeetInALog: owners that claim neighbouring batches of one log at once, settle each in two halves or in one InTx,
+// and so open, write, join and end ranges beside each other, lose nothing of each other's, and do nothing twice: every offset
+// runs once, is counted once, and is finished at the end.
 func TestOwnersMeetInALog(t *testing.T) {
 	t.Parallel()
 	const owners, batches, size = 4, 80, 10
@@ -26,9 +26,12 @@ func TestOwnersMeetInALog(t *testing.T) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < batches; i = next.Add(1) - 1 {
 				first := int(i) * size
-				if err := claimAndHalve(t, o, all[first:first+size], ran[first:first+size]); err != nil {
+				if err := claimAndHalve(t, o, all[first:first+size], ran[first:first+size], i%3 > 0); err != nil {
 					t.Errorf("batch %d: %v", i, err)
 				}
+			}
+			if err := o.Leave(t.Context()); err != nil { // it closes what InTx has ended
+				t.Error(err)
 			}
 		})
 	}
@@ -50,8 +53,9 @@ func TestOwnersMeetInALog(t *testing.T) {
 
 var errTired = errors.New("still busy after all that time")
 
-// claimAndHalve claims a batch, as often as it takes, and settles every second message of it first.
-func claimAndHalve(t *testing.T, o ledger.Owner, batch []ledger.Entry, ran []atomic.Int32) error {
+// claimAndHalve claims a batch, as often as it takes, and settles every second message of it first, or all of it by
+// one InTx.
+func claimAndHalve(t *testing.T, o ledger.Owner, batch []ledger.Entry, ran []atomic.Int32, tx bool) error {
 	deadline := time.Now().Add(time.Minute)
 	mine := make([]ledger.Settlement, 0, len(batch))
 	for done := make([]bool, len(batch)); len(mine) < len(batch); {
@@ -69,6 +73,13 @@ func claimAndHalve(t *testing.T, o ledger.Owner, batch []ledger.Entry, ran []ato
 		if time.Now().After(deadline) {
 			return errTired
 		}
+	}
+	if tx {
+		tickets := make([]ledger.Ticket, len(mine))
+		for i := range mine {
+			tickets[i] = mine[i].Ticket
+		}
+		return inTx(ledger.WithAttempt(t.Context(), ledger.NewBatchAttempt(o, tickets)), oneEffect)
 	}
 	for half := range 2 {
 		var part []ledger.Settlement

@@ -137,14 +137,15 @@ CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR KEY SH
 	sqlRangeReopen = `SELECT set_config('ackledger.reopen', 'on', true)`
 
 	// sqlSegmentTrim drops what lies below the first offset of logs, of all their epochs, but for what has changed in the
-	// last hour ($4): it may be in a slow worker's hands.
+	// last hour ($4), or lies in an open range, where an InTx has put it: it may be in a slow worker's hands.
 	sqlSegmentTrim = `
 DELETE FROM {s}.segment t USING (
 	SELECT s.log, s.first FROM unnest($1::integer[], $2::bytea[], $3::bigint[]) AS a(scope, name, low)
 	CROSS JOIN LATERAL (SELECT g.log FROM {s}.range_log g
 		WHERE g.scope = a.scope AND sha256(g.name) = sha256(a.name) OFFSET 0) g
 	CROSS JOIN LATERAL (SELECT s.log, s.first FROM {s}.segment s
-		WHERE s.log = g.log AND s.first < a.low AND s.last <= a.low OFFSET 0) s
+		WHERE s.log = g.log AND s.first < a.low AND s.last <= a.low AND NOT EXISTS (SELECT FROM {s}.claim_range r
+			WHERE r.log = s.log AND r.first < s.last AND s.first < r.last OFFSET 0) OFFSET 0) s
 ) s WHERE t.log = ANY(ARRAY[s.log]) AND t.first = s.first
 	AND t.until < clock_timestamp() - $4::bigint * interval '1 microsecond'`
 
@@ -209,13 +210,24 @@ WITH hull AS MATERIALIZED (
 	SELECT r.log, min(r.first) AS first, max(r.last) AS last FROM ` + sqlAskedTokens + ` GROUP BY r.log
 )`
 
-	// sqlSegmentsHeld locks them as well, in their order. Of two owners' segments that touch and are new to each other,
-	// neither sees the other's: they stay two until something else touches them.
-	sqlSegmentsHeld = sqlHullOf + sqlSegmentsIn + ` FOR NO KEY UPDATE` + sqlSegmentsOrder
+	// sqlSegmentsHeld locks them as well, in their order. One that was taken into another's while this waited for it is told by
+	// a first offset of -1: the other is not seen yet, and what is planned without it would lie in it. Of two owners' segments
+	// that touch and are new to each other, neither sees the other's: they stay two until something else touches them.
+	sqlSegmentsHeld = sqlHullOf + `, seen AS MATERIALIZED (
+SELECT s.log, s.first` + sqlSegmentsFrom + `) s
+)
+SELECT q.log, coalesce(s.first, -1), coalesce(s.last, 0), coalesce(s.kind, 0)::smallint, coalesce(s.messages, 0),
+	coalesce((extract(epoch FROM s.since) * 1000000)::bigint, 0), coalesce((extract(epoch FROM s.until) * 1000000)::bigint, 0),
+	coalesce((extract(epoch FROM s.expiry) * 1000000)::bigint, 0)
+FROM (SELECT * FROM seen ORDER BY log, first) q
+LEFT JOIN LATERAL (SELECT * FROM {s}.segment s WHERE s.log = q.log AND s.first = q.first OFFSET 0 FOR NO KEY UPDATE) s ON true
+ORDER BY q.log, q.first`
 
 	sqlSegmentsIn = `
 SELECT s.log, s.first, s.last, s.kind, s.messages, (extract(epoch FROM s.since) * 1000000)::bigint,
-	(extract(epoch FROM s.until) * 1000000)::bigint, (extract(epoch FROM s.expiry) * 1000000)::bigint
+	(extract(epoch FROM s.until) * 1000000)::bigint, (extract(epoch FROM s.expiry) * 1000000)::bigint` + sqlSegmentsFrom
+
+	sqlSegmentsFrom = `
 FROM (SELECT * FROM hull ORDER BY log) h
 CROSS JOIN LATERAL (SELECT coalesce((SELECT p.first FROM {s}.segment p WHERE p.log = h.log AND p.first < h.first
 	ORDER BY p.first DESC LIMIT 1), h.first) AS low OFFSET 0) b
