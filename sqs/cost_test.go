@@ -16,7 +16,7 @@ import (
 // engine has up to 4 for a message (see TestAllocationsOfAMessage there), and these come out of them. What AWS's SDK
 // makes of an answer is not counted.
 func TestAllocationsOfAMessageFromSQS(t *testing.T) {
-	const n, most = 100, 2.1 // the table's map grows too
+	const n, most = 100, 2 // from the second time on, when the table's map has grown
 	w, err := NewWorker(awssqs.New(awssqs.Options{}), "url", memory.New(), consumer.HandlerFunc(nothing), quick())
 	if err != nil {
 		t.Fatal(err)

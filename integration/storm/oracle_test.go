@@ -112,6 +112,10 @@ func expectEffects(t *testing.T, d *database, n, all int) {
 	if open := d.count(t, `SELECT count(*) FROM ackledger.message WHERE state <> 2`); open > 0 {
 		t.Errorf("%d rows are not succeeded", open)
 	}
+	if meet := d.count(t, `SELECT count(*) FROM ackledger.segment a JOIN ackledger.segment b
+		ON a.log = b.log AND a.first < b.first AND b.first < a.last`); meet > 0 {
+		t.Errorf("%d segments lie in others", meet)
+	}
 }
 
 // eventually polls until what holds, or fails with what is wrong.
