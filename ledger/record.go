@@ -110,6 +110,8 @@ type ArchiveRecord struct {
 	Replayed time.Time
 	// Purged is when an operator emptied it ([Operator]); zero: it was not.
 	Purged time.Time
+	// BodyBytes is how long a body is that [WithoutBodies] left out; zero: none was.
+	BodyBytes int
 }
 
 const maxErrorText = 2 << 10

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -57,16 +58,42 @@ func (a *archive) Letters(ctx context.Context, f *ledger.Filter) iter.Seq2[*Lett
 	return func(yield func(*Letter, error) bool) {
 		whole := *f
 		whole.Body, whole.Limit = true, 0
-		for d, err := range a.op.DeadLetters(ctx, whole) {
+		list := a.op.DeadLetters(ctx, whole)
+		if a.renewed {
+			list = a.renewals(ctx, whole)
+		}
+		for d, err := range list {
 			var l *Letter
-			if err == nil && a.renewed && !Renewed(&d) {
-				continue
-			}
 			if err == nil {
 				l, err = a.letter(ctx, &d)
 			}
 			if !yield(l, err) || err != nil {
 				return
+			}
+		}
+	}
+}
+
+// renewals lists what was renewed and has not run since. It is little of what failed: only its bodies are read.
+func (a *archive) renewals(ctx context.Context, whole ledger.Filter) iter.Seq2[ledger.DeadLetter, error] {
+	return func(yield func(ledger.DeadLetter, error) bool) {
+		bare := whole
+		bare.Body = false
+		for d, err := range a.op.DeadLetters(ctx, bare) {
+			if err == nil && !Renewed(&d) {
+				continue
+			}
+			if err != nil {
+				yield(d, err)
+				return
+			}
+			one := whole
+			one.Scope, one.IDs = d.Key.Scope, [][]byte{d.Key.ID}
+			for again, err := range a.op.DeadLetters(ctx, one) {
+				same := err != nil || again.Key.Sum() == d.Key.Sum() && bytes.Equal(again.Delivery, d.Delivery) && Renewed(&again)
+				if same && (!yield(again, err) || err != nil) {
+					return
+				}
 			}
 		}
 	}
@@ -112,7 +139,7 @@ func (a *archive) letter(ctx context.Context, d *ledger.DeadLetter) (*Letter, er
 
 // complete looks for the position of a message among all its failed deliveries.
 func (a *archive) complete(ctx context.Context, key ledger.Key) (ledger.Key, error) {
-	rec, err := a.op.Get(ctx, key)
+	rec, err := a.op.Get(ledger.WithoutBodies(ctx), key)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return key, err
 	}

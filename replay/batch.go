@@ -274,7 +274,7 @@ func (r *runner) renewed(ctx context.Context, l *Letter, c *Case) error {
 	return nil
 }
 
-// get reads all that is stored of a message; nothing, if the ledger does not know it. A ledger may be far away, and a batch
+// get reads all that is stored of a message, but for bodies; nothing, if the ledger does not know it. A ledger may be far away, and a batch
 // large: a run that is cancelled asks no more.
 func (r *runner) get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
 	if ctx.Err() != nil {
@@ -282,7 +282,7 @@ func (r *runner) get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	}
 	ctx, cancel := toTheEnd(ctx)
 	defer cancel()
-	rec, err := r.op.Get(ctx, key)
+	rec, err := r.op.Get(ledger.WithoutBodies(ctx), key)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
 		return rec, fmt.Errorf("replay: ask the ledger for %v: %w", key, err)
 	}

@@ -185,7 +185,7 @@ func (t *inPlace) handle(ctx context.Context, l *Letter) Result {
 func (t *inPlace) result(ctx context.Context, l *Letter, v engine.Verdict, begun bool) Result {
 	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishing)
 	defer cancel()
-	rec, err := t.op.Get(asked, l.Key)
+	rec, err := t.op.Get(ledger.WithoutBodies(asked), l.Key)
 	if err != nil {
 		return Result{Err: fmt.Errorf("ask the ledger what became of it: %w", err)}
 	}

@@ -1,6 +1,9 @@
 package replay_test
 
 import (
+	"context"
+	"iter"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,5 +112,65 @@ func TestRenewed(t *testing.T) {
 		if got := replay.Renewed(letter(c.change)); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// bodySpy counts the bodies that are read.
+type bodySpy struct {
+	ledger.Operator
+	asked, listed atomic.Int64
+}
+
+func (s *bodySpy) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
+	rec, err := s.Operator.Get(ctx, key)
+	for _, a := range rec.Archived {
+		if a.Body != nil {
+			s.asked.Add(1)
+		}
+	}
+	return rec, err
+}
+
+func (s *bodySpy) DeadLetters(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.DeadLetter, error] {
+	return func(yield func(ledger.DeadLetter, error) bool) {
+		for d, err := range s.Operator.DeadLetters(ctx, f) {
+			if d.Body != nil {
+				s.listed.Add(1)
+			}
+			if !yield(d, err) {
+				return
+			}
+		}
+	}
+}
+
+// A body may be 50 MB: a replay reads those that it sends, and no others.
+func TestRenewalsReadNoOtherBodies(t *testing.T) {
+	t.Parallel()
+	q := newQueues(t, false)
+	q.fail(numbered(4))
+	key := ledger.Key{}
+	for d, err := range q.ledger.DeadLetters(t.Context(), ledger.Filter{Limit: 1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		key = d.Key
+	}
+	if _, err := q.ledger.Renew(t.Context(), ledger.Renewal{Key: key, Token: 1, By: by}); err != nil {
+		t.Fatal(err)
+	}
+	spy := &bodySpy{Operator: q.ledger}
+	dry := func(c *replay.Config) { c.DryRun = true }
+	if report := replayAll(t, spy, q.fromQueue(), q.toSource(), dry); report.Read != 4 {
+		t.Errorf("from the queue: %+v", report)
+	}
+	if n := spy.asked.Load() + spy.listed.Load(); n != 0 {
+		t.Errorf("from the queue: %d archived bodies were read, want 0", n)
+	}
+	if report := replayAll(t, spy, replay.Renewals(spy), q.toSource()); report.Read != 1 || report.Replayed != 1 {
+		t.Errorf("of renewals: %+v", report)
+	}
+	if asked, listed := spy.asked.Load(), spy.listed.Load(); asked != 0 || listed != 1 {
+		t.Errorf("of renewals: %d and %d archived bodies were read, want 0 and 1", asked, listed)
 	}
 }

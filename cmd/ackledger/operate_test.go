@@ -264,3 +264,38 @@ func TestIncompatibleLedger(t *testing.T) {
 		}
 	})
 }
+
+// bodySpy counts the bodies that it reads.
+type bodySpy struct {
+	ledger.Operator
+	read int
+}
+
+func (s *bodySpy) Find(ctx context.Context, scope string, id []byte) ([]ledger.Record, error) {
+	found, err := s.Operator.Find(ctx, scope, id)
+	for i := range found {
+		for _, a := range found[i].Archived {
+			if a.Body != nil {
+				s.read++
+			}
+		}
+	}
+	return found, err
+}
+
+// A body may be 50 MB: what is not printed is not read, and its size is told all the same.
+func TestShowReadsNoBodyUnasked(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		s.fail(orders, ledger.KindExhausted, "no such SKU: 17", "o1")
+		for _, asked := range []bool{true, false} {
+			spy, out := &bodySpy{Operator: s}, new(strings.Builder)
+			if err := (&showOne{body: asked}).run(t.Context(), spy, "o1", out); err != nil {
+				t.Fatal(err)
+			}
+			if (spy.read == 1) != asked || !strings.Contains(out.String(), "  size        32 B") {
+				t.Errorf("with the body %t: %d bodies read\n%s", asked, spy.read, out)
+			}
+		}
+	})
+}

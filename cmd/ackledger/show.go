@@ -79,7 +79,11 @@ type audited struct {
 }
 
 func (s *showOne) run(ctx context.Context, op ledger.Operator, id string, out io.Writer) error {
-	found, err := s.find(ctx, op, id)
+	looks := ctx
+	if !s.body {
+		looks = ledger.WithoutBodies(ctx)
+	}
+	found, err := s.find(looks, op, id)
 	if err != nil {
 		return err
 	}

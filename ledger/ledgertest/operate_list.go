@@ -14,6 +14,7 @@ import (
 
 var listCases = []testCase{
 	{"Find", find},
+	{"GetWithoutBodies", getWithoutBodies},
 	{"Scopes", scopes},
 	{"Messages", messages},
 	{"MessagesMany", messagesMany},

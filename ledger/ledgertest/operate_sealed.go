@@ -73,6 +73,50 @@ func deadLettersSealed(e *env) {
 	}
 }
 
+// Who asks for no bodies is told how long they are, and all the rest; sealed or not, no cipher is asked.
+func getWithoutBodies(e *env) {
+	o := e.owner()
+	large := bytes.Repeat([]byte("\x00large"), 20_000) // kept out of line
+	for id, change := range map[string]func(*ledger.Archive){
+		"plain": func(a *ledger.Archive) { a.Headers = []ledger.Header{{Name: "x", Value: []byte("value")}} },
+		"large": func(a *ledger.Archive) { a.Body = large },
+		"empty": func(a *ledger.Archive) { a.Body = []byte{} },
+		"nil":   func(a *ledger.Archive) { a.Body = nil },
+		"sealed": func(a *ledger.Archive) {
+			if a.Body = large; a.Seal(e.ctx, rot(7)) != nil {
+				e.Fatal("not sealed")
+			}
+		},
+		"purged": func(a *ledger.Archive) { a.Body = large },
+	} {
+		e.archived(o, id, change)
+		if id == "purged" {
+			e.purge(ledger.PurgeRequest{Filter: ledger.Filter{IDs: [][]byte{[]byte(id)}}})
+		}
+		whole := e.record(e.entry(id))
+		if a := &whole.Archived[0]; a.BodyBytes != 0 || (a.Body == nil) != (id == "nil" || id == "purged") {
+			e.Errorf("%s, read whole: body %s, and %d bytes left out", id, showBytes(a.Body), a.BodyBytes)
+		}
+		bare, err := e.op().Get(ledger.WithoutBodies(e.ctx), e.key(id))
+		found, err2 := e.op().Find(ledger.WithoutBodies(e.ctx), e.scope, []byte(id))
+		if err := errors.Join(err, err2); err != nil || len(found) != 1 {
+			e.Fatalf("%s: %v, %d found", id, err, len(found))
+		}
+		for _, r := range []ledger.Record{bare, found[0]} {
+			a, w := &r.Archived[0], &whole.Archived[0]
+			if a.Body != nil || a.BodyBytes != len(w.Body) || a.Size() != w.Size() || a.Sealed() != w.Sealed() || a.Sealed() != (id == "sealed") {
+				e.Errorf("%s: body %s, %d bytes left out of %d, sealed %t", id, showBytes(a.Body), a.BodyBytes, len(w.Body), a.Sealed())
+			}
+			if a.Body, a.BodyBytes = w.Body, 0; summary(r) != summary(whole) {
+				e.Errorf("%s without its body:\n%s\nwant\n%s", id, summary(r), summary(whole))
+			}
+		}
+	}
+	if got := len(e.letters(ledger.Filter{Cipher: rot(8)})); got != 5 {
+		e.Errorf("%d listed without bodies, want 5", got)
+	}
+}
+
 // Ids, groups, errors and headers that are no text, in every filter.
 func deadLettersOddBytes(e *env) {
 	o := e.owner()

@@ -123,6 +123,9 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	rec := ledger.Record{Key: sum}
 	for i := range l.archives[sum] {
 		a := l.archives[sum][i]
+		if ledger.NoBodies(ctx) {
+			a.Body, a.BodyBytes = nil, len(a.Body)
+		}
 		a.Archive = a.Clone()
 		rec.Archived = append(rec.Archived, a)
 	}

@@ -98,7 +98,7 @@ func OtherStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statemen
 		"past errors":      {sql.tune, sql.pastErrors, []any{keys}},
 		"find":             {sql.tune, sql.find, []any{keys, deliveries}},
 		"get":              {sql.tune, sql.getMessage, []any{keys[0]}},
-		"get archive":      {sql.tune, sql.getArchive, []any{keys[0]}},
+		"get archive":      {sql.tune, sql.getArchive, []any{keys[0], false}},
 		"fence":            {sql.tune, sql.tx.fence, []any{keys[0], tokens[0], own.id, int64(1), []byte("r")}},
 		"fence of a batch": {sql.tune, sql.tx.fenceAll, []any{keys, tokens, own.id, int64(1), [][]byte{}}},
 		"outcome":          {sql.tune, sql.tx.outcome, []any{keys}},

@@ -91,7 +91,7 @@ func (r *messageRow) fill() (err error) {
 }
 
 func (l *Ledger) getArchive(ctx context.Context, tx pgx.Tx, rec *ledger.Record) error {
-	rows, err := tx.Query(ctx, l.sql.getArchive, uuid(rec.Key))
+	rows, err := tx.Query(ctx, l.sql.getArchive, uuid(rec.Key), ledger.NoBodies(ctx))
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (l *Ledger) getArchive(ctx context.Context, tx pgx.Tx, rec *ledger.Record) 
 func scanArchive(row pgx.CollectableRow) (ledger.ArchiveRecord, error) {
 	var r archiveRow
 	var headers []byte
-	if err := row.Scan(append(r.dest(), &headers, &r.rec.Body)...); err != nil {
+	if err := row.Scan(append(r.dest(), &headers, &r.rec.Body, &r.rec.BodyBytes)...); err != nil {
 		return r.rec, err
 	}
 	err := r.fill()

@@ -159,6 +159,8 @@ FROM {s}.message m JOIN {s}.scope s ON s.id = m.scope WHERE m.key = $1::uuid`
 	a.kind, a.source, a.grp, a.position, a.errors, a.key, coalesce(a.generation, 0),
 	(extract(epoch FROM a.replayed_at) * 1000000)::bigint, (extract(epoch FROM a.purged_at) * 1000000)::bigint`
 
-	sqlGetArchive = `SELECT ` + sqlArchiveFields + `, a.headers, a.body
+	// sqlGetArchive reads, with $2, no bodies but their lengths: of what is stored out of line that reads nothing.
+	sqlGetArchive = `SELECT ` + sqlArchiveFields + `, a.headers, CASE WHEN NOT $2::boolean THEN a.body END,
+	CASE WHEN $2::boolean THEN coalesce(octet_length(a.body), 0) ELSE 0 END
 FROM {s}.archive a JOIN {s}.scope s ON s.id = a.scope WHERE a.key = $1::uuid ORDER BY a.at, a.delivery`
 )

@@ -90,17 +90,23 @@ func archiveColumns(headers, body string) string {
 }
 
 func getArchive(ctx context.Context, tx *sql.Tx, sum []byte) (list []ledger.ArchiveRecord, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT "+archiveColumns("a.headers", "a.body")+
+	body, length := "a.body", "0"
+	if ledger.NoBodies(ctx) {
+		body, length = "NULL", "coalesce(length(a.body), 0)" // a blob's length is read without the blob
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT "+archiveColumns("a.headers", body)+", "+length+
 		" FROM ackledger_archive a JOIN ackledger_scope s ON s.id = a.scope WHERE a.key = ? ORDER BY a.num", sum)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		a, err := scanArchive(rows)
+		var left int
+		a, err := scanArchive(rows, &left)
 		if err != nil {
 			return nil, err
 		}
+		a.BodyBytes = left
 		list = append(list, a)
 	}
 	return list, rows.Err()
