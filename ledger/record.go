@@ -93,7 +93,7 @@ type Record struct {
 }
 
 // Neighbours are the offsets From <= o < To of one log that the ledger holds as one: finished between Since and Until, or
-// claimed together at Since.
+// claimed together at Since, of which some may be finished (Until is zero).
 type Neighbours struct {
 	From, To     int64
 	Since, Until time.Time

@@ -16,7 +16,7 @@ import (
 // spareReceives is what maxReceiveCount should leave beside attempts and crashes, for redeliveries that are nobody's fault.
 const spareReceives = 10
 
-func (d *doctor) visitQueues(ctx context.Context, op ledger.Operator, f *findings) {
+func (d *doctor) visitQueues(ctx context.Context, op ledger.Operator, behind time.Duration, f *findings) {
 	if len(d.queues) == 0 {
 		return
 	}
@@ -26,11 +26,11 @@ func (d *doctor) visitQueues(ctx context.Context, op ledger.Operator, f *finding
 		return
 	}
 	for _, q := range d.queues {
-		d.visitQueue(ctx, client, op, q, f)
+		d.visitQueue(ctx, client, op, q, behind, f)
 	}
 }
 
-func (d *doctor) visitQueue(ctx context.Context, client *sqs.Client, op ledger.Operator, queue string, f *findings) {
+func (d *doctor) visitQueue(ctx context.Context, client *sqs.Client, op ledger.Operator, queue string, behind time.Duration, f *findings) {
 	url, err := queueURL(ctx, client, queue)
 	var attributes map[string]string
 	if err == nil {
@@ -50,7 +50,7 @@ func (d *doctor) visitQueue(ctx context.Context, client *sqs.Client, op ledger.O
 	if text == "" {
 		f.add(warning, name, "it has no redrive policy: a message that kills its receiver each time comes for ever",
 			fmt.Sprintf("give it a dead-letter queue, with maxReceiveCount %d", d.receives()))
-		visitWindow(ctx, op, "sqs:"+attributes["QueueArn"]+"/", name, retention, f)
+		d.visitWindow(ctx, op, "sqs:"+attributes["QueueArn"]+"/", name, retention+behind, windowOf, f)
 		return
 	}
 	if err := json.Unmarshal([]byte(text), &policy); err != nil {
@@ -65,7 +65,7 @@ func (d *doctor) visitQueue(ctx context.Context, client *sqs.Client, op ledger.O
 	}
 	dead, ok := d.visitDeadLetterQueue(ctx, client, name, policy.Target, retention, f)
 	if ok {
-		visitWindow(ctx, op, "sqs:"+attributes["QueueArn"]+"/", name, retention+dead, f)
+		d.visitWindow(ctx, op, "sqs:"+attributes["QueueArn"]+"/", name, retention+max(dead, behind), windowOf, f)
 	}
 }
 
@@ -93,50 +93,6 @@ func (d *doctor) visitDeadLetterQueue(ctx context.Context, client *sqs.Client, n
 		f.add(good, name, fmt.Sprintf("about %s dead letters wait in %s", count(int64(n)), nameOf(arn, arn)), "")
 	}
 	return retention, true
-}
-
-// visitWindow compares what the broker may deliver again with how long the ledger keeps the youngest rows of the source.
-func visitWindow(ctx context.Context, op ledger.Operator, prefix, name string, need time.Duration, f *findings) {
-	if op == nil {
-		return
-	}
-	const patience = 20 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	scopes, err := op.Scopes(ctx)
-	if err != nil {
-		f.add(unknown, name, "the ledger's scopes: "+err.Error(), "see the error")
-		return
-	}
-	for _, scope := range scopes {
-		if !strings.HasPrefix(scope, prefix) {
-			continue
-		}
-		window, err := windowOf(ctx, op, scope)
-		switch {
-		case err != nil:
-			f.add(unknown, name, "the window of "+scope+": "+err.Error(), "see the error")
-		case window == 0:
-			f.add(good, name, text(scope)+" has no row of the last day, so its window is not seen here: the worker checks it when it starts", "")
-		case window < need.Truncate(time.Second):
-			f.add(problem, name, fmt.Sprintf("%s keeps finished messages for %s, but the broker may deliver one again for %s: it would run twice",
-				text(scope), short(window), short(need)), "leave Config.Window unset, and restart the workers")
-		default:
-			f.add(good, name, fmt.Sprintf("%s recognises messages for %s", text(scope), short(window)), "")
-		}
-	}
-}
-
-// windowOf is the longest window of some rows of a scope that were claimed within a day; zero: there is none.
-func windowOf(ctx context.Context, op ledger.Operator, scope string) (window time.Duration, err error) {
-	const some = 20
-	for m, err := range op.Messages(ctx, ledger.Filter{Scope: scope, From: time.Now().Add(-24 * time.Hour), Limit: some}) {
-		if err != nil {
-			return 0, err
-		}
-		window = max(window, m.Expiry.Sub(m.At).Round(time.Second))
-	}
-	return window, nil
 }
 
 func secondsOf(attributes map[string]string, name string) time.Duration {

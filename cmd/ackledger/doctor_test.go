@@ -208,6 +208,7 @@ func TestDoctorOfQueues(t *testing.T) {
 	wants(t, r.out, "warning  queue bare: it has no redrive policy", "warning  queue eager: its maxReceiveCount is 3", "set maxReceiveCount to 25",
 		"warning  queue eager: its dead-letter queue keeps messages for 1h, the queue for 4d", "ok       queue fine: maxReceiveCount 25",
 		"ok       queue fine: its dead-letter queue keeps messages for 14d")
+	wants(t, r.out, "note     queue fine: the ledger has never seen a worker of it")
 	r = withEnv(t, env, "doctor", "--ledger", file, "--queue", "none")
 	if r.code != exitFailed || !strings.Contains(r.out, "there is no queue none") {
 		t.Errorf("no such queue: code %d, %s%s", r.code, r.out, r.errors)
@@ -217,7 +218,7 @@ func TestDoctorOfQueues(t *testing.T) {
 	if r.code != exitFailed {
 		t.Errorf("a short window: code %d, %s%s", r.code, r.out, r.errors)
 	}
-	wants(t, r.out, "problem  queue fine: sqs:", "for 1h, but the broker may deliver one again for 18d: it would run twice")
+	wants(t, r.out, "problem  queue fine: sqs:", "for 1h, but one may come again for 18d: it would run twice")
 }
 
 // shortWindow makes a message that is recognised for an hour.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -10,9 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/replay"
 )
 
-func (d *doctor) visitTopics(ctx context.Context, op ledger.Operator, f *findings) {
+func (d *doctor) visitTopics(ctx context.Context, op ledger.Operator, behind time.Duration, f *findings) {
 	if len(d.topics) == 0 {
 		return
 	}
@@ -37,11 +39,11 @@ func (d *doctor) visitTopics(ctx context.Context, op ledger.Operator, f *finding
 		if topic.ID == (kadm.TopicID{}) {
 			f.add(warning, "topic "+text(name), "the cluster has no topic ids: a topic that is made anew uses the same offsets again", "workers need Config.NameIdentity; never make a topic anew under its name")
 		}
-		d.visitTopic(ctx, admin, op, meta.Cluster, name, f)
+		d.visitTopic(ctx, admin, op, meta.Cluster, name, behind, f)
 	}
 }
 
-func (d *doctor) visitTopic(ctx context.Context, admin *kadm.Client, op ledger.Operator, cluster, topic string, f *findings) {
+func (d *doctor) visitTopic(ctx context.Context, admin *kadm.Client, op ledger.Operator, cluster, topic string, behind time.Duration, f *findings) {
 	check := "topic " + text(topic)
 	configs, err := admin.DescribeTopicConfigs(ctx, topic)
 	if err == nil && len(configs) == 1 {
@@ -62,7 +64,55 @@ func (d *doctor) visitTopic(ctx context.Context, admin *kadm.Client, op ledger.O
 		return
 	}
 	f.add(good, check, "a record may be delivered for "+short(retention+segment), "")
-	visitWindow(ctx, op, "kafka:"+url.PathEscape(cluster)+"/"+topic+"/", check, retention+segment, f)
+	look := func(ctx context.Context, op ledger.Operator, scope string) (time.Duration, error) {
+		window, err := rangedWindow(ctx, admin, op, scope, topic)
+		if window > 0 {
+			return window, nil
+		}
+		rows, bad := windowOf(ctx, op, scope)
+		if rows > 0 {
+			return rows, nil
+		}
+		return 0, errors.Join(err, bad)
+	}
+	d.visitWindow(ctx, op, "kafka:"+url.PathEscape(cluster)+"/"+topic+"/", check, retention+segment+behind, look, f)
+}
+
+// rangedWindow is the longest window of what the ledger holds in ranges and was finished or claimed within a day; zero:
+// nothing was. It asks for the last record of each partition that the group is done with.
+func rangedWindow(ctx context.Context, admin *kadm.Client, op ledger.Operator, scope, topic string) (window time.Duration, err error) {
+	_, group, _ := replay.ParseScope(scope)
+	offsets, err := admin.FetchOffsetsForTopics(ctx, group, topic)
+	if err != nil {
+		return 0, fmt.Errorf("where group %s is: %w", text(group), err)
+	}
+	seen, since := 0, time.Now().Add(-recently)
+	for partition, o := range offsets[topic] {
+		if o.Err != nil || o.At < 1 || seen == someRows {
+			err = errors.Join(err, o.Err)
+			continue
+		}
+		id := fmt.Appendf(nil, "%s-%d-%d", topic, partition, o.At-1)
+		found, bad := op.Find(ledger.WithoutBodies(ctx), scope, id)
+		if bad != nil && !errors.Is(bad, ledger.ErrNotFound) {
+			return 0, bad
+		}
+		for i := range found {
+			if kept, at := keptFor(&found[i]); at.After(since) {
+				window, seen = max(window, kept), seen+1
+			}
+		}
+	}
+	return window, err
+}
+
+// keptFor is for how long a message is recognised, counted from a time.
+func keptFor(r *ledger.Record) (window time.Duration, from time.Time) {
+	from = r.At
+	if r.In != nil && !r.In.Until.IsZero() {
+		from = r.In.Until
+	}
+	return r.Expiry.Sub(from).Round(time.Second), from
 }
 
 // millisOf reads a number of milliseconds; 0: none. What is longer than any window counts as one.

@@ -192,7 +192,7 @@ func Find(f *Facts, offset int64, rec *ledger.Record) bool {
 		if r.Done.Has(offset) {
 			rec.State, rec.Token = ledger.Succeeded, 0
 		}
-		rec.In = &ledger.Neighbours{From: r.From, To: r.To, Since: r.At, Until: f.Now}
+		rec.In = &ledger.Neighbours{From: r.From, To: r.To, Since: r.At}
 		return true
 	}
 	return false

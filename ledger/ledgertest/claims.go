@@ -57,7 +57,7 @@ func claimNone(e *env) {
 	r := e.record(m)
 	if r.State != ledger.Pending || r.Owner != o.ID() || r.Token != 1 || r.Attempts != 0 || r.Crashes != 0 ||
 		r.Key != m.Key.Sum() || r.Scope != m.Key.Scope || string(r.ID) != string(m.Key.ID) ||
-		!r.Due.IsZero() || r.Result != nil || (r.In != nil) != e.Ranged {
+		!r.Due.IsZero() || r.Result != nil || (r.In != nil) != e.Ranged || r.In != nil && !r.In.Until.IsZero() {
 		e.Fatalf("row: %s", summary(r))
 	}
 	if r.Fingerprint != m.Fingerprint && (!e.Ranged || !r.Fingerprint.IsZero()) { // ranges keep none
