@@ -77,7 +77,7 @@ func RunPurge(ctx context.Context, r PurgeRequest, list iter.Seq2[DeadLetter, er
 	var report PurgeReport
 	err := inBatches(ctx, list, func(batch []DeadLetter) error {
 		n := int64(len(batch))
-		report.Matched += n
+		report.Matched, report.Last = report.Matched+n, batch[n-1].At // the oldest come first
 		batch = slices.DeleteFunc(batch, func(d DeadLetter) bool { return d.Status.State == Pending })
 		report.Left += n - int64(len(batch))
 		if r.DryRun || len(batch) == 0 {

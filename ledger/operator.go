@@ -205,6 +205,9 @@ type PurgeReport struct {
 	Matched int64 // archived deliveries that the filter selects
 	Purged  int64 // of these: emptied; with DryRun 0
 	Left    int64 // of these: their message is pending, or locked by others
+	// Last is when the youngest of these was archived, on the database's clock; zero: there is none. A request with
+	// Filter.To just behind it selects none that came later.
+	Last time.Time
 }
 
 // Action is what an audit row records. Users' tools may have actions of their own, of 1 to 64 bytes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -298,4 +299,54 @@ func TestShowReadsNoBodyUnasked(t *testing.T) {
 			}
 		}
 	})
+}
+
+// latePurge lets something happen between the count of a purge and its work.
+type latePurge struct {
+	ledger.Operator
+	meanwhile func()
+}
+
+func (l *latePurge) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.PurgeReport, error) {
+	if !r.DryRun {
+		l.meanwhile()
+	}
+	return l.Operator.Purge(ctx, r)
+}
+
+// What is archived after the count stays, and does not make the purge "partly done"; what was counted and stays does.
+func TestPurgeIsOfWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		s.fail(testScope, ledger.KindTerminal, "cannot parse", "o1", "o2")
+		purgeAll := func(meanwhile func()) (string, error) {
+			var out strings.Builder
+			err := (&purge{yes: true, all: true}).run(t.Context(), &latePurge{s, meanwhile}, ledger.By{Actor: "eve"}, &out)
+			return out.String(), err
+		}
+		out, err := purgeAll(func() {
+			s.fail(testScope, ledger.KindTerminal, "cannot parse", "late", "later")
+			s.redrive("late")
+		})
+		if err != nil || !strings.Contains(out, "2 purged, 0 left") {
+			t.Errorf("two that came later: %v, %s", err, out)
+		}
+		if got := strings.Join(s.listed(), " "); got != "late later" {
+			t.Errorf("after the purge: %s", got)
+		}
+		out, err = purgeAll(func() { s.redrive("later") })
+		if o, ok := errors.AsType[*outcome](err); !ok || o.code != exitPartly || !strings.Contains(out, "0 purged, 2 left") {
+			t.Errorf("one that was counted is pending since: %v, %s", err, out)
+		}
+	})
+}
+
+// redrive makes a failed message pending, by another copy of it.
+func (s *store) redrive(id string) {
+	s.Helper()
+	claims, err := s.owner.Claim(s.Context(), []ledger.Entry{{Key: ledger.Key{Scope: testScope, ID: []byte(id)}, Delivery: []byte(id + " again"),
+		Window: time.Hour, Fingerprint: ledger.BodyFingerprint([]byte(secret + id))}})
+	if err != nil || claims[0].Answer != ledger.Run {
+		s.Fatalf("%+v, %v", claims, err)
+	}
 }

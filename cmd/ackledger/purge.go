@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,7 @@ func newPurge(t *target) *cobra.Command {
 		Long: `Empty archived dead letters for good: bodies, headers, error texts and groups go. What the ledger needs to recognise
 the messages stays, so a late redelivery of one is acknowledged as before and not run.
 
-It counts first, and changes nothing without --yes; without anything that selects some, --yes needs --all. A purged dead letter cannot be replayed. Those of messages that are
+It counts first, and changes nothing without --yes; what is archived after the count stays. Without anything that selects some, --yes needs --all. A purged dead letter cannot be replayed. Those of messages that are
 pending are left: they may be the only copy. What a dead-letter queue or topic holds is not touched.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
@@ -84,6 +85,7 @@ func (p *purge) run(ctx context.Context, op ledger.Operator, who ledger.By, out 
 		return p.report(out, counted, true)
 	}
 	req.DryRun = false
+	req.Filter.To = counted.Last.Add(time.Microsecond) // what was archived since was not counted: it stays
 	var so ledger.PurgeReport
 	req.Progress = func(r ledger.PurgeReport) { so = r }
 	rep, err := op.Purge(ctx, req)

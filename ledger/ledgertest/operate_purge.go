@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"bytes"
 	"errors"
+	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -36,12 +37,18 @@ func purge(e *env) {
 	s.Dead.Errors = []ledger.AttemptError{{Attempt: 1, Kind: ledger.KindError, Error: "secret"}}
 	e.holds(o, s)
 	f := ledger.Filter{IDs: [][]byte{gone.Key.ID}}
-	if r := e.purge(ledger.PurgeRequest{Filter: f, DryRun: true}); r.Matched != 1 || r.Purged != 0 {
-		e.Errorf("dry run: %+v", r)
+	counted := e.purge(ledger.PurgeRequest{Filter: f, DryRun: true})
+	if counted.Matched != 1 || counted.Purged != 0 {
+		e.Errorf("dry run: %+v", counted)
 	}
-	if len(e.letters(ledger.Filter{})) != 2 {
-		e.Error("a dry run purged")
+	if d := e.letters(ledger.Filter{}); len(d) != 2 || !counted.Last.Equal(d[1].At) {
+		e.Errorf("a dry run purged, or does not say when the last was archived: %+v, %+v", counted, d)
 	}
+	f.To = counted.Last
+	if r := e.purge(ledger.PurgeRequest{Filter: f, DryRun: true}); r.Matched != 0 || !r.Last.IsZero() {
+		e.Errorf("before the only one: %+v", r)
+	}
+	f.To = counted.Last.Add(time.Microsecond)
 	if r := e.purge(ledger.PurgeRequest{Filter: f}); r.Matched != 1 || r.Purged != 1 || r.Left != 0 {
 		e.Errorf("purged: %+v", r)
 	}
