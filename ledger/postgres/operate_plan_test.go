@@ -150,8 +150,7 @@ func (b *bench) costs(t *testing.T, s postgres.Statement, mode string) (scans []
 }
 
 // TestManyDeadLetters: 100,000 dead letters are listed in bounded memory, bodies included.
-func TestManyDeadLetters(t *testing.T) {
-	t.Parallel()
+func TestManyDeadLetters(t *testing.T) { // not in parallel with others: it reads the process's heap
 	b := newBench(t, variant{})
 	fillDead(t, b)
 	runtime.GC()
