@@ -128,12 +128,12 @@ func (b *brokers) tlsConfig() (*tls.Config, error) {
 }
 
 // client connects when it is first used.
-func (b *brokers) client(more ...kgo.Opt) (*kgo.Client, error) {
+func (b *brokers) client() (*kgo.Client, error) {
 	opts, err := b.options()
 	if err != nil {
 		return nil, err
 	}
-	c, err := kgo.NewClient(append(opts, more...)...)
+	c, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, usage("--brokers: %w", err)
 	}
