@@ -227,7 +227,7 @@ func (c *claiming) full(ctx context.Context) error {
 // take carries out the answers of one log. The owner is locked.
 func (c *claiming) take(l *logClaim) {
 	l.learn(&l.change, c.began, l.window)
-	l.adopt(&l.change, l.asks, l.answers, c.entries)
+	c.owner.adopt(l.held, &l.change, l.asks, l.answers, c.entries)
 	for i := range l.asks {
 		a, out := &l.answers[i], &c.out[l.asks[i].Index]
 		l.doubt.Remove(Span{l.asks[i].Offset, l.asks[i].Offset + 1})

@@ -75,13 +75,6 @@ func (o *Owner) Committed(fences []Fenced) {
 // owner is locked.
 func (o *Owner) finished(h *held, offset int64) {
 	for _, r := range h.open {
-		if !r.Has(offset) || r.Done.Has(offset) || r.Back.Has(offset) {
-			continue
-		}
-		r.Done.Add(Span{offset, offset + 1})
-		r.inTx = true
-		if r.over() {
-			o.ripe.Add(1)
-		}
+		o.done(r, offset)
 	}
 }

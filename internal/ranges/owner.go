@@ -237,8 +237,8 @@ func (h *held) learn(c *Change, began time.Time, window time.Duration) {
 	}
 }
 
-// adopt makes the new ranges ours; entries are those of the asks that were answered with them.
-func (h *held) adopt(c *Change, asks []Ask, answers []Answer, entries []ledger.Entry) {
+// adopt makes the new ranges of a log ours; entries are those of the asks that were answered with them. The owner is locked.
+func (o *Owner) adopt(h *held, c *Change, asks []Ask, answers []Answer, entries []ledger.Entry) {
 	var r *open
 	for i := range c.Open {
 		n := &open{Range: c.Open[i]}
@@ -246,7 +246,7 @@ func (h *held) adopt(c *Change, asks []Ask, answers []Answer, entries []ledger.E
 	}
 	for i := range asks {
 		if answers[i].Verdict == InRow {
-			h.left(asks[i].Offset)
+			o.left(h, asks[i].Offset)
 		}
 		if answers[i].Verdict != Fresh {
 			continue
@@ -265,13 +265,25 @@ func (h *held) adopt(c *Change, asks []Ask, answers []Answer, entries []ledger.E
 
 // left notes that a message of ours, asked for again since an answer was lost, has left its range for a row: now, or with
 // the answer that was lost.
-func (h *held) left(offset int64) {
+func (o *Owner) left(h *held, offset int64) {
 	for _, r := range h.open {
-		if r.Has(offset) && !r.Done.Has(offset) && !r.Back.Has(offset) {
-			r.Done.Add(Span{offset, offset + 1})
+		if o.done(r, offset) {
 			r.moved.Add(Span{offset, offset + 1})
 		}
 	}
+}
+
+// done notes that an offset of ours is done by another way than a settlement, by an InTx perhaps; false: it was known.
+func (o *Owner) done(r *open, offset int64) bool {
+	if !r.Has(offset) || r.Done.Has(offset) || r.Back.Has(offset) {
+		return false
+	}
+	r.Done.Add(Span{offset, offset + 1})
+	r.inTx = true
+	if r.over() {
+		o.ripe.Add(1)
+	}
+	return true
 }
 
 func (r *open) print(offset int64) ledger.Fingerprint {

@@ -30,7 +30,7 @@ func Save(f *Facts, saved []Saved) (c Change, lost []uint64) {
 			}
 			continue
 		}
-		settled := f.settled(r)
+		settled, done := f.settled(r), r.Done.Clone()
 		for _, row := range s.Rows {
 			if settled.Has(row.Offset) {
 				continue // its InTx had committed when the settlement that moves it came, and a row would win over that
@@ -39,7 +39,11 @@ func Save(f *Facts, saved []Saved) (c Change, lost []uint64) {
 			c.Rows = append(c.Rows, row)
 		}
 		r.Done.AddAll(s.Done)
-		r.Back, r.Messages = s.Back, s.Messages
+		r.Back, r.Messages = s.Back.Clone(), s.Messages
+		for _, span := range done.Spans() { // the same of one that is given back; a segment speaks for itself
+			r.Back.Remove(span)
+		}
+		r.Messages += s.Back.Count() - r.Back.Count()
 		settled.AddAll(r.Done)
 		settled.AddAll(r.Back)
 		if !settled.Covers(r.Span) || r.Locked { // who has it locked is about to end: it goes later

@@ -92,19 +92,34 @@ func TestSettleAfterACloseIsUnknown(t *testing.T) {
 	}
 }
 
-// What leaves its range for a row is left where it is if it has succeeded meanwhile: an InTx of it had committed, which the
-// store shows as a segment, or as done.
+// What leaves its range for a row, or is given back, is left where it is if it has succeeded meanwhile: an InTx of it had
+// committed, which the store shows as a segment, or as done.
 func TestSave_LeavesWhatHasSucceeded(t *testing.T) {
-	for name, f := range map[string]*Facts{
-		"in a segment": {Segments: []Segment{{Span: Span{12, 13}}}, Ranges: []Range{{Span: Span{10, 20}, Token: 1, Holder: ledger.Mine}}},
-		"done":         {Ranges: []Range{{Span: Span{10, 20}, Token: 1, Holder: ledger.Mine, Done: setOf(Span{12, 13})}}},
+	for name, facts := range map[string]func() *Facts{
+		"in a segment": func() *Facts { return mine(Set{}, Segment{Span: Span{12, 13}}) },
+		"done":         func() *Facts { return mine(setOf(Span{12, 13})) },
 	} {
-		s := Saved{Token: 1, Done: setOf(Span{12, 14}), Rows: []Row{{Offset: 12}, {Offset: 13}}, Messages: 10}
-		c, lost := Save(f, []Saved{s})
+		c, lost := Save(facts(), []Saved{{Token: 1, Done: setOf(Span{12, 14}), Rows: []Row{{Offset: 12}, {Offset: 13}}, Messages: 10}})
 		if len(lost) != 0 || len(c.Rows) != 1 || c.Rows[0].Offset != 13 || len(c.Alter) != 1 || !c.Alter[0].Done.Covers(Span{12, 14}) {
-			t.Errorf("%s: %+v, lost %v", name, c, lost)
+			t.Errorf("%s, to rows: %+v, lost %v", name, c, lost)
 		}
 	}
+	back := []Saved{{Token: 1, Back: setOf(Span{12, 14}), Messages: 8}}
+	for range 2 { // a plan may be asked again
+		c, lost := Save(mine(setOf(Span{12, 13})), back)
+		if len(lost) != 0 || len(c.Alter) != 1 || c.Alter[0].Back.Count() != 1 || !c.Alter[0].Back.Has(13) || c.Alter[0].Messages != 9 {
+			t.Errorf("given back: %+v, lost %v", c, lost)
+		}
+	}
+	// What was given back may be another's success by now.
+	if c, _ := Save(mine(Set{}, Segment{Span: Span{5, 13}}), back); len(c.Alter) != 1 || c.Alter[0].Back.Count() != 2 {
+		t.Errorf("given back, and done by another: %+v", c)
+	}
+}
+
+// mine are the facts of one range.
+func mine(done Set, segments ...Segment) *Facts {
+	return &Facts{Segments: segments, Ranges: []Range{{Span: Span{10, 20}, Token: 1, Holder: ledger.Mine, Done: done}}}
 }
 
 func setOf(spans ...Span) (s Set) {
