@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -100,6 +101,41 @@ func TestFoundDone(t *testing.T) {
 		SELECT log, 4, 5, 1, 1, now(), now(), now() + interval '1 hour' FROM ackledger.range_log`)
 	claimsOf(t, o, all[4:], ledger.Done)
 	b.oneSegment(t, o, 5)
+}
+
+// TestFoundDoneWithAResult: the same with a result, which has a row. The segment of that InTx goes into the one that the
+// rest of its range becomes; left inside of it, it hid what came behind, and that ran again.
+func TestFoundDoneWithAResult(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	all := records("s", 0, 0, 10)
+	succeedAll(t, o, claimsOf(t, o, all[:5], ledger.Run))
+	claims := claimsOf(t, o, all[5:], ledger.Run)
+	b.exec(t, `INSERT INTO ackledger.segment (log, first, last, kind, messages, since, until, expiry)
+		SELECT log, 7, 8, 1, 1, now(), now(), now() + interval '1 hour' FROM ackledger.range_log`)
+	sum := all[7].Key.Sum()
+	b.exec(t, fmt.Sprintf(`INSERT INTO ackledger.message (key, id, fingerprint, scope, state, token, attempts, crashes, at, expiry, result, covered)
+		SELECT '%x', 'topic-0-7', '%x', g.scope, 2, %d, 0, 0, now(), now() + interval '1 hour', 'result', true
+		FROM ackledger.range_log g`, sum[:], all[7].Fingerprint[:], claims[2].Token))
+	claimsOf(t, o, all[7:8], ledger.Done)
+	succeedAll(t, o, append(claims[:2:2], claims[3:]...))
+	b.oneSegment(t, o, 10)
+	claimsOf(t, o, all[5:], ledger.Done)
+}
+
+// TestOverWithASegmentInside: the short way leaves a range alone in which there is a segment, whatever its owner knows of it.
+func TestOverWithASegmentInside(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	all := records("s", 0, 0, 10)
+	succeedAll(t, o, claimsOf(t, o, all[:5], ledger.Run))
+	claims := claimsOf(t, o, all[5:], ledger.Run)
+	b.exec(t, `INSERT INTO ackledger.segment (log, first, last, kind, messages, since, until, expiry)
+		SELECT log, 7, 8, 1, 1, now(), now(), now() + interval '1 hour' FROM ackledger.range_log`)
+	succeedAll(t, o, claims)
+	b.oneSegment(t, o, 10)
 }
 
 // TestSegmentReplacedWhileItIsWaitedFor: two owners settle neighbouring ranges at once, and one takes the segment into its own

@@ -59,6 +59,7 @@ SELECT me.fate::integer, me.ok, ARRAY(SELECT log FROM moved) FROM me`
 // locked first and looked at as it is then, so that it changes both or neither; what its snapshot does not show, or what has
 // changed, is left to a look at the logs. It shares the lock of a log with sqlRangeOpen, which puts something new above what
 // this looks at: else each claim would wait for the COMMIT of the settlement before it, and each settlement for a claim's.
+// A range in which an InTx has put a segment is not for this: that would lie in the one that grows.
 const sqlRangeOver = `
 WITH me AS MATERIALIZED (
 	SELECT o.fate, c.at, o.fate = 1 AND (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok,
@@ -73,6 +74,7 @@ WITH me AS MATERIALIZED (
 	CROSS JOIN LATERAL (SELECT FROM {s}.range_log g WHERE g.log = a.log FOR KEY SHARE) g
 	CROSS JOIN LATERAL (SELECT FROM {s}.segment s
 		WHERE s.log = a.log AND s.first = a.segment AND s.last = a.first AND s.kind = 1 FOR NO KEY UPDATE) s
+	WHERE NOT EXISTS (SELECT FROM {s}.segment x WHERE x.log = a.log AND x.first >= a.first AND x.first < a.last OFFSET 0)
 ), gone AS (
 	DELETE FROM {s}.claim_range r USING held a
 	WHERE r.log = ANY(ARRAY[a.log]) AND r.token = ANY(ARRAY[a.token]) AND r.owner = $1::bigint
