@@ -18,6 +18,7 @@ type Attempt struct {
 	result  []byte
 	results [][]byte // of a batch; nil: none was set
 	state   AttemptState
+	over    bool // no transaction may begin any more
 	err     error
 }
 
@@ -146,8 +147,8 @@ func (a *Attempt) ResultAt(i int) []byte {
 	return a.results[i]
 }
 
-// Begin is called by InTx when it starts. One attempt has one transaction: a second call answers ErrSettled. A batch that
-// no fence can stand for, of no message or with one twice, gets an [*InvalidError].
+// Begin is called by InTx when it starts. One attempt has one transaction: a second call answers ErrSettled, and so does one
+// that comes after Conclude. A batch that no fence can stand for, of no message or with one twice, gets an [*InvalidError].
 func (a *Attempt) Begin() error {
 	if a.batch != nil {
 		if err := checkBatch(a.batch); err != nil {
@@ -156,7 +157,7 @@ func (a *Attempt) Begin() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state != AttemptOpen || a.err != nil {
+	if a.state != AttemptOpen || a.err != nil || a.over {
 		return ErrSettled
 	}
 	a.state = AttemptRunning
@@ -178,6 +179,15 @@ func (a *Attempt) End(state AttemptState, err error) {
 func (a *Attempt) State() (AttemptState, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.state, a.err
+}
+
+// Conclude is State for who settles the message, once its handler has returned: no transaction begins from then on. One
+// that did would meet the settlement on its way, and both would say how the message ended.
+func (a *Attempt) Conclude() (AttemptState, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
 	return a.state, a.err
 }
 

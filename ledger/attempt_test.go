@@ -37,6 +37,31 @@ func TestAttemptHasOneTransaction(t *testing.T) {
 	}
 }
 
+// Once the settlement is on its way, no transaction begins; one that runs goes on.
+func TestAttemptConclude(t *testing.T) {
+	a := ledger.NewAttempt(nil, ledger.Ticket{})
+	if state, err := a.Conclude(); state != ledger.AttemptOpen || err != nil {
+		t.Errorf("state %d, %v", state, err)
+	}
+	if err := a.Begin(); !errors.Is(err, ledger.ErrSettled) {
+		t.Errorf("a transaction that begins afterwards: %v", err)
+	}
+	if state, _ := a.State(); state != ledger.AttemptOpen {
+		t.Errorf("state %d", state)
+	}
+	a = ledger.NewAttempt(nil, ledger.Ticket{})
+	if err := a.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	if state, _ := a.Conclude(); state != ledger.AttemptRunning {
+		t.Errorf("state %d of one that runs", state)
+	}
+	a.End(ledger.AttemptSucceeded, nil)
+	if state, _ := a.State(); state != ledger.AttemptSucceeded {
+		t.Errorf("state %d of one that has ended since", state)
+	}
+}
+
 func TestAttemptResult(t *testing.T) {
 	a := ledger.NewAttempt(nil, ledger.NewTicket([ledger.KeySize]byte{1}, 3))
 	ctx := ledger.WithAttempt(t.Context(), a)

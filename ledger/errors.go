@@ -10,7 +10,8 @@ var (
 	// somebody else claimed the message. What it did afterwards changed nothing. Never acknowledge.
 	ErrLost = errors.New("ledger: lease lost")
 
-	// ErrSettled says that the attempt has its transaction already: InTx was called a second time in one attempt.
+	// ErrSettled says that the attempt has its transaction already, or is over: InTx was called a second time in one attempt,
+	// or after its handler had returned.
 	ErrSettled = errors.New("ledger: the attempt is already settled")
 
 	// ErrNotFound says that the ledger holds no row for the key.

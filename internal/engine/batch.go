@@ -65,7 +65,7 @@ func (e *Engine) executeBatch(lead *run, runs []*run, batch []*consumer.Message)
 // concludeBatch decides what becomes of the messages of a batch.
 func (e *Engine) concludeBatch(lead *run, runs []*run, errs []error, whole outcome) {
 	whole.cause = lead.finish()
-	whole.state, whole.txErr = lead.attempt.State()
+	whole.state, whole.txErr = lead.attempt.Conclude()
 	again := len(runs) > 1 && whole.spoilt()
 	for i, r := range runs {
 		if again {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -190,6 +191,36 @@ func TestPitfall114_SuspectIsAskedFor(t *testing.T) {
 		place.Release()
 		end(t, e)
 	})
+}
+
+// A handler that returns and leaves its context to somebody else settles by its return: a transaction that begins afterwards
+// would meet that settlement on its way, and is refused.
+func TestTransactionAfterTheHandler(t *testing.T) {
+	for name, h := range map[string]func(func(context.Context)) consumer.Handler{
+		"one": func(leave func(context.Context)) consumer.Handler {
+			return consumer.HandlerFunc(func(ctx context.Context, _ *consumer.Message) error { leave(ctx); return nil })
+		},
+		"a batch": func(leave func(context.Context)) consumer.Handler {
+			return consumer.Batch(2, func(ctx context.Context, batch []*consumer.Message) []error { leave(ctx); return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				left := make(chan context.Context, 2)
+				handler := h(func(ctx context.Context) { left <- context.WithoutCancel(ctx) })
+				e, b := begin(t, memory.New(), options(), nil, func(c *engine.Config) { c.Handler = handler })
+				in := items(2, noLane)
+				e.Offer(in)
+				synctest.Wait()
+				b.wantAcked(t, in...)
+				err := memory.InTx(<-left, func(context.Context) error { t.Error("it runs"); return nil })
+				if !errors.Is(err, ledger.ErrSettled) {
+					t.Errorf("InTx: %v, want ErrSettled", err)
+				}
+				end(t, e)
+			})
+		})
+	}
 }
 
 // A handler that leaves while its transaction runs on elsewhere has failed, as often as it does so: the release and the

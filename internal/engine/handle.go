@@ -189,7 +189,7 @@ var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 // conclude decides what becomes of a message that its handler has left.
 func (e *Engine) conclude(r *run, o outcome) {
 	o.cause = r.finish()
-	o.state, o.txErr = r.attempt.State()
+	o.state, o.txErr = r.attempt.Conclude()
 	e.decide(r, o)
 }
 

@@ -14,8 +14,8 @@ var errAborted = errors.New("memory: the transaction's function did not return")
 // in ctx as succeeded, fenced by its token; of a batch all of them, or none. Memory cannot roll back: what fn did outside stays done when fn fails or
 // the fence does, so effects that a test wants undone must look at the returned error.
 //
-// Errors: [ledger.ErrNoAttempt] outside of a handler, [ledger.ErrSettled] on a second call in one attempt,
-// [ledger.ErrLost] when the message is not ours any more, and whatever fn returns.
+// Errors: [ledger.ErrNoAttempt] outside of a handler, [ledger.ErrSettled] on a second call in one attempt, or once its
+// handler has returned, [ledger.ErrLost] when the message is not ours any more, and whatever fn returns.
 func InTx(ctx context.Context, fn func(ctx context.Context) error) error {
 	a, ok := ledger.AttemptFrom(ctx)
 	if !ok {

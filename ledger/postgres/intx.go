@@ -39,11 +39,11 @@ const rollbackLimit = 5 * time.Second
 // only while the message is still this attempt's; COMMIT is sent when the fence's one row was read. Fence and commit
 // run although ctx is cancelled meanwhile (shutdown, a lost lease): the fence alone decides.
 //
-// Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt;
-// [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unavailable] is true when the database
-// cannot be reached, breaks off, or leaves the fence unanswered for Config.CommitLimit, which counts no attempt; one for which [ledger.Unknown] is true when the answer to
-// COMMIT is lost and the row could not be read; [ErrEscaped]; [ErrTxLimit]; whatever fn returns, after a rollback. A
-// panic of fn goes on after the rollback.
+// Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt, or once its
+// handler has returned; [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unavailable] is true
+// when the database cannot be reached, breaks off, or leaves the fence unanswered for Config.CommitLimit, which counts no
+// attempt; one for which [ledger.Unknown] is true when the answer to COMMIT is lost and the row could not be read;
+// [ErrEscaped]; [ErrTxLimit]; whatever fn returns, after a rollback. A panic of fn goes on after the rollback.
 func InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	return transact(ctx, beginPgx, func(ctx context.Context, s session) error { return fn(ctx, s.(*pgxSession).tx) })
 }

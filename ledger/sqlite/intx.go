@@ -32,10 +32,11 @@ var errAborted = errors.New("ledger/sqlite: the transaction's function did not r
 // send them as statements ([ErrEnded]). If fn returns an error or panics, everything is rolled back, the error is
 // returned as it is (the panic goes on), and the processor settles the message.
 //
-// Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt;
-// [ledger.ErrLost] if the message is not this owner's any more (rolled back); [ErrBusy], for which
-// [ledger.Unavailable] is true, if the file was not free in time; [ErrTimeLimit]; one for which [ledger.Unknown] is true if the answer of the COMMIT was lost and the row could not
-// be read either; else what the database said, with everything rolled back.
+// Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt, or once its
+// handler has returned; [ledger.ErrLost] if the message is not this owner's any more (rolled back); [ErrBusy], for which
+// [ledger.Unavailable] is true, if the file was not free in time; [ErrTimeLimit]; one for which [ledger.Unknown] is true if
+// the answer of the COMMIT was lost and the row could not be read either; else what the database said, with everything
+// rolled back.
 func InTx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) (err error) {
 	a, ok := ledger.AttemptFrom(ctx)
 	if !ok {
