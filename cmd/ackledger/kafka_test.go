@@ -158,8 +158,14 @@ func TestKafka(t *testing.T) {
 // shows: a record that succeeded is found by its place in the log, one that failed by its id as well.
 func (k *topics) shows() {
 	k.Helper()
-	if out := done(k.T, "list", "--state", "succeeded", "--ledger", k.name); !strings.Contains(out, "held in ranges") {
-		k.Errorf("list of what succeeded:\n%s", out)
+	for flags, noted := range map[string]bool{
+		"": true, "--state pending": true, "--state succeeded": true, "--stuck": true, "--scope orders": true,
+		"--state failed": false, "--renewed": false, "--json": false, "--state pending --json": false,
+	} {
+		out := done(k.T, append([]string{"list", "--ledger", k.name}, strings.Fields(flags)...)...)
+		if n := strings.Count(out, "held in ranges"); n > 1 || n == 1 != noted {
+			k.Errorf("list %s: want a note of ranges: %v:\n%s", flags, noted, out)
+		}
 	}
 	r := ackledger(k.T, "reopen", "--ledger", k.name, "--scope", "orders", "--since", "1h")
 	if r.code != exitUsage || !strings.Contains(r.errors, "--offsets or --id") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -36,19 +37,16 @@ func newList(t *target) *cobra.Command {
 now. With --state failed only those whose messages still are failed.
 
 With --state pending or succeeded, or --stuck, messages are listed instead, in no order: that reads the whole table of
-messages. (Not with --kind, --header or --key, which are for dead letters.) Kafka's messages that succeeded in one go with
-their neighbours have no line of their own: ` + "`ackledger stats` counts them, and `ackledger show`" + ` shows each.
+messages. (Not with --kind, --header or --key, which are for dead letters.) Kafka's messages that are pending or
+succeeded in one go with their neighbours have no line of their own: ` + "`ackledger stats` counts them, and" + `
+` + "`ackledger show`" + ` shows each.
 
 A table ends after ` + fmt.Sprint(listPage) + ` lines unless --count says otherwise; --json writes all, a line of JSON each. Bodies and headers
 are shown with --json --body only: names and error texts are what your handlers made of them.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
 			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
-				if err := l.run(ctx, op, cmd.OutOrStdout()); err != nil || l.state != "succeeded" || l.json {
-					return err
-				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), rangesUnlisted)
-				return err
+				return l.run(ctx, op, cmd.OutOrStdout())
 			})
 		}),
 	}
@@ -88,6 +86,13 @@ func (l *list) run(ctx context.Context, op ledger.Operator, out io.Writer) error
 	if err := f.Check(); err != nil {
 		return filterError(err)
 	}
+	if err := l.lines(ctx, op, f, out); err != nil || l.json || l.renewed || f.State == ledger.Failed {
+		return err
+	}
+	return noteRanges(ctx, op, f.Scope, out)
+}
+
+func (l *list) lines(ctx context.Context, op ledger.Operator, f ledger.Filter, out io.Writer) error {
 	if l.renewed {
 		if f.Stuck || f.State == ledger.Pending || f.State == ledger.Succeeded {
 			return usage("--renewed is for messages that failed: not with --stuck, nor with another --state")
@@ -101,6 +106,22 @@ func (l *list) run(ctx context.Context, op ledger.Operator, out io.Writer) error
 }
 
 const rangesUnlisted = "(messages that are held in ranges have no line: `ackledger stats` counts them, `ackledger show` shows each)"
+
+// noteRanges says what a list leaves out if it is of a Kafka topic, alone or among others: only those are held in ranges.
+func noteRanges(ctx context.Context, op ledger.Operator, scope string, out io.Writer) error {
+	scopes := []string{scope}
+	if scope == "" {
+		var err error
+		if scopes, err = op.Scopes(ctx); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(scopes, func(s string) bool { return strings.HasPrefix(s, "kafka:") }) {
+		return nil
+	}
+	_, err := fmt.Fprintln(out, rangesUnlisted)
+	return err
+}
 
 const deadHead = "archived\tkind\tstate\tattempts\tid\tscope\tlast error"
 
