@@ -136,7 +136,9 @@ func resetOffsets(s *site) {
 	t := s.t
 	b := newBook()
 	values := numbers("v", 200)
-	s.send(0, values[:100]...)
+	began := time.Now().Add(-time.Hour).Truncate(time.Second)
+	at := func(i int) time.Time { return began.Add(time.Duration(i) * time.Second) } // when the record was made
+	s.sendAt(at, 0, values[:100]...)
 	run := func(from int64, handled int) {
 		t.Helper()
 		s.commitAs(0, from, "")
@@ -149,11 +151,39 @@ func resetOffsets(s *site) {
 	run(0, 100) // the beginning: before all that is known
 	run(0, 100) // again
 	run(100, 100)
-	s.send(0, values[100:]...)
-	run(200, 100) // the end: 100 records are skipped
-	run(150, 150) // a time in between
+	s.sendAt(at, 100, values[100:]...)
+	run(200, 100)                                             // the end: 100 records are skipped
+	run(s.offsetOf(at(150).Add(-time.Millisecond), 150), 150) // a time in between
+	run(s.offsetOf(at(50).Add(time.Millisecond), 51), 200)    // one before all that was skipped
 	run(0, 200)
 	b.once(t, values)
+}
+
+// sendAt produces records to the first partition that say themselves when they were made; the first is the from-th.
+func (s *site) sendAt(at func(int) time.Time, from int, values ...string) {
+	s.t.Helper()
+	records := make([]*kgo.Record, len(values))
+	for i, v := range values {
+		records[i] = &kgo.Record{Topic: s.topic, Key: []byte(v), Value: []byte(v), Timestamp: at(from + i)}
+	}
+	s.sendRecords(records...)
+}
+
+// offsetOf looks up where a time begins in the first partition, as a reset to a time does, and says if that is not there.
+func (s *site) offsetOf(at time.Time, want int64) int64 {
+	s.t.Helper()
+	list, err := s.adm.ListOffsetsAfterMilli(s.t.Context(), at.UnixMilli(), s.topic)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	o, ok := list.Lookup(s.topic, 0)
+	if !ok || o.Err != nil {
+		s.t.Fatalf("the offset of %s: %+v", at, o)
+	}
+	if o.Offset != want {
+		s.t.Errorf("the log has %s from offset %d on, want %d", at, o.Offset, want)
+	}
+	return o.Offset
 }
 
 // The leader changes, again and again, and with it the epoch of the records: nothing is lost, and nothing runs twice when
