@@ -76,9 +76,10 @@ func (s *site) archived(sent bool) (n int64) {
 }
 
 // A failed produce to the DLQ topic: the offset is not committed before the message is archived.
-func TestPitfall65_FailedProduce(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
+func TestPitfall65_FailedProduce(t *testing.T) { onBoth(t, 1, failedProduce) }
+
+func failedProduce(s *site) {
+	t := s.t
 	c := s.forwarding("dead", true, kgo.RecordRetries(0))
 	var refused, early atomic.Int64
 	s.send(0, "bad", "bad too")
@@ -123,9 +124,10 @@ func TestPitfall65_FailedProduce(t *testing.T) {
 }
 
 // The dead-letter topic is not there: the worker says so when it starts, and after its tries the partition goes on.
-func TestPitfall108_TopicIsGone(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
+func TestPitfall108_TopicIsGone(t *testing.T) { onBoth(t, 1, topicIsGone) }
+
+func topicIsGone(s *site) {
+	t := s.t
 	c := s.forwarding("not-there", false)
 	good := newBook()
 	s.send(0, "bad", "good")
@@ -145,8 +147,11 @@ func TestPitfall108_TopicIsGone(t *testing.T) {
 
 // Tombstones and nil keys survive dead-lettering; records of one key stay in their order.
 func TestPitfall64_TombstonesOnTheDeadLetterTopic(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
+	onBoth(t, 1, tombstonesOnTheDeadLetterTopic)
+}
+
+func tombstonesOnTheDeadLetterTopic(s *site) {
+	t := s.t
 	c := s.forwarding("dead", true)
 	s.sendRecords(
 		&kgo.Record{Topic: s.topic}, &kgo.Record{Topic: s.topic, Key: []byte("k"), Value: []byte{}},
@@ -171,9 +176,10 @@ func TestPitfall64_TombstonesOnTheDeadLetterTopic(t *testing.T) {
 
 // A service copies the headers of a dead letter, stamp and target group and all, onto messages of another topic: all run,
 // and one that fails has a stamp of its own.
-func TestPitfall84_CopiedDeadLetterHeaders(t *testing.T) {
-	t.Parallel()
-	s := fakeSite(t, 1)
+func TestPitfall84_CopiedDeadLetterHeaders(t *testing.T) { onBoth(t, 1, copiedDeadLetterHeaders) }
+
+func copiedDeadLetterHeaders(s *site) {
+	t := s.t
 	c := s.forwarding("dead", true)
 	stamp := consumer.NewStamp("another/topic", "topic-0-0", []byte("bad"))
 	stamp.Group, stamp.Token = "another group", 9

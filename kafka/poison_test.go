@@ -53,7 +53,13 @@ func poison() (records map[string]*kgo.Record, errors map[string]string) {
 // crashed the next. Each runs once, fails for good with a clear error, is in the archive and in the dead-letter topic to
 // the byte, and costs its neighbours nothing; memory stays below a bound.
 func TestPitfall70_PoisonRecords(t *testing.T) {
-	s := fakeSite(t, 1)
+	for name, audit := range audits { // one after the other: the heap is measured
+		t.Run(name, func(t *testing.T) { poisonRecords(fakeSite(t, 1).with(audit)) })
+	}
+}
+
+func poisonRecords(s *site) {
+	t := s.t
 	s.ledger = memory.New(memory.WithLimits(ledger.Limits{Result: 1 << 10, Archive: 64 << 20, Errors: 16 << 10}))
 	limit := "62914560" // 60 MiB
 	dead := s.topic + ".dlq"
