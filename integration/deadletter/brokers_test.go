@@ -38,9 +38,15 @@ type place interface {
 	key(d *consumer.DeadLetter) ledger.Key
 }
 
-// brokers makes a fresh place of each kind: on servers in this process, and on real ones.
+// brokers makes a fresh place of each kind: on servers in this process, and on real ones. Workers of Kafka hold records in
+// ranges, or with ", rows" behind the kind as rows.
 func brokers(t *testing.T, kind string) place {
 	t.Helper()
+	audit := kafka.AuditRanges
+	kind, rows := strings.CutSuffix(kind, ", rows")
+	if rows {
+		audit = kafka.AuditRows
+	}
 	switch kind {
 	case "sqstest":
 		return newQueue(t, sqstest.Start(t, nil).URL, "")
@@ -51,14 +57,14 @@ func brokers(t *testing.T, kind string) place {
 	case "ElasticMQ FIFO":
 		return newQueue(t, services.ElasticMQ(t), ".fifo")
 	case "Kafka":
-		return newTopic(t, services.Kafka(t))
+		return newTopic(t, services.Kafka(t), audit)
 	}
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	return newTopic(t, cluster.ListenAddrs())
+	return newTopic(t, cluster.ListenAddrs(), audit)
 }
 
 const patience = 60 * time.Second
@@ -219,11 +225,12 @@ type topic struct {
 	admin  *kadm.Client
 	name   string
 	group  string
+	audit  kafka.Audit // of its workers
 }
 
-func newTopic(t *testing.T, seeds []string) *topic {
+func newTopic(t *testing.T, seeds []string, audit kafka.Audit) *topic {
 	t.Helper()
-	p := &topic{seeds: seeds, name: services.Name(t), group: services.Name(t)}
+	p := &topic{seeds: seeds, name: services.Name(t), group: services.Name(t), audit: audit}
 	var err error
 	if p.client, err = kgo.NewClient(kgo.SeedBrokers(seeds...)); err != nil {
 		t.Fatal(err)
@@ -250,7 +257,7 @@ func (p *topic) send(t *testing.T) {
 func (p *topic) worker(t *testing.T, l ledger.Ledger, h consumer.Handler, o consumer.Options) consumer.Worker {
 	t.Helper()
 	w, err := kafka.NewWorker([]kgo.Opt{kgo.SeedBrokers(p.seeds...), kgo.ConsumerGroup(p.group), kgo.ConsumeTopics(p.name)}, l, h,
-		&kafka.Config{Options: o, CommitInterval: 50 * time.Millisecond})
+		&kafka.Config{Options: o, Audit: p.audit, CommitInterval: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,14 +100,15 @@ func own(headers []consumer.Header) (out []consumer.Header) {
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		kinds []string
-		store func(*testing.T) store
+		targets []string
+		rows    string // one more source
+		store   func(*testing.T) store
 	}{
-		{[]string{"sqstest", "sqstest FIFO", "kfake"}, func(*testing.T) store { return memory.New() }},
-		{[]string{"ElasticMQ", "ElasticMQ FIFO", "Kafka"}, database},
+		{[]string{"sqstest", "sqstest FIFO", "kfake"}, "kfake, rows", func(*testing.T) store { return memory.New() }},
+		{[]string{"ElasticMQ", "ElasticMQ FIFO", "Kafka"}, "Kafka, rows", database},
 	} {
-		for _, source := range c.kinds {
-			for _, target := range c.kinds {
+		for _, source := range append(c.targets, c.rows) {
+			for _, target := range c.targets {
 				t.Run(source+" to "+target, func(t *testing.T) {
 					t.Parallel()
 					thereAndBack(t, c.store(t), brokers(t, source), brokers(t, target))
