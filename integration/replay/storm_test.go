@@ -115,11 +115,24 @@ func send(t *testing.T, client *awssqs.Client, url string, n int) {
 	}
 }
 
-// TestTopicStorm replays a dead-letter topic under fire, to its source and in place, side by side.
+// TestTopicStorm replays a dead-letter topic under fire, to its source and in place, side by side: half a storm for a worker
+// that holds records in ranges, and half for one with rows.
 func TestTopicStorm(t *testing.T) {
 	t.Parallel()
-	f, d, brokers, topic, group := storms(), newDatabase(t), services.Kafka(t), services.Name(t), services.Name(t)
+	f := storms()
+	f.letters, f.kills = f.letters/2, f.kills/2
+	for name, audit := range map[string]kafka.Audit{"ranges": kafka.AuditRanges, "rows": kafka.AuditRows} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topicStorm(t, f, audit)
+		})
+	}
+}
+
+func topicStorm(t *testing.T, f fury, audit kafka.Audit) {
+	d, brokers, topic, group := newDatabase(t), services.Kafka(t), services.Name(t), services.Name(t)
 	dead := topic + "_dead"
+	o := orders{Database: d.url, Brokers: brokers, Topic: topic, DeadTopic: dead, Consumer: group, Rate: f.speed}
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
 	if err != nil {
 		t.Fatal(err)
@@ -132,13 +145,12 @@ func TestTopicStorm(t *testing.T) {
 	t.Cleanup(func() { _, _ = admin.DeleteTopics(context.Background(), topic, dead) })
 	var buggy atomic.Bool
 	buggy.Store(true)
-	run(t, topicWorker(t, d, client, brokers, topic, dead, group, buggy.Load))
+	run(t, topicWorker(t, d, client, o, audit, buggy.Load))
 	produce(t, client, topic, f.letters)
 	eventually(t, func() string { return ended(t, admin, dead, f.letters) })
 	eventually(t, func() string { return d.failed(f.letters) })
 	buggy.Store(false)
 
-	o := orders{Database: d.url, Brokers: brokers, Topic: topic, DeadTopic: dead, Consumer: group, Rate: f.speed}
 	storm(t, f.kills, func(i int) orders {
 		o := o
 		o.InPlace, o.Archive = i%2 == 0, i%4 == 0
@@ -160,16 +172,17 @@ func TestTopicStorm(t *testing.T) {
 	d.expect(f.letters)
 }
 
-func topicWorker(t *testing.T, d *database, client *kgo.Client, brokers []string, topic, dead, group string, buggy func() bool) consumer.Worker {
+// topicWorker is a worker of the topic that the orders name. It forwards what fails to the dead-letter topic.
+func topicWorker(t *testing.T, d *database, client *kgo.Client, o orders, audit kafka.Audit, buggy func() bool) consumer.Worker {
 	t.Helper()
-	target, err := kafka.NewDeadLetterTopic(client, dead)
+	target, err := kafka.NewDeadLetterTopic(client, o.DeadTopic)
 	if err != nil {
 		t.Fatal(err)
 	}
 	options := options("")
 	options.DeadLetter = target
-	w, err := kafka.NewWorker([]kgo.Opt{kgo.SeedBrokers(brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic)}, d.ledger,
-		handler(buggy), &kafka.Config{Options: options, CommitInterval: 100 * time.Millisecond})
+	w, err := kafka.NewWorker([]kgo.Opt{kgo.SeedBrokers(o.Brokers...), kgo.ConsumerGroup(o.Consumer), kgo.ConsumeTopics(o.Topic)}, d.ledger,
+		handler(buggy), &kafka.Config{Options: options, Audit: audit, CommitInterval: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
