@@ -122,32 +122,36 @@ func TestPitfall63_OffsetOutOfRange(t *testing.T) {
 	t.Parallel()
 	for name, offset := range map[string]int64{"below the log": 3, "above the log": 1000} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := fakeSite(t, 1)
-			s.send(0, numbers("v", 10)...)
-			if err := s.fake.DeleteRecords(s.topic, 0, 5); err != nil {
-				t.Fatal(err)
-			}
-			s.setOffset(0, offset)
-			r := s.start(nothing, nil)
-			if err := r.wait(); !errors.Is(err, ErrOutOfRange) || !strings.Contains(err.Error(), s.topic) {
-				t.Errorf("Run: %v", err)
-			}
-			if at := s.committed(0); at != offset {
-				t.Errorf("the offset was moved to %d", at)
-			}
-			c := quick()
-			c.Reset = ResetEarliest
-			b := newBook()
-			again := s.start(b.handle, c)
-			eventually(t, "what is left is handled", func() bool { return b.len() == 5 })
-			eventually(t, "and committed", func() bool { return s.committed(0) == 10 })
-			if h := again.Health(); len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], s.topic) {
-				t.Errorf("Health does not say that records are gone: %q", h.Warnings)
-			}
-			again.end()
+			inBoth(t, func(t *testing.T, audit Audit) { outOfRange(fakeSite(t, 1).with(audit), offset) })
 		})
 	}
+}
+
+func outOfRange(s *site, offset int64) {
+	t, values := s.t, numbers("v", 10)
+	s.send(0, values...)
+	if err := s.fake.DeleteRecords(s.topic, 0, 5); err != nil {
+		t.Fatal(err)
+	}
+	s.setOffset(0, offset)
+	r := s.start(nothing, nil)
+	if err := r.wait(); !errors.Is(err, ErrOutOfRange) || !strings.Contains(err.Error(), s.topic) {
+		t.Errorf("Run: %v", err)
+	}
+	if at := s.committed(0); at != offset {
+		t.Errorf("the offset was moved to %d", at)
+	}
+	c := quick()
+	c.Reset = ResetEarliest
+	b := newBook()
+	again := s.start(b.handle, c)
+	eventually(t, "what is left is handled", func() bool { return b.len() == 5 })
+	eventually(t, "and committed", func() bool { return s.committed(0) == 10 })
+	if h := again.Health(); len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], s.topic) {
+		t.Errorf("Health does not say that records are gone: %q", h.Warnings)
+	}
+	again.end()
+	b.once(t, values[5:])
 }
 
 // The broker lost records behind what was read. By default Run ends; with ResetEarliest the partition goes on where its
