@@ -27,7 +27,7 @@ type log struct {
 
 const partitions = 8
 
-func newLog(t *testing.T, records int) *log {
+func newLog(t *testing.T, records int, partitions int32) *log {
 	t.Helper()
 	brokers := services.Kafka(t)
 	l := &log{t: t, topic: services.Name(t), group: services.Name(t), records: records}
@@ -196,7 +196,7 @@ func kafkaStorm(t *testing.T, records int, audit kafka.Audit) {
 		every = 2500 * time.Millisecond
 	}
 	d := newDatabase(t)
-	l := newLog(t, records)
+	l := newLog(t, records, partitions)
 	c := newCrew(t, orders{
 		Database: d.server.URL(), Brokers: services.Kafka(t), Topic: l.topic, Group: l.group, Audit: audit,
 	})
