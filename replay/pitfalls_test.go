@@ -264,7 +264,8 @@ func TestPitfall104_OneBusinessKey(t *testing.T) {
 	stop := s.worker(key)
 	eventually(t, "both are dead letters", func() bool { return s.depth(s.dlq) == 2 && s.lag(s.group) == 0 })
 	s.book.mend()
-	if report := s.replay(s.fromTopic(), s.toSource()); report.Replayed != 1 || report.Superseded != 1 {
+	// The other is of an older failure, or of what the worker has done by then.
+	if report := s.replay(s.fromTopic(), s.toSource()); report.Replayed != 1 || report.Superseded+report.Succeeded != 1 {
 		t.Errorf("%+v", report)
 	}
 	eventually(t, "it is handled", func() bool { return s.book.count() == 1 && s.lag(s.group) == 0 })

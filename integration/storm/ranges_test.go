@@ -100,10 +100,10 @@ func TestPoisonInARange(t *testing.T) {
 	}
 }
 
-// expectPoisonInRange says that the range that holds the poison is a large one: to find it there is what is tested.
+// expectPoisonInRange says that the poison is in a range with others: to find it there is what is tested.
 func expectPoisonInRange(t *testing.T, d *database) {
 	t.Helper()
-	const least = 100 // some 400 to 1,000 were seen, and 160 on a machine that had four of these to run at once
+	const least = 10 // some 400 to 1,000 were seen; a claim is of what the handlers finish in a second, and begins with 16
 	n := d.count(t, `SELECT coalesce(max(messages), 0) FROM ackledger.claim_range WHERE first <= 2500 AND 2500 < last`)
 	t.Logf("the poison is in a range of %d", n)
 	if n < least {

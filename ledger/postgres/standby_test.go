@@ -37,8 +37,11 @@ func TestWhatIsSeenWaitsForTheStandby(t *testing.T) {
 	standby := func(names string) {
 		b.exec(t, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
 		b.exec(t, "SELECT pg_reload_conf()")
-		poll(t, "the setting holds", func() bool {
-			return b.number(t, "SELECT (current_setting('synchronous_standby_names') = '"+names+"')::int") == 1
+		poll(t, "the setting holds for commits", func() bool { // sessions know of it before
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err := b.pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'probe', '')")
+			return (err != nil) == (names != "")
 		})
 	}
 	standby("nobody")
