@@ -89,6 +89,13 @@ func (b *bench) oneSegment(t *testing.T, o ledger.Owner, messages int) {
 	}
 }
 
+// committed is what an InTx of one message leaves in the only log.
+func (b *bench) committed(t *testing.T, offset int) {
+	t.Helper()
+	b.exec(t, fmt.Sprintf(`INSERT INTO ackledger.segment (log, first, last, kind, messages, since, until, expiry)
+		SELECT log, %d, %d, 1, 1, now(), now(), now() + interval '1 hour' FROM ackledger.range_log`, offset, offset+1))
+}
+
 // TestFoundDone: an InTx whose end this process did not learn had committed. The next claim says so, and the range is
 // over; it would else stay open for as long as its owner lives.
 func TestFoundDone(t *testing.T) {
@@ -97,8 +104,7 @@ func TestFoundDone(t *testing.T) {
 	o := join(t, b, time.Minute)
 	all := records("s", 0, 0, 5)
 	succeedAll(t, o, claimsOf(t, o, all, ledger.Run)[:4])
-	b.exec(t, `INSERT INTO ackledger.segment (log, first, last, kind, messages, since, until, expiry)
-		SELECT log, 4, 5, 1, 1, now(), now(), now() + interval '1 hour' FROM ackledger.range_log`)
+	b.committed(t, 4)
 	claimsOf(t, o, all[4:], ledger.Done)
 	b.oneSegment(t, o, 5)
 }
@@ -112,8 +118,7 @@ func TestFoundDoneWithAResult(t *testing.T) {
 	all := records("s", 0, 0, 10)
 	succeedAll(t, o, claimsOf(t, o, all[:5], ledger.Run))
 	claims := claimsOf(t, o, all[5:], ledger.Run)
-	b.exec(t, `INSERT INTO ackledger.segment (log, first, last, kind, messages, since, until, expiry)
-		SELECT log, 7, 8, 1, 1, now(), now(), now() + interval '1 hour' FROM ackledger.range_log`)
+	b.committed(t, 7)
 	sum := all[7].Key.Sum()
 	b.exec(t, fmt.Sprintf(`INSERT INTO ackledger.message (key, id, fingerprint, scope, state, token, attempts, crashes, at, expiry, result, covered)
 		SELECT '%x', 'topic-0-7', '%x', g.scope, 2, %d, 0, 0, now(), now() + interval '1 hour', 'result', true
@@ -132,8 +137,7 @@ func TestOverWithASegmentInside(t *testing.T) {
 	all := records("s", 0, 0, 10)
 	succeedAll(t, o, claimsOf(t, o, all[:5], ledger.Run))
 	claims := claimsOf(t, o, all[5:], ledger.Run)
-	b.exec(t, `INSERT INTO ackledger.segment (log, first, last, kind, messages, since, until, expiry)
-		SELECT log, 7, 8, 1, 1, now(), now(), now() + interval '1 hour' FROM ackledger.range_log`)
+	b.committed(t, 7)
 	succeedAll(t, o, claims)
 	b.oneSegment(t, o, 10)
 }

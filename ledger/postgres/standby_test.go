@@ -34,17 +34,7 @@ func TestWhatIsSeenWaitsForTheStandby(t *testing.T) {
 	claims := []ledger.Claim{claimOne(t, o, s, ledger.Run), claimOne(t, o, f, ledger.Run), claimOne(t, o, differs, ledger.Mismatch)}
 	ranged := claimsOf(t, o, inRange, ledger.Run)
 	attempts := []ledger.Claim{claimOne(t, o, in, ledger.Run), claimOne(t, o, inTxRange[0], ledger.Run)}
-	standby := func(names string) {
-		b.exec(t, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
-		b.exec(t, "SELECT pg_reload_conf()")
-		poll(t, "the setting holds for commits", func() bool { // sessions know of it before
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			_, err := b.pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'probe', '')")
-			return (err != nil) == (names != "")
-		})
-	}
-	standby("nobody")
+	b.standby(t, "nobody")
 	dead := func(e ledger.Entry, kind ledger.FailureKind) *ledger.Archive {
 		return &ledger.Archive{Key: e.Key, Fingerprint: e.Fingerprint, Delivery: e.Delivery, Kind: kind, Body: []byte("body"), Keep: time.Hour}
 	}
@@ -92,11 +82,24 @@ func TestWhatIsSeenWaitsForTheStandby(t *testing.T) {
 		t.Errorf("status of the failure: %+v, %v; nothing to wait for", got, err)
 	}
 	cancel()
-	standby("")
+	b.standby(t, "")
 	claimsOf(t, other, append(append(inRange, inTxRange...), s, in), ledger.Done)
 	if r, err := b.Get(t.Context(), f.Key); err != nil || r.State != ledger.Failed || len(r.Archived) != 2 {
 		t.Errorf("the failure, with what was archived: %+v, %v", r, err)
 	}
+}
+
+// standby names the synchronous standby that commits wait for; empty: none.
+func (b *bench) standby(t *testing.T, names string) {
+	t.Helper()
+	b.exec(t, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'")
+	b.exec(t, "SELECT pg_reload_conf()")
+	poll(t, "the setting holds for commits", func() bool { // sessions know of it before
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := b.pool.Exec(ctx, "SELECT pg_logical_emit_message(true, 'probe', '')")
+		return (err != nil) == (names != "")
+	})
 }
 
 func successes(claims []ledger.Claim) []ledger.Settlement {
