@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -92,23 +93,27 @@ func (p *pass) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.logs(ctx); err != nil {
-		return err
+	logs := p.logs(ctx)
+	if errors.Is(logs, errTurnLost) {
+		return logs
 	}
-	if err := p.exec(ctx, sqlArchiveBegin, p.me); err != nil {
+	if err := errors.Join(p.ends(ctx, whole), logs); err != nil { // what keeps the logs from being swept keeps nothing else
 		return err
-	}
-	if err := p.archives(ctx, 0); err != nil {
-		return err
-	}
-	if whole {
-		if err := p.owners(ctx); err != nil {
-			return err
-		}
 	}
 	p.report.Abandoned, p.report.Oldest = p.tally.Abandoned(), p.tally.Oldest()
 	p.report.Took = time.Since(start)
 	return nil
+}
+
+// ends sweeps what no message is looked at for any more.
+func (p *pass) ends(ctx context.Context, whole bool) error {
+	if err := p.exec(ctx, sqlArchiveBegin, p.me); err != nil {
+		return err
+	}
+	if err := p.archives(ctx, 0); err != nil || !whole {
+		return err
+	}
+	return p.owners(ctx)
 }
 
 // messages looks at every page. It says whether it saw them all: not if the table was written anew meanwhile (VACUUM

@@ -72,13 +72,15 @@ func (p *pass) bounded(ctx context.Context, do func(context.Context) error) erro
 // logsAtOnce is how many logs a transaction of the sweep locks at most: claims there wait for it.
 const logsAtOnce = 50
 
-// logs drops what has expired of logs, and counts the rest.
+// logs drops what has expired of logs, and counts the rest. How many it may come to in a transaction also bounds what it
+// takes off them (sweep_log).
 func (p *pass) logs(ctx context.Context) error {
-	var past *int64
+	past := int64(math.MinInt64)
 	n := max(min(p.cfg.Batch/10, logsAtOnce), 1)
 	for {
 		var last int64
 		var none, mine bool
+		began := time.Now()
 		err := p.query(ctx, sqlSweepLog, []any{p.me, maintainLease.Microseconds(), past, n}, func(rows pgx.Rows) error {
 			mine = true
 			return rows.Scan(&last, &none)
@@ -92,16 +94,21 @@ func (p *pass) logs(ctx context.Context) error {
 		case !mine:
 			return errTurnLost
 		case none:
-			return p.countRanges(ctx)
+			p.addRanged()
+			return nil
 		}
 		p.report.Transactions++
-		past = &last
+		p.report.Longest = max(p.report.Longest, time.Since(began))
+		if err := p.countRanges(ctx, past, last); err != nil {
+			return err
+		}
+		past = last
 	}
 }
 
-// countRanges adds the messages that have no rows to the tally. Those that have both are counted by their rows.
-func (p *pass) countRanges(ctx context.Context) error {
-	err := p.query(ctx, sqlSegmentCounts, nil, func(rows pgx.Rows) error {
+// countRanges counts the messages that have no rows in the logs after past, up to last.
+func (p *pass) countRanges(ctx context.Context, past, last int64) error {
+	err := p.query(ctx, sqlSegmentCounts, []any{past, last}, func(rows pgx.Rows) error {
 		var scope int32
 		var n int64
 		err := rows.Scan(&scope, &n)
@@ -111,16 +118,16 @@ func (p *pass) countRanges(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = p.query(ctx, sqlRangeCounts, nil, p.countOpen)
-	if err != nil {
-		return err
-	}
+	return p.query(ctx, sqlRangeCounts, []any{past, last}, p.countOpen)
+}
+
+// addRanged adds the finished messages that have no rows to the tally. Those that have both are counted by their rows.
+func (p *pass) addRanged() {
 	for scope, n := range p.ranged {
 		if n > 0 {
 			p.tally.Add(p.names[scope], ledger.Succeeded, n)
 		}
 	}
-	return nil
 }
 
 // countOpen counts what is pending, and what is not, of a range that is open.

@@ -89,3 +89,80 @@ func TestRanges_AbandonedGoes(t *testing.T) {
 	}
 	sweep(0, 15)
 }
+
+// TestSweepCutsInSteps: a log that lost a file leaves a row for each result below its start; one transaction wrote them all, and
+// whoever claimed waited for it.
+func TestSweepCutsInSteps(t *testing.T) {
+	t.Parallel()
+	const all, start, step = 360, 350, 100
+	l, app := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := o.Claim(t.Context(), records(0, all))
+	var done []ledger.Settlement
+	for _, c := range claims {
+		done = append(done, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed, Result: []byte("result")})
+	}
+	if err == nil {
+		_, err = o.Settle(t.Context(), done)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		"UPDATE ackledger_range_log SET start = 350, start_at = start_at - 7200000000",
+		"CREATE TABLE cuts (step INTEGER)",
+		"CREATE TRIGGER cuts AFTER UPDATE OF first ON ackledger_segment BEGIN INSERT INTO cuts VALUES (NEW.first - OLD.first); END",
+	} {
+		if _, err := app.main.ExecContext(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the first has counted what it cut off before it did
+		if _, err := l.Sweep(t.Context(), ledger.MaintainConfig{Batch: step}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var covered, first, longest int64
+	if err := app.main.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM ackledger_message WHERE covered IS NOT NULL),
+		(SELECT first FROM ackledger_segment), (SELECT max(step) FROM cuts)`).Scan(&covered, &first, &longest); err != nil {
+		t.Fatal(err)
+	}
+	if covered != all-start || first != start || longest > step {
+		t.Errorf("%d rows are covered, the segment is from %d, and the longest of its cuts was of %d", covered, first, longest)
+	}
+	if s, err := l.Stats(t.Context()); err != nil || s.Scopes[0].Succeeded != all {
+		t.Errorf("%+v, %v", s.Scopes, err)
+	}
+}
+
+// TestSweepDropsSegmentsInSteps: the same for segments that expire together.
+func TestSweepDropsSegmentsInSteps(t *testing.T) {
+	t.Parallel()
+	l, app := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	rangedBatch(t, l, 0, 5)
+	for _, sql := range []string{
+		`WITH RECURSIVE i(n) AS (SELECT 10 UNION ALL SELECT n + 10 FROM i WHERE n < 2500)
+			INSERT INTO ackledger_segment (log, first, last, messages, since, until, expiry, kind)
+			SELECT log, n, n + 5, 5, 0, 0, 1, 1 FROM ackledger_range_log, i`,
+		"CREATE TABLE gone (at INTEGER)",
+		"CREATE TRIGGER gone AFTER DELETE ON ackledger_segment BEGIN INSERT INTO gone SELECT lease_end FROM ackledger_maintenance; END",
+	} {
+		if _, err := app.main.ExecContext(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Sweep(t.Context(), ledger.MaintainConfig{Batch: 100}); err != nil {
+		t.Fatal(err)
+	}
+	var left, gone, longest int64
+	if err := app.main.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM ackledger_segment), (SELECT count(*) FROM gone),
+		(SELECT max(n) FROM (SELECT count(*) AS n FROM gone GROUP BY at))`).Scan(&left, &gone, &longest); err != nil {
+		t.Fatal(err)
+	}
+	if left != 0 || gone != 250 || longest > 100 {
+		t.Errorf("%d segments are left; of %d one transaction dropped %d", left, gone, longest)
+	}
+}

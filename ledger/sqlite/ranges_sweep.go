@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -34,6 +36,7 @@ func (p *pass) logs(ctx context.Context) error {
 	past := []byte{}
 	for {
 		var seen []ranges.Log
+		var done int
 		began := time.Now()
 		err := p.l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			began = time.Now()
@@ -44,21 +47,25 @@ func (p *pass) logs(ctx context.Context) error {
 				err = b.readScopes()
 			}
 			if err == nil {
-				seen, err = b.logs(past)
+				seen, done, err = b.logs(past)
 			}
 			return err
 		})
 		if err != nil || len(seen) == 0 {
 			return err
 		}
-		past = seen[len(seen)-1][:]
+		if done > 0 {
+			past = seen[done-1][:]
+		}
+		took := time.Since(began)
 		p.report.Transactions++
-		p.report.Longest = max(p.report.Longest, time.Since(began))
+		p.report.Longest = max(p.report.Longest, took)
+		p.pace.Took(took)
 	}
 }
 
-// logs sweeps the logs after past.
-func (b *sweepTx) logs(past []byte) (seen []ranges.Log, err error) {
+// logs sweeps the logs after past, as far as it may go in one transaction: of the last one more may be left.
+func (b *sweepTx) logs(past []byte) (seen []ranges.Log, done int, err error) {
 	err = b.each(`SELECT log FROM ackledger_range_log WHERE log > ? ORDER BY log LIMIT ?`, []any{past, logsAtOnce}, func(rows *sql.Rows) error {
 		var log []byte
 		err := rows.Scan(&log)
@@ -67,31 +74,43 @@ func (b *sweepTx) logs(past []byte) (seen []ranges.Log, err error) {
 		}
 		return err
 	})
-	for _, log := range seen {
-		if err == nil {
-			err = b.log(log)
+	room := int64(b.p.pace.Rows())
+	for ; err == nil && done < len(seen); done++ {
+		if room, err = b.log(seen[done], room); room == 0 {
+			break
 		}
 	}
-	return seen, err
+	return seen, done, err
 }
 
-// log sweeps one log.
-func (b *sweepTx) log(log ranges.Log) error {
+// log sweeps one log. It takes off as many segments, and rows below its start, as there is room for, and counts it once
+// there is room left.
+func (b *sweepTx) log(log ranges.Log, room int64) (left int64, err error) {
 	if err := b.dissolve(log); err != nil {
-		return err
+		return 0, err
 	}
-	if err := b.cut(log); err != nil {
-		return err
+	if room, err = b.cut(log, room); err != nil || room == 0 {
+		return 0, err
 	}
-	for _, query := range []string{
-		`DELETE FROM ackledger_segment WHERE log = ?1 AND expiry < ?2`,
-		`DELETE FROM ackledger_range_log WHERE log = ?1 AND NOT EXISTS (SELECT 1 FROM ackledger_segment WHERE log = ?1)
-			AND NOT EXISTS (SELECT 1 FROM ackledger_claim_range WHERE log = ?1) AND ?2 > 0`,
-	} {
-		if _, err := b.tx.ExecContext(b.ctx, query, log[:], b.now.UnixMicro()); err != nil {
-			return err
-		}
+	res, err := b.tx.ExecContext(b.ctx, `DELETE FROM ackledger_segment WHERE log = ?1 AND first IN (
+		SELECT first FROM ackledger_segment WHERE log = ?1 AND expiry < ?2 LIMIT ?3)`, log[:], b.now.UnixMicro(), room)
+	if err != nil {
+		return 0, err
 	}
+	gone, err := res.RowsAffected()
+	if room -= gone; err != nil || room == 0 {
+		return 0, err
+	}
+	if _, err := b.tx.ExecContext(b.ctx, `DELETE FROM ackledger_range_log WHERE log = ?1
+		AND NOT EXISTS (SELECT 1 FROM ackledger_segment WHERE log = ?1)
+		AND NOT EXISTS (SELECT 1 FROM ackledger_claim_range WHERE log = ?1)`, log[:]); err != nil {
+		return 0, err
+	}
+	return room, b.countLog(log)
+}
+
+// countLog counts the messages of a log that have no rows, and notes the owners of its ranges.
+func (b *sweepTx) countLog(log ranges.Log) error {
 	err := b.each(`SELECT g.scope, coalesce(sum(s.messages), 0) FROM ackledger_range_log g
 		JOIN ackledger_segment s ON s.log = g.log WHERE g.log = ? AND s.kind = 1 GROUP BY 1`, []any{log[:]}, func(rows *sql.Rows) error {
 		var scope, n int64
@@ -115,15 +134,16 @@ func (b *sweepTx) log(log ranges.Log) error {
 	})
 }
 
-// cut takes off what a finished segment has below the log's start: rows there are covered by nothing any more. Nothing is
-// cut out of an open range: its owner counts on what InTx has put there.
-func (b *sweepTx) cut(log ranges.Log) error {
+// cut takes off what a finished segment has below the log's start: rows there are covered by nothing any more. It may be
+// millions, if the log loses a file of its own at once: where there is no more room, the segment is cut off no further. Nothing
+// is cut out of an open range: its owner counts on what InTx has put there.
+func (b *sweepTx) cut(log ranges.Log, room int64) (left int64, err error) {
 	var start ranges.Start
 	var at, low int64
-	err := b.tx.QueryRowContext(b.ctx, `SELECT g.low, g.start, g.start_at, coalesce((SELECT min(r.first) FROM ackledger_claim_range r
+	err = b.tx.QueryRowContext(b.ctx, `SELECT g.low, g.start, g.start_at, coalesce((SELECT min(r.first) FROM ackledger_claim_range r
 		WHERE r.log = g.log), g.top) FROM ackledger_range_log g WHERE g.log = ?`, log[:]).Scan(&start.Low, &start.First, &at, &low)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	start.At = moment(at)
 	low = min(low, start.Below(b.now))
@@ -131,19 +151,36 @@ func (b *sweepTx) cut(log ranges.Log) error {
 	err = b.tx.QueryRowContext(b.ctx, `SELECT first, last, messages FROM ackledger_segment
 		WHERE log = ?1 AND first < ?2 AND last > ?2 AND kind = 1`, log[:], low).Scan(&s.From, &s.To, &s.Messages)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil
+		return room, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	left := s.Above(low)
 	from, to := ranges.JoinSum(log, s.From), ranges.JoinSum(log, low)
-	if _, err = b.tx.ExecContext(b.ctx, `UPDATE ackledger_message SET covered = NULL WHERE key >= ? AND key < ?`, from[:], to[:]); err != nil {
-		return err
+	var next []byte
+	err = b.tx.QueryRowContext(b.ctx, `SELECT key FROM ackledger_message WHERE key >= ? AND key < ? ORDER BY key LIMIT 1 OFFSET ?`,
+		from[:], to[:], room).Scan(&next)
+	switch {
+	case err == nil && len(next) != len(to):
+		return 0, fmt.Errorf("sqlite: sweep: a key of %d bytes, want %d", len(next), len(to))
+	case err == nil:
+		copy(to[:], next)
+		low, room = int64(binary.BigEndian.Uint64(next[len(log):])), 0
+	case !errors.Is(err, sql.ErrNoRows):
+		return 0, err
 	}
+	res, err := b.tx.ExecContext(b.ctx, `UPDATE ackledger_message SET covered = NULL WHERE key >= ? AND key < ?`, from[:], to[:])
+	if err != nil {
+		return 0, err
+	}
+	gone, err := res.RowsAffected()
+	if err != nil {
+		return 0, err
+	}
+	rest := s.Above(low)
 	_, err = b.tx.ExecContext(b.ctx, `UPDATE ackledger_segment SET first = ?3, messages = ?4 WHERE log = ?1 AND first = ?2`,
-		log[:], s.From, left.From, left.Messages)
-	return err
+		log[:], s.From, rest.From, rest.Messages)
+	return max(room-gone, 0), err
 }
 
 // also scans more columns behind the ones that are asked for.

@@ -1,0 +1,130 @@
+-- +goose Up
+
+-- What one transaction of the sweep takes off a log is bounded. Workers of version 5 go on.
+SET LOCAL lock_timeout = '3s';
+SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
+
+-- As before, but it takes off at most 100 segments, and looks at 100 rows below logs' starts, for each of the n logs that it
+-- may come to, of whichever log they are: a file of a log that goes at once leaves millions of rows. The log where it stops
+-- for that is the first of the next call: last_log is one less.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION sweep_log(me bigint, lease bigint, past bigint, n bigint)
+RETURNS TABLE (last_log bigint)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    clock  timestamptz := clock_timestamp();
+    room   bigint := 100 * n;
+    seen   bigint[];
+    below  bigint;
+    gone   bigint;
+    upto   bigint;
+    one    bigint;
+    cut    record;
+BEGIN
+    UPDATE maintenance SET lease_end = clock + lease * interval '1 microsecond' WHERE maintenance.holder = me;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    seen := ARRAY(SELECT g.log FROM range_log g WHERE past IS NULL OR g.log > past ORDER BY g.log LIMIT n);
+    FOREACH one IN ARRAY seen LOOP
+        SELECT CASE WHEN g.start_at < clock - interval '1 hour' THEN g.start ELSE g.low END INTO below
+        FROM range_log g WHERE g.log = one FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        DELETE FROM segment d WHERE d.ctid = ANY(ARRAY(SELECT s.ctid FROM segment s WHERE s.log = one AND s.expiry < clock
+            AND NOT EXISTS (SELECT FROM claim_range r WHERE r.log = s.log AND r.first < s.last AND s.first < r.last)
+            AND (s.kind = 1 OR NOT EXISTS (SELECT FROM message m
+                WHERE m.key >= encode(int8send(s.log) || int8send(s.first), 'hex')::uuid
+                    AND m.key < encode(int8send(s.log) || int8send(s.last), 'hex')::uuid))
+            LIMIT room));
+        GET DIAGNOSTICS gone = ROW_COUNT;
+        room := room - gone;
+        DELETE FROM range_log g WHERE g.log = one
+            AND NOT EXISTS (SELECT FROM segment s WHERE s.log = g.log)
+            AND NOT EXISTS (SELECT FROM claim_range r WHERE r.log = g.log);
+        below := least(below, (SELECT min(r.first) FROM claim_range r WHERE r.log = one));
+        FOR cut IN SELECT s.first FROM segment s
+            WHERE room > 0 AND s.log = one AND s.first < below AND s.last > below AND s.kind = 1
+        LOOP
+            upto := (SELECT ('x' || encode(substring(uuid_send(m.key) FROM 9), 'hex'))::bit(64)::bigint FROM message m
+                WHERE m.key >= encode(int8send(one) || int8send(cut.first), 'hex')::uuid
+                    AND m.key < encode(int8send(one) || int8send(below), 'hex')::uuid
+                ORDER BY m.key OFFSET room LIMIT 1);
+            IF upto IS NULL THEN
+                upto := below;
+            ELSE
+                room := 0;
+            END IF;
+            UPDATE message d SET covered = NULL WHERE d.ctid = ANY(ARRAY(
+                SELECT m.ctid FROM message m
+                WHERE m.key >= encode(int8send(one) || int8send(cut.first), 'hex')::uuid
+                    AND m.key < encode(int8send(one) || int8send(upto), 'hex')::uuid AND m.covered
+                FOR UPDATE SKIP LOCKED));
+            GET DIAGNOSTICS gone = ROW_COUNT;
+            room := greatest(room - gone, 0);
+            UPDATE segment s SET first = upto,
+                messages = least(round(s.messages::numeric * (s.last - upto) / (s.last - s.first)), s.last - upto)
+            WHERE s.log = one AND s.first = cut.first;
+        END LOOP;
+        IF room = 0 THEN
+            RETURN QUERY SELECT greatest(one, -9223372036854775807) - 1;
+            RETURN;
+        END IF;
+    END LOOP;
+    RETURN QUERY SELECT seen[cardinality(seen)];
+END $$;
+-- +goose StatementEnd
+
+UPDATE meta SET schema_version = 8 WHERE schema_version < 8;
+
+-- +goose Down
+UPDATE meta SET schema_version = 7;
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION sweep_log(me bigint, lease bigint, past bigint, n bigint)
+RETURNS TABLE (last_log bigint)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    clock  timestamptz := clock_timestamp();
+    seen   bigint[];
+    held   bigint[];
+    cut    record;
+BEGIN
+    UPDATE maintenance SET lease_end = clock + lease * interval '1 microsecond' WHERE maintenance.holder = me;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    seen := ARRAY(SELECT g.log FROM range_log g WHERE past IS NULL OR g.log > past ORDER BY g.log LIMIT n);
+    held := ARRAY(SELECT g.log FROM range_log g WHERE g.log = ANY(seen) ORDER BY g.log FOR UPDATE SKIP LOCKED);
+    DELETE FROM segment s WHERE s.log = ANY(held) AND s.expiry < clock
+        AND NOT EXISTS (SELECT FROM claim_range r WHERE r.log = s.log AND r.first < s.last AND s.first < r.last)
+        AND (s.kind = 1 OR NOT EXISTS (SELECT FROM message m
+            WHERE m.key >= encode(int8send(s.log) || int8send(s.first), 'hex')::uuid
+                AND m.key < encode(int8send(s.log) || int8send(s.last), 'hex')::uuid));
+    DELETE FROM range_log g WHERE g.log = ANY(held)
+        AND NOT EXISTS (SELECT FROM segment s WHERE s.log = g.log)
+        AND NOT EXISTS (SELECT FROM claim_range r WHERE r.log = g.log);
+    FOR cut IN SELECT s.log, s.first, b.low FROM (
+            SELECT g.log, least(CASE WHEN g.start_at < clock - interval '1 hour' THEN g.start ELSE g.low END,
+                (SELECT min(r.first) FROM claim_range r WHERE r.log = g.log)) AS low
+            FROM range_log g WHERE g.log = ANY(held)) b
+        JOIN segment s ON s.log = b.log AND s.first < b.low AND s.last > b.low AND s.kind = 1
+    LOOP
+        UPDATE message d SET covered = NULL WHERE d.ctid = ANY(ARRAY(
+            SELECT m.ctid FROM message m
+            WHERE m.key >= encode(int8send(cut.log) || int8send(cut.first), 'hex')::uuid
+                AND m.key < encode(int8send(cut.log) || int8send(cut.low), 'hex')::uuid AND m.covered
+            FOR UPDATE SKIP LOCKED));
+        UPDATE segment s SET first = cut.low,
+            messages = least(round(s.messages::numeric * (s.last - cut.low) / (s.last - s.first)), s.last - cut.low)
+        WHERE s.log = cut.log AND s.first = cut.first;
+    END LOOP;
+    RETURN QUERY SELECT seen[cardinality(seen)];
+END $$;
+-- +goose StatementEnd
