@@ -9,8 +9,7 @@
 // Every claim, settle and InTx is one BEGIN IMMEDIATE transaction: SQLite has one writer at a time, so a statement
 // always sees the newest rows, and rows cannot be locked alone (row 2 of the claim table cannot occur). The file is in
 // WAL mode with synchronous=FULL: what was answered was flushed to the disk before. Claims and settles of a batch share
-// one transaction and one flush. Workers batch by themselves; who calls an owner from many goroutines puts a [ledger.Group]
-// before it.
+// one transaction and one flush, and so do calls that wait for the file at the same time, each of which fails by itself.
 //
 // Owners live in a second file (path + "-owners"), which the claims read and only joins, beats and leaves write. So an
 // InTx that lasts for many leases stops no beat: nobody is declared dead because somebody else's transaction is long.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -72,6 +73,10 @@ func begin[T any](ctx context.Context, attempt func(context.Context) (T, error))
 type writer struct {
 	db   *sql.DB // of one connection
 	turn turn    // shared with InTx, where both write to one file
+
+	mu      sync.Mutex
+	sharers []*sharer // in the order in which they came
+	came    uint64    // how many so far
 }
 
 // waiting is how long of a call's time is spent with waiting for the lock: not all of it, so that what comes after is in

@@ -1,0 +1,221 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// newShared opens a writer of a file with one table, and holds its turn until go is called and all of n calls wait.
+func newShared(t *testing.T, n int) (w *writer, release func()) {
+	t.Helper()
+	c, err := newConnector(filepath.Join(t.TempDir(), "shared.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = &writer{db: openPool(c, 1), turn: newTurn()}
+	t.Cleanup(func() {
+		if err := w.db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := w.db.ExecContext(t.Context(), "CREATE TABLE call (n INTEGER)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.turn.take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w, func() {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); ; {
+			w.mu.Lock()
+			waiting := len(w.sharers)
+			w.mu.Unlock()
+			if waiting == n {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d calls wait, want %d", waiting, n)
+			}
+		}
+		w.turn.give()
+	}
+}
+
+// write is a call that leaves its number.
+func write(n int) func(context.Context, *sql.Tx) error {
+	return func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO call VALUES (?)", n)
+		return err
+	}
+}
+
+// written are the numbers of the calls whose work is there.
+func written(t *testing.T, w *writer) string {
+	t.Helper()
+	var all sql.NullString
+	if err := w.db.QueryRowContext(t.Context(), "SELECT group_concat(n, ' ') FROM (SELECT n FROM call ORDER BY n)").Scan(&all); err != nil {
+		t.Fatal(err)
+	}
+	return all.String
+}
+
+// TestShare: calls that wait together share a transaction; each alone takes a flush to the disk of its own.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	const calls = 100
+	w, release := newShared(t, calls)
+	var mu sync.Mutex
+	transactions := make(map[*sql.Tx]int)
+	var all sync.WaitGroup
+	for n := range calls {
+		all.Go(func() {
+			err := w.share(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+				mu.Lock()
+				transactions[tx]++
+				mu.Unlock()
+				return write(n)(ctx, tx)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	release()
+	all.Wait()
+	var n int
+	if err := w.db.QueryRowContext(t.Context(), "SELECT count(DISTINCT n) FROM call").Scan(&n); err != nil || n != calls {
+		t.Errorf("%d calls have written, %v", n, err)
+	}
+	if len(transactions) > calls/4 { // one, where nothing takes longer than sharedTime
+		t.Errorf("%d calls took %d transactions", calls, len(transactions))
+	}
+}
+
+// TestShareFailsAlone: of calls that share a transaction one that fails, or is late, has written nothing, and the others have.
+func TestShareFailsAlone(t *testing.T) {
+	t.Parallel()
+	w, release := newShared(t, 4)
+	broken := errors.New("broken")
+	late, end := context.WithCancel(t.Context())
+	calls := []struct {
+		ctx context.Context
+		fn  func(context.Context, *sql.Tx) error
+	}{
+		{t.Context(), write(0)},
+		{t.Context(), func(ctx context.Context, tx *sql.Tx) error { return errors.Join(write(1)(ctx, tx), broken) }},
+		{late, func(ctx context.Context, tx *sql.Tx) error { end(); return write(2)(ctx, tx) }},
+		{t.Context(), write(3)},
+	}
+	errs := make([]error, len(calls))
+	var all sync.WaitGroup
+	for i, c := range calls {
+		all.Go(func() { errs[i] = w.share(c.ctx, c.fn) })
+	}
+	release()
+	all.Wait()
+	if errs[0] != nil || !errors.Is(errs[1], broken) || !errors.Is(errs[2], errTooLate) || errs[3] != nil {
+		t.Errorf("%v", errs)
+	}
+	if got := written(t, w); got != "0 3" {
+		t.Errorf("written by %s", got)
+	}
+}
+
+// TestShareIsBusy: a call whose time goes by while it waits is not carried out, by nobody.
+func TestShareIsBusy(t *testing.T) {
+	t.Parallel()
+	w, release := newShared(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := w.share(ctx, write(0)); !errors.Is(err, ErrBusy) || ledger.Unknown(err) {
+		t.Errorf("%v, want ErrBusy", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- w.share(t.Context(), write(1)) }()
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := written(t, w); got != "1" {
+		t.Errorf("written by %s", got)
+	}
+}
+
+// TestShareRolledBack: SQLite ends a transaction by itself where the disk is full. Those that shared it hear that nothing was
+// written, and those that waited are carried out.
+func TestShareRolledBack(t *testing.T) {
+	t.Parallel()
+	w, release := newShared(t, 3)
+	full := errors.New("as if the disk were full")
+	done := make([]chan error, 3)
+	for i, fn := range []func(context.Context, *sql.Tx) error{
+		write(0),
+		func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "ROLLBACK")
+			return errors.Join(err, full)
+		},
+		write(2),
+	} {
+		done[i] = make(chan error, 1)
+		came := make(chan struct{})
+		go func() {
+			close(came)
+			done[i] <- w.share(t.Context(), fn)
+		}()
+		<-came
+		for waiting := 0; waiting <= i; { // in this order
+			w.mu.Lock()
+			waiting = len(w.sharers)
+			w.mu.Unlock()
+		}
+	}
+	release()
+	first, second, third := <-done[0], <-done[1], <-done[2]
+	if !errors.Is(first, errShared) || !errors.Is(first, full) || ledger.Unknown(first) || !errors.Is(second, full) || third != nil {
+		t.Errorf("%v; %v; %v", first, second, third)
+	}
+	if got := written(t, w); got != "2" {
+		t.Errorf("written by %s", got)
+	}
+}
+
+// TestShareComesLate: a transaction reads the owners' file as it was at its BEGIN. A call that came later, of an owner that
+// joined meanwhile, found itself dead.
+func TestShareComesLate(t *testing.T) {
+	t.Parallel()
+	w, release := newShared(t, 1)
+	var first, second *sql.Tx
+	done := make(chan error, 2)
+	waits := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.sharers) > 0
+	}
+	go func() {
+		done <- w.share(t.Context(), func(_ context.Context, tx *sql.Tx) error {
+			first = tx
+			go func() {
+				done <- w.share(t.Context(), func(_ context.Context, tx *sql.Tx) error {
+					second = tx
+					return nil
+				})
+			}()
+			for !waits() {
+				runtime.Gosched()
+			}
+			return nil
+		})
+	}()
+	release()
+	if err := errors.Join(<-done, <-done); err != nil || second == nil || first == second {
+		t.Errorf("%v; the second call was in the transaction of the first: %t", err, first == second)
+	}
+}
