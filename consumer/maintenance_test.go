@@ -96,6 +96,10 @@ func collected(t *testing.T, reader sdk.Reader, name string) map[string]float64 
 				for _, p := range d.DataPoints {
 					out[p.Attributes.Encoded(attribute.DefaultEncoder())] = float64(p.Value)
 				}
+			case metricdata.Sum[int64]:
+				for _, p := range d.DataPoints {
+					out[p.Attributes.Encoded(attribute.DefaultEncoder())] = float64(p.Value)
+				}
 			case metricdata.Gauge[float64]:
 				for _, p := range d.DataPoints {
 					out[p.Attributes.Encoded(attribute.DefaultEncoder())] = p.Value
@@ -132,6 +136,9 @@ func TestObserveLedger(t *testing.T) {
 	if _, err := o.Settle(t.Context(), []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Succeed}}); err != nil {
 		t.Fatal(err)
 	}
+	if again, err := o.Claim(t.Context(), entries[:1]); err != nil || again[0].Answer != ledger.Done {
+		t.Fatalf("%+v, %v", again, err)
+	}
 	now = now.Add(2 * time.Hour)
 	if _, err := l.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil {
 		t.Fatal(err)
@@ -144,6 +151,7 @@ func TestObserveLedger(t *testing.T) {
 		"ackledger.ledger.pending.age":    {"quantile=0.95,scope=s": 7200, "quantile=0.99,scope=s": 7200},
 		"ackledger.ledger.owners":         {"fate=live": 0, "fate=overdue": 1, "fate=left": 0, "fate=dead": 0},
 		"ackledger.ledger.lock_waits":     {"": 0},
+		"ackledger.ledger.claims":         {"answer=done": 1, "answer=other": 2},
 		"ackledger.ledger.pass.age":       {"": 60},
 		"ackledger.ledger.pass.removed":   {"": 1},
 		"ackledger.ledger.table.rows":     {"table=message": 1, "table=archive": 0, "table=owner": 1},

@@ -40,6 +40,10 @@ func ObserveLedger(l ledger.Inspector, mp metric.MeterProvider) (metric.Registra
 	o.passAge = o.seconds("ackledger.ledger.pass.age", "How long ago the last pass ended that counted the messages.")
 	o.passTook = o.seconds("ackledger.ledger.pass.duration", "How long the last pass took.")
 	o.passRemoved = o.int("ackledger.ledger.pass.removed", "Rows that the last pass removed.")
+	claims, err := o.meter.Int64ObservableCounter("ackledger.ledger.claims",
+		metric.WithDescription("Claims that this process' ledger has decided, by whether the message was finished already."))
+	o.note(claims, err)
+	o.claims = claims
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -55,6 +59,7 @@ type observer struct {
 
 	messages, abandoned, owners, rows, bytes, waits, passRemoved metric.Int64ObservableGauge
 	oldest, age, passAge, passTook                               metric.Float64ObservableGauge
+	claims                                                       metric.Int64ObservableCounter
 }
 
 func (o *observer) int(name, text string) metric.Int64ObservableGauge {
@@ -99,6 +104,8 @@ func (o *observer) observe(ctx context.Context, out metric.Observer) error {
 		out.ObserveInt64(o.bytes, t.IndexBytes, with("table", t.Name, "part", "index"))
 	}
 	out.ObserveInt64(o.waits, s.LockWaits)
+	out.ObserveInt64(o.claims, s.Answered.Duplicates, with("answer", "done"))
+	out.ObserveInt64(o.claims, s.Answered.Decided-s.Answered.Duplicates, with("answer", "other"))
 	if !s.At.IsZero() {
 		out.ObserveFloat64(o.passAge, s.Age.Seconds())
 		out.ObserveFloat64(o.passTook, s.Pass.Took.Seconds())

@@ -147,6 +147,21 @@ func (s *site) work(round string) {
 	s.send("bad "+round, 0)
 	s.produce(&kgo.Record{Topic: "orders", Value: []byte("record " + round)})
 	s.wait("late "+round, "record "+round)
+	s.ask("own " + round)
+}
+
+// ask claims a message without a worker, until it is a duplicate.
+func (s *site) ask(id string) {
+	s.Helper()
+	o, c := s.claim(id, id)
+	if errs, err := o.Settle(s.Context(), []ledger.Settlement{{Ticket: c.Ticket, Kind: ledger.Succeed}}); err != nil || errs[0] != nil {
+		s.Fatal(err, errs)
+	}
+	claims, err := o.Claim(s.Context(), []ledger.Entry{{Key: ledger.Key{Scope: s.scope(), ID: []byte(id)}, Delivery: []byte(id),
+		Fingerprint: ledger.BodyFingerprint([]byte(id)), Window: time.Hour}})
+	if err != nil || claims[0].Answer != ledger.Done {
+		s.Fatalf("claim: %+v, %v", claims, err)
+	}
 }
 
 // trouble makes each of the metrics of workers grow. The ledger is m.
