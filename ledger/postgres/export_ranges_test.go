@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -53,4 +54,13 @@ func LogStatements(o ledger.Owner, n int, until time.Time) map[string]Statement 
 		out[name] = Statement{tune, q.sql, q.args}
 	}
 	return out
+}
+
+// SweepTune goes before each statement of the sweep.
+const SweepTune = sqlTune
+
+// CountStatements count what the logs after the first one, up to the second one, have.
+func (l *Ledger) CountStatements(after, last int) []string {
+	filled := strings.NewReplacer("$1", fmt.Sprint(after), "$2", fmt.Sprint(last))
+	return []string{filled.Replace(l.maintainSQL(sqlSegmentCounts)), filled.Replace(l.maintainSQL(sqlRangeCounts))}
 }

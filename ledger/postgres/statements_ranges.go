@@ -342,11 +342,13 @@ SELECT EXISTS (SELECT FROM {s}.segment s WHERE s.log = $1::bigint AND s.first <=
 	sqlSweepLog    = `SELECT coalesce(last_log, 0), last_log IS NULL
 FROM {s}.sweep_log($1::bigint, $2::bigint, $3::bigint, $4::bigint)`
 
-	// sqlSegmentCounts counts the messages of some logs' segments by scope, but for those that InTx has added to a range that is open.
+	// sqlSegmentCounts counts the messages of some logs' segments by scope, but for those that InTx has added to a range that is
+	// open. Each table has the bounds, so that however they are joined none is read beyond them.
 	sqlSegmentCounts = `
 SELECT g.scope, sum(s.messages)::bigint FROM {s}.segment s JOIN {s}.range_log g ON g.log = s.log
-WHERE g.log > $1::bigint AND g.log <= $2::bigint
-	AND s.kind = 1 AND NOT EXISTS (SELECT FROM {s}.claim_range r WHERE r.log = s.log AND r.first < s.last AND s.first < r.last)
+WHERE g.log > $1::bigint AND g.log <= $2::bigint AND s.log > $1::bigint AND s.log <= $2::bigint AND s.kind = 1
+	AND NOT EXISTS (SELECT FROM {s}.claim_range r WHERE r.log = s.log AND r.log > $1::bigint AND r.log <= $2::bigint
+		AND r.first < s.last AND s.first < r.last)
 GROUP BY g.scope`
 
 	// sqlRangeCounts are the open ranges of some logs, with what InTx has added to them.
@@ -356,7 +358,7 @@ SELECT g.scope, r.first, r.last, r.messages, r.keep, (extract(epoch FROM clock_t
 FROM {s}.claim_range r JOIN {s}.range_log g ON g.log = r.log
 LEFT JOIN LATERAL (SELECT array_agg(s.first) AS firsts, array_agg(s.last) AS lasts FROM {s}.segment s
 	WHERE s.log = r.log AND s.kind = 1 AND s.first >= r.first AND s.last <= r.last) s ON true
-WHERE g.log > $1::bigint AND g.log <= $2::bigint`
+WHERE g.log > $1::bigint AND g.log <= $2::bigint AND r.log > $1::bigint AND r.log <= $2::bigint`
 
 	// sqlRangeRested are ranges whose owners left or died so long ago, and that nobody has asked for.
 	sqlRangeRested = `

@@ -237,6 +237,7 @@ func (p *pass) query(ctx context.Context, sql string, args []any, each func(pgx.
 	b := &pgx.Batch{}
 	b.Queue(sqlReadCommitted)
 	b.Queue(sqlSweepBegin, milliseconds(sweepTimeout))
+	b.Queue(sqlTune)
 	b.Queue(p.ledger.maintainSQL(sql), args...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			if err := each(rows); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
 // fillMessages writes n succeeded messages whose window ended, or ends, in so long.
@@ -163,6 +164,11 @@ func TestPlansOfTheSweep(t *testing.T) {
 					b.exec(t, "VACUUM ANALYZE ackledger.message")
 					b.exec(t, "VACUUM ANALYZE ackledger.archive")
 					fill(t, b)
+					fillLogs(t, b, 0, 20_000)
+					b.exec(t, `INSERT INTO ackledger.range_log (log, version, token, top, scope, epoch, name, prefix) VALUES (0, 1, 1, 3e5, 1, 0, '', '')`)
+					b.exec(t, `INSERT INTO ackledger.segment (log, first, last, messages, since, until, expiry, kind)
+						VALUES (0, 0, 3e5, 3e5, now(), now(), now() + interval '1 day', 1)`)
+					startsAt(t, b, 150_000) // to be cut off
 					b.exec(t, "UPDATE ackledger.message SET expiry = now() - interval '1 hour' WHERE ctid < '(8,0)'")
 					b.exec(t, "CREATE INDEX ON ackledger.message USING brin (expiry)") // an operator's own does not mislead
 				case "right":
@@ -171,17 +177,19 @@ func TestPlansOfTheSweep(t *testing.T) {
 					b.exec(t, "UPDATE pg_class SET reltuples = 1, relpages = 1 WHERE relnamespace = 'ackledger'::regnamespace AND relkind = 'r'")
 				}
 				for range 7 { // the plans inside a function become generic after the fifth call
-					for _, call := range []string{
+					for _, call := range append(b.CountStatements(0, 10),
 						"SELECT * FROM ackledger.sweep_message(1, 1, 0, 10, 0)", "SELECT ackledger.sweep_archive(1, 1, 0, 10)",
-					} {
+						"SELECT ackledger.sweep_log(1, 1, NULL, 2)", "SELECT ackledger.sweep_log(1, 1, 0, 10)") {
 						if n := buffers(t, b, call); n > maxBuffers {
 							t.Errorf("%s, statistics: %s: read %d buffers", call, statistics, n)
 						}
 					}
 				}
 			}
-			if n := b.number(t, "SELECT pg_relation_size('ackledger.message') / 8192"); n < maxBuffers {
-				t.Errorf("the table has %d pages: it says nothing", n)
+			for _, table := range []string{"message", "segment"} {
+				if n := b.number(t, "SELECT pg_relation_size('ackledger."+table+"') / 8192"); n < maxBuffers {
+					t.Errorf("table %s has %d pages: it says nothing", table, n)
+				}
 			}
 		})
 	}
@@ -192,6 +200,9 @@ func buffers(t *testing.T, b *bench, sql string) (n int) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
 		var text []byte
+		if _, err := tx.Exec(t.Context(), postgres.SweepTune); err != nil {
+			return err
+		}
 		if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql).Scan(&text); err != nil {
 			return err
 		}
