@@ -81,7 +81,7 @@ func (b *batch) Keep(it *engine.Item) {
 // alone.
 func (w *Worker) stretchable(records []*kgo.Record) bool {
 	s := &w.set
-	if len(records) == 0 || s.Audit != AuditRanges || s.KeyFunc != nil || s.FingerprintFunc != nil || !w.eng.Stretches() {
+	if len(records) == 0 || s.Audit != AuditRanges || s.KeyFunc != nil || s.FingerprintFunc != nil || !w.eng.Stretches(s.Order != OrderNone) {
 		return false
 	}
 	for i, r := range records {

@@ -14,6 +14,8 @@ const (
 	chunkBytes = 64 << 10
 	// spread is how slow a handler has to be for its messages to go to as many goroutines as are idle.
 	spread = 10 * time.Microsecond
+	// batchSpread is the same of one call of a batch handler.
+	batchSpread = 20 * time.Millisecond
 	// rescueAfter is how long a chunk may not move until what it has not begun is given to others.
 	rescueAfter = time.Millisecond
 )
@@ -28,8 +30,9 @@ type chunk struct {
 	stretch  *Stretch // that the runs are of, as long as it is whole; guarded by the engine's lock
 	items    []*Item  // of a stretch's
 	spare    []*Item  // items, once nobody has them any more
-	ordered  bool     // of a stretch: what comes after a run that did not go well is not begun
+	ordered  bool     // of a stretch, one after the other: what comes after a run that did not go well is not begun
 	together bool
+	piece    bool          // of a stretch, and together
 	solo     bool          // a suspect, beside the pool
 	admitted bool          // by the rate and the shared limiter, before it was claimed
 	born     time.Duration // since Engine.born
@@ -46,7 +49,7 @@ type chunk struct {
 // newChunk takes the items over. The engine's lock is held.
 func (e *Engine) newChunk(items []*Item, together bool, st *Stretch) *chunk {
 	c := &chunk{
-		stretch: st, ordered: st != nil,
+		stretch: st, ordered: st != nil && !together, piece: st != nil && together,
 		runs: make([]run, len(items)), limit: len(items), together: together, solo: items[0].solo,
 		born: time.Since(e.born), seen: -1,
 	}
@@ -60,8 +63,13 @@ func (e *Engine) newChunk(items []*Item, together bool, st *Stretch) *chunk {
 			e.s.setPhase(it, running)
 		}
 	}
+	if c.piece {
+		e.pieces++
+	}
 	if c.divisible() {
 		e.divisible++
+	}
+	if c.piece || c.divisible() {
 		e.toRescue.Signal()
 	}
 	c.at.Store(int64(c.born))
@@ -135,7 +143,7 @@ func (e *Engine) eachRun(f func(c *chunk, r *run)) {
 func (e *Engine) rescuer() {
 	for {
 		e.mu.Lock()
-		for e.divisible == 0 && e.s.stretchQ.len() == 0 && !e.closed {
+		for e.divisible+e.pieces == 0 && e.s.stretchQ.len() == 0 && !e.closed {
 			e.toRescue.Wait()
 		}
 		if e.closed {
@@ -153,6 +161,7 @@ func (e *Engine) rescuer() {
 			}
 			c.seen = now
 		}
+		e.relieve()
 		e.splitBlocked(time.Now())
 		e.unlock()
 	}
@@ -182,7 +191,7 @@ func (e *Engine) take(before *chunk) *chunk {
 					return c
 				}
 			}
-			if p := e.s.popPiece(e.chunkSize()); p.of != nil {
+			if p := e.s.popPiece(e.chunkSize(), e.batch != nil); p.of != nil {
 				before = nil
 				e.unlock()
 				if c := e.takePiece(p, spare); c != nil {
@@ -234,6 +243,14 @@ func (e *Engine) takeReady() []*Item {
 	return items
 }
 
+// quick is how long a call of the handler may take for stretches to pay.
+func (e *Engine) quick() time.Duration {
+	if e.batch != nil {
+		return batchSpread
+	}
+	return spread
+}
+
 // chunkSize says how many messages to take at once.
 func (e *Engine) chunkSize() int {
 	switch {
@@ -255,8 +272,15 @@ func (e *Engine) ended(c *chunk) {
 	if !whole {
 		e.takeBack(c)
 	}
-	if n := c.limit; n > 0 && !c.together {
-		mean := max((c.done-c.born)/time.Duration(n), 1)
+	if c.piece {
+		e.pieces--
+	}
+	if n := c.limit; n > 0 {
+		calls := n
+		if c.together {
+			calls = 1
+		}
+		mean := max((c.done-c.born)/time.Duration(calls), 1)
 		if e.cost == 0 {
 			e.cost = mean
 		}

@@ -65,9 +65,10 @@ type Engine struct {
 	chunks        map[*chunk]struct{}   // what goroutines of the pool have taken
 	scratch       []*Item               // of takeReady
 	divisible     int                   // chunks of which others may take a part
+	pieces        int                   // chunks of stretches that run together
 	idle          int                   // goroutines of the pool that wait for work
 	woken         int                   // of these, those that were told of some
-	cost          time.Duration         // of one handler of late
+	cost          time.Duration         // of one call of the handler, of late
 	ranged        bool                  // the newest item may lie in a range of the ledger
 	shy           time.Time             // no stretches until then
 	turns         turns                 // of items and stretches

@@ -108,8 +108,9 @@ type API interface {
 	// Offer hands items over. It never blocks and never refuses; the worker asks Room first. All items come back
 	// through Sink.Finish.
 	Offer(items []*Item)
-	// Stretches says whether it pays now to offer stretches. Whoever does so anyway, offers what they are made of.
-	Stretches() bool
+	// Stretches says whether it pays now to offer stretches, of records that have an order or none. Whoever does so anyway,
+	// offers what they are made of.
+	Stretches(ordered bool) bool
 	// OfferStretch is Offer for records that lie side by side. They come back through Sink.Finish, together or one by one.
 	OfferStretch(s *Stretch)
 	// Room says how many more items and bytes of bodies the engine wants; zero or less: stop polling.

@@ -193,6 +193,9 @@ func (e *Engine) conclude(r *run, o outcome) {
 	e.decide(r, o)
 }
 
+// committed is the end of runs that their transactions have settled, and that went well. Nobody changes it.
+var committed = &end{step: step{ack: true}}
+
 // decide turns an outcome into the step that follows from it.
 func (e *Engine) decide(r *run, o outcome) {
 	it := r.item
@@ -219,6 +222,10 @@ func (e *Engine) decide(r *run, o outcome) {
 		left = max(time.Until(it.Deadline), 1)
 	}
 	st := e.policy.decide(o, it.attempt, rand.Float64(), left)
+	if st == committed.step && o.err == nil {
+		r.end = committed
+		return
+	}
 	if st != (step{settle: ledger.Succeed}) || r.result() != nil {
 		it.complete() // it may get a row
 	}

@@ -147,15 +147,21 @@ type piece struct {
 	from, to int
 }
 
-// popPiece takes up to n records of the next stretch that may run; none: there is none. The stretch stays listed until
-// takePiece has them.
-func (s *sched) popPiece(n int) (p piece) {
+// popPiece takes up to n records of the next stretch that may run; none: there is none. Those that run together are as many
+// as in the pieces that follow. The stretch stays listed until takePiece has them.
+func (s *sched) popPiece(n int, together bool) (p piece) {
 	for s.stretchReady.len() > 0 {
 		st := s.stretchReady.pop()
 		if !st.whole || st.phase != claimed {
 			continue
 		}
 		p = piece{st, st.next, st.next}
+		if together {
+			left := st.n - st.next
+			pieces := (left + n - 1) / n
+			p.to += (left + pieces - 1) / pieces
+			return p
+		}
 		for bytes := 0; p.to < st.n && p.to-p.from < n && bytes < chunkBytes; p.to++ {
 			bytes += st.Records.Size(p.to)
 		}

@@ -82,7 +82,7 @@ func (w *stormWorker) ended(id string) {
 
 // lane orders half of the messages.
 func (s *storm) lane(id string) string {
-	if n := id[len(id)-1]; n < '5' {
+	if n := id[len(id)-1]; n < '5' && !s.together {
 		return id[:1] + string(n)
 	}
 	return ""

@@ -175,7 +175,9 @@ func (s *storm) deliverStretches(taken map[string]bool) {
 				return
 			}
 			s.stretchy += r.Len()
-			offers = append(offers, func() { w.OfferStretch(r.stretch()) })
+			st := r.stretch()
+			st.Ordered = !s.together
+			offers = append(offers, func() { w.OfferStretch(st) })
 		}
 		for _, id := range s.ids[:s.sent] {
 			if id[0] != log[0] {
@@ -200,7 +202,13 @@ func (s *storm) deliverStretches(taken map[string]bool) {
 
 // The same storm for records of logs that are offered in stretches: whatever comes up in the middle of one, none is lost,
 // done twice at once, acknowledged too early or out of its lane's order.
-func TestStormOfStretches(t *testing.T) {
+func TestStormOfStretches(t *testing.T) { stormOfStretches(t, false) }
+
+// The same for batch handlers, whose records have no order.
+func TestStormOfStretchesInBatches(t *testing.T) { stormOfStretches(t, true) }
+
+func stormOfStretches(t *testing.T, together bool) {
+	t.Helper()
 	seeds := 24
 	if os.Getenv("ACKLEDGER_LONG") != "" {
 		seeds = 3000
@@ -214,7 +222,7 @@ func TestStormOfStretches(t *testing.T) {
 					s := &storm{
 						t: t, l: memory.New(), rng: rand.New(rand.NewPCG(uint64(seed), 3)), dice: rand.New(rand.NewPCG(uint64(seed), 4)),
 						acked: map[string]bool{}, failures: map[string]int{}, finished: map[string]int{}, out: map[*offering]bool{},
-						stretches: true, slow: []int{30, 300, 3000, 1 << 30}[seed%4], failing: []int{10, 100, 1000}[seed%3],
+						stretches: true, together: together, slow: []int{30, 300, 3000, 1 << 30}[seed%4], failing: []int{10, 100, 1000}[seed%3],
 					}
 					for i := range 900 {
 						s.ids = append(s.ids, fmt.Sprintf("%c-%d", "abc"[i%3], i))

@@ -40,6 +40,7 @@ type storm struct {
 
 	// Of a storm of stretches; rates are of handlers that take time, and that fail: one of so many.
 	stretches       bool
+	together        bool // handlers take batches, and nothing has an order
 	slow, failing   int
 	whole, stretchy int // records that came back in stretches, and that were offered so
 }
@@ -141,7 +142,7 @@ func (w *stormWorker) handleBatch(ctx context.Context, batch []*consumer.Message
 		return errs
 	}
 	s.mu.Lock()
-	roll, inTx := s.dice.IntN(30), s.dice.IntN(3) == 0
+	roll, inTx := s.dice.IntN(max(30, 3*s.failing)), s.dice.IntN(3) == 0
 	s.mu.Unlock()
 	switch {
 	case calm:
@@ -155,7 +156,7 @@ func (w *stormWorker) handleBatch(ctx context.Context, batch []*consumer.Message
 	for i, m := range batch {
 		if s.terminal(m.ID) {
 			inTx, errs[i] = false, consumer.Terminal(errBoom)
-		} else if !calm && !inTx && s.roll(8) {
+		} else if !calm && !inTx && s.roll(max(8, s.failing)) {
 			errs[i] = errBoom
 		}
 	}
@@ -233,7 +234,10 @@ func (s *storm) spawn() {
 	}
 	w.fast = s.stretches || s.rng.IntN(2) == 0
 	var h consumer.Handler = consumer.HandlerFunc(w.handle)
-	if !s.stretches && s.rng.IntN(2) == 0 {
+	switch {
+	case s.together:
+		h = consumer.Batch(1+s.rng.IntN(8), w.handleBatch)
+	case !s.stretches && s.rng.IntN(2) == 0:
 		h = consumer.Batch(1+s.rng.IntN(20), w.handleBatch)
 	}
 	w.Engine, err = engine.New(engine.Config{Options: o, Ledger: w.net, Sink: w, Handler: h, Suspects: consumer.NewLimiter(1)})

@@ -74,20 +74,21 @@ const patience = 250 * time.Millisecond
 const shyFor = 100 * time.Millisecond
 
 // Stretches implements API.
-func (e *Engine) Stretches() bool {
+func (e *Engine) Stretches(ordered bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.stretchy()
+	return e.stretchy(ordered)
 }
 
-// stretchy says whether stretches may be claimed and run.
-func (e *Engine) stretchy() bool {
-	return e.batch == nil && !e.limited && e.mayStart() && e.sess.stretches != nil
+// stretchy says whether stretches may be claimed and run. A batch has one message of a lane at most, so ordered records go one
+// by one into batches.
+func (e *Engine) stretchy(ordered bool) bool {
+	return !e.limited && e.mayStart() && e.sess.stretches != nil && !(e.batch != nil && ordered)
 }
 
-// pays says whether stretches are worth a try: handlers are fast, and did well of late.
-func (e *Engine) pays() bool {
-	return e.cost > 0 && e.cost <= spread && !time.Now().Before(e.shy)
+// pays says whether a stretch is worth a try: handlers are fast, and did well of late, and it fills a batch.
+func (e *Engine) pays(st *Stretch) bool {
+	return e.cost > 0 && e.cost <= e.quick() && st.n >= e.size && !time.Now().Before(e.shy)
 }
 
 // OfferStretch implements API.
@@ -100,7 +101,7 @@ func (e *Engine) OfferStretch(st *Stretch) {
 	e.mu.Lock()
 	e.ranged = true
 	e.s.addStretch(st)
-	if l := e.s.lines[st.log]; !e.stretchy() || l.stalled > 0 || !l.flows() && !e.pays() {
+	if l := e.s.lines[st.log]; !e.stretchy(st.Ordered) || l.stalled > 0 || !l.flows() && !e.pays(st) {
 		e.split(st.log)
 	} else {
 		e.s.stretchQ.push(st)
@@ -193,6 +194,17 @@ func (e *Engine) standIn(st *Stretch, it *Item) {
 		e.finish(it, Verdict{})
 	default:
 		e.s.list(it, false)
+	}
+}
+
+// relieve splits stretches of which a batch handler has some for long while another handler has nothing to do: the rest is for
+// that one, as far as order allows.
+func (e *Engine) relieve() {
+	for c := range e.chunks {
+		st := c.stretch
+		if st != nil && c.together && st.next < st.n && e.idle > 0 && time.Since(e.born)-c.born > e.quick() {
+			e.split(st.log)
+		}
 	}
 }
 

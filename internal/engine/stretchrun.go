@@ -170,7 +170,7 @@ func (e *Engine) takePiece(p piece, reuse []*Item) *chunk {
 	if !st.whole {
 		return nil
 	}
-	c := e.newChunk(items, false, st)
+	c := e.newChunk(items, e.batch != nil, st)
 	st.chunk, c.items = c, items
 	e.s.ahead -= len(items)
 	st.next = p.to
@@ -190,7 +190,9 @@ func (c *chunk) plain() bool {
 	return true
 }
 
-func (r *run) plain() bool { return r.skip == started && r.end == nil && r.result() == nil }
+func (r *run) plain() bool {
+	return r.skip == started && (r.end == nil || r.end == committed) && r.result() == nil
+}
 
 // endedStretch carries out what a chunk of a stretch that is whole came to; false: it is the stretch's no more.
 func (e *Engine) endedStretch(c *chunk) bool {
@@ -198,7 +200,7 @@ func (e *Engine) endedStretch(c *chunk) bool {
 	if st == nil {
 		return false
 	}
-	if !c.plain() || st.sess.lost || e.cost > 4*spread {
+	if !c.plain() || st.sess.lost || e.cost > 4*e.quick() {
 		e.shy = time.Now().Add(shyFor)
 		e.split(st.log)
 		return false

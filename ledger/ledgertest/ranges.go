@@ -27,6 +27,7 @@ var rangeCases = []testCase{
 	{"Ranges_CommitAgainstTakeOver", rangeCommitTaken},
 	{"Ranges_RedrivenRowStays", rangesRedrivenStays},
 	{"Ranges_Stretches", rangeStretches},
+	{"Ranges_StretchesInTx", rangeStretchesInTx},
 }
 
 // at asks for the record of an offset of one log, delivered after prev (-1: not known).

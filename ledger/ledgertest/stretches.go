@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"context"
 	"errors"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -84,6 +85,53 @@ func rangeStretches(e *env) {
 			e.Errorf("taken over: %+v", c)
 		}
 	}
+}
+
+// rangeStretchesInTx: what transactions have settled of a stretch, batch by batch, is settled: all of it by nothing more, also
+// for an owner that is dead since, and a part message by message.
+func rangeStretchesInTx(e *env) {
+	if e.InTx == nil {
+		return
+	}
+	joined := e.owner()
+	o, other := ledger.Ungroup(joined).(ledger.StretchOwner), e.owner()
+	commit := func(token uint64, from, to int64) {
+		e.Helper()
+		var tickets []ledger.Ticket
+		for _, c := range e.claimsOf(e.span(from, to), token) {
+			tickets = append(tickets, c.Ticket)
+		}
+		ctx := ledger.WithAttempt(e.ctx, ledger.NewBatchAttempt(joined, tickets))
+		if err := e.InTx(ctx, func(context.Context) error { return nil }); err != nil {
+			e.Fatalf("InTx of %d to %d: %v", from, to, err)
+		}
+	}
+	done := func(from, to int64) {
+		e.Helper()
+		e.answers(other, e.span(from, to), func(int) ledger.Answer { return ledger.Done })
+	}
+	e.hold(o, e.allRun(o, e.span(0, 10)), succeed)
+	first, second, third := e.stretch(10, 40), e.stretch(40, 60), e.stretch(60, 80)
+	tokens := e.claimStretches(o, first, second, third)
+	commit(tokens[0], 10, 20)
+	e.answers(other, e.span(20, 40), func(int) ledger.Answer { return ledger.Busy })
+	commit(tokens[0], 20, 40)
+	for range 2 {
+		e.settleStretch(o, e.done(first, tokens[0]), nil)
+	}
+	done(10, 40)
+
+	commit(tokens[1], 40, 50)
+	e.settleStretch(o, e.done(second, tokens[1]), ledger.ErrParts)
+	e.hold(o, e.claimsOf(e.span(40, 60), tokens[1]), succeed) // half of them for the second time
+	done(40, 60)
+	e.hold(o, e.allRun(o, e.span(80, 90)), succeed)
+	e.wantOne(0, 60)
+
+	commit(tokens[2], 60, 80)
+	e.declare(joined)
+	e.settleStretch(o, e.done(third, tokens[2]), nil)
+	done(60, 80)
 }
 
 // settleStretchLost expects ErrLost, of the call or of the stretch.

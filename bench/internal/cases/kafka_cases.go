@@ -36,7 +36,9 @@ func kafkaCases() []suite.Case {
 		{Group: "kafka", Name: "ours, InTx, one insert", Note: "the handler's INSERT commits with the message's success; concurrency 32",
 			N: fewRecords, Run: inTx},
 		{Group: "kafka", Name: "ours, InTx, batches", Note: "a batch handler of up to 500 messages: one multi-row INSERT, one commit with all successes; concurrency 4",
-			N: someRecords, Run: inTxBatches},
+			N: someRecords, Run: inTxBatches(kafka.OrderKey)},
+		{Group: "kafka", Name: "ours, InTx, batches, order none", Note: "the same without order, as the loop without a ledger has none",
+			N: someRecords, Run: inTxBatches(kafka.OrderNone)},
 		{Group: "kafka", Name: "ours, memory, order none", Note: "no-op handler, concurrency 16 (default)", N: manyRecords, Run: inMemory(kafka.OrderNone, 0, noop)},
 		{Group: "kafka", Name: "ours, memory, order by key", Note: "the same, the default order", N: manyRecords, Run: inMemory(kafka.OrderKey, 0, noop)},
 		{Group: "kafka", Name: "ours, memory, order by partition", Note: "the same", N: someRecords, Run: inMemory(kafka.OrderPartition, 0, noop)},
@@ -113,32 +115,38 @@ func inTx(ctx context.Context, r *suite.Run) (suite.Result, error) {
 }
 
 // inTxBatches is the same with a batch handler.
-func inTxBatches(ctx context.Context, r *suite.Run) (suite.Result, error) {
-	const handlers, size = 4, 500
-	l, err := freshRows(ctx, r, handlers)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.createEffects(ctx); err != nil {
-		return nil, err
-	}
-	insert := "INSERT INTO " + l.schema + ".effects (id, body) SELECT * FROM unnest($1::text[], $2::bytea[])"
-	return consumeCounted(ctx, r, l, kafka.Config{Options: consumer.Options{Concurrency: handlers}}, func(count func(int)) consumer.Handler {
-		return consumer.Batch(size, func(ctx context.Context, batch []*consumer.Message) []error {
-			ids, bodies := make([]string, len(batch)), make([][]byte, len(batch))
-			for i, m := range batch {
-				ids[i], bodies[i] = m.ID, m.Body
-			}
-			err := postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, insert, ids, bodies)
-				return err
+func inTxBatches(order kafka.Order) func(context.Context, *suite.Run) (suite.Result, error) {
+	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+		const handlers, size = 4, 500
+		l, err := freshRows(ctx, r, handlers)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.createEffects(ctx); err != nil {
+			return nil, err
+		}
+		cfg := kafka.Config{Order: order, Options: consumer.Options{Concurrency: handlers}}
+		return consumeCounted(ctx, r, l, cfg, func(count func(int)) consumer.Handler {
+			return consumer.Batch(size, func(ctx context.Context, batch []*consumer.Message) []error {
+				if err := l.insertEffects(ctx, batch); err != nil {
+					return slices.Repeat([]error{err}, len(batch))
+				}
+				count(len(batch))
+				return nil
 			})
-			if err != nil {
-				return slices.Repeat([]error{err}, len(batch))
-			}
-			count(len(batch))
-			return nil
 		})
+	}
+}
+
+// insertEffects commits one INSERT for a batch with its success.
+func (l *rows) insertEffects(ctx context.Context, batch []*consumer.Message) error {
+	ids, bodies := make([]string, len(batch)), make([][]byte, len(batch))
+	for i, m := range batch {
+		ids[i], bodies[i] = m.ID, m.Body
+	}
+	return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO "+l.schema+".effects (id, body) SELECT * FROM unnest($1::text[], $2::bytea[])", ids, bodies)
+		return err
 	})
 }
 
