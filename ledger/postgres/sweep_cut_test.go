@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -97,5 +98,47 @@ func TestSweepGoesOnPastLogs(t *testing.T) {
 	}
 	if n := b.number(t, "SELECT count(*) FROM ackledger.archive"); n != 0 || r.Archives != 10 {
 		t.Errorf("%d archives are left; %+v", n, r)
+	}
+}
+
+// TestSweepWaitsForTheLogInHand: between two steps in a log that is in use somebody takes its lock. The sweep left the log then,
+// for the rest of the pass.
+func TestSweepWaitsForTheLogInHand(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	succeedAll(t, o, claimsOf(t, o, records("s", 0, 0, 100), ledger.Run))
+	startsAt(t, b, 50)
+	b.exec(t, "UPDATE ackledger.maintenance SET holder = 1")
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), "SELECT FROM ackledger.range_log FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	const from = "SELECT first FROM ackledger.segment"
+	b.exec(t, "SELECT ackledger.sweep_log(1, 1, NULL, 10)")
+	if n := b.number(t, from); n != 0 {
+		t.Fatalf("a log that another has is cut at %d", n)
+	}
+	swept := make(chan error, 1)
+	go func() {
+		_, err := b.pool.Exec(t.Context(), "SELECT ackledger.sweep_log(1, 1, log - 1, 10) FROM ackledger.range_log")
+		swept <- err
+	}()
+	for b.number(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 0 {
+		select {
+		case err := <-swept:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+	}
+	if err := errors.Join(tx.Rollback(t.Context()), <-swept); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.number(t, from); n != 50 {
+		t.Errorf("the segment begins at %d", n)
 	}
 }

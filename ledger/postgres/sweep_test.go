@@ -179,7 +179,7 @@ func TestPlansOfTheSweep(t *testing.T) {
 				for range 7 { // the plans inside a function become generic after the fifth call
 					for _, call := range append(b.CountStatements(0, 10),
 						"SELECT * FROM ackledger.sweep_message(1, 1, 0, 10, 0)", "SELECT ackledger.sweep_archive(1, 1, 0, 10)",
-						"SELECT ackledger.sweep_log(1, 1, NULL, 2)", "SELECT ackledger.sweep_log(1, 1, 0, 10)") {
+						"SELECT ackledger.sweep_log(1, 1, NULL, 2)", "SELECT ackledger.sweep_log(1, 1, 0, 10)", "SELECT ackledger.sweep_log(1, 1, 19900, 10)") {
 						if n := buffers(t, b, call); n > maxBuffers {
 							t.Errorf("%s, statistics: %s: read %d buffers", call, statistics, n)
 						}

@@ -28,10 +28,10 @@ type holder struct {
 	leaseEnd int64
 }
 
-// run carries fn out as one batch, in a transaction that it may share.
-func (o *owner) run(ctx context.Context, fn func(*batch) error) error {
+// run carries fn out as one batch of so many items, in a transaction that it may share.
+func (o *owner) run(ctx context.Context, items int, fn func(*batch) error) error {
 	var b *batch
-	err := o.l.main.share(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := o.l.main.share(ctx, items, func(ctx context.Context, tx *sql.Tx) error {
 		b = newBatch(ctx, o, tx, time.Now())
 		return fn(b)
 	})

@@ -22,7 +22,7 @@ func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bo
 	if len(ask) == 0 && len(entries) > 0 {
 		return claims, nil
 	}
-	err := o.runLive(ctx, func(b *batch) error {
+	err := o.runLive(ctx, len(ask), func(b *batch) error {
 		for _, i := range ask {
 			if err := b.claim(&entries[i], &claims[i], only != nil && only[i]); err != nil {
 				return err

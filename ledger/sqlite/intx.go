@@ -169,7 +169,7 @@ func (o *owner) resolve(ctx context.Context, tickets []ledger.Ticket, cause erro
 func (o *owner) readLocked(ctx context.Context, tickets []ledger.Ticket) ([]ledger.Row, error) {
 	for {
 		rows := make([]ledger.Row, len(tickets))
-		err := o.run(ctx, func(b *batch) error {
+		err := o.run(ctx, len(tickets), func(b *batch) error {
 			for i, t := range tickets {
 				sum := t.Sum()
 				r, err := b.row(sum[:], nil)

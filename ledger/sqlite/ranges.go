@@ -28,7 +28,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	opened := make([]bool, len(openings))
-	err := o.runLive(ctx, func(b *batch) error {
+	err := o.runLive(ctx, len(openings), func(b *batch) error {
 		for i := range openings {
 			g, err := b.log(openings[i].Log)
 			if err != nil {
@@ -57,7 +57,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	err := o.runLive(ctx, func(b *batch) error {
+	err := o.runLive(ctx, len(queries), func(b *batch) error {
 		for i := range queries {
 			if err := b.update(&queries[i], func(f *ranges.Facts) ranges.Change { return plan(i, f) }); err != nil {
 				return err
@@ -78,8 +78,8 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 }
 
 // runLive is run while this owner is live.
-func (o *owner) runLive(ctx context.Context, fn func(*batch) error) error {
-	return o.run(ctx, func(b *batch) error {
+func (o *owner) runLive(ctx context.Context, items int, fn func(*batch) error) error {
+	return o.run(ctx, items, func(b *batch) error {
 		me, err := b.holder(o.id)
 		if err == nil && me.fate != fateLive {
 			err = ledger.ErrLost

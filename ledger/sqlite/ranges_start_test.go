@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"database/sql"
 	"path/filepath"
 	"testing"
 	"time"
@@ -164,5 +165,37 @@ func TestSweepDropsSegmentsInSteps(t *testing.T) {
 	}
 	if left != 0 || gone != 250 || longest > 100 {
 		t.Errorf("%d segments are left; of %d one transaction dropped %d", left, gone, longest)
+	}
+}
+
+// TestSweepKeepsOwnersOfWhatItDissolves: the pass that made rows of a dead owner's range removed the owner, and the message that
+// killed its worker counted no crash.
+func TestSweepKeepsOwnersOfWhatItDissolves(t *testing.T) {
+	t.Parallel()
+	l, app := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	rangedBatch(t, l, 0, 5)
+	for sql, file := range map[string]*sql.DB{
+		"UPDATE ackledger_claim_range SET at = at - 7200000000":            app.main,
+		"UPDATE ackledger_owner SET fate = 3, fated_at = 1, lease_end = 1": app.owners,
+	} {
+		if _, err := file.ExecContext(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := o.Claim(t.Context(), records(0, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range claims {
+		if c.Answer != ledger.Run || c.Crashes != 1 || !c.TookOver {
+			t.Errorf("record %d: %+v, want its crash counted", i, c)
+		}
 	}
 }

@@ -215,12 +215,14 @@ func (b *sweepTx) countRange(r *ranges.Range, g *rangeLog) {
 // dissolve ends ranges whose owners left or died some time ago, so that their messages are seen, and their owners can go.
 func (b *sweepTx) dissolve(log ranges.Log) error {
 	q := ranges.Query{}
-	err := b.each(`SELECT token FROM ackledger_claim_range WHERE log = ? AND at < ?
+	err := b.each(`SELECT token, owner FROM ackledger_claim_range WHERE log = ? AND at < ?
 		AND NOT EXISTS (SELECT 1 FROM owners.ackledger_owner o WHERE o.id = owner AND o.fate = 1)`,
 		[]any{log[:], b.now.Add(-ranges.AbandonAfter).UnixMicro()}, func(rows *sql.Rows) error {
 			var token uint64
-			err := rows.Scan(&token)
+			var owner int64
+			err := rows.Scan(&token, &owner)
 			q.Tokens = append(q.Tokens, token)
+			b.p.named[owner] = true // by rows, from now on
 			return err
 		})
 	if err != nil || len(q.Tokens) == 0 {

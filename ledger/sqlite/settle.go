@@ -24,7 +24,7 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 			dead[i], errs[i] = encodeArchive(s.Dead, o.l.cfg.Limits)
 		}
 	}
-	err := o.run(ctx, func(b *batch) error {
+	err := o.run(ctx, len(settlements), func(b *batch) error {
 		for i := range settlements {
 			if errs[i] != nil {
 				continue

@@ -12,6 +12,7 @@ import (
 // Bounds of a transaction that calls share: the first of them waits for the last.
 const (
 	sharedCalls = 1000
+	sharedItems = 100                   // a call of more is carried out by itself
 	sharedTime  = 20 * time.Millisecond // after that it takes no more
 )
 
@@ -20,11 +21,12 @@ var errShared = errors.New("the transaction that it shared with other calls was 
 
 // sharer is a call that waits to be carried out, in a transaction of its own or of another call.
 type sharer struct {
-	n    uint64 // of its coming
-	ctx  context.Context
-	fn   func(context.Context, *sql.Tx) error
-	err  error
-	done chan struct{} // closed once err is there
+	n     uint64 // of its coming
+	items int
+	ctx   context.Context
+	fn    func(context.Context, *sql.Tx) error
+	err   error
+	done  chan struct{} // closed once err is there
 }
 
 // run is the call's part of a transaction.
@@ -37,9 +39,10 @@ func (s *sharer) run(tx *sql.Tx) error {
 }
 
 // share is as do, for short calls of which many come at once: whoever has the turn carries out those that wait for it, too, in
-// one transaction with one flush to the disk. Each waits for its own time only, and fails by itself.
-func (w *writer) share(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	s := &sharer{ctx: ctx, fn: fn, done: make(chan struct{})}
+// one transaction with one flush to the disk, as long as nobody's time in it is up. Each waits for its own time only, and
+// fails by itself.
+func (w *writer) share(ctx context.Context, items int, fn func(context.Context, *sql.Tx) error) error {
+	s := &sharer{items: items, ctx: ctx, fn: fn, done: make(chan struct{})}
 	wait, cancel := waiting(ctx)
 	defer cancel()
 	w.mu.Lock()
@@ -83,32 +86,51 @@ func (w *writer) share(ctx context.Context, fn func(context.Context, *sql.Tx) er
 // carryOut carries out first, and those that came until last, before BEGIN: the transaction reads the owners' file as it was
 // then, and whoever came later must find what others had written to it by that time.
 func (w *writer) carryOut(first *sharer, last uint64, tx *sql.Tx) error {
-	began := time.Now()
+	end := time.Now().Add(sharedTime)
+	var others []*sharer
+	over := false
+	defer func() {
+		if !over { // a call of the others panicked
+			_ = tx.Rollback()
+			tell(others, errShared)
+		}
+	}()
 	if err := first.run(tx); err != nil {
+		over = true
 		return errors.Join(err, ended(tx.Rollback()))
 	}
-	var others []*sharer
 	var broken error
-	for broken == nil && len(others) < sharedCalls && time.Since(began) < sharedTime {
-		s := w.next(last)
-		if s == nil {
+	for s := first; broken == nil && len(others) < sharedCalls; {
+		if due, ok := s.ctx.Deadline(); ok && due.Before(end) {
+			end = due
+		}
+		if !time.Now().Before(end) {
+			break
+		}
+		if s = w.next(last); s == nil {
 			break
 		}
 		others = append(others, s)
 		s.err, broken = inside(s, tx)
 	}
+	over = true
 	if broken != nil {
 		broken = errors.Join(fmt.Errorf("%w: %w", errShared, broken), ended(tx.Rollback()))
 	} else if err := tx.Commit(); err != nil {
 		broken = commitError(err)
 	}
-	for _, s := range others {
+	tell(others, broken)
+	return broken
+}
+
+// tell answers calls that shared a transaction with what became of it, unless they have failed by themselves.
+func tell(all []*sharer, err error) {
+	for _, s := range all {
 		if s.err == nil {
-			s.err = broken
+			s.err = err
 		}
 		close(s.done)
 	}
-	return broken
 }
 
 // inside carries out a call so that its failure undoes what it did alone. broken says that the whole transaction is over.
@@ -119,18 +141,18 @@ func inside(s *sharer, tx *sql.Tx) (err, broken error) {
 	}
 	if err = s.run(tx); err != nil {
 		if _, back := tx.ExecContext(ctx, "ROLLBACK TO ackledger_call"); back != nil {
-			return err, errors.Join(err, back)
+			return err, fmt.Errorf("%w, after: %v", back, err)
 		}
 	}
 	_, broken = tx.ExecContext(ctx, "RELEASE ackledger_call")
 	return err, broken
 }
 
-// next takes the call that has waited longest, if it came until last.
+// next takes the call that has waited longest, if it came until last and is short.
 func (w *writer) next(last uint64) *sharer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.sharers) == 0 || w.sharers[0].n > last {
+	if len(w.sharers) == 0 || w.sharers[0].n > last || w.sharers[0].items > sharedItems {
 		return nil
 	}
 	s := w.sharers[0]

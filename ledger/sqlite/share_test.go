@@ -67,6 +67,23 @@ func written(t *testing.T, w *writer) string {
 	return all.String
 }
 
+// inTurn makes calls of so many items, which wait in their order.
+func (w *writer) inTurn(t *testing.T, items int, calls ...func(context.Context, *sql.Tx) error) (done []chan error) {
+	t.Helper()
+	for i, fn := range calls {
+		c := make(chan error, 1)
+		done = append(done, c)
+		go func() { c <- w.share(t.Context(), items, fn) }()
+		for waiting := 0; waiting <= i; {
+			w.mu.Lock()
+			waiting = len(w.sharers)
+			w.mu.Unlock()
+			runtime.Gosched()
+		}
+	}
+	return done
+}
+
 // TestShare: calls that wait together share a transaction; each alone takes a flush to the disk of its own.
 func TestShare(t *testing.T) {
 	t.Parallel()
@@ -77,7 +94,7 @@ func TestShare(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range calls {
 		all.Go(func() {
-			err := w.share(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			err := w.share(t.Context(), 1, func(ctx context.Context, tx *sql.Tx) error {
 				mu.Lock()
 				transactions[tx]++
 				mu.Unlock()
@@ -117,7 +134,7 @@ func TestShareFailsAlone(t *testing.T) {
 	errs := make([]error, len(calls))
 	var all sync.WaitGroup
 	for i, c := range calls {
-		all.Go(func() { errs[i] = w.share(c.ctx, c.fn) })
+		all.Go(func() { errs[i] = w.share(c.ctx, 1, c.fn) })
 	}
 	release()
 	all.Wait()
@@ -135,11 +152,11 @@ func TestShareIsBusy(t *testing.T) {
 	w, release := newShared(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := w.share(ctx, write(0)); !errors.Is(err, ErrBusy) || ledger.Unknown(err) {
+	if err := w.share(ctx, 1, write(0)); !errors.Is(err, ErrBusy) || ledger.Unknown(err) {
 		t.Errorf("%v, want ErrBusy", err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- w.share(t.Context(), write(1)) }()
+	go func() { done <- w.share(t.Context(), 1, write(1)) }()
 	release()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -155,31 +172,13 @@ func TestShareRolledBack(t *testing.T) {
 	t.Parallel()
 	w, release := newShared(t, 3)
 	full := errors.New("as if the disk were full")
-	done := make([]chan error, 3)
-	for i, fn := range []func(context.Context, *sql.Tx) error{
-		write(0),
-		func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, "ROLLBACK")
-			return errors.Join(err, full)
-		},
-		write(2),
-	} {
-		done[i] = make(chan error, 1)
-		came := make(chan struct{})
-		go func() {
-			close(came)
-			done[i] <- w.share(t.Context(), fn)
-		}()
-		<-came
-		for waiting := 0; waiting <= i; { // in this order
-			w.mu.Lock()
-			waiting = len(w.sharers)
-			w.mu.Unlock()
-		}
-	}
+	done := w.inTurn(t, 1, write(0), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "ROLLBACK")
+		return errors.Join(err, full)
+	}, write(2))
 	release()
 	first, second, third := <-done[0], <-done[1], <-done[2]
-	if !errors.Is(first, errShared) || !errors.Is(first, full) || ledger.Unknown(first) || !errors.Is(second, full) || third != nil {
+	if !errors.Is(first, errShared) || errors.Is(first, full) || ledger.Unknown(first) || !errors.Is(second, full) || third != nil {
 		t.Errorf("%v; %v; %v", first, second, third)
 	}
 	if got := written(t, w); got != "2" {
@@ -200,10 +199,10 @@ func TestShareComesLate(t *testing.T) {
 		return len(w.sharers) > 0
 	}
 	go func() {
-		done <- w.share(t.Context(), func(_ context.Context, tx *sql.Tx) error {
+		done <- w.share(t.Context(), 1, func(_ context.Context, tx *sql.Tx) error {
 			first = tx
 			go func() {
-				done <- w.share(t.Context(), func(_ context.Context, tx *sql.Tx) error {
+				done <- w.share(t.Context(), 1, func(_ context.Context, tx *sql.Tx) error {
 					second = tx
 					return nil
 				})
@@ -217,5 +216,113 @@ func TestShareComesLate(t *testing.T) {
 	release()
 	if err := errors.Join(<-done, <-done); err != nil || second == nil || first == second {
 		t.Errorf("%v; the second call was in the transaction of the first: %t", err, first == second)
+	}
+}
+
+// TestShareEnds: a transaction takes no more calls once somebody's time in it is up, and none that are long.
+func TestShareEnds(t *testing.T) {
+	for name, items := range map[string]int{"a call takes long": 1, "calls of many items": sharedItems + 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, release := newShared(t, 3)
+			seen := make([]*sql.Tx, 3)
+			calls := make([]func(context.Context, *sql.Tx) error, 3)
+			for i := range calls {
+				calls[i] = func(_ context.Context, tx *sql.Tx) error {
+					seen[i] = tx
+					for began := time.Now(); i == 1 && time.Since(began) <= sharedTime; {
+						runtime.Gosched()
+					}
+					return nil
+				}
+			}
+			done := w.inTurn(t, items, calls...)
+			release()
+			for i, c := range done {
+				if err := <-c; err != nil {
+					t.Errorf("call %d: %v", i, err)
+				}
+			}
+			if shared := seen[0] == seen[1]; shared != (items == 1) || seen[1] == seen[2] {
+				t.Errorf("the first and the second shared a transaction: %t; the second and the third: %t", shared, seen[1] == seen[2])
+			}
+		})
+	}
+}
+
+// TestShareDeadline: the same for a deadline of one that is in it.
+func TestShareDeadline(t *testing.T) {
+	t.Parallel()
+	w, release := newShared(t, 3)
+	short, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	over := &dueContext{Context: short}
+	var first, third *sql.Tx
+	led := make(chan error, 1)
+	go func() {
+		led <- w.share(over, 1, func(_ context.Context, tx *sql.Tx) error { first = tx; return nil })
+	}()
+	for waiting := 0; waiting == 0; runtime.Gosched() {
+		w.mu.Lock()
+		waiting = len(w.sharers)
+		w.mu.Unlock()
+	}
+	over.due = time.Now().Add(-time.Second) // from here on
+	done := make(chan error, 2)
+	for range 2 {
+		go func() {
+			done <- w.share(t.Context(), 1, func(_ context.Context, tx *sql.Tx) error { third = tx; return nil })
+		}()
+	}
+	release()
+	if err := errors.Join(<-led, <-done, <-done); err != nil || first == third {
+		t.Errorf("%v; in the transaction of one whose time was up: %t", err, first == third)
+	}
+}
+
+// dueContext is one whose deadline is another from some time on.
+type dueContext struct {
+	context.Context
+	due time.Time
+}
+
+func (c *dueContext) Deadline() (time.Time, bool) {
+	if c.due.IsZero() {
+		return c.Context.Deadline()
+	}
+	return c.due, true
+}
+
+// TestSharePanics: a panic in one call leaves none of the others waiting.
+func TestSharePanics(t *testing.T) {
+	t.Parallel()
+	w, release := newShared(t, 3)
+	calls := []func(context.Context, *sql.Tx) error{write(0), func(context.Context, *sql.Tx) error { panic("ouch") }, write(2)}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	panicked, failed := 0, 0
+	for _, fn := range calls {
+		all.Go(func() {
+			defer func() {
+				if recover() != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					panicked++
+				}
+			}()
+			if err := w.share(t.Context(), 1, fn); errors.Is(err, errShared) {
+				mu.Lock()
+				defer mu.Unlock()
+				failed++
+			}
+		})
+	}
+	release()
+	all.Wait()
+	if panicked != 1 {
+		t.Errorf("%d calls panicked, %d were rolled back with it", panicked, failed)
+	}
+	if err := w.share(t.Context(), 1, write(3)); err != nil {
+		t.Error(err)
 	}
 }

@@ -6,7 +6,8 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', t
 
 -- As before, but it takes off at most 100 segments, and looks at 100 rows below logs' starts, for each of the n logs that it
 -- may come to, of whichever log they are: a file of a log that goes at once leaves millions of rows. The log where it stops
--- for that is the first of the next call: last_log is one less.
+-- for that is the first of the next call: last_log is one less. That one is waited for: whoever uses the log has taken its
+-- lock by then, and a pass would come to nothing more of it.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION sweep_log(me bigint, lease bigint, past bigint, n bigint)
 RETURNS TABLE (last_log bigint)
@@ -25,12 +26,20 @@ DECLARE
     one    bigint;
     cut    record;
 BEGIN
+    PERFORM set_config('lock_timeout', '1s', true);
     UPDATE maintenance SET lease_end = clock + lease * interval '1 microsecond' WHERE maintenance.holder = me;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    seen := ARRAY(SELECT g.log FROM range_log g WHERE past IS NULL OR g.log > past ORDER BY g.log LIMIT n);
+    seen := ARRAY(SELECT g.log FROM range_log g WHERE g.log > coalesce(past, -9223372036854775808) ORDER BY g.log LIMIT n);
     FOREACH one IN ARRAY seen LOOP
+        IF one = past + 1 THEN
+            BEGIN
+                PERFORM FROM range_log g WHERE g.log = one FOR UPDATE;
+            EXCEPTION WHEN lock_not_available THEN
+                CONTINUE;
+            END;
+        END IF;
         SELECT CASE WHEN g.start_at < clock - interval '1 hour' THEN g.start ELSE g.low END INTO below
         FROM range_log g WHERE g.log = one FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
