@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -40,25 +41,31 @@ func (s *Stamp) Counts(source string, f ledger.Fingerprint) bool {
 	return s.Source == source && s.Fingerprint.Agrees(f)
 }
 
-// String returns the header's value: URL-encoded fields, so that any identity survives any broker.
+// String returns the header's value: URL-encoded fields in the order of their names, so that any identity survives any
+// broker.
 func (s Stamp) String() string {
-	v := url.Values{}
-	v.Set("v", "1")
-	v.Set("source", s.Source)
-	v.Set("id", s.ID)
-	v.Set("fp", hex.EncodeToString(s.Fingerprint[:]))
-	if s.Token != 0 {
-		v.Set("token", strconv.FormatUint(s.Token, 10))
-	}
-	if s.Group != "" {
-		v.Set("group", s.Group)
+	b := make([]byte, 0, 256)
+	add := func(name, value string) {
+		b = append(append(append(b, name...), '='), url.QueryEscape(value)...)
+		b = append(b, '&')
 	}
 	if s.Pos != nil {
-		v.Set("log", s.Pos.Log)
-		v.Set("epoch", strconv.FormatInt(int64(s.Pos.Epoch), 10))
-		v.Set("offset", strconv.FormatInt(s.Pos.Offset, 10))
+		add("epoch", strconv.FormatInt(int64(s.Pos.Epoch), 10))
 	}
-	return v.Encode()
+	add("fp", hex.EncodeToString(s.Fingerprint[:]))
+	if s.Group != "" {
+		add("group", s.Group)
+	}
+	add("id", s.ID)
+	if s.Pos != nil {
+		add("log", s.Pos.Log)
+		add("offset", strconv.FormatInt(s.Pos.Offset, 10))
+	}
+	add("source", s.Source)
+	if s.Token != 0 {
+		add("token", strconv.FormatUint(s.Token, 10))
+	}
+	return string(append(b, "v=1"...))
 }
 
 // ParseStamp reads a header's value. A value that is not a stamp, or whose id is not that of its position, is an error;
@@ -67,26 +74,28 @@ func ParseStamp(value []byte) (*Stamp, error) {
 	if len(value) > maxStamp {
 		return nil, fmt.Errorf("consumer: stamp: must be at most %d bytes, is %d", maxStamp, len(value))
 	}
-	v, err := url.ParseQuery(string(value))
+	f, err := parseFields(string(value))
 	if err != nil {
 		return nil, fmt.Errorf("consumer: stamp: %w", err)
 	}
-	if v.Get("v") != "1" {
-		return nil, fmt.Errorf("consumer: stamp: version must be 1, is %q", v.Get("v"))
+	if f.version.text != "1" {
+		return nil, fmt.Errorf("consumer: stamp: version must be 1, is %q", f.version.text)
 	}
-	s := &Stamp{Source: v.Get("source"), ID: v.Get("id"), Group: v.Get("group")}
-	fp, err := hex.DecodeString(v.Get("fp"))
-	if err != nil || len(fp) != len(s.Fingerprint) || s.Source == "" || s.ID == "" {
-		return nil, fmt.Errorf("consumer: stamp: source, id or fingerprint missing")
+	s := &Stamp{Source: f.source.text, ID: f.id.text, Group: f.group.text}
+	fp := f.print.text
+	if len(fp) != hex.EncodedLen(len(s.Fingerprint)) || s.Source == "" || s.ID == "" {
+		return nil, errMissing
 	}
-	copy(s.Fingerprint[:], fp)
-	if t := v.Get("token"); t != "" {
+	if _, err := hex.Decode(s.Fingerprint[:], []byte(fp)); err != nil {
+		return nil, errMissing
+	}
+	if t := f.token.text; t != "" {
 		if s.Token, err = strconv.ParseUint(t, 10, 63); err != nil {
 			return nil, fmt.Errorf("consumer: stamp: token: %w", err)
 		}
 	}
-	if v.Has("log") {
-		if s.Pos, err = parsePosition(v); err != nil {
+	if f.log.has {
+		if s.Pos, err = f.position(); err != nil {
 			return nil, err
 		}
 		if want := s.idOfPosition(); s.ID != want {
@@ -96,6 +105,62 @@ func ParseStamp(value []byte) (*Stamp, error) {
 	return s, nil
 }
 
+var errMissing = errors.New("consumer: stamp: source, id or fingerprint missing")
+
+// stampFields are what a header's value says: as url.ParseQuery reads it, without the map that this makes for each.
+type stampFields struct{ version, source, id, print, token, group, log, epoch, offset stampField }
+
+type stampField struct {
+	text string
+	has  bool
+}
+
+func (f *stampFields) named(name string) *stampField {
+	switch name {
+	case "v":
+		return &f.version
+	case "source":
+		return &f.source
+	case "id":
+		return &f.id
+	case "fp":
+		return &f.print
+	case "token":
+		return &f.token
+	case "group":
+		return &f.group
+	case "log":
+		return &f.log
+	case "epoch":
+		return &f.epoch
+	case "offset":
+		return &f.offset
+	}
+	return nil
+}
+
+// parseFields reads URL-encoded fields. Of several with one name the first counts; other names are ignored.
+func parseFields(value string) (f stampFields, err error) {
+	for value != "" {
+		var pair string
+		pair, value, _ = strings.Cut(value, "&")
+		if strings.Contains(pair, ";") {
+			return f, errors.New("a semicolon is no separator")
+		}
+		name, text, _ := strings.Cut(pair, "=")
+		if name, err = url.QueryUnescape(name); err != nil {
+			return f, err
+		}
+		if text, err = url.QueryUnescape(text); err != nil {
+			return f, err
+		}
+		if to := f.named(name); to != nil && !to.has {
+			*to = stampField{text: text, has: true}
+		}
+	}
+	return f, nil
+}
+
 // idOfPosition is the id of the record at Pos: the topic, which Source ends with, the partition, which Pos.Log ends with, and
 // the offset. A ledger shows the records of a log by what their ids begin with.
 func (s *Stamp) idOfPosition() string {
@@ -103,14 +168,14 @@ func (s *Stamp) idOfPosition() string {
 	return last(s.Source) + "-" + last(s.Pos.Log) + "-" + strconv.FormatInt(s.Pos.Offset, 10)
 }
 
-func parsePosition(v url.Values) (*ledger.Position, error) {
-	epoch, err := strconv.ParseInt(v.Get("epoch"), 10, 32)
+func (f *stampFields) position() (*ledger.Position, error) {
+	epoch, err := strconv.ParseInt(f.epoch.text, 10, 32)
 	if err != nil {
 		return nil, fmt.Errorf("consumer: stamp: epoch: %w", err)
 	}
-	offset, err := strconv.ParseInt(v.Get("offset"), 10, 64)
-	if err != nil || offset < 0 || offset > ledger.MaxOffset || v.Get("log") == "" {
-		return nil, fmt.Errorf("consumer: stamp: log or offset missing, or no offset that there is")
+	offset, err := strconv.ParseInt(f.offset.text, 10, 64)
+	if err != nil || offset < 0 || offset > ledger.MaxOffset || f.log.text == "" {
+		return nil, errors.New("consumer: stamp: log or offset missing, or no offset that there is")
 	}
-	return &ledger.Position{Log: v.Get("log"), Epoch: int32(epoch), Offset: offset, Prev: -1}, nil
+	return &ledger.Position{Log: f.log.text, Epoch: int32(epoch), Offset: offset, Prev: -1}, nil
 }

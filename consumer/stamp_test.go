@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"math"
+	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
@@ -74,14 +75,48 @@ func TestStampCounts(t *testing.T) {
 	}
 }
 
+// A header's value is what url.Values make of the fields, and is read as they read it: programs of other versions are beside
+// this one.
+func TestStampIsQuery(t *testing.T) {
+	for _, s := range stamps() {
+		v, err := url.ParseQuery(s.String())
+		if err != nil || v.Encode() != s.String() {
+			t.Errorf("%s: as a query %s, %v", s, v.Encode(), err)
+		}
+	}
+}
+
+// A replay reads and writes one for each message.
+func TestStampCost(t *testing.T) {
+	s := consumer.NewStamp("cluster/topic", "order-17", []byte("body"))
+	text := []byte(s.String())
+	for name, test := range map[string]struct {
+		most float64
+		do   func()
+	}{
+		"String":     {3, func() { _ = s.String() }},
+		"ParseStamp": {3, func() { _, _ = consumer.ParseStamp(text) }},
+	} {
+		if got := testing.AllocsPerRun(100, test.do); got > test.most {
+			t.Errorf("%s: %v allocations, want at most %v", name, got, test.most)
+		}
+	}
+}
+
 // Whatever a header holds: no panic, and what is taken for a stamp says the same when it is written again.
 func FuzzParseStamp(f *testing.F) {
 	for _, s := range stamps() {
 		f.Add([]byte(s.String()))
 	}
 	f.Add([]byte("v=1&source=s&id=i&fp=00000000000000000000000000000000&token=0&log=l&epoch=0&offset=0&offset=1"))
+	f.Add([]byte("v=1&&=&s=;&source=s;"))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		s, err := consumer.ParseStamp(value)
+		v, bad := url.ParseQuery(string(value))
+		if err == nil && (bad != nil || v.Get("source") != s.Source || v.Get("id") != s.ID || v.Get("group") != s.Group ||
+			v.Has("log") != (s.Pos != nil)) {
+			t.Fatalf("%q: %+v, as a query %v, %v", value, s, v, bad)
+		}
 		if err != nil {
 			return
 		}
