@@ -115,12 +115,13 @@ const (
 	HeaderExceptionMessage  = "ackledger-exception-message"  // DeadLetter.Error
 )
 
-var deadLetterHeaders = map[string]bool{
-	StampName: true, HeaderOriginalSource: true, HeaderOriginalID: true, HeaderOriginalDelivery: true,
-	HeaderOriginalTopic: true, HeaderOriginalPartition: true, HeaderOriginalOffset: true, HeaderOriginalTimestamp: true,
-	HeaderOriginalGroup: true, HeaderOriginalTypes: true, HeaderConsumer: true, HeaderKind: true, HeaderAttempts: true,
-	HeaderFailedAt: true, HeaderExceptionClass: true, HeaderExceptionMessage: true,
-}
-
 // IsDeadLetterHeader says whether a dead letter sets the header itself, and so replaces a message's own of that name.
-func IsDeadLetterHeader(name string) bool { return deadLetterHeaders[name] }
+func IsDeadLetterHeader(name string) bool {
+	switch name {
+	case StampName, HeaderOriginalSource, HeaderOriginalID, HeaderOriginalDelivery, HeaderOriginalTopic, HeaderOriginalPartition,
+		HeaderOriginalOffset, HeaderOriginalTimestamp, HeaderOriginalGroup, HeaderOriginalTypes, HeaderConsumer, HeaderKind,
+		HeaderAttempts, HeaderFailedAt, HeaderExceptionClass, HeaderExceptionMessage:
+		return true
+	}
+	return false
+}

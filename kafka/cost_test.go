@@ -1,8 +1,12 @@
 package kafka
 
 import (
+	"regexp"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
@@ -91,6 +95,40 @@ func TestSlabsShareNothingAmongEachOther(t *testing.T) {
 		plain := ledger.Key{Scope: it.Key.Scope, ID: it.Key.ID, Pos: it.Key.Pos}
 		if it.Key.Sum() != plain.Sum() || string(it.Key.ID) != recordID("orders", 3, int64(i)) {
 			t.Errorf("record %d: key %v", i, it.Key)
+		}
+	}
+}
+
+// A dead letter is read and made its source's record again for few allocations: a replay does it for each message.
+func TestAllocationsOfALetter(t *testing.T) {
+	stamp := consumer.NewStamp("cluster/orders", "order-17", []byte("body"))
+	stamp.Token = 1
+	dead := newDeadRecord("dead", &consumer.DeadLetter{
+		Message:  consumer.Message{ID: "order-17", Source: "cluster/orders", Key: []byte("17"), Body: []byte("body"), Attempt: 10, SentAt: time.Now()},
+		Delivery: []byte("d"), Stamp: &stamp, Kind: ledger.KindExhausted, Consumer: "billing", FailedAt: time.Now(),
+	})
+	const most = 11
+	got := testing.AllocsPerRun(100, func() {
+		l := newLetter(dead)
+		if _, err := SourceRecord(&l.DeadLetter); err != nil || l.Unreadable != nil {
+			t.Fatal(err, l.Unreadable)
+		}
+	})
+	if got > most {
+		t.Errorf("%v allocations a letter, at most %v", got, most)
+	}
+	t.Logf("%v allocations a letter", got)
+}
+
+func TestIsTopicName(t *testing.T) {
+	want := regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+	names := []string{"", ".", "a\n", "ü", strings.Repeat("x", 249), strings.Repeat("x", 250)}
+	for c := range 256 {
+		names = append(names, string([]byte{'a', byte(c)}))
+	}
+	for _, name := range names {
+		if isTopicName(name) != want.MatchString(name) {
+			t.Errorf("%q: %v", name, isTopicName(name))
 		}
 	}
 }

@@ -52,7 +52,7 @@ func NewDeadLetterTopic(client *kgo.Client, topic string) (*DeadLetterTopic, err
 	if client == nil {
 		return nil, errors.New("kafka: NewDeadLetterTopic: the client must not be nil")
 	}
-	if !topicName.MatchString(topic) {
+	if !isTopicName(topic) {
 		return nil, fmt.Errorf("kafka: NewDeadLetterTopic: the topic must be 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', is %.300q", topic)
 	}
 	if acks, ok := client.OptValue(kgo.RequiredAcks).(kgo.Acks); !ok || acks != kgo.AllISRAcks() {
@@ -199,47 +199,74 @@ var ErrNotDeadLetter = errors.New("kafka: the record is no dead letter of ackled
 // leaves it nil. A record without the headers but with a stamp of its own body is read as one of the stamp's source. Any
 // other is [ErrNotDeadLetter]; headers of ours that cannot be read are an error too.
 func ParseDeadLetter(r *kgo.Record) (*consumer.DeadLetter, error) {
-	p := parser{ours: map[string][]byte{}}
-	d := &consumer.DeadLetter{Message: consumer.Message{Key: r.Key, Body: r.Value}}
-	m := &d.Message
-	for _, h := range r.Headers {
-		if consumer.IsDeadLetterHeader(h.Key) {
-			p.ours[h.Key] = h.Value
-			continue
-		}
-		m.Headers = append(m.Headers, ledger.Header{Name: h.Key, Value: h.Value})
-	}
-	stamp, err := consumer.ParseStamp(p.ours[consumer.StampName])
-	if err != nil || len(stamp.ID) > ledger.MaxID {
-		stamp = nil
-	}
-	m.Source = p.text(consumer.HeaderOriginalSource)
-	if m.Source == "" && stamp != nil {
-		m.Source = stamp.Source
-	}
-	if stamp != nil && stamp.Counts(m.Source, ledger.BodyFingerprint(m.Body)) {
-		d.Stamp = stamp
-	}
-	if d.Stamp == nil && p.text(consumer.HeaderOriginalSource) == "" {
-		return nil, fmt.Errorf("%w: %s-%d-%d", ErrNotDeadLetter, r.Topic, r.Partition, r.Offset)
-	}
-	p.fill(d)
-	if p.err != nil {
-		return nil, fmt.Errorf("kafka: record %s-%d-%d: %w", r.Topic, r.Partition, r.Offset, p.err)
+	d := &consumer.DeadLetter{}
+	if err := parseDeadLetter(r, d); err != nil {
+		return nil, err
 	}
 	return d, nil
 }
 
-// parser reads the headers of a dead letter; the first that cannot be read is its error.
-type parser struct {
-	ours map[string][]byte
-	err  error
+// parseDeadLetter is ParseDeadLetter into an empty d, of which nothing is to be used after an error.
+func parseDeadLetter(r *kgo.Record, d *consumer.DeadLetter) error {
+	p := parser{headers: r.Headers}
+	d.Message.Key, d.Message.Body = r.Key, r.Value
+	m := &d.Message
+	for i := range r.Headers {
+		if h := &r.Headers[i]; !consumer.IsDeadLetterHeader(h.Key) {
+			m.Headers = append(m.Headers, ledger.Header{Name: h.Key, Value: h.Value})
+		}
+	}
+	var stamp *consumer.Stamp
+	if v, ok := p.value(consumer.StampName); ok {
+		var err error
+		if stamp, err = consumer.ParseStamp(v); err != nil || len(stamp.ID) > ledger.MaxID {
+			stamp = nil
+		}
+	}
+	source, _ := p.value(consumer.HeaderOriginalSource)
+	switch {
+	case stamp != nil && (len(source) == 0 || string(source) == stamp.Source):
+		m.Source = stamp.Source
+	default:
+		m.Source = string(source)
+	}
+	if stamp != nil && stamp.Counts(m.Source, ledger.BodyFingerprint(m.Body)) {
+		d.Stamp = stamp
+	}
+	if d.Stamp == nil && len(source) == 0 {
+		return fmt.Errorf("%w: %s-%d-%d", ErrNotDeadLetter, r.Topic, r.Partition, r.Offset)
+	}
+	p.fill(d)
+	if p.err != nil {
+		return fmt.Errorf("kafka: record %s-%d-%d: %w", r.Topic, r.Partition, r.Offset, p.err)
+	}
+	return nil
 }
 
-func (p *parser) text(name string) string { return string(p.ours[name]) }
+// parser reads the headers of a dead letter; the first that cannot be read is its error. They are few: it looks through
+// them for each name.
+type parser struct {
+	headers []kgo.RecordHeader
+	err     error
+}
+
+// value is that of the last header of a name.
+func (p *parser) value(name string) ([]byte, bool) {
+	for i := len(p.headers) - 1; i >= 0; i-- {
+		if p.headers[i].Key == name {
+			return p.headers[i].Value, true
+		}
+	}
+	return nil, false
+}
+
+func (p *parser) text(name string) string {
+	v, _ := p.value(name)
+	return string(v)
+}
 
 func (p *parser) number(name string, bits int) int64 {
-	v, ok := p.ours[name]
+	v, ok := p.value(name)
 	if !ok {
 		return 0
 	}
@@ -251,7 +278,7 @@ func (p *parser) number(name string, bits int) int64 {
 }
 
 func (p *parser) time(name string) time.Time {
-	if _, ok := p.ours[name]; !ok {
+	if _, ok := p.value(name); !ok {
 		return time.Time{}
 	}
 	return time.UnixMilli(p.number(name, 64))
@@ -259,9 +286,10 @@ func (p *parser) time(name string) time.Time {
 
 func (p *parser) fill(d *consumer.DeadLetter) {
 	m := &d.Message
-	m.ID = p.text(consumer.HeaderOriginalID)
 	if d.Stamp != nil {
 		m.ID = d.Stamp.ID
+	} else {
+		m.ID = p.text(consumer.HeaderOriginalID)
 	}
 	m.Topic, m.Group = p.text(consumer.HeaderOriginalTopic), p.text(consumer.HeaderOriginalGroup)
 	if m.Group != "" {
@@ -270,13 +298,13 @@ func (p *parser) fill(d *consumer.DeadLetter) {
 	m.Partition, m.Offset = int32(p.number(consumer.HeaderOriginalPartition, 32)), p.number(consumer.HeaderOriginalOffset, 64)
 	m.SentAt = p.time(consumer.HeaderOriginalTimestamp)
 	m.Attempt = int(p.number(consumer.HeaderAttempts, 32))
-	if v, ok := p.ours[consumer.HeaderOriginalDelivery]; ok {
+	if v, ok := p.value(consumer.HeaderOriginalDelivery); ok {
 		d.Delivery = v
 	}
 	d.Consumer, d.Kind = p.text(consumer.HeaderConsumer), ledger.FailureKind(p.text(consumer.HeaderKind))
 	d.Class, d.Error = ledger.FailureKind(p.text(consumer.HeaderExceptionClass)), p.text(consumer.HeaderExceptionMessage)
 	d.FailedAt = p.time(consumer.HeaderFailedAt)
-	if v, ok := p.ours[consumer.HeaderOriginalTypes]; ok {
+	if v, ok := p.value(consumer.HeaderOriginalTypes); ok {
 		p.types(m.Headers, string(v))
 	}
 }
@@ -310,14 +338,16 @@ func SourceRecord(d *consumer.DeadLetter) (*kgo.Record, error) {
 	}
 	m := &d.Message
 	r := &kgo.Record{Topic: topic, Key: m.Key, Value: m.Body, Timestamp: m.SentAt}
-	for _, h := range m.Headers {
-		if h.Name == consumer.StampName && d.Stamp != nil {
-			continue
+	if n := len(m.Headers); n > 0 || d.Stamp != nil {
+		r.Headers = make([]kgo.RecordHeader, 0, n+1)
+	}
+	for i := range m.Headers {
+		if h := &m.Headers[i]; h.Name != consumer.StampName || d.Stamp == nil {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
 		}
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
 	}
 	if d.Stamp != nil {
-		setStamp(r, *d.Stamp)
+		r.Headers = append(r.Headers, stampHeader(d.Stamp))
 	}
 	return r, nil
 }
@@ -329,7 +359,7 @@ func sourceTopic(d *consumer.DeadLetter) (string, error) {
 	if _, after, ok := strings.Cut(m.Source, "/"); topic == "" && ok {
 		topic = after // one that was read by its stamp alone
 	}
-	if !topicName.MatchString(topic) {
+	if !isTopicName(topic) {
 		return "", fmt.Errorf("kafka: message %q: its source must be cluster/topic, is %.300q", m.ID, m.Source)
 	}
 	return topic, nil
@@ -349,17 +379,17 @@ func StampRecord(r *kgo.Record, source, id string) error {
 	case id == "" || len(id) > ledger.MaxID:
 		return fmt.Errorf("kafka: StampRecord: id must be 1 to %d bytes, is %d bytes", ledger.MaxID, len(id))
 	}
-	setStamp(r, consumer.NewStamp(source, id, r.Value))
-	return nil
-}
-
-// setStamp replaces the stamp of a record.
-func setStamp(r *kgo.Record, s consumer.Stamp) {
+	s := consumer.NewStamp(source, id, r.Value)
 	kept := make([]kgo.RecordHeader, 0, len(r.Headers)+1)
 	for _, h := range r.Headers {
 		if h.Key != consumer.StampName {
 			kept = append(kept, h)
 		}
 	}
-	r.Headers = append(kept, kgo.RecordHeader{Key: consumer.StampName, Value: []byte(s.String())})
+	r.Headers = append(kept, stampHeader(&s))
+	return nil
+}
+
+func stampHeader(s *consumer.Stamp) kgo.RecordHeader {
+	return kgo.RecordHeader{Key: consumer.StampName, Value: []byte(s.String())}
 }

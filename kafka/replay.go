@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/replay"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -37,7 +38,7 @@ var _ replay.Source = (*ReplaySource)(nil)
 // SASL), without topics, partitions and group; the source makes clients of its own of them. It reads committed records
 // only. Nothing connects before the run.
 func NewReplaySource(opts []kgo.Opt, topic string) (*ReplaySource, error) {
-	if !topicName.MatchString(topic) {
+	if !isTopicName(topic) {
 		return nil, fmt.Errorf("kafka: NewReplaySource: the topic must be 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', is %.300q", topic)
 	}
 	if i := slices.Index(opts, nil); i >= 0 {
@@ -252,15 +253,16 @@ func (s *ReplaySource) failure(fetches kgo.Fetches) error {
 // newLetter reads a record of the topic.
 func newLetter(r *kgo.Record) *replay.Letter {
 	l := &replay.Letter{At: r.Timestamp}
-	d, err := ParseDeadLetter(r)
-	if err != nil {
+	d := &l.DeadLetter
+	if err := parseDeadLetter(r, d); err != nil {
+		*d = consumer.DeadLetter{}
 		l.Message.ID, l.Unreadable = fmt.Sprintf("%s-%d-%d", r.Topic, r.Partition, r.Offset), err
 		return l
 	}
 	if d.Delivery == nil {
 		d.Delivery = fmt.Appendf(nil, "%s-%d-%d", r.Topic, r.Partition, r.Offset)
 	}
-	l.DeadLetter, l.Identified = *d, d.Stamp != nil
+	l.Identified = d.Stamp != nil
 	if !d.FailedAt.IsZero() {
 		l.At = d.FailedAt
 	}

@@ -25,9 +25,9 @@ type ReplayTarget struct {
 	client *kgo.Client
 	opt    ReplayTargetOptions
 
-	dead    string // the address of the dead letters
-	cluster string
-	groups  map[string][]string // that read a topic
+	dead   string              // the address of the dead letters
+	prefix string              // what the cluster's sources begin with
+	groups map[string][]string // that read a topic
 }
 
 var _ replay.Target = (*ReplayTarget)(nil)
@@ -83,9 +83,9 @@ func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
 	if err != nil {
 		return fmt.Errorf("kafka: ask for metadata: %w", err)
 	}
-	t.dead, t.cluster = b.Source, meta.Cluster
+	t.dead, t.prefix = b.Source, SourceName(meta.Cluster, "")
 	for _, topic := range t.opt.Topics {
-		if SourceName(t.cluster, topic) == t.dead {
+		if t.has(t.dead, topic) {
 			return fmt.Errorf("kafka: the target must not be the dead-letter topic itself, is %q", topic)
 		}
 	}
@@ -116,7 +116,7 @@ func (t *ReplayTarget) Accept(l *replay.Letter) error {
 		return err
 	}
 	switch {
-	case l.Message.Source != SourceName(t.cluster, topic), len(t.opt.Topics) > 0 && !slices.Contains(t.opt.Topics, topic):
+	case !t.has(l.Message.Source, topic), len(t.opt.Topics) > 0 && !slices.Contains(t.opt.Topics, topic):
 		return fmt.Errorf("%w: %.300q", replay.ErrElsewhere, l.Message.Source)
 	case l.Message.Source == t.dead:
 		return errors.New("it came from the dead-letter topic itself")
@@ -128,6 +128,12 @@ func (t *ReplayTarget) Accept(l *replay.Letter) error {
 		return fmt.Errorf("other groups read topic %q, and would get the copy too: %.300q; replay in place, or allow it", topic, foreign)
 	}
 	return nil
+}
+
+// has says whether a source is the topic of this cluster.
+func (t *ReplayTarget) has(source, topic string) bool {
+	cluster, ok := strings.CutSuffix(source, topic)
+	return ok && cluster == t.prefix
 }
 
 // reproduced is one letter on its way.
@@ -143,9 +149,10 @@ type reproduced struct {
 // ended, what waits behind others of its key is left after 10 s.
 func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []replay.Result {
 	results := make([]replay.Result, len(letters))
-	waiting := make([]*reproduced, 0, len(letters))
+	all, waiting := make([]reproduced, len(letters)), make([]*reproduced, 0, len(letters))
 	for i, l := range letters {
-		p := &reproduced{letter: l, result: &results[i]}
+		p := &all[i]
+		p.letter, p.result = l, &results[i]
 		if l.Message.Key != nil {
 			p.lane = "key " + l.Message.Source + "\x00" + string(l.Message.Key)
 		}
@@ -168,7 +175,9 @@ func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []rep
 		round, waiting = firsts(waiting)
 		t.produce(ctx, round)
 		for _, p := range round {
-			failed[p.lane] = failed[p.lane] || p.lane != "" && p.result.Err != nil
+			if p.lane != "" && p.result.Err != nil {
+				failed[p.lane] = true
+			}
 		}
 		waiting = slices.DeleteFunc(waiting, func(p *reproduced) bool {
 			if failed[p.lane] {
@@ -183,12 +192,15 @@ func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []rep
 // firsts takes the first of each key, and all that have none.
 func firsts(waiting []*reproduced) (round, rest []*reproduced) {
 	lanes := make(map[string]bool, len(waiting))
+	round = make([]*reproduced, 0, len(waiting))
 	for _, p := range waiting {
-		if lanes[p.lane] {
-			rest = append(rest, p)
-			continue
+		if p.lane != "" {
+			if lanes[p.lane] {
+				rest = append(rest, p)
+				continue
+			}
+			lanes[p.lane] = true
 		}
-		lanes[p.lane] = p.lane != ""
 		round = append(round, p)
 	}
 	return round, rest
