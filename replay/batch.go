@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -73,6 +74,9 @@ func toTheEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // without returns those of all that are not among some.
 func without(all, some []*Letter) []*Letter {
+	if len(some) == len(all) {
+		return nil
+	}
 	gone := make(map[*Letter]bool, len(some))
 	for _, l := range some {
 		gone[l] = true
@@ -175,8 +179,7 @@ func (r *runner) decide(ctx context.Context, letters []*Letter) ([]*Letter, erro
 
 // ask fills in how the letters' messages are.
 func (r *runner) ask(ctx context.Context, letters []*Letter) error {
-	var keys []ledger.Key
-	var of []*Letter
+	keys, of := make([]ledger.Key, 0, len(letters)), make([]*Letter, 0, len(letters))
 	for _, l := range letters {
 		if l.Key.Scope != "" && l.decision.Step != Refuse {
 			keys, of = append(keys, l.Key), append(of, l)
@@ -199,7 +202,7 @@ func (r *runner) ask(ctx context.Context, letters []*Letter) error {
 
 // selects applies the filter to what the ledger's archive has not filtered.
 func (r *runner) selects(ctx context.Context, l *Letter) (bool, error) {
-	if l.Archived {
+	if l.Archived || r.all {
 		return true, nil
 	}
 	ctx, cancel := toTheEnd(ctx)
@@ -222,6 +225,12 @@ func (r *runner) selects(ctx context.Context, l *Letter) (bool, error) {
 		Key: l.Key, Kind: l.Kind, Errors: errs, Headers: l.Message.Headers, Group: group,
 	}}}
 	return f.Keep(ctx, &d)
+}
+
+// selectsAll says that a filter, which was checked, selects every letter as it is.
+func selectsAll(f ledger.Filter) bool {
+	f.Limit, f.Body = 0, false
+	return reflect.ValueOf(f).IsZero()
 }
 
 // plan decides about one letter.
@@ -314,10 +323,14 @@ func (l *Letter) stamp() {
 
 // detail is what the audit says of a send.
 func (r *runner) detail(l *Letter) string {
-	text := "to " + r.dst.String()
-	if l.own {
-		text += " as " + l.Message.ID
+	if !l.own {
+		return r.to
 	}
+	return detail("to " + r.dst.String() + " as " + l.Message.ID)
+}
+
+// detail makes of a text what an audit takes.
+func detail(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
 	return text[:min(len(text), 500)]
 }

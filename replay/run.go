@@ -75,7 +75,9 @@ type runner struct {
 	src    Source
 	dst    Target
 	scopes map[string]bool
-	most   int // letters of one batch
+	all    bool   // the filter selects every letter
+	to     string // what the audit says of a send
+	most   int    // letters of one batch
 	rate   *rate.Limiter
 	budget *budget
 	stop   context.CancelCauseFunc
@@ -114,6 +116,7 @@ func (r *runner) begin(ctx context.Context) error {
 	if err := r.dst.Begin(ctx, Begin{Operator: r.op, Source: address, DryRun: r.c.DryRun, Concurrency: r.c.Concurrency}); err != nil {
 		return err
 	}
+	r.all, r.to = selectsAll(r.c.Filter), detail("to "+r.dst.String())
 	r.most = min(max(r.dst.Most(), 1), maxBatch)
 	if r.c.FreshKeys || r.c.Mend {
 		r.most = min(r.most, maxRenewed)
