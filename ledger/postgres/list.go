@@ -126,9 +126,10 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 		sums[i] = uuid(keys[i].Sum())
 	}
 	out := make([]ledger.Status, 0, len(keys))
-	err := l.list(ctx, sqlStatus, []any{sums}, func(rows pgx.Rows) error {
-		var r statusRow
-		err := rows.Scan(r.dest()...)
+	var r statusRow
+	dest := r.dest()
+	err := l.list(ctx, sqlStatus, []any{pgtype.FlatArray[pgtype.UUID](sums)}, func(rows pgx.Rows) error {
+		err := rows.Scan(dest...)
 		out = append(out, r.status())
 		return err
 	})

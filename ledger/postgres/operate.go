@@ -224,7 +224,7 @@ func auditArgs(records []ledger.AuditRecord) []any {
 		r := &records[i]
 		actors[i], actions[i], sums[i], details[i] = r.By.Actor, string(r.Action), uuid(r.Key.Sum()), r.EncodeRest()
 	}
-	return []any{actors, actions, sums, details}
+	return []any{actors, actions, pgtype.FlatArray[pgtype.UUID](sums), pgtype.FlatArray[[]byte](details)}
 }
 
 // Audits implements [ledger.Operator]. It needs the rights of [Operator].
