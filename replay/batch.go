@@ -30,8 +30,9 @@ const (
 // batch decides about letters, does what was decided, and counts. An error ends the run.
 func (r *runner) batch(ctx context.Context, letters []*Letter) error {
 	all := slices.Clone(letters)
+	var last scoped
 	for _, l := range letters {
-		r.identify(l)
+		r.identify(l, &last)
 	}
 	letters, err := r.decide(ctx, letters)
 	if err != nil {
@@ -85,7 +86,7 @@ func without(all, some []*Letter) []*Letter {
 }
 
 // identify finds the key of a letter that another source than the ledger has. Without one it is decided upon at once.
-func (r *runner) identify(l *Letter) {
+func (r *runner) identify(l *Letter, last *scoped) {
 	m := &l.Message
 	if l.Unreadable != nil {
 		l.decision, l.why = Decision{Step: Refuse, Reason: unreadable}, l.Unreadable
@@ -114,7 +115,7 @@ func (r *runner) identify(l *Letter) {
 		l.decision = Decision{Step: Refuse, Reason: nobody}
 		return
 	}
-	l.Key = ledger.Key{Scope: Scope(m.Source, l.Consumer), ID: []byte(m.ID)}
+	l.Key = ledger.Key{Scope: last.of(m.Source, l.Consumer), ID: []byte(m.ID)}
 	if l.Stamp != nil {
 		l.Key.Pos, l.Token, l.Fingerprint = l.Stamp.Pos, l.Stamp.Token, l.Stamp.Fingerprint
 	} else {
@@ -124,6 +125,16 @@ func (r *runner) identify(l *Letter) {
 	if !r.scopes[l.Key.Scope] && !r.c.Unknown {
 		l.decision = Decision{Step: Refuse, Reason: unseen}
 	}
+}
+
+// scoped is the scope of the letter before, which mostly is the next one's too.
+type scoped struct{ source, consumer, scope string }
+
+func (s *scoped) of(source, consumer string) string {
+	if s.scope == "" || s.source != source || s.consumer != consumer {
+		*s = scoped{source, consumer, Scope(source, consumer)}
+	}
+	return s.scope
 }
 
 // onlyConsumer is the consumer to assume for letters that do not say.

@@ -71,7 +71,7 @@ func (quickLedger) Status(_ context.Context, keys []ledger.Key) ([]ledger.Status
 // What a run adds to reading, asking and sending is few allocations for each letter: no context, no timer, and no text that
 // is the same for all.
 func TestAllocationsOfARun(t *testing.T) {
-	const n, most = 5000, 8
+	const n, most = 5000, 6
 	src := &letters{}
 	for i := range n {
 		id := fmt.Sprint("order-", i)
