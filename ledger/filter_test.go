@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -180,40 +179,6 @@ func TestSealDamaged(t *testing.T) {
 	fresh := ledger.Archive{Body: []byte("b")}
 	if err := fresh.Seal(t.Context(), plainCipher{no}); !errors.Is(err, no) || fresh.Sealed() || string(fresh.Body) != "b" {
 		t.Errorf("%+v, %v", fresh, err)
-	}
-}
-
-// The stored form is JSON as encoding/json writes it: programs of other versions read it, and look for texts in it.
-func TestAuditRecordRestIsJSON(t *testing.T) {
-	type stored struct {
-		Reason   string       `json:"reason,omitempty"`
-		Scope    []byte       `json:"scope"`
-		ID       []byte       `json:"id"`
-		State    ledger.State `json:"state,omitempty"`
-		Token    uint64       `json:"token,omitempty"`
-		Delivery []byte       `json:"delivery,omitempty"`
-		Detail   string       `json:"detail,omitempty"`
-	}
-	texts := []string{"", "x", "why not", `"\`, "<&>", "\u2028\x7f\t\x00", "ü", "\xff", strings.Repeat("a/b+c ", 50)}
-	for _, text := range texts {
-		for _, other := range texts {
-			r := ledger.AuditRecord{
-				By: ledger.By{Actor: "me", Reason: text}, Key: ledger.Key{Scope: other, ID: []byte(text)}, Delivery: []byte(other), Detail: other,
-				State: ledger.State(len(text) % 4), Token: uint64(len(other)) << 50,
-			}
-			if text == "" {
-				r.Key.ID, r.Delivery = nil, nil
-			}
-			want, err := json.Marshal(stored{text, []byte(other), r.Key.ID, r.State, r.Token, r.Delivery, other})
-			if got := r.EncodeRest(); err != nil || string(got) != string(want) {
-				t.Errorf("%s\nwant %s, %v", got, want, err)
-			}
-		}
-	}
-	r := ledger.AuditRecord{By: ledger.By{Actor: "me", Reason: "why"}, Key: ledger.Key{Scope: "kafka:cluster/orders/billing", ID: []byte("id")},
-		State: ledger.Failed, Token: 7, Delivery: []byte("d"), Detail: "to topic orders"}
-	if got := testing.AllocsPerRun(100, func() { r.EncodeRest() }); got > 1 {
-		t.Errorf("%v allocations, want 1", got)
 	}
 }
 

@@ -2,13 +2,11 @@ package ledger
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -247,48 +245,13 @@ type storedAudit struct {
 }
 
 // EncodeRest gives the stored form of what stores have no column for: all but ID, At, Role, the actor, the action and the
-// key's sum. It is what json.Marshal makes of a storedAudit, without asking what that is: a replay writes one for each
-// message.
+// key's sum.
 func (r *AuditRecord) EncodeRest() []byte {
-	b := make([]byte, 0, 96+len(r.By.Reason)+2*len(r.Key.Scope)+2*len(r.Key.ID)+2*len(r.Delivery)+len(r.Detail))
-	b = append(b, '{')
-	if r.By.Reason != "" {
-		b = append(appendText(append(b, `"reason":`...), r.By.Reason), ',')
-	}
-	b = appendBytes(append(b, `"scope":`...), []byte(r.Key.Scope))
-	b = appendBytes(append(b, `,"id":`...), r.Key.ID)
-	if r.State != 0 {
-		b = strconv.AppendUint(append(b, `,"state":`...), uint64(r.State), 10)
-	}
-	if r.Token != 0 {
-		b = strconv.AppendUint(append(b, `,"token":`...), r.Token, 10)
-	}
-	if len(r.Delivery) > 0 {
-		b = appendBytes(append(b, `,"delivery":`...), r.Delivery)
-	}
-	if r.Detail != "" {
-		b = appendText(append(b, `,"detail":`...), r.Detail)
-	}
-	return append(b, '}')
-}
-
-// appendText appends a text as JSON.
-func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			text, _ := json.Marshal(s) // a text has no way to fail
-			return append(b, text...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
-}
-
-// appendBytes appends bytes as JSON has them, in base64.
-func appendBytes(b, p []byte) []byte {
-	if p == nil {
-		return append(b, "null"...)
-	}
-	return append(base64.StdEncoding.AppendEncode(append(b, '"'), p), '"')
+	b, _ := json.Marshal(storedAudit{ // text, bytes and numbers: it has no way to fail
+		Reason: r.By.Reason, Scope: []byte(r.Key.Scope), ID: r.Key.ID, State: r.State, Token: r.Token, Delivery: r.Delivery,
+		Detail: r.Detail,
+	})
+	return b
 }
 
 // DecodeRest reads what EncodeRest wrote; sum is the key's.
