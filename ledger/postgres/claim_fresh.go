@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -96,7 +95,7 @@ func (c *claimCall) noteFresh(part []int32, written int, keys [][ledger.KeySize]
 // freshArgs lines up the parameters of sqlFresh.
 func (c *claimCall) freshArgs(part []int32) []any {
 	n := len(part)
-	keys, prints, ids := make([]pgtype.UUID, n), make([]pgtype.UUID, n), make([][]byte, n)
+	keys, prints, ids := make(keyArray, n), make(keyArray, n), make(byteArray, n)
 	first := &c.entries[part[0]]
 	scope, window := c.scopes[first.Key.Scope], first.Window
 	var scopes []int32

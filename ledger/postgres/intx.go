@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -216,8 +215,8 @@ func (r *run) fenceOne(ctx context.Context, tickets []ledger.Ticket) (int, error
 
 func (r *run) fenceAll(ctx context.Context, tickets []ledger.Ticket) (int, error) {
 	n := len(r.rows)
-	keys, tokens := make([]pgtype.UUID, n), make([]int64, n)
-	var results [][]byte
+	keys, tokens := make(keyArray, n), make([]int64, n)
+	var results byteArray
 	for at, i := range r.rows {
 		keys[at], tokens[at] = uuid(tickets[i].Sum()), int64(tickets[i].Token())
 		if result := r.attempt.ResultAt(i); result != nil {
@@ -253,8 +252,8 @@ func (r *run) serialization(ctx context.Context, err error) (ledger.AttemptState
 	return ledger.AttemptOpen, err
 }
 
-func txKeys(tickets []ledger.Ticket) []pgtype.UUID {
-	keys := make([]pgtype.UUID, len(tickets))
+func txKeys(tickets []ledger.Ticket) keyArray {
+	keys := make(keyArray, len(tickets))
 	for i, t := range tickets {
 		keys[i] = uuid(t.Sum())
 	}

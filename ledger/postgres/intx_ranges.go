@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
@@ -18,8 +17,8 @@ type fenceArgs struct {
 	logs, tokens          []int64
 	places, firsts, lasts []int64 // of segments
 	of                    []int64 // of results: their ranges' places
-	keys                  []pgtype.UUID
-	ids, results          [][]byte
+	keys                  keyArray
+	ids, results          byteArray
 }
 
 func (r *run) fenceArgs(tickets []ledger.Ticket) (a fenceArgs) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -121,14 +120,14 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 	if err := ledger.CheckKeys("keys", len(keys)); err != nil {
 		return nil, err
 	}
-	sums := make([]pgtype.UUID, len(keys))
+	sums := make(keyArray, len(keys))
 	for i := range keys {
 		sums[i] = uuid(keys[i].Sum())
 	}
 	out := make([]ledger.Status, 0, len(keys))
 	var r statusRow
 	dest := r.dest()
-	err := l.list(ctx, sqlStatus, []any{pgtype.FlatArray[pgtype.UUID](sums)}, func(rows pgx.Rows) error {
+	err := l.list(ctx, sqlStatus, []any{sums}, func(rows pgx.Rows) error {
 		err := rows.Scan(dest...)
 		out = append(out, r.status())
 		return err
@@ -250,7 +249,7 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter, give func(ledge
 // byID looks up what is kept by its id.
 func (l *Ledger) byID(ctx context.Context, f *ledger.Filter) (all []ledger.Listed, err error) {
 	for part := range slices.Chunk(f.IDs, listPage) {
-		sums := make([]pgtype.UUID, len(part))
+		sums := make(keyArray, len(part))
 		for i, id := range part {
 			sums[i] = uuid(ledger.Key{Scope: f.Scope, ID: id}.Sum())
 		}

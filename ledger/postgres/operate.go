@@ -135,7 +135,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 		more = 1
 	}
 	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (int64, error) {
-		sums, tokens, details := make([]pgtype.UUID, len(batch)), make([]int64, len(batch)), make([][]byte, len(batch))
+		sums, tokens, details := make(keyArray, len(batch)), make([]int64, len(batch)), make(byteArray, len(batch))
 		for i := range batch {
 			note := batch[i].Note(r.By, ledger.ActionReopen, r.Detail())
 			sums[i], tokens[i], details[i] = uuid(batch[i].Key), int64(batch[i].Token), note.EncodeRest()
@@ -185,7 +185,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.Purge
 	}
 	report, err := ledger.RunPurge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (int64, error) {
 		n := len(batch)
-		sums, deliveries, details := make([]pgtype.UUID, n), make([][]byte, n), make([][]byte, n)
+		sums, deliveries, details := make(keyArray, n), make(byteArray, n), make(byteArray, n)
 		states, tokens := make([]int32, n), make([]int64, n)
 		for i := range batch {
 			d := &batch[i]
@@ -218,13 +218,13 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 // auditArgs lines up the parameters of sqlAudit.
 func auditArgs(records []ledger.AuditRecord) []any {
 	n := len(records)
-	actors, actions, sums := make([]string, n), make([]string, n), make([]pgtype.UUID, n)
-	details := make([][]byte, n)
+	actors, actions, sums := make([]string, n), make([]string, n), make(keyArray, n)
+	details := make(byteArray, n)
 	for i := range records {
 		r := &records[i]
 		actors[i], actions[i], sums[i], details[i] = r.By.Actor, string(r.Action), uuid(r.Key.Sum()), r.EncodeRest()
 	}
-	return []any{actors, actions, pgtype.FlatArray[pgtype.UUID](sums), pgtype.FlatArray[[]byte](details)}
+	return []any{actors, actions, sums, details}
 }
 
 // Audits implements [ledger.Operator]. It needs the rights of [Operator].

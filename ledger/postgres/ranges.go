@@ -122,7 +122,7 @@ func (o *owner) openArgs(openings []ranges.Opening, until int64) []any {
 // rangeArgs are ranges in columns.
 type rangeArgs struct {
 	logs, tokens, firsts, lasts, messages, keeps, ats []int64
-	dones, backs                                      [][]byte
+	dones, backs                                      byteArray
 }
 
 func (a *rangeArgs) add(log int64, r *ranges.Range) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -34,7 +33,7 @@ type logAsks struct {
 	logs              []int64 // all
 	spans             []int64
 	firsts, lasts     []int64
-	lows, highs       []pgtype.UUID
+	lows, highs       keyArray
 	tokenLogs, tokens []int64
 	alone             bool
 }
@@ -118,8 +117,8 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 func (u *update) makeArgs() []any {
 	var logs []int64
 	var scopes, epochs []int32
-	var names, prefixes [][]byte
-	var lows, highs []pgtype.UUID
+	var names, prefixes byteArray
+	var lows, highs keyArray
 	for i := range u.queries {
 		q := &u.queries[i].Info
 		logs, scopes, epochs = append(logs, logKey(q.Log)), append(scopes, u.scopes[q.Scope]), append(epochs, q.Epoch)
@@ -132,7 +131,7 @@ func (u *update) makeArgs() []any {
 // trimArgs lines up the parameters of sqlSegmentTrim; nil if no query knows of a first offset.
 func (u *update) trimArgs() []any {
 	var scopes []int32
-	var names [][]byte
+	var names byteArray
 	var firsts []int64
 	for i := range u.queries {
 		if q := &u.queries[i]; q.First > 0 {

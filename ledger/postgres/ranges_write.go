@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -29,8 +28,8 @@ type rangeWrite struct {
 
 // rowArgs are messages that leave their ranges, in columns.
 type rowArgs struct {
-	keys, prints                []pgtype.UUID
-	ids                         [][]byte
+	keys, prints                keyArray
+	ids                         byteArray
 	scopes                      []int32
 	owners, tokens, ats, expiry []int64
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -308,7 +307,7 @@ func (c *settleCall) judge(ctx context.Context, items []int32) (held []int32, er
 }
 
 func (c *settleCall) find(ctx context.Context, items []int32) (map[[ledger.KeySize]byte]*ledger.Row, error) {
-	keys, deliveries := make([]pgtype.UUID, len(items)), make([][]byte, len(items))
+	keys, deliveries := make(keyArray, len(items)), make(byteArray, len(items))
 	for at, i := range items {
 		keys[at] = uuid(c.sums[i])
 		if s := &c.settlements[i]; s.Dead != nil {
@@ -343,7 +342,7 @@ func holderOf(holder, me int64) ledger.Holder {
 // readPast reads the lists of errors that counted releases append to. Only their own claim could change them, so they
 // hold until the settlement.
 func (c *settleCall) readPast(ctx context.Context, items []int32) error {
-	var keys []pgtype.UUID
+	var keys keyArray
 	for _, i := range items {
 		if s := &c.settlements[i]; s.Kind == ledger.Release && s.Count {
 			keys = append(keys, uuid(c.sums[i]))

@@ -3,8 +3,6 @@ package postgres
 import (
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -22,7 +20,7 @@ func (c *settleCall) lean(part []int32) (query string, args []any) {
 		result := ledger.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
 		return c.owner.ledger.sql.succeedOne, []any{uuid(c.sums[part[0]]), int64(s.Ticket.Token()), result}
 	}
-	keys, token := make([]pgtype.UUID, n), c.settlements[part[0]].Ticket.Token()
+	keys, token := make(keyArray, n), c.settlements[part[0]].Ticket.Token()
 	for at, i := range part {
 		s := &c.settlements[i]
 		if s.Ticket.Token() != token || s.Result != nil {
@@ -36,8 +34,8 @@ func (c *settleCall) lean(part []int32) (query string, args []any) {
 // succeedArgs lines up the parameters of sqlSucceed.
 func (c *settleCall) succeedArgs(part []int32) []any {
 	n := len(part)
-	keys, tokens := make([]pgtype.UUID, n), make([]int64, n)
-	var results [][]byte
+	keys, tokens := make(keyArray, n), make([]int64, n)
+	var results byteArray
 	for at, i := range part {
 		s := &c.settlements[i]
 		keys[at], tokens[at] = uuid(c.sums[i]), int64(s.Ticket.Token())
@@ -52,9 +50,9 @@ func (c *settleCall) succeedArgs(part []int32) []any {
 // plainArgs lines up the parameters of sqlSettle. An array of default values is sent empty: unnest fills it with null.
 func (c *settleCall) plainArgs(part []int32) []any {
 	n := len(part)
-	keys, tokens := make([]pgtype.UUID, n), make([]int64, n)
+	keys, tokens := make(keyArray, n), make([]int64, n)
 	var kinds, counted []int16
-	var results, lists [][]byte
+	var results, lists byteArray
 	var afters []int64
 	limits := c.owner.ledger.cfg.Limits
 	for at, i := range part {
@@ -98,11 +96,11 @@ func (c *settleCall) appended(i int32) []byte {
 // failArgs lines up the parameters of sqlFail.
 func (c *settleCall) failArgs(part []int32) []any {
 	n := len(part)
-	keys, prints, tokens := make([]pgtype.UUID, n), make([]pgtype.UUID, n), make([]int64, n)
+	keys, prints, tokens := make(keyArray, n), make(keyArray, n), make([]int64, n)
 	flags, scopes, attempts := make([]int16, n), make([]int32, n), make([]int32, n)
-	deliveries, ids, kinds, lists := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
-	bodies, headers, sources := make([][]byte, n), make([][]byte, n), make([][]byte, n)
-	groups, positions := make([][]byte, n), make([][]byte, n)
+	deliveries, ids, kinds, lists := make(byteArray, n), make(byteArray, n), make(byteArray, n), make(byteArray, n)
+	bodies, headers, sources := make(byteArray, n), make(byteArray, n), make(byteArray, n)
+	groups, positions := make(byteArray, n), make(byteArray, n)
 	sentAt, keeps := make([]time.Time, n), make([]int64, n)
 	for at, i := range part {
 		s := &c.settlements[i]
