@@ -83,7 +83,7 @@ func (e *Engine) Stretches(ordered bool) bool {
 // stretchy says whether stretches may be claimed and run. A batch has one message of a lane at most, so ordered records go one
 // by one into batches.
 func (e *Engine) stretchy(ordered bool) bool {
-	return !e.limited && e.mayStart() && e.sess.stretches != nil && !(e.batch != nil && ordered)
+	return !e.limited && e.mayStart() && e.sess.stretches != nil && (e.batch == nil || !ordered)
 }
 
 // pays says whether a stretch is worth a try: handlers are fast, and did well of late, and it fills a batch.

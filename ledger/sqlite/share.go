@@ -141,7 +141,7 @@ func inside(s *sharer, tx *sql.Tx) (err, broken error) {
 	}
 	if err = s.run(tx); err != nil {
 		if _, back := tx.ExecContext(ctx, "ROLLBACK TO ackledger_call"); back != nil {
-			return err, fmt.Errorf("%w, after: %v", back, err)
+			return err, fmt.Errorf("%w, after: %s", back, err.Error())
 		}
 	}
 	_, broken = tx.ExecContext(ctx, "RELEASE ackledger_call")
