@@ -104,7 +104,7 @@ func (s *ReplaySource) Address(ctx context.Context) (address string, err error) 
 }
 
 // Count returns how many offsets the topic has.
-func (s *ReplaySource) Count(ctx context.Context) (n int64, err error) {
+func (s *ReplaySource) Count(ctx context.Context, _ *ledger.Filter) (n int64, err error) {
 	err = s.with(func(cl *kgo.Client) error {
 		parts, err := s.bounds(ctx, cl)
 		for _, p := range parts {

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
@@ -47,11 +48,34 @@ func (a *archive) String() string {
 	return "the ledger's archive"
 }
 func (a *archive) Address(context.Context) (string, error) { return "", nil }
-func (a *archive) Count(context.Context) (int64, error)    { return -1, nil }
 func (a *archive) Done(context.Context, []*Letter) error   { return nil }
 func (a *archive) Keep([]*Letter)                          {}
 func (a *archive) Removes() bool                           { return false }
 func (a *archive) Warnings() []string                      { return nil }
+
+// countFor is how long an archive is counted before its replay begins. A larger one has no estimate.
+const countFor = 3 * time.Second
+
+// Count implements Source. It lists the archive once, without bodies.
+func (a *archive) Count(ctx context.Context, f *ledger.Filter) (n int64, err error) {
+	if a.renewed {
+		return -1, nil
+	}
+	bare := *f
+	bare.Body, bare.Limit = false, 0
+	limited, cancel := context.WithTimeout(ctx, countFor)
+	defer cancel()
+	for _, err := range a.op.DeadLetters(limited, bare) {
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			return -1, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
 
 // Letters implements Source.
 func (a *archive) Letters(ctx context.Context, f *ledger.Filter) iter.Seq2[*Letter, error] {

@@ -19,9 +19,11 @@ type letters struct {
 	all []*replay.Letter
 }
 
-func (*letters) String() string                               { return "letters" }
-func (*letters) Address(context.Context) (string, error)      { return "", nil }
-func (l *letters) Count(context.Context) (int64, error)       { return int64(len(l.all)), nil }
+func (*letters) String() string                          { return "letters" }
+func (*letters) Address(context.Context) (string, error) { return "", nil }
+func (l *letters) Count(context.Context, *ledger.Filter) (int64, error) {
+	return int64(len(l.all)), nil
+}
 func (*letters) Removes() bool                                { return false }
 func (*letters) Done(context.Context, []*replay.Letter) error { return nil }
 func (*letters) Keep([]*replay.Letter)                        {}

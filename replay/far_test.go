@@ -114,7 +114,7 @@ type deep struct {
 	has int64
 }
 
-func (d *deep) Count(context.Context) (int64, error) { return d.has, nil }
+func (d *deep) Count(context.Context, *ledger.Filter) (int64, error) { return d.has, nil }
 
 // The estimate is of what the source still has, whatever the filter selects of it, and of no more than is asked for.
 func TestEstimate(t *testing.T) {

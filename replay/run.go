@@ -110,7 +110,7 @@ func (r *runner) begin(ctx context.Context) error {
 	if f := r.c.Filter.Scope; f != "" && !r.scopes[f] {
 		return fmt.Errorf("replay: Config.Filter.Scope: the ledger has no scope %q", f)
 	}
-	if r.total, err = r.src.Count(ctx); err != nil {
+	if r.total, err = r.src.Count(ctx, &r.c.Filter); err != nil {
 		return err
 	}
 	if err := r.dst.Begin(ctx, Begin{Operator: r.op, Source: address, DryRun: r.c.DryRun, Concurrency: r.c.Concurrency}); err != nil {

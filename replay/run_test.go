@@ -383,7 +383,7 @@ func TestReport(t *testing.T) {
 	if err != nil || back.Replayed != 4 || back.Failed != 1 || len(back.Samples) != 1 {
 		t.Errorf("%s, %v", encoded, err)
 	}
-	if last := seen[len(seen)-1]; last.Report.Read != 5 || last.Total != -1 || last.Rate <= 0 {
+	if last := seen[len(seen)-1]; last.Report.Read != 5 || last.Total != 5 || last.Rate <= 0 {
 		t.Errorf("%+v", last)
 	}
 }

@@ -50,8 +50,8 @@ type Source interface {
 	// Address is the name under which its messages would be consumed (consumer.Message.Source): a target with that name is
 	// refused. Empty: none.
 	Address(ctx context.Context) (string, error)
-	// Count estimates how many dead letters there are; -1: not known.
-	Count(ctx context.Context) (int64, error)
+	// Count estimates how many letters there are that Letters would come upon; -1: not known.
+	Count(ctx context.Context, f *ledger.Filter) (int64, error)
 	// Letters yields what was there when it was called, in the order in which it is to be sent, and ends. An error ends it
 	// too, and comes with a nil letter. A letter is the caller's. f is what the caller is interested in: a source may leave
 	// out what it does not select, and may as well ignore it.

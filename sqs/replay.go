@@ -105,7 +105,7 @@ func (s *ReplaySource) Address(ctx context.Context) (string, error) {
 }
 
 // Count returns how many messages the queue says it has.
-func (s *ReplaySource) Count(ctx context.Context) (int64, error) {
+func (s *ReplaySource) Count(ctx context.Context, _ *ledger.Filter) (int64, error) {
 	out, err := s.attributes(ctx)
 	if err != nil {
 		return 0, err
