@@ -77,6 +77,11 @@ func (m meter) Int64ObservableGauge(name string, o ...metric.Int64ObservableGaug
 	return m.Meter.Int64ObservableGauge(name, o...)
 }
 
+func (m meter) Int64ObservableCounter(name string, o ...metric.Int64ObservableCounterOption) (metric.Int64ObservableCounter, error) {
+	m.of.note(name)
+	return m.Meter.Int64ObservableCounter(name, o...)
+}
+
 func (m meter) Float64ObservableGauge(name string, o ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
 	m.of.note(name)
 	return m.Meter.Float64ObservableGauge(name, o...)
