@@ -57,10 +57,8 @@ func (p *pass) logs(ctx context.Context) error {
 		if done > 0 {
 			past = seen[done-1][:]
 		}
-		took := time.Since(began)
 		p.report.Transactions++
-		p.report.Longest = max(p.report.Longest, took)
-		p.pace.Took(took)
+		p.report.Longest = max(p.report.Longest, time.Since(began))
 	}
 }
 
@@ -74,7 +72,7 @@ func (b *sweepTx) logs(past []byte) (seen []ranges.Log, done int, err error) {
 		}
 		return err
 	})
-	room := int64(b.p.pace.Rows())
+	room := int64(max(b.p.pace.Rows(), logsAtOnce))
 	for ; err == nil && done < len(seen); done++ {
 		if room, err = b.log(seen[done], room); room == 0 {
 			break
