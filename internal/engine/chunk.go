@@ -291,6 +291,7 @@ func (e *Engine) ended(c *chunk) {
 	}
 	e.carryOut(c, c.limit)
 	delete(e.chunks, c)
+	e.noteIdle()
 	e.improved()
 }
 

@@ -80,6 +80,7 @@ type Engine struct {
 	paused        bool
 	draining      bool
 	closed        bool
+	last          *drop     // waits until no handler runs; nil: none does
 	armed         time.Time // what the timer waits for
 	changed       chan struct{}
 	pace          pace

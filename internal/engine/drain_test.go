@@ -125,6 +125,41 @@ func TestCloseWithoutDrainLetsGoOfAll(t *testing.T) {
 	})
 }
 
+// TestDrainWaitsForEveryHandler: a partition is gone, and its grace over, while a handler does not hear of it. Run ends with nil
+// after the last handler alone, or with an error that names what still runs: its caller closes what handlers use.
+func TestDrainWaitsForEveryHandler(t *testing.T) {
+	for name, lasts := range map[string]time.Duration{"it returns in time": 13 * time.Second, "it does not": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				running := 0
+				e, b := begin(t, memory.New(), options(), func(context.Context, *consumer.Message) error {
+					running++
+					time.Sleep(lasts)
+					running--
+					return nil
+				})
+				in := items(1, noLane)
+				e.Offer(in)
+				pass(time.Second)
+				<-e.Drop(everything, 9*time.Second)
+				b.wantKept(t, in...)
+				err := e.Drain(t.Context())
+				stuck, late := errors.AsType[*engine.DrainError](err)
+				switch {
+				case lasts < time.Hour && (err != nil || running > 0):
+					t.Errorf("%v, with %d handlers running", err, running)
+				case lasts == time.Hour && (!late || len(stuck.IDs) != 1 || stuck.IDs[0] != string(in[0].Key.ID)):
+					t.Errorf("%v", err)
+				}
+				if err := e.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				pass(2 * time.Hour)
+			})
+		})
+	}
+}
+
 func TestDrainErrorNamesAtMostTen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options()

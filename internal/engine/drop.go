@@ -12,7 +12,8 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// drop counts what a Drop or Drain waits for: items that matched, and calls of the sink under way about such.
+// drop counts what a Drop or Drain waits for: items that matched, and calls of the sink under way about such; a Drain as well
+// for the last handler.
 type drop struct {
 	left  int
 	done  chan struct{}
@@ -54,7 +55,7 @@ func (t *telling) done() {
 // Drop implements API.
 func (e *Engine) Drop(match func(*Item) bool, grace time.Duration) <-chan struct{} {
 	e.mu.Lock()
-	d := e.dropAll(match)
+	d := e.dropAll(match, false)
 	if d.left > 0 {
 		d.grace = time.AfterFunc(max(grace, 0), func() {
 			e.mu.Lock()
@@ -66,8 +67,9 @@ func (e *Engine) Drop(match func(*Item) bool, grace time.Duration) <-chan struct
 	return d.done
 }
 
-// dropAll takes back what matches, and finishes at once what is not ours.
-func (e *Engine) dropAll(match func(*Item) bool) *drop {
+// dropAll takes back what matches, and finishes at once what is not ours. A last drop waits until no handler runs, be it of a
+// message that the broker has back long since: what handlers use, the caller of Run closes next.
+func (e *Engine) dropAll(match func(*Item) bool, last bool) *drop {
 	e.takeBackAll()
 	d := &drop{left: 1, done: make(chan struct{})}
 	now := time.Now()
@@ -88,8 +90,20 @@ func (e *Engine) dropAll(match func(*Item) bool) *drop {
 			d.left++
 		}
 	}
+	if last && len(e.chunks) > 0 {
+		d.left++
+		e.last = d
+	}
 	d.minus()
 	return d
+}
+
+// noteIdle tells the last drop when no handler runs any more. None begins after it has begun.
+func (e *Engine) noteIdle() {
+	if d := e.last; d != nil && len(e.chunks) == 0 {
+		e.last = nil
+		d.minus()
+	}
 }
 
 // letGo lets go of an item as far as that can be done at once. One that is being claimed or settled is let go of when
@@ -148,7 +162,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 	e.endStarts()
 	e.mu.Lock()
 	e.draining = true
-	d := e.dropAll(func(*Item) bool { return true })
+	d := e.dropAll(func(*Item) bool { return true }, true)
 	e.unlock()
 	defer time.AfterFunc(e.opt.Drain-e.opt.Drain/5, e.letters.end).Stop()
 	select {
@@ -177,7 +191,7 @@ func (e *Engine) cancelRunning() error {
 		if it.run != nil {
 			it.run.callOff(consumer.ErrShutdown)
 		}
-		if it.told {
+		if it.told && it.run == nil {
 			continue
 		}
 		if len(stuck.IDs) < 10 {
@@ -198,7 +212,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	e.closed, e.draining = true, true
 	idle := len(e.chunks) == 0
-	e.tellRest(e.dropAll(func(*Item) bool { return true }), consumer.ErrShutdown) // nothing, after Drain
+	e.tellRest(e.dropAll(func(*Item) bool { return true }, false), consumer.ErrShutdown) // nothing, after Drain
 	for _, c := range []interface{ Broadcast() }{e.toClaim, e.toRun, e.toSettle, e.toSolo, e.toRescue, e.toPublish} {
 		c.Broadcast()
 	}
