@@ -113,8 +113,7 @@ func (e *Engine) freeSlots() int {
 }
 
 // worthwhile says whether to send a batch beside one that is under way: not one that is much smaller, which costs the
-// ledger nearly as much. For messages in ranges the ledger takes one call at a time, at the same cost however large it is: the
-// next gathers until it is as large.
+// ledger nearly as much. For messages in ranges a call costs the same however large it is: the next gathers until it is as large.
 func (e *Engine) worthwhile(batch, underway int) bool {
 	if e.ranged {
 		return batch >= underway

@@ -170,10 +170,16 @@ func (s *sched) popPiece(n int, together bool) (p piece) {
 	return p
 }
 
+// claimable says whether a stretch may be claimed: nothing else is in hand of its log but stretches that are ours, or go into
+// the same call. The ledger takes one claim of a log at a time, and another would wait for it with all that it asks for.
+func (l *logLine) claimable() bool {
+	return l.items == 0 && !slices.ContainsFunc(l.stretches, func(o *Stretch) bool { return o.phase == claiming })
+}
+
 // claimableStretches is how many records stretches have that may be claimed.
 func (s *sched) claimableStretches() (n int) {
 	for i := s.stretchQ.head; i < len(s.stretchQ.buf); i++ {
-		if st := s.stretchQ.buf[i]; st.whole && s.lines[st.log].items == 0 {
+		if st := s.stretchQ.buf[i]; st.whole && s.lines[st.log].claimable() {
 			n += st.n
 		}
 	}
@@ -187,14 +193,16 @@ func (s *sched) takeStretches(n int, out []*Stretch) []*Stretch {
 		switch {
 		case !st.whole:
 			return false
-		case n <= 0 || s.lines[st.log].items > 0:
+		case n <= 0 || !s.lines[st.log].claimable():
 			return true
 		}
-		st.phase = claiming
 		s.ahead += st.n
 		n -= st.n
 		out = append(out, st)
 		return false
 	})
+	for _, st := range out {
+		st.phase = claiming
+	}
 	return out
 }

@@ -62,17 +62,31 @@ func (o *Owner) claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 
 // look answers what ranges can answer.
 func (c *claiming) look(ctx context.Context) error {
-	o := c.owner
-	if err := turn(ctx, o.looks); err != nil {
+	o, logs := c.owner, c.check()
+	if err := o.looks.take(ctx, logs); err != nil {
 		return fmt.Errorf("ledger: the claim was not sent: %w", err)
 	}
-	defer func() { <-o.looks }()
+	defer o.looks.give(logs)
 	o.flush(ctx)
 	c.sort()
 	if err := c.lean(ctx); err != nil {
 		return err
 	}
 	return c.full(ctx)
+}
+
+// check says in which logs entries lie that may be asked for, in the order of turns.
+func (c *claiming) check() (logs []Log) {
+	for i := range c.entries {
+		e := &c.entries[i]
+		if c.out[i].Err = ledger.CheckEntry(e); c.out[i].Err != nil || e.Key.Pos == nil {
+			continue
+		}
+		if log, _ := SplitSum(e.Key.Sum()); len(logs) == 0 || logs[len(logs)-1] != log {
+			logs = append(logs, log)
+		}
+	}
+	return sortLogs(logs)
 }
 
 // sort groups the entries by their logs. Those without a position, or bound to rows, need nothing of logs.
@@ -84,7 +98,7 @@ func (c *claiming) sort() {
 	var at *logClaim
 	for i := range c.entries {
 		e := &c.entries[i]
-		if c.out[i].Err = ledger.CheckEntry(e); c.out[i].Err != nil {
+		if c.out[i].Err != nil {
 			continue
 		}
 		if e.Key.Pos == nil {

@@ -75,9 +75,9 @@ type Owner struct {
 	Store
 	limits ledger.Limits
 	counts *Counts
-	looks  chan struct{} // the turn to claim
-	saves  chan struct{} // the turn to settle
-	ripe   atomic.Int32  // ranges that are over, as nobody has told the ledger yet
+	looks  turns        // to claim
+	saves  turns        // to settle; of a log whose turn to claim is taken as well, after that
+	ripe   atomic.Int32 // ranges that are over, as nobody has told the ledger yet
 
 	mu   sync.Mutex
 	logs map[Log]*held
@@ -85,7 +85,10 @@ type Owner struct {
 
 // NewOwner returns the owner that a ledger's Join answers with; limits and counts are the ledger's.
 func NewOwner(store Store, limits ledger.Limits, counts *Counts) *Owner {
-	return &Owner{Store: store, limits: limits, counts: counts, looks: make(chan struct{}, 1), saves: make(chan struct{}, 1), logs: map[Log]*held{}}
+	return &Owner{
+		Store: store, limits: limits, counts: counts,
+		looks: turns{of: map[Log]*turn{}}, saves: turns{of: map[Log]*turn{}}, logs: map[Log]*held{},
+	}
 }
 
 // AsksLate implements [ledger.LateOwner].
@@ -164,15 +167,6 @@ func JoinSum(log Log, offset int64) (sum [ledger.KeySize]byte) {
 	copy(sum[:8], log[:])
 	binary.BigEndian.PutUint64(sum[8:], uint64(offset))
 	return sum
-}
-
-func turn(ctx context.Context, t chan struct{}) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Beat implements [ledger.Owner].

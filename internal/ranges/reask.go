@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// alone makes sure that nothing is settled during a look at messages that lie in this owner's own ranges: it asks for them
+// alone makes sure that nothing is settled in a log during a look at messages that lie in this owner's own ranges there: it asks for them
 // again since an answer was lost, and the look takes them out of their ranges. What is to be so in these ranges is written
 // before, so that the look goes by it. Until the look is answered its messages are in doubt: they may have rows now. It
 // returns the end of it.
 func (c *claiming) alone(ctx context.Context) (release func(), err error) {
-	o := c.owner
-	if !c.ours() {
+	o, logs := c.owner, c.ours()
+	if len(logs) == 0 {
 		return func() {}, nil
 	}
-	if err := turn(ctx, o.saves); err != nil {
+	if err := o.saves.take(ctx, logs); err != nil {
 		return nil, fmt.Errorf("ledger: the claim was not sent: %w", err)
 	}
-	release = func() { <-o.saves }
+	release = func() { o.saves.give(logs) }
 	s := &settling{owner: o, by: map[Log]*logSave{}}
 	o.mu.Lock()
 	for l, r := range c.own() {
@@ -47,14 +47,14 @@ func (c *claiming) alone(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-// ours says whether a message that is to be looked for lies in a range of ours.
-func (c *claiming) ours() bool {
+// ours are the logs in which messages that are to be looked for lie in ranges of ours. No other call opens any there.
+func (c *claiming) ours() (logs []Log) {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
-	for range c.own() {
-		return true
+	for l := range c.own() {
+		logs = append(logs, l.log)
 	}
-	return false
+	return sortLogs(logs)
 }
 
 // own yields the ranges of ours in which messages lie that are to be looked for. The owner is locked.

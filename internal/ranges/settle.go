@@ -77,14 +77,14 @@ func (o *Owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 
 // saveAll settles what lies in ranges.
 func (c *settling) saveAll(ctx context.Context) error {
-	o := c.owner
-	if err := turn(ctx, o.saves); err != nil {
+	o, logs := c.owner, c.check()
+	if err := o.saves.take(ctx, logs); err != nil {
 		return fmt.Errorf("ledger: the settlements were not sent: %w", err)
 	}
-	defer func() { <-o.saves }()
+	defer o.saves.give(logs)
 	o.mu.Lock()
 	for i := range c.in {
-		if c.out[i] = ledger.CheckSettlement(&c.in[i], o.limits); c.out[i] == nil {
+		if c.out[i] == nil {
 			c.sort(i)
 		}
 	}
@@ -99,6 +99,28 @@ func (c *settling) saveAll(ctx context.Context) error {
 		c.unmark(func(Log) bool { return true })
 	}
 	return err
+}
+
+// check says in which logs that this owner knows there is something to settle, in the order of turns. What lies in none of
+// them now is of no range.
+func (c *settling) check() (logs []Log) {
+	o := c.owner
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	add := func(t ledger.Ticket) {
+		if log, _ := SplitSum(t.Sum()); o.logs[log] != nil && (len(logs) == 0 || logs[len(logs)-1] != log) {
+			logs = append(logs, log)
+		}
+	}
+	for i := range c.in {
+		if c.out[i] = ledger.CheckSettlement(&c.in[i], o.limits); c.out[i] == nil {
+			add(c.in[i].Ticket)
+		}
+	}
+	for k := range c.whole {
+		add(c.whole[k].Ticket)
+	}
+	return sortLogs(logs)
 }
 
 // sort finds out whether a settlement is of a range, and notes there what it says. The owner is locked.
@@ -376,32 +398,4 @@ func (c *settling) settleRows(ctx context.Context) error {
 		c.out[i] = errs[at]
 	}
 	return nil
-}
-
-// flush closes ranges that are over, as far as nobody is about to: their last successes were committed with their effects.
-// What does not come about now does so with a later call.
-func (o *Owner) flush(ctx context.Context) {
-	if o.ripe.Swap(0) == 0 {
-		return
-	}
-	select {
-	case o.saves <- struct{}{}:
-	default:
-		o.ripe.Add(1)
-		return
-	}
-	defer func() { <-o.saves }()
-	c := &settling{owner: o, by: map[Log]*logSave{}}
-	o.mu.Lock()
-	for log, h := range o.logs {
-		for token, r := range h.open {
-			if r.over() {
-				c.touch(h, log, token)
-			}
-		}
-	}
-	o.mu.Unlock()
-	if err := c.save(ctx); err != nil || slices.ContainsFunc(c.logs, func(l *logSave) bool { return l.locked }) {
-		o.ripe.Add(1)
-	}
 }

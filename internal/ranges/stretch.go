@@ -19,10 +19,18 @@ type stretched struct {
 
 // ClaimStretches implements [ledger.StretchOwner]: in logs that are known, above everything that is there.
 func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) ([]uint64, error) {
-	if err := turn(ctx, o.looks); err != nil {
+	var in []Log
+	for i := range stretches {
+		if e := &stretches[i].First; e.Key.Pos != nil && ledger.CheckEntry(e) == nil {
+			log, _ := SplitSum(e.Key.Sum())
+			in = append(in, log)
+		}
+	}
+	in = sortLogs(in)
+	if err := o.looks.take(ctx, in); err != nil {
 		return nil, fmt.Errorf("ledger: the claim was not sent: %w", err)
 	}
-	defer func() { <-o.looks }()
+	defer o.looks.give(in)
 	o.flush(ctx)
 	began := time.Now()
 	logs := o.stretch(stretches, began)
