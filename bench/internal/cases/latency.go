@@ -39,21 +39,31 @@ func latencyCases() []suite.Case {
 					return atRate(ctx, r.N, func(i int) error { return claimAndSettle(ctx, o, entries[i:i+1]) })
 				})
 			}},
-		{Group: group, Name: "ours, in ranges", Main: suite.P50, N: n, Note: "the same for records that are held in ranges",
+		{Group: group, Name: "ours, in ranges", Main: suite.P50, N: n, Note: "the same for records of 8 partitions that are held in ranges",
 			Run: func(ctx context.Context, r *suite.Run) (suite.Result, error) {
 				l, err := freshRows(ctx, r, 1)
 				if err != nil {
 					return nil, err
 				}
-				entries := newEntries(0, 0, r.N)
-				for i := range entries {
-					entries[i].Ranged, entries[i].Key.Pos.Prev = true, int64(i)-1
-				}
+				entries := rangedEntries(r.N)
 				return joined(ctx, l, func(o ledger.Owner) (suite.Result, error) {
 					return atRate(ctx, r.N, func(i int) error { return claimAndSettle(ctx, o, entries[i:i+1]) })
 				})
 			}},
 	}
+}
+
+// rangedEntries are records of 8 partitions in turn, as they come from a topic, that may lie in ranges.
+func rangedEntries(n int) []ledger.Entry {
+	const partitions = 8
+	out := make([]ledger.Entry, n)
+	for p := range min(partitions, n) {
+		for offset, e := range newEntries(p, 0, (n-p+partitions-1)/partitions) {
+			e.Ranged, e.Key.Pos.Prev = true, int64(offset)-1
+			out[p+offset*partitions] = e
+		}
+	}
+	return out
 }
 
 // atRate calls f for 0 to n-1, a thousand a second, whether the calls before have ended or not, and times each from when
