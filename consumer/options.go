@@ -25,7 +25,7 @@ const (
 	DefaultHandlerTimeout = time.Hour
 	DefaultSlowAfter      = 5 * time.Minute
 	DefaultClaimAhead     = 4000
-	DefaultMaxHeld        = 10_000
+	DefaultMaxHeld        = 20_000
 	DefaultMaxHeldBytes   = 64 << 20
 	DefaultKeep           = 90 * 24 * time.Hour
 
@@ -119,7 +119,7 @@ type Options struct {
 	// people with few handlers and very fast ones.
 	ClaimAhead int
 	// MaxHeld and MaxHeldBytes bound the messages that the worker holds (queued, running, waiting for a retry); when one
-	// is reached, polling stops. Defaults 10,000 and 64 MiB of bodies. For people with little memory, or with many messages
+	// is reached, polling stops. Defaults 20,000 and 64 MiB of bodies. For people with little memory, or with many messages
 	// that wait at once.
 	MaxHeld      int
 	MaxHeldBytes int64

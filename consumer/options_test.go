@@ -16,7 +16,7 @@ func TestDefaults(t *testing.T) {
 	}
 	if o.Concurrency != 16 || o.Attempts != 10 || o.Lease != 30*time.Second || o.Drain != 25*time.Second || o.BackoffBase != time.Second ||
 		o.BackoffMax != 15*time.Minute || o.HandlerTimeout != time.Hour || o.SlowAfter != 5*time.Minute || o.ClaimAhead != 4000 ||
-		o.MaxHeld != 10_000 || o.MaxHeldBytes != 64<<20 || o.Keep != 90*24*time.Hour || o.Window != 0 || o.Logger == nil || o.Rate != 0 {
+		o.MaxHeld != 20_000 || o.MaxHeldBytes != 64<<20 || o.Keep != 90*24*time.Hour || o.Window != 0 || o.Logger == nil || o.Rate != 0 {
 		t.Errorf("%+v", o)
 	}
 	o, err = consumer.Options{BackoffBase: time.Hour, Window: 365 * 24 * time.Hour}.WithDefaults()
