@@ -291,7 +291,6 @@ func (e *Engine) ended(c *chunk) {
 	}
 	e.carryOut(c, c.limit)
 	delete(e.chunks, c)
-	e.noteIdle()
 	e.improved()
 }
 

@@ -80,7 +80,7 @@ type Engine struct {
 	paused        bool
 	draining      bool
 	closed        bool
-	last          *drop     // waits until no handler runs; nil: none does
+	last          *drop     // of Drain, until no handler runs and nothing is owed
 	armed         time.Time // what the timer waits for
 	changed       chan struct{}
 	pace          pace
@@ -205,6 +205,7 @@ func (e *Engine) unlock() {
 		e.succeed(it, result)
 	}
 	e.s.toSettle = e.s.toSettle[:0]
+	e.noteIdle()
 	e.wakeLoops()
 	out := e.out
 	e.out = nil
@@ -306,6 +307,9 @@ func (e *Engine) tell(it *Item, v Verdict) {
 		return
 	}
 	it.told = true
+	if it.owed() {
+		e.s.owed++
+	}
 	e.out = append(e.out, Finished{Item: it, Verdict: v})
 }
 

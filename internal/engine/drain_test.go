@@ -132,7 +132,10 @@ func TestDrainWaitsForEveryHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				running := 0
-				e, b := begin(t, memory.New(), options(), func(context.Context, *consumer.Message) error {
+				l := memory.New()
+				net := &link{Ledger: l}
+				net.lag.Store(int64(500 * time.Millisecond))
+				e, b := begin(t, net, options(), func(context.Context, *consumer.Message) error {
 					running++
 					time.Sleep(lasts)
 					running--
@@ -146,8 +149,8 @@ func TestDrainWaitsForEveryHandler(t *testing.T) {
 				err := e.Drain(t.Context())
 				stuck, late := errors.AsType[*engine.DrainError](err)
 				switch {
-				case lasts < time.Hour && (err != nil || running > 0):
-					t.Errorf("%v, with %d handlers running", err, running)
+				case lasts < time.Hour && (err != nil || running > 0 || state(t, l, in[0]).State != ledger.Succeeded):
+					t.Errorf("%v, with %d handlers running; %+v", err, running, state(t, l, in[0]))
 				case lasts == time.Hour && (!late || len(stuck.IDs) != 1 || stuck.IDs[0] != string(in[0].Key.ID)):
 					t.Errorf("%v", err)
 				}

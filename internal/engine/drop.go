@@ -12,8 +12,8 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// drop counts what a Drop or Drain waits for: items that matched, and calls of the sink under way about such; a Drain as well
-// for the last handler.
+// drop counts what a Drop or Drain waits for: items that matched, and calls of the sink under way about such; a Drain also for
+// what the broker has back and still runs, or is being settled.
 type drop struct {
 	left  int
 	done  chan struct{}
@@ -67,8 +67,8 @@ func (e *Engine) Drop(match func(*Item) bool, grace time.Duration) <-chan struct
 	return d.done
 }
 
-// dropAll takes back what matches, and finishes at once what is not ours. A last drop waits until no handler runs, be it of a
-// message that the broker has back long since: what handlers use, the caller of Run closes next.
+// dropAll takes back what matches, and finishes at once what is not ours. A last drop waits until no handler runs and all that
+// ran is settled, be it of a message that the broker has back long since: what handlers use, the caller of Run closes next.
 func (e *Engine) dropAll(match func(*Item) bool, last bool) *drop {
 	e.takeBackAll()
 	d := &drop{left: 1, done: make(chan struct{})}
@@ -90,17 +90,19 @@ func (e *Engine) dropAll(match func(*Item) bool, last bool) *drop {
 			d.left++
 		}
 	}
-	if last && len(e.chunks) > 0 {
+	if last {
 		d.left++
 		e.last = d
+		e.noteIdle()
 	}
 	d.minus()
 	return d
 }
 
-// noteIdle tells the last drop when no handler runs any more. None begins after it has begun.
+// noteIdle tells the last drop when nothing that the broker has back runs any more, or is owed to the ledger. No handler begins
+// after it has begun.
 func (e *Engine) noteIdle() {
-	if d := e.last; d != nil && len(e.chunks) == 0 {
+	if d := e.last; d != nil && e.s.owed == 0 {
 		e.last = nil
 		d.minus()
 	}
@@ -191,7 +193,7 @@ func (e *Engine) cancelRunning() error {
 		if it.run != nil {
 			it.run.callOff(consumer.ErrShutdown)
 		}
-		if it.told && it.run == nil {
+		if it.told && !it.owed() {
 			continue
 		}
 		if len(stuck.IDs) < 10 {

@@ -10,6 +10,7 @@ type logLine struct {
 	items     int        // of the log, or with a key that lies in it
 	stalled   int        // items that wait
 	stretches []*Stretch // in the order in which they were offered
+	claiming  int        // of them, those that are being claimed
 	round     uint64     // of takeDone, in which
 	taken     int        // so many of the first of them were taken
 }
@@ -108,6 +109,9 @@ func (s *sched) dropStretch(st *Stretch) {
 	if st.phase == claiming || st.phase == claimed {
 		s.ahead -= st.n - st.next
 	}
+	if st.phase == claiming {
+		s.lines[st.log].claiming--
+	}
 	st.whole = false
 	s.held -= st.n
 	s.heldBytes -= st.bytes
@@ -172,9 +176,7 @@ func (s *sched) popPiece(n int, together bool) (p piece) {
 
 // claimable says whether a stretch may be claimed: nothing else is in hand of its log but stretches that are ours, or go into
 // the same call. The ledger takes one claim of a log at a time, and another would wait for it with all that it asks for.
-func (l *logLine) claimable() bool {
-	return l.items == 0 && !slices.ContainsFunc(l.stretches, func(o *Stretch) bool { return o.phase == claiming })
-}
+func (l *logLine) claimable() bool { return l.items == 0 && l.claiming == 0 }
 
 // claimableStretches is how many records stretches have that may be claimed.
 func (s *sched) claimableStretches() (n int) {
@@ -202,6 +204,7 @@ func (s *sched) takeStretches(n int, out []*Stretch) []*Stretch {
 		return false
 	})
 	for _, st := range out {
+		s.lines[st.log].claiming++
 		st.phase = claiming
 	}
 	return out

@@ -119,10 +119,12 @@ func (e *Engine) answeredStretches(sess *session, stretches []*Stretch, tokens [
 		case !st.whole: // it was split since
 			e.answeredParts(st)
 		case st.token == 0:
+			e.s.lines[st.log].claiming--
 			st.phase = queued
 			e.s.ahead -= st.n
 			e.split(st.log)
 		default:
+			e.s.lines[st.log].claiming--
 			st.phase = claimed
 			if e.mayStart() && !sess.lost {
 				e.s.mayRun(st.log)
