@@ -19,8 +19,8 @@ type GroupConfig struct {
 	// Flushes is how many flushes of claims, and as many of settlements, are in flight at once. For databases with
 	// connections to spare, or with a single writer (1). Default 2.
 	Flushes int
-	// OneFlush says that at present a flush would wait for the one before it, whatever it carries: then it is not sent until
-	// that is over, and carries more. For owners that take such calls one by one. It must not block. Default: never.
+	// OneFlush says that at present a flush may have to wait for the one before it: then it is not sent until that is over, and
+	// carries more. For owners that take calls one by one which concern the same log. It must not block. Default: never.
 	OneFlush func() bool
 	// Queue is how many items wait or are in flight at most, of either kind; further callers block. Bytes are bounded in
 	// proportion. For processes with very many handlers. Default 8 * Items.

@@ -67,7 +67,7 @@ func (c *claiming) look(ctx context.Context) error {
 		return fmt.Errorf("ledger: the claim was not sent: %w", err)
 	}
 	defer o.looks.give(logs)
-	o.flush(ctx)
+	o.flushOf(ctx, logs)
 	c.sort()
 	if err := c.lean(ctx); err != nil {
 		return err

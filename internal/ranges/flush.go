@@ -2,6 +2,7 @@ package ranges
 
 import (
 	"context"
+	"maps"
 	"slices"
 )
 
@@ -11,28 +12,55 @@ func (o *Owner) flush(ctx context.Context) {
 	if o.ripe.Swap(0) == 0 {
 		return
 	}
-	c := &settling{owner: o, by: map[Log]*logSave{}}
-	var logs []Log
-	later := false
 	o.mu.Lock()
-	for log, h := range o.logs {
+	logs := slices.Collect(maps.Keys(o.logs))
+	o.mu.Unlock()
+	if !o.closeOver(ctx, logs) {
+		o.ripe.Add(1)
+	}
+}
+
+// flushOf is flush for logs whose turn to claim the caller has: whatever holds others is not to hold these.
+func (o *Owner) flushOf(ctx context.Context, logs []Log) {
+	if o.ripe.Load() > 0 {
+		o.closeOver(ctx, logs)
+	}
+}
+
+// closeOver closes what is over in logs, and says whether that was all of it.
+func (o *Owner) closeOver(ctx context.Context, logs []Log) bool {
+	c := &settling{owner: o, by: map[Log]*logSave{}}
+	var mine []Log
+	all := true
+	o.mu.Lock()
+	for _, log := range logs {
+		h := o.logs[log]
+		if h == nil || !h.over() {
+			continue
+		}
+		if !o.saves.try(log) { // later
+			all = false
+			continue
+		}
+		mine = append(mine, log)
 		for token, r := range h.open {
-			if !r.over() {
-				continue
+			if r.over() {
+				c.touch(h, log, token)
 			}
-			if c.by[log] == nil {
-				if !o.saves.try(log) {
-					later = true
-					break
-				}
-				logs = append(logs, log)
-			}
-			c.touch(h, log, token)
 		}
 	}
 	o.mu.Unlock()
-	defer o.saves.give(logs)
-	if err := c.save(ctx); later || err != nil || slices.ContainsFunc(c.logs, func(l *logSave) bool { return l.locked }) {
-		o.ripe.Add(1)
+	defer o.saves.give(mine)
+	err := c.save(ctx)
+	return all && err == nil && !slices.ContainsFunc(c.logs, func(l *logSave) bool { return l.locked })
+}
+
+// over says whether a range of the log is.
+func (h *held) over() bool {
+	for _, r := range h.open {
+		if r.over() {
+			return true
+		}
 	}
+	return false
 }

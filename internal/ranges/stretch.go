@@ -31,7 +31,7 @@ func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) 
 		return nil, fmt.Errorf("ledger: the claim was not sent: %w", err)
 	}
 	defer o.looks.give(in)
-	o.flush(ctx)
+	o.flushOf(ctx, in)
 	began := time.Now()
 	logs := o.stretch(stretches, began)
 	tokens := make([]uint64, len(stretches))

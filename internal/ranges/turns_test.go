@@ -197,3 +197,41 @@ func TestCallsOfOtherLogsGoSideBySide(t *testing.T) {
 		})
 	}
 }
+
+// TestFlushComesBack: a range that is over, in a log in which something is being settled just then, is closed by a later flush,
+// and by a claim of its own log; a claim of another one leaves it alone.
+func TestFlushComesBack(t *testing.T) {
+	s := &waiting{next: make(chan struct{})}
+	close(s.next)
+	o := NewOwner(s, ledger.DefaultLimits, new(Counts))
+	over := func(log Log) {
+		r := &open{Range: Range{Token: 1, Span: Span{0, 10}, Messages: 10, Done: setOf(Span{0, 10})}}
+		o.logs[log] = &held{open: map[uint64]*open{1: r}, past: map[uint64]past{}}
+		o.ripe.Store(1)
+	}
+	left := func(log Log) int { return len(o.logs[log].open) }
+	busy, other := Log{1}, Log{2}
+	over(busy)
+	over(other)
+	if !o.saves.try(busy) {
+		t.Fatal("taken")
+	}
+	o.flush(t.Context())
+	if left(busy) != 1 || left(other) != 0 || o.ripe.Load() == 0 {
+		t.Errorf("%d ranges of the busy log, %d of the other, ripe %d", left(busy), left(other), o.ripe.Load())
+	}
+	o.saves.give([]Log{busy})
+	o.flushOf(t.Context(), []Log{other})
+	if left(busy) != 1 {
+		t.Error("a claim of another log has closed it")
+	}
+	o.flush(t.Context())
+	if left(busy) != 0 || o.ripe.Load() != 0 || len(o.saves.of) != 0 {
+		t.Errorf("%d ranges, ripe %d, %d turns", left(busy), o.ripe.Load(), len(o.saves.of))
+	}
+	over(busy)
+	o.flushOf(t.Context(), []Log{busy})
+	if left(busy) != 0 {
+		t.Error("a claim of its log has not closed it")
+	}
+}

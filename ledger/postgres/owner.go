@@ -22,7 +22,7 @@ type owner struct {
 	id     int64
 	lease  time.Duration
 	ranged *ranges.Owner // what Join returned, in a group
-	opens  atomic.Bool   // it has claimed in ranges, where one claim waits for the other
+	opens  atomic.Bool   // it has claimed in ranges, where claims of one log wait for each other
 
 	mu    sync.Mutex
 	clock ledger.DBClock
