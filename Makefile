@@ -14,6 +14,9 @@ TEST_FLAGS = $(BUILD_FLAGS) -vet=off -p 3
 LINT = GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)" $(GOLANGCI_LINT) run ./...
 
 .DEFAULT_GOAL := help
+# Where long runs write what they came to.
+RECORD = ACKLEDGER_REPORT=$(CURDIR)/docs/reliability.md
+
 .PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak chaos model
 
 help: ## list the targets
@@ -32,7 +35,7 @@ test: bin/withservices ## all tests that must pass, on real servers (Java and Ma
 	cd integration/dashboard && $(GO) test $(TEST_FLAGS) ./...
 
 test-long: bin/withservices ## the same with the long runs: crashes, outages and load for hours
-	ACKLEDGER_LONG=1 bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 180m ./...
+	ACKLEDGER_LONG=1 $(RECORD) bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 180m ./...
 	cd bench && ../bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
 	cd integration/dashboard && $(GO) test $(TEST_FLAGS) ./...
 
@@ -49,13 +52,8 @@ $(CURDIR)/bin/golangci-lint-%:
 	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$*
 	mv bin/golangci-lint $@
 
-fuzz: ## fuzz each target in turn, each for FUZZTIME (default 1m): make fuzz FUZZTIME=30m
-	@for file in $$(grep -rl --include='*_test.go' --exclude-dir=bench '^func Fuzz' .); do \
-		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
-			echo "$$(dirname $$file) $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),1m) $$(dirname $$file) || exit 1; \
-		done; \
-	done
+fuzz: ## fuzz each target, each for FUZZTIME (default 1m); writes docs/reliability.md: make fuzz FUZZTIME=30m ARGS="-at-once 4"
+	$(RECORD) $(GO) run ./internal/fuzzing -time $(or $(FUZZTIME),1m) $(ARGS)
 
 GOVULNCHECK ?= $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
 
@@ -66,14 +64,14 @@ vuln: ## look for known vulnerabilities in what we import: needs govulncheck and
 	cd integration/dashboard && $(GOVULNCHECK) ./...
 
 chaos: bin/withservices ## faults drawn from SEED (default 1) on real servers for DURATION (default 30m); writes docs/reliability.md
-	ACKLEDGER_CHAOS=$(or $(DURATION),30m) ACKLEDGER_CHAOS_SEED=$(or $(SEED),1) ACKLEDGER_CHAOS_REPORT=$(CURDIR)/docs/reliability.md \
+	ACKLEDGER_CHAOS=$(or $(DURATION),30m) ACKLEDGER_CHAOS_SEED=$(or $(SEED),1) $(RECORD) \
 		bin/withservices -- $(GO) test -count=1 -v -parallel 6 -timeout 24h ./integration/chaos
 
 soak: ## workers at full load for DURATION (default 30m); fails unless their memory stays flat; writes docs/soak.svg
 	cd bench && $(GO) build -o ../bin/soak ./soak && ../bin/soak -out ../docs -duration $(or $(DURATION),30m)
 
-model: ## check the rules in small worlds and by walks for DURATION (default 1h); SEED repeats a run's walks
-	ACKLEDGER_MODEL=$(or $(DURATION),1h) ACKLEDGER_SEED=$(SEED) $(GO) test -count=1 -v -run '^TestModel$$' -timeout 0 ./internal/model
+model: ## check the rules in small worlds and by walks for DURATION (default 1h); SEED repeats a run's walks; writes docs/reliability.md
+	$(RECORD) ACKLEDGER_MODEL=$(or $(DURATION),1h) ACKLEDGER_SEED=$(SEED) $(GO) test -count=1 -v -run '^TestModel$$' -timeout 0 ./internal/model
 
 bench: ## measure everything beside its peers and write bench/results.md: up to an hour, with QUICK=1 under 5 minutes
 	cd bench && $(GO) build -o ../bin/bench . && ../bin/bench -out . $(if $(QUICK),-quick)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/bench/internal/soak"
+	"github.com/ackledger/ackledger/internal/reliability"
 )
 
 func main() {
@@ -74,13 +74,5 @@ func write(r *soak.Run, dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "soak.svg"), chart.Bytes(), 0o644); err != nil {
 		return err
 	}
-	name := filepath.Join(dir, "reliability.md")
-	page, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if len(page) == 0 {
-		page = []byte("# Reliability\n\nWhat was run to find faults, and what came of it. Each section is written by the run itself.\n")
-	}
-	return os.WriteFile(name, []byte(soak.Insert(string(page), r.Section("soak.svg"))), 0o644)
+	return reliability.Section(filepath.Join(dir, "reliability.md"), "soak", r.Section("soak.svg"))
 }

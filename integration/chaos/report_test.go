@@ -1,22 +1,12 @@
 package chaos_test
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
-	"testing"
 	"time"
-)
-
-// The markers between which a run writes.
-const (
-	reportBegin = "<!-- chaos: this part is written by make chaos -->"
-	reportEnd   = "<!-- /chaos -->"
 )
 
 // report is what a storm came to.
@@ -59,42 +49,4 @@ func (r *report) text() string {
 			a.name, a.messages, a.begun, a.processes, a.gaveUp, a.samples, a.spared, a.heap)
 	}
 	return b.String()
-}
-
-// write puts the text between the markers of the page, or at its end.
-func (r *report) write(path string) error {
-	page, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	before, rest, found := strings.Cut(string(page), reportBegin)
-	_, after, ended := strings.Cut(rest, reportEnd)
-	if found != ended {
-		return fmt.Errorf("%s: the markers %q and %q must come as a pair", path, reportBegin, reportEnd)
-	}
-	if !found {
-		before, after = before+"\n", "\n"
-	}
-	return os.WriteFile(path, []byte(before+reportBegin+"\n"+r.text()+reportEnd+after), 0o644)
-}
-
-func TestReportReplacesItsOwnPartAlone(t *testing.T) {
-	t.Parallel()
-	path := t.TempDir() + "/page.md"
-	if err := os.WriteFile(path, []byte("# Title\n\n"+reportBegin+"\nold\n"+reportEnd+"\nrest\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := report{seed: 5, faults: map[string]int{"process: SIGKILL": 3}}
-	for range 2 {
-		if err := r.write(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "# Title\n\n" + reportBegin + "\n" + r.text() + reportEnd + "\nrest\n"; string(page) != want {
-		t.Errorf("the page is\n%s\nwant\n%s", page, want)
-	}
 }

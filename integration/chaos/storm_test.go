@@ -18,13 +18,13 @@ import (
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
 	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/reliability"
 )
 
 // What `make chaos` says.
 const (
-	durationVariable = "ACKLEDGER_CHAOS"        // how long the storm lasts
-	seedVariable     = "ACKLEDGER_CHAOS_SEED"   // what is drawn, default 1
-	reportVariable   = "ACKLEDGER_CHAOS_REPORT" // the page to write the totals to
+	durationVariable = "ACKLEDGER_CHAOS"      // how long the storm lasts
+	seedVariable     = "ACKLEDGER_CHAOS_SEED" // what is drawn, default 1
 )
 
 // shortStorm is how long the storm of `make test` lasts.
@@ -311,8 +311,8 @@ func (s *storm) report(lasts time.Duration) {
 	for _, kind := range slices.Sorted(maps.Keys(s.vain)) {
 		s.t.Logf("hit nothing, not counted: %s: %d", kind, s.vain[kind])
 	}
-	if path := os.Getenv(reportVariable); path != "" && !s.t.Failed() {
-		if err := r.write(path); err != nil {
+	if page := reliability.Page(); page != "" && !s.t.Failed() {
+		if err := reliability.Section(page, "chaos", r.text()); err != nil {
 			s.t.Error(fmt.Errorf("write the totals: %w", err))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/reliability"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -146,6 +147,19 @@ func (s *site) String() string {
 	return text
 }
 
+// row is the totals as a row of docs/reliability.md.
+func (s *site) row(base uint64) []string {
+	kills := int64(0)
+	if s.crew != nil {
+		kills = s.crew.kills.Load()
+	}
+	row := []string{s.name, reliability.Today(), strconv.FormatUint(base, 10)}
+	for _, n := range []int64{s.histories.Load(), s.calls.Load(), s.unknown.Load(), s.refused.Load(), s.undecided.Load(), kills} {
+		row = append(row, strconv.FormatInt(n, 10))
+	}
+	return row
+}
+
 // long says whether this is the long run.
 func long() bool { return os.Getenv("ACKLEDGER_LONG") != "" }
 
@@ -211,6 +225,11 @@ func (s *site) check(t *testing.T, n int) {
 	}
 	wg.Wait()
 	t.Logf("seed %d; %s", base, s)
+	if page := reliability.Page(); page != "" && !t.Failed() {
+		if err := reliability.Row(page, "histories", s.row(base)...); err != nil {
+			t.Error(err)
+		}
+	}
 	if late(t) {
 		t.Errorf("%s: the time was up after %d of %d histories", s.name, s.histories.Load(), n)
 	}

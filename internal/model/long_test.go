@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ackledger/ackledger/internal/reliability"
 )
 
 // medium are worlds for the long run: gone through as far as memory allows.
@@ -81,8 +83,17 @@ func TestModel(t *testing.T) {
 	}
 	fmt.Printf("model: %d walks in %d worlds, %d steps\n", total.Walks, worlds, total.Steps)
 	seen, whole := explore(t, began.Add(limit), &total)
+	took := time.Since(began).Round(time.Second)
 	fmt.Printf("model: %d states in %d worlds (%d of them whole), %d walks in %d worlds, %d steps, %d recoveries, seed %d, %v\n",
-		total.States, seen, whole, total.Walks, worlds, total.Steps, total.Recovered, seed, time.Since(began).Round(time.Second))
+		total.States, seen, whole, total.Walks, worlds, total.Steps, total.Recovered, seed, took)
+	if page := reliability.Page(); page != "" && !t.Failed() {
+		text := fmt.Sprintf("`make model` on %s, seed %d, %s: %d walks in %d worlds drawn by chance, and %d states of %d worlds gone "+
+			"through one by one (%d of them whole); %d steps in all, %d states from which it was shown that everything can end. "+
+			"No promise was broken.\n", reliability.Today(), seed, took, total.Walks, worlds, total.States, seen, whole, total.Steps, total.Recovered)
+		if err := reliability.Section(page, "model", text); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // explore goes through the medium worlds.

@@ -3,11 +3,14 @@ package ledgertest
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/ackledger/ackledger/internal/reliability"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -49,6 +52,17 @@ func Differential(t *testing.T, open Open, steps int) {
 		rapid.Check(t, sequence) // with another seed
 	}
 	t.Logf("%d steps in %d sequences", made, round)
+	if page := reliability.Page(); page != "" && !t.Failed() {
+		if err := reliability.Row(page, "differential", folder()+" "+t.Name(), reliability.Today(), strconv.Itoa(made), strconv.Itoa(round)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// folder is that of the package under test, with the one above it.
+func folder() string {
+	dir, _ := os.Getwd()
+	return filepath.Base(filepath.Dir(dir)) + "/" + filepath.Base(dir)
 }
 
 // longSteps is how many steps a store makes in the long run.

@@ -6,12 +6,6 @@ import (
 	"time"
 )
 
-// The section stands between these lines of its page, which has others.
-const (
-	opening = "<!-- soak -->"
-	closing = "<!-- /soak -->"
-)
-
 // Run is a run that has ended.
 type Run struct {
 	Began   time.Time
@@ -50,18 +44,4 @@ func (r *Run) Section(chart string) string {
 	}
 	fmt.Fprintf(&b, "\n%s After the load ended, everything was handled, and the ledger had no pending message.\n\n![resident size over time](%s)\n", verdict, chart)
 	return b.String()
-}
-
-// Insert puts the section into a page, in the place of the one before it, or at its end.
-func Insert(page, section string) string {
-	section = opening + "\n" + section + closing + "\n"
-	before, rest, found := strings.Cut(page, opening)
-	if !found {
-		if page != "" {
-			page = strings.TrimRight(page, "\n") + "\n\n"
-		}
-		return page + section
-	}
-	_, after, _ := strings.Cut(rest, closing+"\n")
-	return before + section + after
 }
