@@ -82,7 +82,7 @@ func DeriveChildKey(key [ledger.KeySize]byte, step string, generation int) strin
 
 // SetResult sets bytes to keep in the ledger with the message's success, up to the ledger's limit (64 KiB by default; a
 // longer result is cut, with a marker). The last call wins. It returns ledger.ErrNoAttempt outside of a handler, and
-// ledger.ErrSettled after InTx has committed.
+// ledger.ErrSettled after InTx has committed, or the handler has returned.
 func SetResult(ctx context.Context, result []byte) error {
 	if one, ok := ctx.Value(oneKey{}).(*oneOf); ok {
 		return one.setResult(result)

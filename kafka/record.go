@@ -37,8 +37,8 @@ func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item 
 		fresh = fresh[len(some):]
 		texts, bytes := 0, 0
 		for _, d := range some {
-			t, b := d.sizes(s)
-			texts, bytes = texts+t, bytes+b+originalSize(d.record)
+			t, b := d.sizes(s, decimals(d.record.Offset))
+			texts, bytes = texts+t+d.laneSize(s.Order, d.record.Key), bytes+b+originalSize(d.record)
 		}
 		var names strings.Builder
 		names.Grow(texts)
@@ -49,19 +49,25 @@ func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item 
 			}
 			out = append(out, d.prepare(s, &names, &copies, &d.of.cursor))
 			d.keep(&copies)
+			d.Lane = d.lane(s.Order, &names)
 		}
 	}
 	return out
 }
 
-// lend makes items as prepare does, but for the copy to be archived: as long as nobody wants that, the record has it.
+// lend makes items as prepare does, but for the copy to be archived and the lane: as long as nobody wants the one, the record
+// has it, and as long as they go through the engine as one, they stand in no lane. The last has the largest offset.
 func lend(s *settings, some []*engine.Item, at *cursor) {
+	if len(some) == 0 {
+		return
+	}
+	digits := decimals(some[len(some)-1].Ref.(*delivery).record.Offset)
 	for len(some) > 0 {
 		slab := some[:min(slab, len(some))]
 		some = some[len(slab):]
 		texts, bytes := 0, 0
 		for _, it := range slab {
-			t, b := it.Ref.(*delivery).sizes(s)
+			t, b := it.Ref.(*delivery).sizes(s, digits)
 			texts, bytes = texts+t, bytes+b
 		}
 		var names strings.Builder
@@ -73,13 +79,13 @@ func lend(s *settings, some []*engine.Item, at *cursor) {
 	}
 }
 
-// digits is enough for any number in an id, and a separator.
-const digits = 21
+// longest is enough for any number in an id, and a separator.
+const longest = 21
 
 // decimals is the length of a number in decimal.
 func decimals(n int64) int {
 	if n < 0 {
-		return digits
+		return longest
 	}
 	d := 1
 	for ; n >= 10; n /= 10 {
@@ -88,19 +94,16 @@ func decimals(n int64) int {
 	return d
 }
 
-// sizes returns bounds of the bytes that a record needs as text and as bytes.
-func (d *delivery) sizes(s *settings) (texts, bytes int) {
+// sizes returns bounds of the bytes that a record needs as text and as bytes; its offset has as many digits at most.
+func (d *delivery) sizes(s *settings, digits int) (texts, bytes int) {
 	r, a := d.record, d.of
-	id := len(a.name) + 1 + decimals(r.Offset)
+	id := len(a.name) + 1 + digits
 	texts, bytes = id, id+len(r.Value)+len(r.Key)
 	if s.Audit == AuditRows {
-		bytes += len(a.log) + 2*digits // of its delivery's id
+		bytes += len(a.log) + 2*longest // of its delivery's id
 	}
 	for i := range r.Headers {
 		bytes += len(r.Headers[i].Value)
-	}
-	if s.Order == OrderKey && r.Key != nil {
-		texts += len(a.name) + 1 + 16
 	}
 	return texts, bytes
 }
@@ -109,7 +112,7 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, a
 	r, a := d.record, d.of
 	d.lent.Store(r)
 	d.record = nil
-	id := copies.recordID(r.Topic, r.Partition, r.Offset)
+	id := copies.recordID(a.name, r.Offset)
 	m := &d.msg // field by field: to copy whole structs costs a record much of its time
 	m.ID, m.Source, m.SentAt = text(names, id), a.source.name, r.Timestamp
 	m.Key, m.Body = copies.clone(r.Key), copies.clone(r.Value)
@@ -123,7 +126,7 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, a
 		copyHeaders(m.Headers, r, copies)
 	}
 	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: at.prev, First: at.first}
-	d.Msg, d.Lane, d.Log, d.Original, d.Ref = m, d.lane(s.Order, names), a.log, original, d
+	d.Msg, d.Log, d.Original, d.Ref = m, a.log, original, d
 	d.Window, d.Deadline = a.source.window, a.source.deadline(r.Timestamp)
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
 		Key: at.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges,
@@ -200,17 +203,25 @@ func original(it *engine.Item) engine.Content { return it.Ref.(*delivery).origin
 // long or private; two keys that meet merely wait for each other.
 func (d *delivery) lane(o Order, names *strings.Builder) string {
 	switch {
-	case o == OrderNone || o == OrderKey && d.msg.Key == nil:
+	case o == OrderNone || o == OrderKey && d.key == nil:
 		return ""
 	case o == OrderPartition:
 		return d.of.name
 	}
-	var b [digits]byte
+	var b [longest]byte
 	from := names.Len()
 	names.WriteString(d.of.name)
 	names.WriteByte('/')
-	names.Write(strconv.AppendUint(b[:0], keyHash(d.msg.Key), 16))
+	names.Write(strconv.AppendUint(b[:0], keyHash(d.key), 16))
 	return names.String()[from:]
+}
+
+// laneSize is a bound of the bytes that a lane needs for itself.
+func (d *delivery) laneSize(o Order, key []byte) int {
+	if o != OrderKey || key == nil {
+		return 0
+	}
+	return len(d.of.name) + 1 + 16
 }
 
 // keyHash is FNV-1a.
@@ -242,12 +253,10 @@ func (a *arena) clone(p []byte) []byte {
 	return (*a)[n:len(*a):len(*a)]
 }
 
-// recordID appends a record's readable identity.
-func (a *arena) recordID(topic string, partition int32, offset int64) []byte {
+// recordID appends a record's readable identity: its assignment's name and the offset.
+func (a *arena) recordID(name string, offset int64) []byte {
 	n := len(*a)
-	b := append(append(*a, topic...), '-')
-	b = append(strconv.AppendInt(b, int64(partition), 10), '-')
-	*a = strconv.AppendInt(b, offset, 10)
+	*a = strconv.AppendInt(append(append(*a, name...), '-'), offset, 10)
 	return (*a)[n:len(*a):len(*a)]
 }
 

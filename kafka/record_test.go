@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestLanes(t *testing.T) {
 	a, b := "a-1", "a-11"
 	laneOf := func(o Order, partition string, key []byte) string {
 		d := &delivery{of: &assignment{name: partition}}
-		d.msg.Key = key
+		d.key = key
 		return d.lane(o, &strings.Builder{})
 	}
 	if laneOf(OrderKey, a, []byte("k")) == laneOf(OrderKey, a, []byte("l")) || laneOf(OrderKey, a, []byte("k")) == laneOf(OrderKey, b, []byte("k")) {
@@ -33,7 +34,7 @@ func TestLanes(t *testing.T) {
 }
 
 func recordID(topic string, partition int32, offset int64) string {
-	return string(new(arena).recordID(topic, partition, offset))
+	return fmt.Sprintf("%s-%d-%d", topic, partition, offset)
 }
 
 // Nil stays nil, empty stays empty, and what a handler writes changes neither the archive nor the client's batch.
@@ -47,7 +48,7 @@ func TestRecordsAreCopied(t *testing.T) {
 		r := &kgo.Record{Topic: "a", Partition: 3, Offset: 9, LeaderEpoch: 2, Key: []byte("key"), Value: value, Headers: []kgo.RecordHeader{
 			{Key: "x\x00\xff", Value: nil}, {Key: "", Value: []byte{}}, {Key: "x", Value: []byte("v")}, {Key: "x", Value: []byte("w")},
 		}}
-		d := &delivery{of: &assignment{place: place{"a", 3}, log: "log", cursor: cursor{prev: 8}}, record: r}
+		d := &delivery{of: &assignment{place: place{"a", 3}, name: "a-3", log: "log", cursor: cursor{prev: 8}}, record: r}
 		it := prepare(&w.set, []*delivery{d}, nil)[0]
 		if it.Msg.ID != "a-3-9" || it.Key.Pos.Offset != 9 || it.Key.Pos.Epoch != 2 || it.Key.Pos.Prev != 8 {
 			t.Errorf("identity: %q %+v", it.Msg.ID, it.Key.Pos)

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -71,10 +72,15 @@ func (b *batch) Items(from, to int, reuse []*engine.Item) []*engine.Item {
 // Keep implements engine.Records.
 func (b *batch) Keep(it *engine.Item) {
 	d := it.Ref.(*delivery)
-	if r := d.lent.Load(); r != nil {
-		copies := make(arena, 0, originalSize(r))
-		d.keep(&copies)
+	r := d.lent.Load()
+	if r == nil {
+		return
 	}
+	copies := make(arena, 0, originalSize(r))
+	d.keep(&copies)
+	var names strings.Builder
+	names.Grow(d.laneSize(b.set.Order, d.key))
+	it.Lane = d.lane(b.set.Order, &names)
 }
 
 // stretchable says whether records may go through the engine as one: each new, of one leader epoch, and known by its place

@@ -12,14 +12,19 @@ import (
 type Attempt struct {
 	owner Owner
 	one   [1]Ticket // of a batch: the first
-	batch []Ticket  // nil: of one message
+	batch *batched  // nil: of one message
 
-	mu      sync.Mutex
-	result  []byte
-	results [][]byte // of a batch; nil: none was set
-	state   AttemptState
-	over    bool // no transaction may begin any more
-	err     error
+	mu     sync.Mutex
+	result []byte
+	state  AttemptState
+	over   bool // no transaction may begin any more, and no result be set
+	err    error
+}
+
+// batched is what an attempt has of a batch alone.
+type batched struct {
+	tickets []Ticket
+	results [][]byte // nil: none was set; guarded by the attempt's lock
 }
 
 // AttemptState says whether an attempt's transaction has settled its message.
@@ -52,10 +57,8 @@ func (a *Attempt) Init(owner Owner, ticket Ticket) { a.owner, a.one[0] = owner, 
 // InitBatch is Init for one run of a batch handler. tickets are of distinct messages, one at least (Begin refuses others),
 // and are not changed afterwards.
 func (a *Attempt) InitBatch(owner Owner, tickets []Ticket) {
-	a.owner, a.batch = owner, tickets
-	if copy(a.one[:], tickets) == 0 {
-		a.batch = []Ticket{}
-	}
+	a.owner, a.batch = owner, &batched{tickets: tickets}
+	copy(a.one[:], tickets)
 }
 
 type attemptKey struct{}
@@ -88,13 +91,13 @@ func (a *Attempt) Ticket() Ticket { return a.one[0] }
 // Tickets returns the claims that are being handled, of a batch in its order. The slice is not to be changed.
 func (a *Attempt) Tickets() []Ticket {
 	if a.batch != nil {
-		return a.batch
+		return a.batch.tickets
 	}
 	return a.one[:]
 }
 
 // SetResult sets what is stored with the success; the last call wins. It returns ErrSettled once the success is
-// committed. The bytes are copied; a nil result is not an empty one. A batch, however small, has a result for each
+// committed, and after Conclude. The bytes are copied; a nil result is not an empty one. A batch, however small, has a result for each
 // message and gets an [*InvalidError]: see [Attempt.SetResultAt].
 func (a *Attempt) SetResult(result []byte) error {
 	if a.batch != nil {
@@ -110,7 +113,7 @@ func (a *Attempt) SetResultAt(i int, result []byte) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state != AttemptOpen && a.state != AttemptRunning {
+	if a.over || a.state != AttemptOpen && a.state != AttemptRunning {
 		return ErrSettled
 	}
 	if result != nil {
@@ -120,10 +123,10 @@ func (a *Attempt) SetResultAt(i int, result []byte) error {
 		a.result = result
 		return nil
 	}
-	if a.results == nil {
-		a.results = make([][]byte, len(a.batch))
+	if a.batch.results == nil {
+		a.batch.results = make([][]byte, len(a.batch.tickets))
 	}
-	a.results[i] = result
+	a.batch.results[i] = result
 	return nil
 }
 
@@ -141,17 +144,17 @@ func (a *Attempt) ResultAt(i int) []byte {
 	switch {
 	case i == 0 && a.batch == nil:
 		return a.result
-	case i < 0 || i >= len(a.results):
+	case a.batch == nil || i < 0 || i >= len(a.batch.results):
 		return nil
 	}
-	return a.results[i]
+	return a.batch.results[i]
 }
 
 // Begin is called by InTx when it starts. One attempt has one transaction: a second call answers ErrSettled, and so does one
 // that comes after Conclude. A batch that no fence can stand for, of no message or with one twice, gets an [*InvalidError].
 func (a *Attempt) Begin() error {
 	if a.batch != nil {
-		if err := checkBatch(a.batch); err != nil {
+		if err := checkBatch(a.batch.tickets); err != nil {
 			return err
 		}
 	}
@@ -182,8 +185,8 @@ func (a *Attempt) State() (AttemptState, error) {
 	return a.state, a.err
 }
 
-// Conclude is State for who settles the message, once its handler has returned: no transaction begins from then on. One
-// that did would meet the settlement on its way, and both would say how the message ended.
+// Conclude is State for who settles the message, once its handler has returned: no transaction begins from then on, and no
+// result is set. A transaction that did begin would meet the settlement on its way, and both would say how the message ended.
 func (a *Attempt) Conclude() (AttemptState, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -37,7 +37,7 @@ func TestAttemptHasOneTransaction(t *testing.T) {
 	}
 }
 
-// Once the settlement is on its way, no transaction begins; one that runs goes on.
+// Once the settlement is on its way, no transaction begins and no result is set; a transaction that runs goes on.
 func TestAttemptConclude(t *testing.T) {
 	a := ledger.NewAttempt(nil, ledger.Ticket{})
 	if state, err := a.Conclude(); state != ledger.AttemptOpen || err != nil {
@@ -45,6 +45,9 @@ func TestAttemptConclude(t *testing.T) {
 	}
 	if err := a.Begin(); !errors.Is(err, ledger.ErrSettled) {
 		t.Errorf("a transaction that begins afterwards: %v", err)
+	}
+	if err := a.SetResult([]byte("late")); !errors.Is(err, ledger.ErrSettled) || a.Result() != nil {
+		t.Errorf("a result that is set afterwards: %v, %q", err, a.Result())
 	}
 	if state, _ := a.State(); state != ledger.AttemptOpen {
 		t.Errorf("state %d", state)

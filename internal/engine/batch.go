@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/killpoint"
@@ -14,7 +15,7 @@ func (e *Engine) runBatch(c *chunk) {
 	lead := &c.runs[0]
 	runs := make([]*run, 0, len(c.runs))
 	for i := range c.runs {
-		if r := &c.runs[i]; e.mayBegin(c, r) {
+		if r := &c.runs[i]; e.mayBegin(c, r, time.Since(e.born)) {
 			runs = append(runs, r)
 		}
 	}
@@ -26,7 +27,7 @@ func (e *Engine) runBatch(c *chunk) {
 	tickets := make([]ledger.Ticket, len(runs))
 	lead.batch = &consumer.BatchDelivery{Deliveries: make([]consumer.Delivery, len(runs))}
 	for i, r := range runs {
-		r.place = i
+		r.place = int32(i)
 		batch[i], tickets[i] = &r.msg, r.item.ticket
 		lead.batch.Deliveries[i] = r.delivery
 	}

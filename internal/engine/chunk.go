@@ -10,7 +10,7 @@ import (
 // they take waits for each other, so a chunk is worth a short time of work, and keeps few bytes alive.
 const (
 	chunkTime  = 200 * time.Microsecond
-	chunkItems = 63 // their runs are just small enough for the allocator not to make a span of memory of its own for them
+	chunkItems = 69 // their runs are just small enough for the allocator not to make a span of memory of its own for them
 	chunkBytes = 64 << 10
 	// spread is how slow a handler has to be for its messages to go to as many goroutines as are idle.
 	spread = 10 * time.Microsecond

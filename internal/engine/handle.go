@@ -48,10 +48,12 @@ func (e *Engine) runChunk(c *chunk) {
 			e.runBatch(c)
 		}
 	} else {
+		since := time.Since(e.born)
 		for r := c.begin(); r != nil; r = c.begin() {
-			if e.mayBegin(c, r) {
+			if e.mayBegin(c, r, since) {
 				e.execute(r)
 			}
+			since = r.after()
 			if c.ordered && !r.plain() {
 				break // those behind it may have to wait for it
 			}
@@ -111,21 +113,23 @@ func (e *Engine) turnBack() {
 	}
 }
 
-// mayBegin says whether a run starts its handler. What was true when it was taken may not be any more: the process may
-// have been frozen since.
-func (e *Engine) mayBegin(c *chunk, r *run) bool {
-	alive := r.item.Alive == nil || r.item.Alive(r.item)
-	since := time.Since(e.born)
-	c.at.Store(int64(since))
+// mayBegin says whether a run starts its handler, now, since Engine.born. What was true when it was taken may not be any
+// more: the process may have been frozen since.
+func (e *Engine) mayBegin(c *chunk, r *run, now time.Duration) bool {
+	alive := true
+	if r.item.Alive != nil {
+		alive, now = r.item.Alive(r.item), time.Since(e.born)
+	}
+	c.at.Store(int64(now))
 	switch {
 	case !alive:
 		r.skip = notAlive
-	case r.lead.why() != nil:
+	case r.lead.off.Load():
 		r.skip = calledOff
-	case since > r.item.sess.lasts():
+	case now > r.item.sess.lasts():
 		r.skip = leaseOver
 	default:
-		r.prepare(since)
+		r.prepare(now)
 		return true
 	}
 	return false
@@ -221,12 +225,17 @@ func (e *Engine) decide(r *run, o outcome) {
 	if !it.Deadline.IsZero() && !it.overdue && o.err != nil {
 		left = max(time.Until(it.Deadline), 1)
 	}
-	st := e.policy.decide(o, it.attempt, rand.Float64(), left)
+	r.given = r.lead.attempt.ResultAt(int(r.place)) != nil
+	draw := 0.0
+	if o.err != nil {
+		draw = rand.Float64()
+	}
+	st := e.policy.decide(o, it.attempt, draw, left)
 	if st == committed.step && o.err == nil {
 		r.end = committed
 		return
 	}
-	if st != (step{settle: ledger.Succeed}) || r.result() != nil {
+	if st != (step{settle: ledger.Succeed}) || r.given {
 		it.complete() // it may get a row
 	}
 	if st != (step{settle: ledger.Succeed}) {

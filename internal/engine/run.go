@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -20,7 +21,8 @@ type run struct {
 	delivery consumer.Delivery
 	attempt  ledger.Attempt
 	batch    *consumer.BatchDelivery
-	place    int           // in its batch
+	place    int32         // in its batch
+	off      atomic.Bool   // we cancelled it; to be asked without its lock
 	began    time.Duration // since Engine.born
 
 	mu    sync.Mutex
@@ -29,6 +31,7 @@ type run struct {
 	ended time.Duration // when we cancelled it, or its handler returned, since Engine.born; 0: neither
 	over  bool          // the handler has returned
 	skip  skip          // why it was not started; its goroutine writes it
+	given bool          // SetResult had set something for the message when its handler returned; its goroutine writes it
 
 	end       *end          // how it ended, written by its goroutine; nil: all went well, it is to be settled
 	cancelled time.Duration // when we cancelled it, since Engine.born; 0: we did not. The engine's lock guards it
@@ -74,6 +77,15 @@ func (r *run) prepare(since time.Duration) {
 	r.began = since
 }
 
+// after is when the next one of its goroutine may begin, which is now: since Engine.born. The clock is not asked again where
+// next to nothing has been done since the handler returned.
+func (r *run) after() time.Duration {
+	if r.skip == started && r.end == nil && !r.off.Load() {
+		return r.ended
+	}
+	return time.Since(r.e.born)
+}
+
 // limit is when the handler's time is up.
 func (r *run) limit() time.Time { return r.e.born.Add(r.began + r.e.opt.HandlerTimeout) }
 
@@ -103,7 +115,12 @@ func (it *Item) fill(m *consumer.Message) {
 }
 
 // result is what SetResult has set for the message.
-func (r *run) result() []byte { return r.lead.attempt.ResultAt(r.place) }
+func (r *run) result() []byte {
+	if !r.given {
+		return nil
+	}
+	return r.lead.attempt.ResultAt(int(r.place))
+}
 
 // callOff cancels the handler for a reason of ours. The engine's lock is held.
 func (r *run) callOff(cause error) {
@@ -119,16 +136,10 @@ func (r *run) stopFor(cause error) {
 	if r.ended != 0 {
 		return
 	}
+	r.off.Store(true)
 	if r.cause, r.ended = cause, max(time.Since(r.e.born), 1); r.inner != nil {
 		r.inner.cancel(cause)
 	}
-}
-
-// why says whether the run was cancelled by us, and why.
-func (r *run) why() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.cause
 }
 
 // finish ends the context, as every handler's ends when the handler has returned, and says why it was cancelled before

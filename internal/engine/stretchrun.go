@@ -193,7 +193,7 @@ func (c *chunk) plain() bool {
 }
 
 func (r *run) plain() bool {
-	return r.skip == started && (r.end == nil || r.end == committed) && r.result() == nil
+	return r.skip == started && (r.end == nil || r.end == committed) && !r.given
 }
 
 // endedStretch carries out what a chunk of a stretch that is whole came to; false: it is the stretch's no more.

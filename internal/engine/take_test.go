@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/ackledger/ackledger/consumer"
 )
@@ -140,5 +141,13 @@ func TestSingleMessagesAreTakenAlone(t *testing.T) {
 	}
 	if fmt.Sprint(got) != "[1 1 2 1 1 1]" {
 		t.Errorf("taken as %v", got)
+	}
+}
+
+// Above 32 KiB less its header an array with pointers is a span of memory of its own, which is dear where a chunk lives for some
+// microseconds.
+func TestChunksAreSmallObjects(t *testing.T) {
+	if size := chunkItems * unsafe.Sizeof(run{}); size > 32<<10-8 || size < 31<<10 {
+		t.Errorf("the runs of a chunk are %d bytes (%d of %d): at most %d, and as many as fit", size, chunkItems, unsafe.Sizeof(run{}), 32<<10-8)
 	}
 }
