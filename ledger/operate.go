@@ -238,6 +238,7 @@ type storedAudit struct {
 	Reason   string `json:"reason,omitempty"`
 	Scope    []byte `json:"scope"`
 	ID       []byte `json:"id"`
+	Span     int64  `json:"span,omitempty"`
 	State    State  `json:"state,omitempty"`
 	Token    uint64 `json:"token,omitempty"`
 	Delivery []byte `json:"delivery,omitempty"`
@@ -248,7 +249,7 @@ type storedAudit struct {
 // key's sum.
 func (r *AuditRecord) EncodeRest() []byte {
 	b, _ := json.Marshal(storedAudit{ // text, bytes and numbers: it has no way to fail
-		Reason: r.By.Reason, Scope: []byte(r.Key.Scope), ID: r.Key.ID, State: r.State, Token: r.Token, Delivery: r.Delivery,
+		Reason: r.By.Reason, Scope: []byte(r.Key.Scope), ID: r.Key.ID, Span: r.Span, State: r.State, Token: r.Token, Delivery: r.Delivery,
 		Detail: r.Detail,
 	})
 	return b
@@ -262,7 +263,7 @@ func (r *AuditRecord) DecodeRest(b []byte, sum [KeySize]byte) error {
 			return fmt.Errorf("ledger: the stored audit row %d cannot be read: %w", r.ID, err)
 		}
 	}
-	r.By.Reason, r.State, r.Token, r.Delivery, r.Detail = s.Reason, s.State, s.Token, s.Delivery, s.Detail
+	r.By.Reason, r.Span, r.State, r.Token, r.Delivery, r.Detail = s.Reason, s.Span, s.State, s.Token, s.Delivery, s.Detail
 	r.Key = KeyOfSum(string(s.Scope), s.ID, sum)
 	return nil
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"strings"
@@ -85,6 +86,8 @@ const (
 	MaxStatus = 5000 // keys and records of one call of Status and Audit
 	MaxActor  = 256  // bytes of By.Actor
 	MaxReason = 2048 // bytes of By.Reason and of AuditRecord.Detail
+
+	MaxAuditSpan = 10_000 // offsets that one AuditRecord is about
 )
 
 // Status is how a message is at one moment.
@@ -229,9 +232,12 @@ type AuditRecord struct {
 	By     By
 	Role   string // who the database says it was; empty where it does not know (sqlite, memory)
 	Action Action
-	Key    Key    // without a position
-	State  State  // of the message before; 0: it had no row
-	Token  uint64 // of the row before
+	Key    Key // without a position
+	// Span is how many offsets of Key's log, from Key's on, it is about, at most MaxAuditSpan: what has no row of its own is
+	// reopened together. 0: Key's message alone.
+	Span  int64
+	State State  // of the message before; 0: it had no row
+	Token uint64 // of the row before
 	// Delivery is the archived delivery that it was about; nil: none.
 	Delivery []byte
 	Detail   string // where it was sent, what was changed: at most MaxReason bytes of UTF-8
@@ -249,6 +255,9 @@ func (r *AuditRecord) Check() error {
 		return &InvalidError{Field: "AuditRecord.Detail", Bound: fmt.Sprintf("at most %d bytes of UTF-8 without NUL", MaxReason),
 			Value: fmt.Sprintf("%d bytes", len(r.Detail))}
 	}
+	if r.Span < 0 || r.Span > MaxAuditSpan {
+		return &InvalidError{Field: "AuditRecord.Span", Bound: fmt.Sprintf("0 to %d", MaxAuditSpan), Value: fmt.Sprint(r.Span)}
+	}
 	if n := len(r.Key.Scope); n < 1 || n > MaxScope {
 		return invalidLen("AuditRecord.Key.Scope", 1, MaxScope, n)
 	}
@@ -260,7 +269,7 @@ func (r *AuditRecord) Check() error {
 
 // AuditFilter selects audit rows. The zero value selects all.
 type AuditFilter struct {
-	Key      *Key      // of one message
+	Key      *Key      // of one message, also what a Span has together with its neighbours
 	Action   Action    // empty: all
 	From, To time.Time // From <= At < To; zero: unbounded
 	Limit    int       // zero: none
@@ -279,7 +288,23 @@ func (f *AuditFilter) Check() error {
 
 // Match says whether a record is selected, Limit aside.
 func (f *AuditFilter) Match(r *AuditRecord) bool {
-	return (f.Key == nil || f.Key.Sum() == r.Key.Sum()) && (f.Action == "" || f.Action == r.Action) && within(r.At, f.From, f.To)
+	return (f.Key == nil || r.about(f.Key.Sum())) && (f.Action == "" || f.Action == r.Action) && within(r.At, f.From, f.To)
+}
+
+// about says whether the record is about a message.
+func (r *AuditRecord) about(sum [KeySize]byte) bool {
+	own := r.Key.Sum()
+	from, at := binary.BigEndian.Uint64(own[8:]), binary.BigEndian.Uint64(sum[8:])
+	return own == sum || [8]byte(own[:8]) == [8]byte(sum[:8]) && at > from && at-from < uint64(r.Span)
+}
+
+// First is the lowest key whose record may be about the message of Key, if that is a record in a log. Stores call it; Key is
+// not nil.
+func (f *AuditFilter) First() (sum [KeySize]byte) {
+	sum = f.Key.Sum()
+	at := binary.BigEndian.Uint64(sum[8:])
+	binary.BigEndian.PutUint64(sum[8:], at-min(at, MaxAuditSpan-1))
+	return sum
 }
 
 // KeyOfSum returns a key whose stored bytes are known, such as those of a [Record]: it names the same row, though it has no

@@ -257,7 +257,8 @@ func TestIncompatibleLedger(t *testing.T) {
 	onStores(t, func(t *testing.T, s *store) {
 		shop(s)
 		s.newer()
-		for _, args := range []string{"list", "show o1", "purge --yes --all", "reopen --yes --scope orders", "stats", "migrate", "maintain --once"} {
+		for _, args := range []string{"list", "show o1", "purge --yes --all", "reopen --yes --scope orders", "stats", "migrate", "maintain --once",
+			"replay --source archive --to source --yes"} {
 			r := ackledger(t, append(strings.Fields(args), "--ledger", s.name)...)
 			if r.code != exitFailed || r.out != "" || strings.Count(r.errors, "\n") != 1 || !strings.Contains(r.errors, "99") {
 				t.Errorf("ackledger %s: code %d, output %q, error %q", args, r.code, r.out, r.errors)

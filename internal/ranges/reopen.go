@@ -18,7 +18,7 @@ type Finished struct {
 
 const (
 	// reopenChunk is how many offsets one transaction of a reopening looks at.
-	reopenChunk = 10_000
+	reopenChunk = ledger.MaxAuditSpan
 	// reopenLease is the lease of the owner that an operator is while it reopens.
 	reopenLease = time.Minute
 )
@@ -149,7 +149,8 @@ func (r *Reopening) Run(ctx context.Context, logs []Finished, report *ledger.Reo
 func (r *Reopening) cut(ctx context.Context, store Store, info *Info, span Span, report *ledger.ReopenReport) error {
 	detail := fmt.Sprintf("offsets %d to %d, as far as they are finished", span.From, span.To-1)
 	key := ledger.KeyOfSum(info.Scope, strconv.AppendInt([]byte(info.Prefix), span.From, 10), JoinSum(info.Log, span.From))
-	err := r.Audit(ctx, []ledger.AuditRecord{{By: r.Request.By, Action: ledger.ActionReopen, Key: key, State: ledger.Succeeded, Detail: detail}})
+	err := r.Audit(ctx, []ledger.AuditRecord{{By: r.Request.By, Action: ledger.ActionReopen, Key: key, Span: span.Len(),
+		State: ledger.Succeeded, Detail: detail}})
 	if err != nil {
 		return err
 	}

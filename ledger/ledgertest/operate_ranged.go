@@ -111,6 +111,20 @@ func reopenRanged(e *env) {
 	}) {
 		e.Errorf("no audit row says which offsets were reopened: %+v", audits)
 	}
+	for i, span := range map[int]int64{3: 1, 9: 0, 10: 10, 15: 10, 19: 10} { // the row of all says so of each
+		key, n := entries[i].Key, 0
+		for r, err := range e.op().Audits(e.ctx, ledger.AuditFilter{Key: &key, Action: ledger.ActionReopen}) {
+			if err != nil {
+				e.Fatal(err)
+			}
+			if n++; r.By != by || r.Span != span {
+				e.Errorf("offset %d was reopened by %+v", i, r)
+			}
+		}
+		if n != int(min(span, 1)) {
+			e.Errorf("offset %d: %d audit rows of %d offsets", i, n, span)
+		}
+	}
 }
 
 // fromTen are the messages of rangedEntries whose offsets are 10 to 19.

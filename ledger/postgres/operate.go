@@ -248,7 +248,7 @@ func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter, give func(le
 	for {
 		sql, args := sqlAudits, []any{after, begin.at, int64(listPage)}
 		if f.Key != nil {
-			sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()))
+			sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()), uuid(f.First()))
 		}
 		page, err := l.auditPage(ctx, sql, args)
 		if err != nil {

@@ -222,7 +222,8 @@ ORDER BY id LIMIT $3::bigint`
 
 	sqlAuditsKey = `
 SELECT id, (extract(epoch FROM at) * 1000000)::bigint, actor, coalesce(role, ''), action, key, detail
-FROM {s}.audit WHERE key = $4::uuid AND id > $1::bigint
-	AND at <= timestamptz 'epoch' + $2::bigint * interval '1 microsecond'
+FROM (SELECT * FROM {s}.audit a WHERE a.key >= $5::uuid AND a.key <= $4::uuid
+	AND (a.key = $4::uuid OR a.action = 'reopen') OFFSET 0) a
+WHERE id > $1::bigint AND at <= timestamptz 'epoch' + $2::bigint * interval '1 microsecond'
 ORDER BY id LIMIT $3::bigint`
 )

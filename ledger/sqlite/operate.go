@@ -310,8 +310,8 @@ func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[led
 func (l *Ledger) auditPage(ctx context.Context, f *ledger.AuditFilter, after, last int64) (page []ledger.AuditRecord, err error) {
 	text, args := "SELECT num, at, actor, action, key, detail FROM ackledger_audit WHERE num > ? AND num <= ?", []any{after, last}
 	if f.Key != nil {
-		sum := f.Key.Sum()
-		text, args = text+" AND key = ?", append(args, sum[:])
+		sum, first := f.Key.Sum(), f.First()
+		text, args = text+" AND key >= ? AND key <= ? AND (key = ? OR action = ?)", append(args, first[:], sum[:], sum[:], string(ledger.ActionReopen))
 	}
 	err = query(ctx, l.read, text+fmt.Sprintf(" ORDER BY num LIMIT %d", listPage), args, func(rows *sql.Rows) error {
 		var r ledger.AuditRecord
