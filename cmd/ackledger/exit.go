@@ -64,7 +64,7 @@ var (
 	blanks = regexp.MustCompile(`\s*\n\s*`)
 	// A password in a URL ends at the last @ before the path, whatever else it has in it.
 	urlPassword   = regexp.MustCompile(`(://[^:/@\s]*):\S*@`)
-	paramPassword = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'?|[^&\s]+)`)
+	paramPassword = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'?[^&\s]*|[^&\s]+)`)
 )
 
 // oneLine is an error for people: one line, without passwords, and in the words of this command.

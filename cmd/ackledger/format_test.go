@@ -43,6 +43,7 @@ func TestMasked(t *testing.T) {
 		"host=h password='hu sh' sslpassword=hush x": "host=h password=xxxxx sslpassword=xxxxx x",
 		`password='hu\'sh' PASSWORD = hush`:          `password=xxxxx PASSWORD = xxxxx`,
 		"password='hush":                             "password=xxxxx",
+		"http://h/?password=''hush&x=1":              "http://h/?password=xxxxx&x=1",
 		"dial tcp 127.0.0.1:1: refused":              "dial tcp 127.0.0.1:1: refused",
 	} {
 		if got := masked(in); got != want {

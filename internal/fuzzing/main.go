@@ -99,6 +99,7 @@ func (t target) fuzz(ctx context.Context, lasts time.Duration, atOnce int) error
 	out, err := cmd.CombinedOutput()
 	inputs := executions(string(out))
 	if err != nil || inputs == "" {
+		fmt.Println(t, "failed")
 		return fmt.Errorf("%s: %w\n%s", t, errors.Join(err, ctx.Err()), out)
 	}
 	fmt.Printf("%s: %s inputs in %s\n", t, inputs, time.Since(began).Round(time.Second))

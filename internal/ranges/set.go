@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
+	"math"
 	"slices"
 	"sort"
 )
@@ -165,7 +166,7 @@ func DecodeSet(b []byte, base int64) (Set, error) {
 			return Set{}, errEncoding
 		}
 		size, m := binary.Uvarint(b[n:])
-		if m <= 0 || size == 0 || skip > 1<<62 || size > 1<<62 {
+		if m <= 0 || size == 0 || skip > math.MaxInt64 || size > math.MaxInt64 {
 			return Set{}, errEncoding
 		}
 		from := base + int64(skip)
