@@ -37,6 +37,8 @@ const (
 // says that it could not begin, with nothing changed, or that the ledger or the source failed on the way; then too the same
 // call goes on with the rest. What was left, refused or mismatched is no error: see [Report.Complete].
 //
+// It does not begin with a source that a worker of op consumes: its messages are live.
+//
 // The audit row of a message is written before the message is sent, so that none is missing; a send that then fails leaves
 // one too many.
 //
@@ -107,6 +109,9 @@ func (r *runner) begin(ctx context.Context) error {
 	for _, s := range scopes {
 		r.scopes[s] = true
 	}
+	if err := refuseLive(address, scopes); err != nil {
+		return err
+	}
 	if f := r.c.Filter.Scope; f != "" && !r.scopes[f] {
 		return fmt.Errorf("replay: Config.Filter.Scope: the ledger has no scope %q", f)
 	}
@@ -124,6 +129,19 @@ func (r *runner) begin(ctx context.Context) error {
 	if r.c.Rate > 0 {
 		r.most = min(r.most, max(1, int(r.c.Rate/4)))
 		r.rate = rate.NewLimiter(rate.Limit(r.c.Rate), r.most)
+	}
+	return nil
+}
+
+// refuseLive refuses a source that workers of the ledger consume: its messages are no dead letters, and each look at a queue
+// counts as a receive, of which SQS allows only so many.
+func refuseLive(address string, scopes []string) error {
+	for _, s := range scopes {
+		if source, consumer, ok := ParseScope(s); ok && source == address && address != "" {
+			return fmt.Errorf("replay: the source %s is what consumer %q of this ledger consumes, so its messages are live: name the "+
+				"dead-letter queue or topic, or the ledger's archive (a dead-letter queue or topic that a worker consumes with "+
+				"this ledger is refused, too)", address, consumer)
+		}
 	}
 	return nil
 }

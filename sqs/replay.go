@@ -45,6 +45,9 @@ const (
 // A run is of the messages that were sent or moved there before it began, by the queue's clock. Of a FIFO queue, ten
 // messages of a group are seen at a time, and the others only when these are gone; so a dry run of one sees the first ten of
 // each group, and what a run leaves keeps those behind it hidden until it is visible again.
+//
+// SQS counts what a run receives, a dry run too. A queue with a redrive policy of its own moves on what was received too
+// often: the report warns of one.
 type ReplaySource struct {
 	client ReplayAPI
 	url    string
@@ -133,12 +136,22 @@ func (s *ReplaySource) ask(ctx context.Context) (*sqs.GetQueueAttributesOutput, 
 	defer cancel()
 	out, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &s.url, AttributeNames: []types.QueueAttributeName{
 		types.QueueAttributeNameQueueArn, types.QueueAttributeNameApproximateNumberOfMessages,
-		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible, types.QueueAttributeNameRedrivePolicy,
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("sqs: dead-letter queue %q: %w", s.url, err)
 	}
 	return out, nil
+}
+
+// redrives warns of a redrive policy of the queue's own. SQS counts what a run receives, a dry run too, and moves what it has
+// counted too often.
+func (s *ReplaySource) redrives(attributes map[string]string) []string {
+	if policy := attributes[string(types.QueueAttributeNameRedrivePolicy)]; policy != "" {
+		return []string{fmt.Sprintf("%s has a redrive policy of its own, %.300s: each run, a dry run too, counts as a receive of what it "+
+			"reads, and after maxReceiveCount of them the messages move on; is it the dead-letter queue?", s.url, policy)}
+	}
+	return nil
 }
 
 // queueTime is the queue's clock, at the latest. An answer tells it to the second, and late where the server makes that text
@@ -162,7 +175,7 @@ func (s *ReplaySource) Letters(ctx context.Context, _ *ledger.Filter) iter.Seq2[
 		s.mu.Lock()
 		s.began = queueTime(out, time.Now())
 		s.seen, s.open, s.kept, s.removed, s.young, s.quiet = map[string]*inHand{}, 0, 0, 0, 0, 0
-		s.last, s.warnings, s.turn = time.Now(), nil, nil
+		s.last, s.warnings, s.turn = time.Now(), s.redrives(out.Attributes), nil
 		s.mu.Unlock()
 		polling, stop := context.WithCancelCause(ctx)
 		letters := make(chan *replay.Letter)

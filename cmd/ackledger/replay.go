@@ -44,7 +44,8 @@ what would happen.
 The ledger decides for each: what succeeded meanwhile is dropped, what a worker has in hands is left, and the copy of the
 rest carries a stamp by which it meets its own row. So nothing is done twice that was done, two replays at once do no harm,
 and one that was interrupted or killed is simply run again. A message leaves a dead-letter queue only after its copy was
-sent. It handles what was there when it began: if the bug still lives, it ends.
+sent. It handles what was there when it began: if the bug still lives, it ends. A source that a worker of this ledger
+consumes is refused: its messages are live.
 
 A mismatch, whose body is not the one that is known under its id, is sent with --mismatches only, as a message of its own.
 On Kafka a copy reaches every group that reads the topic; workers of other groups skip it, other programs do not: with such

@@ -138,6 +138,20 @@ func (s *site) unhide() {
 	}
 }
 
+// The source queue named in place of its dead-letter queue is refused before it is read.
+func TestReplayOfLiveMessages(t *testing.T) {
+	t.Parallel()
+	onSites(t, func(t *testing.T, s *site) {
+		s.fail(testScope, ledger.KindExhausted, "no such SKU", "o1")
+		for range 2 {
+			r := s.replay("--source", "sqs:orders", "--to", "source")
+			if r.code != exitFailed || !strings.Contains(r.errors, `consumer "shipping" of this ledger consumes`) || r.out != "" {
+				t.Errorf("code %d: %s%s", r.code, r.out, r.errors)
+			}
+		}
+	})
+}
+
 // A mended body is shown as a difference first, and is sent in place of the one that failed.
 func TestReplayOfAMendedBody(t *testing.T) {
 	t.Parallel()
