@@ -73,8 +73,8 @@ type Target interface {
 	String() string
 	// Begin is called once, before anything else: with what would be a mistake it fails, and nothing has been changed.
 	Begin(ctx context.Context, b Begin) error
-	// Accept says, without I/O, why a letter cannot be sent here; nil: it can. An error that wraps [ErrElsewhere] is for a
-	// letter of another source.
+	// Accept says why a letter cannot be sent here; nil: it can. It may ask a broker once for each source, in a dry run too.
+	// An error that wraps [ErrElsewhere] is for a letter of another source.
 	Accept(l *Letter) error
 	// Send sends letters in their order, each with its DeadLetter.Stamp, and says of each what became of it, in the order of
 	// the letters. Of one lane (a FIFO group, a Kafka key) nothing is sent after one that failed. Concurrent calls never

@@ -21,16 +21,18 @@ import (
 type ReplayTarget struct {
 	client ReplayAPI
 	given  []string
-	dead   string // the address of the dead letters
+	dead   string                                   // the address of the dead letters
+	find   func(arn string) (url string, err error) // asks for a queue that is not given
 
 	mu   sync.Mutex
-	urls map[string]string // by ARN
+	urls map[string]func() (string, error) // by ARN; what was found, or why nothing was
 }
 
 var _ replay.Target = (*ReplayTarget)(nil)
 
 // NewReplayTarget returns a target for replay.Run that sends each message back to the queue it came from, if that is one of
-// queueURLs. With none, a queue is found by its ARN (sqs:GetQueueUrl).
+// queueURLs. With none, a queue is found by its name and account (sqs:GetQueueUrl), and sent to only if it has the ARN that
+// the message came from (sqs:GetQueueAttributes): the client may be of another region. A dry run asks as well.
 func NewReplayTarget(client ReplayAPI, queueURLs ...string) (*ReplayTarget, error) {
 	if engine.IsNil(client) {
 		return nil, errors.New("sqs: NewReplayTarget: the client must not be nil")
@@ -40,7 +42,7 @@ func NewReplayTarget(client ReplayAPI, queueURLs ...string) (*ReplayTarget, erro
 			return nil, fmt.Errorf("sqs: NewReplayTarget: queue URL %d of %d must not be empty", i+1, len(queueURLs))
 		}
 	}
-	return &ReplayTarget{client: client, given: slices.Clone(queueURLs), urls: map[string]string{}}, nil
+	return &ReplayTarget{client: client, given: slices.Clone(queueURLs)}, nil
 }
 
 // String names the queues.
@@ -59,30 +61,38 @@ func (t *ReplayTarget) End(context.Context) error { return nil }
 
 // Begin looks the given queues up. The dead letters' own queue is refused.
 func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
-	t.dead = b.Source
+	t.dead, t.urls = b.Source, map[string]func() (string, error){}
+	t.find = func(arn string) (string, error) { return t.ask(context.WithoutCancel(ctx), arn) }
 	for _, url := range t.given {
 		ask, cancel := context.WithTimeout(ctx, callTimeout)
-		out, err := t.client.GetQueueAttributes(ask, &sqs.GetQueueAttributesInput{
-			QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
-		})
+		arn, err := t.arnOf(ask, url)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("sqs: queue %q: %w", url, err)
 		}
-		arn := out.Attributes[string(types.QueueAttributeNameQueueArn)]
 		if arn == "" || arn == t.dead {
 			return fmt.Errorf("sqs: the target must not be the dead-letter queue itself, is %q", url)
 		}
-		t.urls[arn] = url
+		t.urls[arn] = func() (string, error) { return url, nil }
 	}
 	return nil
+}
+
+func (t *ReplayTarget) arnOf(ctx context.Context, url string) (string, error) {
+	out, err := t.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
+	})
+	if err != nil {
+		return "", err
+	}
+	return out.Attributes[string(types.QueueAttributeNameQueueArn)], nil
 }
 
 // Accept implements replay.Target.
 func (t *ReplayTarget) Accept(l *replay.Letter) error {
 	arn := l.Message.Source
-	if _, _, ok := splitARN(arn); !ok || len(t.given) > 0 && t.url(arn) == "" {
-		return fmt.Errorf("%w: %.200q", replay.ErrElsewhere, arn)
+	if _, err := t.resolve(arn); err != nil {
+		return err
 	}
 	if arn == t.dead {
 		return errors.New("it came from the dead-letter queue itself")
@@ -97,17 +107,45 @@ func (t *ReplayTarget) Accept(l *replay.Letter) error {
 	return err
 }
 
-func (t *ReplayTarget) url(arn string) string {
+// resolve finds a queue by its ARN. Each is asked for once in a run: all letters of a queue go, or none does.
+func (t *ReplayTarget) resolve(arn string) (string, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.urls[arn]
+	found, asked := t.urls[arn]
+	if _, _, ok := splitARN(arn); !asked && (!ok || len(t.given) > 0) {
+		t.mu.Unlock()
+		return "", fmt.Errorf("%w: %.200q", replay.ErrElsewhere, arn)
+	}
+	if !asked {
+		found = sync.OnceValues(func() (string, error) { return t.find(arn) })
+		t.urls[arn] = found
+	}
+	t.mu.Unlock()
+	return found()
 }
 
-// resolve finds a queue by its ARN.
-func (t *ReplayTarget) resolve(ctx context.Context, arn string) (string, error) {
-	if url := t.url(arn); url != "" {
-		return url, nil
+// ask asks for a queue, again as long as that may help. Names are found in the client's region only, where another queue may
+// have the name.
+func (t *ReplayTarget) ask(ctx context.Context, arn string) (url string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+	defer cancel()
+	var is string
+	for tries := 1; ; tries++ {
+		if url, is, err = t.named(ctx, arn); err == nil {
+			break
+		}
+		if k := kindOf(err); k == kindHopeless || k == kindHandle || tries == replayTries || ctx.Err() != nil {
+			return "", fmt.Errorf("queue %s cannot be found with this client: %w", arn, err)
+		}
+		pause(ctx, retryDelay(tries))
 	}
+	if is != arn {
+		return "", fmt.Errorf("%w: %s, whose name is that of %q for this client: use one of its own region", replay.ErrElsewhere, arn, is)
+	}
+	return url, nil
+}
+
+// named looks for a queue by the name and account of an ARN, and says which ARN it has.
+func (t *ReplayTarget) named(ctx context.Context, arn string) (url, is string, err error) {
 	account, name, _ := splitARN(arn)
 	in := &sqs.GetQueueUrlInput{QueueName: &name}
 	if account != "" {
@@ -115,12 +153,11 @@ func (t *ReplayTarget) resolve(ctx context.Context, arn string) (string, error) 
 	}
 	out, err := t.client.GetQueueUrl(ctx, in)
 	if err != nil {
-		return "", fmt.Errorf("sqs: queue %s: %w", arn, err)
+		return "", "", err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.urls[arn] = aws.ToString(out.QueueUrl)
-	return t.urls[arn], nil
+	url = aws.ToString(out.QueueUrl)
+	is, err = t.arnOf(ctx, url)
+	return url, is, err
 }
 
 // copied is one letter on its way.
@@ -140,7 +177,7 @@ func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []rep
 	var waiting []*copied
 	for i, l := range letters {
 		c := &copied{result: &results[i]}
-		url, err := t.resolve(ctx, l.Message.Source)
+		url, err := t.resolve(l.Message.Source)
 		if err == nil {
 			c.in, err = SourceInput(&l.DeadLetter, url)
 		}

@@ -45,7 +45,8 @@ func (c *cloud) client(ctx context.Context) (*sqs.Client, error) {
 	}), nil
 }
 
-// queueURL finds a queue by its URL, its ARN or its name.
+// queueURL finds a queue by its URL, its ARN or its name. SQS finds names in the client's region only, where another queue may
+// have that of an ARN.
 func queueURL(ctx context.Context, client *sqs.Client, queue string) (string, error) {
 	if strings.Contains(queue, "://") {
 		return queue, nil
@@ -58,7 +59,15 @@ func queueURL(ctx context.Context, client *sqs.Client, queue string) (string, er
 	if err != nil {
 		return "", queueError(queue, err)
 	}
-	return aws.ToString(out.QueueUrl), nil
+	url := aws.ToString(out.QueueUrl)
+	if in.QueueName == &queue {
+		return url, nil
+	}
+	attributes, err := queueAttributes(ctx, client, url)
+	if is := attributes[string(types.QueueAttributeNameQueueArn)]; err == nil && is != queue {
+		err = fmt.Errorf("there is no queue %s in this region, where its name is that of %s: check --region", queue, is)
+	}
+	return url, err
 }
 
 // queueAttributes are a queue's settings, by name.

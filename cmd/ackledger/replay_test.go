@@ -195,6 +195,7 @@ func TestReplayMistakes(t *testing.T) {
 		if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		const farQueue = "arn:aws:sqs:eu-west-1:000000000000:orders" // of another region, with the name of one here
 		for args, want := range map[string]struct {
 			code int
 			text string
@@ -207,6 +208,8 @@ func TestReplayMistakes(t *testing.T) {
 			"--source sqs:" + s.srv.URL + "/000000000000/none --to source": {exitFailed, "there is no queue"},
 			"--source sqs:orders-dlq --to sqs:none":                        {exitFailed, "there is no queue none"},
 			"--source sqs:orders-dlq --to sqs:orders-dlq":                  {exitFailed, "must not be the dead-letter queue itself"},
+			"--source sqs:" + farQueue + "-dlq --to source":                {exitFailed, "there is no queue " + farQueue},
+			"--source sqs:orders-dlq --to sqs:" + farQueue:                 {exitFailed, "there is no queue " + farQueue},
 			"--source kafka:dead --to source":                              {exitUsage, "--brokers is missing"},
 			"--source archive --to source --id nobody":                     {exitFailed, "no dead letter with the id nobody"},
 			"--source archive --to kafka:orders":                           {exitUsage, "--brokers is missing"},
