@@ -29,6 +29,8 @@ type Report struct {
 	Refused    int64 `json:"refused"`
 	Mismatched int64 `json:"mismatched"` // not sent: see Config.Mismatched
 	Failed     int64 `json:"failed"`     // the send failed, or the handler did
+	// Unread are, about, those that the source has beside Read and that the run could not see: see Unreader.
+	Unread int64 `json:"unread,omitempty"`
 
 	// Reasons counts why.
 	Reasons map[Reason]int64 `json:"reasons,omitempty"`
@@ -48,9 +50,9 @@ type Sample struct {
 	Reason string `json:"reason"`
 }
 
-// Complete says that nothing is left to do: everything that was there was replayed or dropped.
+// Complete says that nothing is left to do: everything that was there was seen, and was replayed or dropped.
 func (r *Report) Complete() bool {
-	return r.Stopped == "" && r.Left == 0 && r.Refused == 0 && r.Mismatched == 0 && r.Failed == 0
+	return r.Stopped == "" && r.Unread == 0 && r.Left == 0 && r.Refused == 0 && r.Mismatched == 0 && r.Failed == 0
 }
 
 // Text renders the report for people, several lines with a line break at the end.

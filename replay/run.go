@@ -262,6 +262,9 @@ func (r *runner) gather(in <-chan *Letter) (batch []*Letter) {
 func (r *runner) finish(ctx context.Context, err error) (Report, error) {
 	r.report.Ended = time.Now()
 	r.report.Warnings = append(r.report.Warnings, r.src.Warnings()...)
+	if src, ok := r.src.(Unreader); ok {
+		r.report.Unread = src.Unread()
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, errLimit) && !r.unsent.Load():

@@ -67,6 +67,12 @@ type Source interface {
 	Warnings() []string
 }
 
+// Unreader is a [Source] that may have letters which a run cannot see, such as a queue that hides them.
+type Unreader interface {
+	// Unread is, about, how many there were, after Letters has ended.
+	Unread() int64
+}
+
 // Target takes dead letters. It is used by one Run at a time.
 type Target interface {
 	// String names the target for people.

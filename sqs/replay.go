@@ -64,6 +64,7 @@ type ReplaySource struct {
 	turn     chan struct{} // closed when the letters of the last take are handed out
 	last     time.Time
 	warnings []string
+	unread   int64 // what look counted
 }
 
 // inHand is one message of the queue.
@@ -72,7 +73,10 @@ type inHand struct {
 	done       bool // sent, and to be deleted
 }
 
-var _ replay.Source = (*ReplaySource)(nil)
+var (
+	_ replay.Source   = (*ReplaySource)(nil)
+	_ replay.Unreader = (*ReplaySource)(nil)
+)
 
 // NewReplaySource returns the dead-letter queue at queueURL as a source for replay.Run. What it receives is hidden from
 // others for visibility (1 s to 12 h, whole seconds; 0: 30 s), and deleted once it is sent; what is left is there again
@@ -175,7 +179,7 @@ func (s *ReplaySource) Letters(ctx context.Context, _ *ledger.Filter) iter.Seq2[
 		s.mu.Lock()
 		s.began = queueTime(out, time.Now())
 		s.seen, s.open, s.kept, s.removed, s.young, s.quiet = map[string]*inHand{}, 0, 0, 0, 0, 0
-		s.last, s.warnings, s.turn = time.Now(), s.redrives(out.Attributes), nil
+		s.last, s.warnings, s.turn, s.unread = time.Now(), s.redrives(out.Attributes), nil, 0
 		s.mu.Unlock()
 		polling, stop := context.WithCancelCause(ctx)
 		letters := make(chan *replay.Letter)
@@ -349,6 +353,7 @@ func (s *ReplaySource) look(ctx context.Context) {
 	defer s.mu.Unlock()
 	visible, hidden := depth(attributes)
 	if rest := visible + hidden - s.kept - s.young; rest > 0 {
+		s.unread = int64(rest)
 		s.warnings = append(s.warnings, fmt.Sprintf("%s says that it has about %d more messages: hidden by others or by a run "+
 			"that was killed, in FIFO groups behind what is left, or just deleted and still counted; run again to see", s.url, rest))
 	}
@@ -362,4 +367,12 @@ func (s *ReplaySource) Warnings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.warnings
+}
+
+// Unread is, about, how many messages the queue says it has beside those that the run saw. What was just deleted may still
+// be counted: then the same call again finds that there is nothing.
+func (s *ReplaySource) Unread() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unread
 }

@@ -51,7 +51,9 @@ A mismatch, whose body is not the one that is known under its id, is sent with -
 On Kafka a copy reaches every group that reads the topic; workers of other groups skip it, other programs do not: with such
 groups it is refused without --any-group.
 
-Ctrl-C stops between two messages; the report says what was done. To replay through your handler, without the broker, use
+Ctrl-C stops between two messages; the report says what was done. What a queue still hides, of a run that was stopped or
+from another, is not seen: the report counts it, and with --yes the exit code is 3. The same command again, later, sees it.
+ To replay through your handler, without the broker, use
 replay.InPlace in a program of your own.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
@@ -115,7 +117,7 @@ func (r *replaying) run(ctx context.Context, op ledger.Operator, out, messages i
 	if bad, ok := settingError(err); ok {
 		return bad
 	}
-	if err == nil && report.Read == 0 && len(r.ids) > 0 {
+	if err == nil && report.Read == 0 && len(r.ids) > 0 && report.Unread == 0 {
 		return r.unmet("dead letter")
 	}
 	return errors.Join(r.print(out, &report, err), r.outcome(ctx, &report, err))
@@ -223,12 +225,19 @@ func (r *replaying) outcome(ctx context.Context, report *replay.Report, err erro
 		return partly(err)
 	case err != nil:
 		return err
+	case report.Unread > 0 && open == 0 && (!report.DryRun || len(r.ids) > 0 && report.Read == 0):
+		return unseen(report)
 	case report.DryRun || open == 0:
 		return nil
 	case report.Failed > 0 && finished == 0:
 		return fmt.Errorf("%s dead letters failed again; they are where they were", count(report.Failed))
 	}
 	return partly(fmt.Errorf("%s of %s dead letters were not replayed: see the report", count(open), count(report.Read)))
+}
+
+// unseen is the error of a run that did all it saw, while its source says that it has more. None of it is known by its id.
+func unseen(report *replay.Report) error {
+	return partly(fmt.Errorf("about %s messages of %s were not seen: run the same command again, see the warning", count(report.Unread), report.Source))
 }
 
 // opener makes clients as they are needed, and closes them.

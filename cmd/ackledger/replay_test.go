@@ -338,3 +338,24 @@ func TestDifference(t *testing.T) {
 		}
 	}
 }
+
+// TestReplayOfWhatIsHidden says that what the queue hides was not seen, and is neither done nor missing.
+func TestReplayOfWhatIsHidden(t *testing.T) {
+	t.Parallel()
+	onSites(t, func(t *testing.T, s *site) {
+		s.fail(testScope, ledger.KindExhausted, "no such SKU", "o1", "o2")
+		s.publish("o1", "o2")
+		s.report("--source", "sqs:orders-dlq", "--to", "source", "--visibility", "20s") // a dry run hides them
+		for _, more := range [][]string{{"--yes"}, {"--yes", "--id", "o1"}, {"--id", "o1"}} {
+			r := s.replay(append([]string{"--source", "sqs:orders-dlq", "--to", "source"}, more...)...)
+			if r.code != exitPartly || !strings.Contains(r.errors, "2 messages") || !strings.Contains(r.errors, "not seen") ||
+				!strings.Contains(r.out, "hidden by others") || strings.Contains(r.out+r.errors, "there is no dead letter") {
+				t.Errorf("%v: code %d: %s%s", more, r.code, r.out, r.errors)
+			}
+		}
+		s.unhide()
+		if rep := s.report("--source", "sqs:orders-dlq", "--to", "source", "--yes"); rep.Replayed != 2 || rep.Unread != 0 || !rep.Complete() {
+			t.Errorf("visible again: %+v", rep)
+		}
+	})
+}
