@@ -40,10 +40,10 @@ func (r *runner) batch(ctx context.Context, letters []*Letter) error {
 	}
 	var sends, done []*Letter
 	for _, l := range letters {
-		switch l.decision.Step {
-		case Send:
+		switch step := l.decision.Step; {
+		case step == Send, step == Refuse && l.ordered(): // what is refused keeps those behind it from overtaking, not those before it
 			sends = append(sends, l)
-		case Drop:
+		case step == Drop:
 			done = append(done, l)
 			r.count(l, nil)
 		default:

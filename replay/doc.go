@@ -23,6 +23,8 @@
 // one that is killed at any line and started again, do no harm. Nothing is ever between two places: the row stays failed
 // until a worker claims the copy. That is why no run has a state file.
 //
+// Where there is an order (a FIFO group, a Kafka key), nothing overtakes what failed or is refused: what is behind it is left.
+//
 // A run is of what was there when it began: if the bug still lives, it ends, and does not chase its own failures.
 //
 // The package knows no broker; packages sqs and kafka have the sources and targets.

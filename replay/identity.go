@@ -116,6 +116,12 @@ func laneOf(m *consumer.Message) string {
 	return ""
 }
 
+// ordered says that the letter's lane has an order: a group of a standard queue has none.
+func (l *Letter) ordered() bool {
+	m := &l.Message
+	return m.Group != "" && strings.HasSuffix(m.Source, ".fifo") || m.Group == "" && m.Key != nil
+}
+
 // sizeOf is what a letter takes of the memory that a run may use.
 func sizeOf(m *consumer.Message) int {
 	n := 1024 + len(m.Body) + len(m.Key)

@@ -25,7 +25,7 @@ type Report struct {
 	Replayed   int64 `json:"replayed"`          // sent, or handled with success
 	Succeeded  int64 `json:"already_succeeded"` // their message succeeded: dropped
 	Superseded int64 `json:"superseded"`        // their message failed again since: dropped
-	Left       int64 `json:"left"`              // live, in backoff, or behind one that failed
+	Left       int64 `json:"left"`              // live, in backoff, or behind one that failed or was refused
 	Refused    int64 `json:"refused"`
 	Mismatched int64 `json:"mismatched"` // not sent: see Config.Mismatched
 	Failed     int64 `json:"failed"`     // the send failed, or the handler did

@@ -55,7 +55,7 @@ func Run(ctx context.Context, op ledger.Operator, src Source, dst Target, c Conf
 	if err != nil {
 		return Report{}, err
 	}
-	r := &runner{c: c, op: op, src: src, dst: dst, budget: newBudget(maxBytes), blocked: map[string]bool{}, total: -1}
+	r := &runner{c: c, op: op, src: src, dst: dst, budget: newBudget(maxBytes), blocked: map[line]bool{}, total: -1}
 	r.report = Report{Source: src.String(), Target: dst.String(), DryRun: c.DryRun, Began: time.Now(), Reasons: map[Reason]int64{}}
 	err = r.begin(ctx)
 	if err == nil {
@@ -89,10 +89,10 @@ type runner struct {
 
 	mu       sync.Mutex
 	report   Report
-	reserved int64           // of Config.limit
-	errors   int             // of Config.StopAfter
-	broken   error           // the first error of a batch
-	blocked  map[string]bool // lanes behind an error
+	reserved int64         // of Config.limit
+	errors   int           // of Config.StopAfter
+	broken   error         // the first error of a batch
+	blocked  map[line]bool // behind an error or a refusal
 }
 
 // begin asks source, target and ledger whether the run makes sense. Nothing is changed if it does not.

@@ -38,8 +38,8 @@ func (r *runner) send(ctx context.Context, letters []*Letter) (done []*Letter, e
 		if result.settled() {
 			done = append(done, l)
 		}
-		if result.Outcome == Kept && result.Err != nil && l.lane != "" {
-			r.block(l.lane)
+		if result.Outcome == Kept && result.Err != nil {
+			r.block(l)
 		}
 		if result.Outcome == Kept && result.Err == nil {
 			l.decision = Decision{Step: Leave, Reason: result.Reason}
@@ -55,18 +55,26 @@ func (r *runner) send(ctx context.Context, letters []*Letter) (done []*Letter, e
 	return done, err
 }
 
-// admit says which letters may be sent: the target takes them, nothing before them in their lane has failed, and there are
-// not more of them than asked for.
+// admit says which letters may be sent: the target takes them, nothing before them in their lane has failed or is
+// refused, and there are not more of them than asked for.
 func (r *runner) admit(letters []*Letter) (ready []*Letter, full error) {
 	for _, l := range letters {
+		if l.decision.Step == Refuse {
+			r.count(l, nil)
+			r.block(l)
+			continue
+		}
 		l.stamp()
 		if err := r.accept(l); err != nil {
 			l.decision, l.why = Decision{Step: Refuse, Reason: unsendable}, err
 			r.count(l, nil)
+			if l.ordered() {
+				r.block(l)
+			}
 			continue
 		}
 		r.mu.Lock()
-		waits, over := r.blocked[l.lane], r.reserved == r.c.limit()
+		waits, over := r.blocked[line{l.lane, l.Consumer}] || r.blocked[line{lane: l.lane}], r.reserved == r.c.limit()
 		if !waits && !over {
 			r.reserved++
 		}
@@ -193,16 +201,22 @@ func (r *runner) mend(ctx context.Context, l *Letter, renewal *ledger.Renewal) e
 
 // waits keeps what comes behind a letter that is left from overtaking it, where no queue keeps the order: in place.
 func (r *runner) waits(l *Letter) {
-	if _, ok := r.dst.(*inPlace); ok && l.lane != "" && l.decision.Step == Leave && l.decision.Reason != Unproved {
-		r.block(l.lane)
+	if _, ok := r.dst.(*inPlace); ok && l.decision.Step == Leave && l.decision.Reason != Unproved {
+		r.block(l)
 	}
 }
 
-// block keeps what comes behind in a lane from overtaking.
-func (r *runner) block(lane string) {
+// line is what one consumer has in a lane: its order is its own. Of what names none, the line is everybody's.
+type line struct{ lane, consumer string }
+
+// block keeps what comes behind a letter in its lane from overtaking it.
+func (r *runner) block(l *Letter) {
+	if l.lane == "" {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.blocked[lane] = true
+	r.blocked[line{l.lane, l.Consumer}] = true
 }
 
 // failed counts an error, and returns one that ends the run if there were too many.
