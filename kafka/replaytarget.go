@@ -21,6 +21,9 @@ import (
 // workers of this module in other groups skip it, other consumers handle it once more. So nothing is sent to a topic of
 // which another group has committed offsets, or members that read it, unless AllowGroups is set; nor without the right to
 // see all groups (Describe of the cluster).
+//
+// A copy that is older than its topic keeps records (retention.ms, which it asks for with DescribeConfigs) may go before its
+// group reads it: it is sent, and the report warns.
 type ReplayTarget struct {
 	client *kgo.Client
 	opt    ReplayTargetOptions
@@ -28,6 +31,7 @@ type ReplayTarget struct {
 	dead   string              // the address of the dead letters
 	prefix string              // what the cluster's sources begin with
 	groups map[string][]string // that read a topic
+	aged   aged
 }
 
 var _ replay.Target = (*ReplayTarget)(nil)
@@ -83,6 +87,7 @@ func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
 	if err != nil {
 		return fmt.Errorf("kafka: ask for metadata: %w", err)
 	}
+	t.aged.reset()
 	t.dead, t.prefix = b.Source, SourceName(meta.Cluster, "")
 	for _, topic := range t.opt.Topics {
 		if t.has(t.dead, topic) {
@@ -186,6 +191,7 @@ func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []rep
 			return failed[p.lane]
 		})
 	}
+	t.aged.note(ctx, t.client, letters, results)
 	return results
 }
 

@@ -36,7 +36,7 @@ type Report struct {
 	Reasons map[Reason]int64 `json:"reasons,omitempty"`
 	// Samples are some of those that were left, refused, mismatched or failed; at most 20.
 	Samples []Sample `json:"samples,omitempty"`
-	// Warnings are what the source has to say.
+	// Warnings are what source and target have to say.
 	Warnings []string `json:"warnings,omitempty"`
 	// Stopped says why the run ended before the end of what was there; empty: it did not.
 	Stopped string `json:"stopped,omitempty"`

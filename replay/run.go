@@ -262,6 +262,9 @@ func (r *runner) gather(in <-chan *Letter) (batch []*Letter) {
 func (r *runner) finish(ctx context.Context, err error) (Report, error) {
 	r.report.Ended = time.Now()
 	r.report.Warnings = append(r.report.Warnings, r.src.Warnings()...)
+	if dst, ok := r.dst.(Warner); ok {
+		r.report.Warnings = append(r.report.Warnings, dst.Warnings()...)
+	}
 	if src, ok := r.src.(Unreader); ok {
 		r.report.Unread = src.Unread()
 	}

@@ -92,6 +92,9 @@ type Target interface {
 	End(ctx context.Context) error
 }
 
+// Warner is a [Target] that has something to say in the report, after its last Send.
+type Warner interface{ Warnings() []string }
+
 // Begin is what a target is told when a run begins.
 type Begin struct {
 	Operator ledger.Operator

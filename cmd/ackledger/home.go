@@ -65,3 +65,11 @@ func (h *home) Send(ctx context.Context, letters []*replay.Letter) []replay.Resu
 
 // Most is the smaller of both.
 func (h *home) Most() int { return min(h.queues.Most(), h.topics.Most()) }
+
+// Warnings are those of the topics.
+func (h *home) Warnings() []string {
+	if w, ok := h.topics.(replay.Warner); ok {
+		return w.Warnings()
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ackledger/ackledger/replay"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// aged counts copies that are older than their topic keeps records: they keep their timestamp, and a group that is behind
+// may find them gone.
+type aged struct {
+	mu    sync.Mutex
+	keeps map[string]time.Duration // by topic; 0: for ever, by the time of the append, or not known
+	n     int64
+}
+
+func (a *aged) reset() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keeps, a.n = map[string]time.Duration{}, 0
+}
+
+// note counts those of the letters that were sent.
+func (a *aged) note(ctx context.Context, client *kgo.Client, letters []*replay.Letter, results []replay.Result) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, l := range letters {
+		topic, err := sourceTopic(&l.DeadLetter)
+		if err != nil || results[i].Outcome != replay.Sent || l.Message.SentAt.IsZero() {
+			continue
+		}
+		keeps, ok := a.keeps[topic]
+		if !ok {
+			keeps = keepsFor(ctx, client, topic)
+			a.keeps[topic] = keeps
+		}
+		if keeps > 0 && time.Since(l.Message.SentAt) > keeps {
+			a.n++
+		}
+	}
+}
+
+// keepsFor asks how long a topic keeps records by their own timestamps.
+func keepsFor(ctx context.Context, client *kgo.Client, topic string) time.Duration {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return 0
+	}
+	c, err := configs.On(topic, nil)
+	if err != nil || c.Err != nil {
+		return 0
+	}
+	set := map[string]string{}
+	for _, v := range c.Configs {
+		set[v.Key] = v.MaybeValue()
+	}
+	ms, err := strconv.ParseInt(set["retention.ms"], 10, 64)
+	if err != nil || ms < 0 || ms > int64(1<<63-1)/int64(time.Millisecond) || set["message.timestamp.type"] == "LogAppendTime" || set["cleanup.policy"] == "compact" {
+		return 0
+	}
+	return max(1, time.Duration(ms)*time.Millisecond)
+}
+
+// Warnings says of how many copies the topic may drop before they are read.
+func (t *ReplayTarget) Warnings() []string {
+	t.aged.mu.Lock()
+	defer t.aged.mu.Unlock()
+	if t.aged.n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d letters are older than the target keeps records (retention.ms, CreateTime): if their group is "+
+		"behind they may be gone before it reads them; replay in place does not depend on it", t.aged.n)}
+}
