@@ -345,14 +345,17 @@ func (s *ReplaySource) over(ctx context.Context) bool {
 
 // look says what the run could not see.
 func (s *ReplaySource) look(ctx context.Context) {
-	attributes, err := s.attributes(ctx)
-	if err != nil {
-		return
+	rest, err := s.rest(ctx)
+	for tries := 1; rest > 0 && tries < countTries && s.deleted(); tries++ {
+		pause(ctx, time.Second)
+		rest, err = s.rest(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	visible, hidden := depth(attributes)
-	if rest := visible + hidden - s.kept - s.young; rest > 0 {
+	if err != nil {
+		s.warnings = append(s.warnings, fmt.Sprintf("whether %s has more messages is not known: %v", s.url, err))
+	}
+	if rest > 0 {
 		s.unread = int64(rest)
 		s.warnings = append(s.warnings, fmt.Sprintf("%s says that it has about %d more messages: hidden by others or by a run "+
 			"that was killed, in FIFO groups behind what is left, or just deleted and still counted; run again to see", s.url, rest))
@@ -362,6 +365,29 @@ func (s *ReplaySource) look(ctx context.Context) {
 	}
 }
 
+// countTries is how often, a second apart, a queue is asked that still counts more than the run has seen: what was just
+// deleted stays in the count for a while.
+const countTries = 10
+
+// rest is how many messages the queue counts beside those that are left.
+func (s *ReplaySource) rest(ctx context.Context) (int, error) {
+	attributes, err := s.attributes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	visible, hidden := depth(attributes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return visible + hidden - s.kept - s.young, nil
+}
+
+// deleted says whether the run has deleted anything.
+func (s *ReplaySource) deleted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.removed > 0
+}
+
 // Warnings says what the run could not see.
 func (s *ReplaySource) Warnings() []string {
 	s.mu.Lock()
@@ -369,8 +395,8 @@ func (s *ReplaySource) Warnings() []string {
 	return s.warnings
 }
 
-// Unread is, about, how many messages the queue says it has beside those that the run saw. What was just deleted may still
-// be counted: then the same call again finds that there is nothing.
+// Unread is, about, how many messages the queue says it has beside those that the run saw. SQS may count for a minute what was
+// deleted: after ten seconds that is taken for unread, and the same call again finds that there is nothing.
 func (s *ReplaySource) Unread() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

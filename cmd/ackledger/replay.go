@@ -53,8 +53,7 @@ groups it is refused without --any-group.
 
 Ctrl-C stops between two messages; the report says what was done. What a queue still hides, of a run that was stopped or
 from another, is not seen: the report counts it, and with --yes the exit code is 3. The same command again, later, sees it.
- To replay through your handler, without the broker, use
-replay.InPlace in a program of your own.`,
+To replay through your handler, without the broker, use replay.InPlace in a program of your own.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
 			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
