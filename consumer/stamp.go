@@ -28,6 +28,9 @@ type Stamp struct {
 	Fingerprint ledger.Fingerprint
 	Token       uint64 // the failing claim's; 0 from a producer
 	Group       string // Kafka: the only group that is to handle the copy; empty: any
+	// Broker says that ID is the one of SQS, under which the ledger knew nothing when a replay sent the copy: Options.KeyFunc,
+	// where there is one, goes before it.
+	Broker bool
 }
 
 // NewStamp is for producers that may send one message twice: source is the target queue's ARN or `cluster/topic`, id the
@@ -48,6 +51,9 @@ func (s Stamp) String() string {
 	add := func(name, value string) {
 		b = append(append(append(b, name...), '='), url.QueryEscape(value)...)
 		b = append(b, '&')
+	}
+	if s.Broker {
+		add("broker", "1")
 	}
 	if s.Pos != nil {
 		add("epoch", strconv.FormatInt(int64(s.Pos.Epoch), 10))
@@ -81,7 +87,7 @@ func ParseStamp(value []byte) (*Stamp, error) {
 	if f.version.text != "1" {
 		return nil, fmt.Errorf("consumer: stamp: version must be 1, is %q", f.version.text)
 	}
-	s := &Stamp{Source: f.source.text, ID: f.id.text, Group: f.group.text}
+	s := &Stamp{Source: f.source.text, ID: f.id.text, Group: f.group.text, Broker: f.broker.text == "1"}
 	fp := f.print.text
 	if len(fp) != hex.EncodedLen(len(s.Fingerprint)) || s.Source == "" || s.ID == "" {
 		return nil, errMissing
@@ -108,7 +114,7 @@ func ParseStamp(value []byte) (*Stamp, error) {
 var errMissing = errors.New("consumer: stamp: source, id or fingerprint missing")
 
 // stampFields are what a header's value says: as url.ParseQuery reads it, without the map that this makes for each.
-type stampFields struct{ version, source, id, print, token, group, log, epoch, offset stampField }
+type stampFields struct{ version, source, id, print, token, group, log, epoch, offset, broker stampField }
 
 type stampField struct {
 	text string
@@ -135,6 +141,8 @@ func (f *stampFields) named(name string) *stampField {
 		return &f.epoch
 	case "offset":
 		return &f.offset
+	case "broker":
+		return &f.broker
 	}
 	return nil
 }

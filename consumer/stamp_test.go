@@ -19,7 +19,9 @@ func stamps() []consumer.Stamp {
 		Group: "group & more", Pos: &ledger.Position{Log: "cluster/uuid/0", Epoch: -1, Offset: ledger.MaxOffset, Prev: -1},
 	}
 	odd := consumer.NewStamp("\x00&=;%+ \xff\n", "ü\xfe\x00", nil)
-	return []consumer.Stamp{plain, full, odd}
+	moved := consumer.NewStamp("arn:aws:sqs:eu-west-1:1:orders", "message id", []byte("body"))
+	moved.Broker = true
+	return []consumer.Stamp{plain, full, odd, moved}
 }
 
 func TestStampRoundTrip(t *testing.T) {

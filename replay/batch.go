@@ -24,6 +24,7 @@ const (
 	unsendable Reason = "the target cannot take it"
 	sendError  Reason = "the send failed"
 	broke      Reason = "its handler failed again"
+	unkeyed    Reason = "KeyFunc or FingerprintFunc refuses it"
 	ownSent    Reason = "sent as a message of its own"
 )
 
@@ -158,6 +159,9 @@ func (r *runner) decide(ctx context.Context, letters []*Letter) ([]*Letter, erro
 	if err := r.ask(ctx, letters); err != nil {
 		return nil, err
 	}
+	if err := r.rekey(ctx, letters); err != nil {
+		return nil, err
+	}
 	kept, owns := letters[:0], []*Letter(nil)
 	for _, l := range letters {
 		if ok, err := r.selects(ctx, l); err != nil {
@@ -186,6 +190,22 @@ func (r *runner) decide(ctx context.Context, letters []*Letter) ([]*Letter, erro
 		l.decision = Plan(Case{Identified: true, Fingerprint: l.Fingerprint, Status: l.status, Proved: true})
 	}
 	return kept, nil
+}
+
+// rekey asks KeyFunc about letters that have no better name, in place; on the way to a worker that is the worker's.
+func (r *runner) rekey(ctx context.Context, letters []*Letter) error {
+	t, ok := r.dst.(*inPlace)
+	if !ok || t.opt.KeyFunc == nil {
+		return nil
+	}
+	var keyed []*Letter
+	for _, l := range letters {
+		if l.decision.Reason == "" && l.Consumer == t.opt.Name && l.byBroker() {
+			t.rekey(l)
+			keyed = append(keyed, l)
+		}
+	}
+	return r.ask(ctx, keyed)
 }
 
 // ask fills in how the letters' messages are.
@@ -309,6 +329,12 @@ func (r *runner) get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	return rec, nil
 }
 
+// byBroker says that the broker's id is all that names the letter's message, and that the ledger knows nothing under it: a
+// worker with KeyFunc may well know the message.
+func (l *Letter) byBroker() bool {
+	return l.Identified && !l.Archived && !l.own && (l.Stamp == nil || l.Stamp.Broker) && l.status.State == 0
+}
+
 // becomeOwn makes a message of its own of a letter that is no copy of what has its id.
 func (l *Letter) becomeOwn() {
 	id := ownID(l)
@@ -326,6 +352,7 @@ func (l *Letter) stamp() {
 	}
 	l.Stamp = &consumer.Stamp{
 		Source: l.Message.Source, ID: string(l.Key.ID), Pos: l.Key.Pos, Fingerprint: l.Fingerprint, Token: l.decision.Token,
+		Broker: l.byBroker(),
 	}
 	if !isARN(l.Message.Source) {
 		l.Stamp.Group = l.Consumer

@@ -18,8 +18,8 @@ import (
 // InPlaceOptions are what a replay in place is built of, beside the handler. The zero value of each field means its default.
 type InPlaceOptions struct {
 	// Options are the worker's own; give both the same. Name is required: the consumer (Kafka: the group) whose failures the
-	// handler is for; those of others are refused. KeyFunc and FingerprintFunc are not asked, since dead letters have their
-	// identity, Concurrency is that of the run, and the ledger is not maintained. Window is by default 90 days.
+	// handler is for; those of others are refused. KeyFunc and FingerprintFunc are asked about what SQS moved by itself, when the
+	// ledger has nothing under its MessageId: other dead letters have their identity. Concurrency is that of the run, and the ledger is not maintained. Window is by default 90 days.
 	consumer.Options
 	// Sources are the queues (ARN) and topics (`cluster/topic`) that the handler is for; empty: all of the consumer. For
 	// people whose consumer has a handler for each.
@@ -150,6 +150,16 @@ func (t *inPlace) item(l *Letter, p *place) *engine.Item {
 		Alive:    func(*engine.Item) bool { p.begun.Store(true); return true },
 		Ref:      p,
 	}
+}
+
+// rekey gives a letter the key that a worker would find. One for which that fails is refused.
+func (t *inPlace) rekey(l *Letter) {
+	id := engine.Identify(&t.opt, engine.Origin{Scope: l.Key.Scope, Source: l.Message.Source}, &l.Message)
+	if id.Invalid != nil {
+		l.decision, l.why = Decision{Step: Refuse, Reason: unkeyed}, id.Invalid
+		return
+	}
+	l.Key, l.Fingerprint = id.Key.Known(), id.Fingerprint
 }
 
 // handle runs the handler for one letter, if nobody else has its message.

@@ -83,7 +83,8 @@
 //
 // A message is its MessageId, within the scope of Config.Name and the queue's ARN: it survives redelivery and the move to
 // a dead-letter queue. A redrive by the console or a move task gives a new one; a stamp ([consumer.Stamp]) that the
-// message carries is then its identity. Options.KeyFunc replaces the MessageId by a business key.
+// message carries is then its identity. Options.KeyFunc replaces the MessageId by a business key, also where a replay's stamp
+// says no more than the MessageId (Stamp.Broker).
 //
 // Message attributes are the message's headers, in the order of their names, with their data type; so is the system
 // attribute AWSTraceHeader. A message attribute `traceparent` makes the handler's span the child of the producer's.

@@ -35,7 +35,8 @@ type Origin struct {
 	Later  bool // the worker says the fingerprint later, where the message's identity does not depend on it
 }
 
-// Identify finds the identity of m, whose ID is the broker's: a stamp that counts, else KeyFunc, else the broker's. It
+// Identify finds the identity of m, whose ID is the broker's: a stamp that counts, else KeyFunc, else the broker's, of
+// which a replay's stamp may tell (Stamp.Broker). It
 // sets m.ID to the readable identity. It is deterministic, and calls nothing but the user's two functions, neither of which
 // can keep or end the goroutine that polls.
 func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
@@ -61,7 +62,9 @@ func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 		id.StampToken = stamp.Token
 		id.Skip = from.Group != "" && stamp.Group != "" && stamp.Group != from.Group
 		m.ID = stamp.ID
-		return id
+		if !stamp.Broker {
+			return id
+		}
 	}
 	if o.KeyFunc != nil && id.Invalid == nil {
 		id.useKeyFunc(o, m)

@@ -32,6 +32,26 @@ func TestIdentityOfTheBroker(t *testing.T) {
 	}
 }
 
+// The broker's own id is no better than KeyFunc's, though a stamp says it: unless there is no KeyFunc, or none for this one.
+func TestIdentityOfAStampByTheBroker(t *testing.T) {
+	moved := consumer.NewStamp(origin.Source, "message id", []byte("body"))
+	moved.Broker = true
+	for want, keyFunc := range map[string]func(*consumer.Message) (string, error){
+		"message id":     nil,
+		"key message id": func(m *consumer.Message) (string, error) { return "key " + m.ID, nil },
+	} {
+		m := message([]byte("body"), moved)
+		id := engine.Identify(&consumer.Options{KeyFunc: keyFunc}, origin, m)
+		if string(id.Key.ID) != want || m.ID != want || id.Invalid != nil || id.StampToken != 0 {
+			t.Errorf("want %q: identity %+v, message %s", want, id, m.ID)
+		}
+	}
+	id := engine.Identify(&consumer.Options{KeyFunc: func(*consumer.Message) (string, error) { return "", errors.New("no") }}, origin, message([]byte("body"), moved))
+	if string(id.Key.ID) != "message id" || id.Invalid == nil {
+		t.Errorf("refused by KeyFunc: %+v", id)
+	}
+}
+
 func TestIdentityOfAStamp(t *testing.T) {
 	body := []byte("body")
 	good := consumer.NewStamp(origin.Source, "topic-0-5", body)
