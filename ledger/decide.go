@@ -40,7 +40,7 @@ type Decision struct {
 	Token    uint64
 	Attempts int
 	Crashes  int
-	// Renew says that the row begins anew: first claim, expiry, and the list of errors.
+	// Renew says that the row begins anew: first claim, the list of errors, and the expiry, unless what it has is later.
 	Renew     bool
 	Wait      time.Duration
 	Suspect   bool

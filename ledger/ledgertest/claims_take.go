@@ -168,6 +168,12 @@ func claimRedrive(e *env) {
 	if r.At.Before(failed.At) || r.Expiry.Sub(r.At) < 2*window-time.Second || !r.Expiry.After(failed.Expiry) {
 		e.Fatalf("a redrive has a new expiry: %s, was %s", r.Expiry, failed.Expiry)
 	}
+	e.holds(o, fail(c, m))
+	m.Delivery, m.Window = []byte("a#3"), window/2
+	c = e.want(o, m, ledger.Run)
+	if again := e.record(m); !again.Expiry.Equal(r.Expiry) || !again.At.After(r.At) {
+		e.Fatalf("a redrive by somebody with a shorter window: the expiry is %s, was %s", again.Expiry, r.Expiry)
+	}
 	e.holds(o, succeed(c))
 	e.want(o, m, ledger.Done)
 }

@@ -111,7 +111,7 @@ func (o *owner) take(r *row, now time.Time, d ledger.Decision, e *ledger.Entry) 
 	before := l.rows.rest(r)
 	errors := before.errors
 	if d.Renew {
-		r.at, r.expiry = since, since+e.Window
+		r.at, r.expiry = since, max(r.expiry, since+e.Window)
 		if !l.some || r.expiry < l.first {
 			l.first, l.some = r.expiry, true
 		}

@@ -178,7 +178,7 @@ func writeSituations(t *testing.T, b *bench, all []situation) {
 		}
 		batch.Queue(`INSERT INTO ackledger.message (token, at, expiry, owner, due, scope, state, attempts, crashes, key,
 			fingerprint, id, generation, failed_delivery)
-			SELECT $1::bigint, now() - interval '1 day', now() + interval '1 day', $2::bigint,
+			SELECT $1::bigint, now() - interval '1 day', now() + interval '30 minutes', $2::bigint,
 			now() + $3::bigint * interval '1 microsecond', id, $4::smallint, $5::smallint, $6::smallint, $7::uuid, $8::uuid,
 			$9::bytea, nullif($10::integer, 0), $11::bytea FROM ackledger.scope`,
 			int64(s.row.Token), s.owner, due, int16(s.row.State), int16(s.row.Attempts), int16(s.row.Crashes), key,
@@ -220,7 +220,7 @@ func checkSituation(t *testing.T, b *bench, s *situation, c ledger.Claim, seed u
 		}
 		return
 	}
-	renewed := time.Since(rec.At).Abs() < hour && time.Until(rec.Expiry) < 2*hour
+	renewed := time.Since(rec.At).Abs() < hour && time.Until(rec.Expiry) > hour*3/4
 	if rec.State != ledger.Pending || rec.Token != d.Token || rec.Attempts != d.Attempts || rec.Crashes != d.Crashes ||
 		rec.Owner == "" || !rec.Due.IsZero() || renewed != d.Renew {
 		t.Fatalf("seed %d: row %+v, entry %+v\nwritten %+v\nDecide %+v", seed, s.row, s.entry, rec, d)

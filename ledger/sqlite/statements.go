@@ -45,7 +45,7 @@ func (s *statements) list() map[**sql.Stmt]string {
 			result = NULL, fingerprint = CASE fingerprint WHEN zeroblob(16) THEN ?6 ELSE fingerprint END WHERE key = ?1`,
 		&s.renew: `UPDATE ackledger_message SET state = 1, owner = ?2, token = ?3, attempts = ?4, crashes = ?5, due = NULL,
 			result = NULL, fingerprint = CASE fingerprint WHEN zeroblob(16) THEN ?6 ELSE fingerprint END,
-			at = ?7, expiry = ?8, errors = NULL, failed_delivery = NULL WHERE key = ?1`,
+			at = ?7, expiry = max(expiry, ?8), errors = NULL, failed_delivery = NULL WHERE key = ?1`,
 		&s.succeed: fence,
 		&s.release: `UPDATE ackledger_message SET owner = NULL, due = ?4, attempts = ?5, errors = ?6
 			WHERE key = ?1 AND state = 1 AND owner = ?3 AND token = ?2`,
