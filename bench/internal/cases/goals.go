@@ -8,7 +8,7 @@ import (
 
 // Values are the names of all values that cases report, for the check of the goals.
 func Values() []string {
-	return []string{suite.Rate, suite.BytesEach, suite.HotShare, suite.P50, suite.P99, suite.Resident, riverWorked, growth, rowsLeft, behind, kilobytes}
+	return []string{suite.Rate, suite.BytesEach, suite.HotShare, suite.P50, suite.P99, suite.Resident, riverWorked, growth, rowsLeft, behind, kilobytes, lastTenth}
 }
 
 // Goals are the numbers that the benchmark is compared with, in the order of the report.
@@ -32,6 +32,11 @@ func Goals() []suite.Goal {
 		ratio("Kafka with handlers of 1 ms by key, of the same without a ledger", shortGroup+"/ours, ranges", shortGroup+"/ours, no ledger", 0.95),
 		inLedger("ledger in ranges, all succeed", "kB", "all succeed", kilobytes, 1000),
 		inLedger("ledger in ranges, a record of 200 B, 1 % fail for good", "B", "1 % fail for good", suite.BytesEach, 8),
+		inLedger("ledger in ranges, a record, 1 % retried once", "B", "1 % are retried once", suite.BytesEach, 0.5),
+		ratio("Kafka with ranges, 200 partitions, of 8", partGroup+"/ours, ranges, 200", partGroup+"/ours, ranges, 8", 0.9),
+		ratio("Kafka with ranges, 1 partition, of 8", partGroup+"/ours, ranges, 1", partGroup+"/ours, ranges, 8", 0.9),
+		{Text: "ranges, the last 10 million of 100 million records, of the first", Unit: "×", Bound: 0.9,
+			Value: func(r suite.Round) float64 { return r.Of(longGroup+"/ours, claim and settle", lastTenth) }},
 		{Text: "Kafka with the memory ledger", Unit: "records/s", Bound: 600_000,
 			Value: func(r suite.Round) float64 { return r.Rate("kafka/ours, memory, order none") }},
 		ratio("Kafka with the memory ledger, of parallel-consumer unordered, default settings", "kafka/ours, memory, order none", "kafka/parallel-consumer, unordered, 16", 12),

@@ -68,17 +68,22 @@ func kafkaServer(ctx context.Context, r *suite.Run) (*cluster, error) {
 
 // newTopic makes a topic with n records, n/8 in each partition, once for all cases that read so many.
 func newTopic(ctx context.Context, r *suite.Run, n int) (*cluster, string, error) {
+	return topicOf(ctx, r, n, partitions)
+}
+
+// topicOf is newTopic for so many partitions.
+func topicOf(ctx context.Context, r *suite.Run, n, partitions int) (*cluster, string, error) {
 	c, err := kafkaServer(ctx, r)
 	if err != nil {
 		return nil, "", err
 	}
-	topic, err := suite.Once(r.All, fmt.Sprintf("topic of %d records", n), func() (string, func() error, error) {
+	topic, err := suite.Once(r.All, fmt.Sprintf("topic of %d records in %d partitions", n, partitions), func() (string, func() error, error) {
 		topic := "bench-" + newName()
-		if _, err := c.admin.CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
+		if _, err := c.admin.CreateTopic(ctx, int32(partitions), 1, nil, topic); err != nil {
 			return "", nil, err
 		}
 		remove := func() error { _, err := c.admin.DeleteTopic(context.Background(), topic); return err }
-		if err := c.produce(ctx, topic, n); err != nil {
+		if err := c.produce(ctx, topic, n, partitions); err != nil {
 			return "", nil, errors.Join(err, remove())
 		}
 		return topic, remove, nil
@@ -86,8 +91,8 @@ func newTopic(ctx context.Context, r *suite.Run, n int) (*cluster, string, error
 	return c, topic, err
 }
 
-// produce writes n records of 200 B. Record i goes to partition i%8 and has one of 1,250 keys of that partition.
-func (c *cluster) produce(ctx context.Context, topic string, n int) error {
+// produce writes n records of 200 B. Record i goes to partition i%partitions and has one of 1,250 keys of that partition.
+func (c *cluster) produce(ctx context.Context, topic string, n, partitions int) error {
 	var failed atomic.Pointer[error]
 	body := bytes.Repeat([]byte("x"), bodySize)
 	for i := range n {
@@ -152,7 +157,12 @@ var _ kgo.HookBrokerWrite = (*firstFetch)(nil)
 
 // consume runs a worker of ours over a topic of n records until all are handled by h.
 func consume(ctx context.Context, r *suite.Run, l ledger.Ledger, h consumer.HandlerFunc, cfg kafka.Config) (suite.Result, error) {
-	return consumeCounted(ctx, r, l, cfg, func(count func(int)) consumer.Handler {
+	return consumeCounted(ctx, r, l, cfg, counted(h))
+}
+
+// counted counts what h has done with success.
+func counted(h consumer.HandlerFunc) func(count func(int)) consumer.Handler {
+	return func(count func(int)) consumer.Handler {
 		return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
 			if err := h(ctx, m); err != nil {
 				return err
@@ -160,13 +170,20 @@ func consume(ctx context.Context, r *suite.Run, l ledger.Ledger, h consumer.Hand
 			count(1)
 			return nil
 		})
-	})
+	}
 }
 
 // consumeCounted is consume for a handler that counts what it has done by itself. The clock stops when Run has returned:
 // everything is settled and committed then.
 func consumeCounted(ctx context.Context, r *suite.Run, l ledger.Ledger, cfg kafka.Config, handler func(count func(int)) consumer.Handler) (suite.Result, error) {
-	c, topic, err := newTopic(ctx, r, r.N)
+	return consumeOf(ctx, r, partitions, l, cfg, handler)
+}
+
+// consumeOf is consumeCounted for a topic of so many partitions.
+func consumeOf(ctx context.Context, r *suite.Run, partitions int, l ledger.Ledger, cfg kafka.Config,
+	handler func(count func(int)) consumer.Handler,
+) (suite.Result, error) {
+	c, topic, err := topicOf(ctx, r, r.N, partitions)
 	if err != nil {
 		return nil, err
 	}
