@@ -28,7 +28,7 @@ type Stamp struct {
 	Fingerprint ledger.Fingerprint
 	Token       uint64 // the failing claim's; 0 from a producer
 	Group       string // Kafka: the only group that is to handle the copy; empty: any
-	// Broker says that ID is the one of SQS, under which the ledger knew nothing when a replay sent the copy: Options.KeyFunc,
+	// Broker says that ID is the broker's, under which no handler had the message when a replay sent the copy: Options.KeyFunc,
 	// where there is one, goes before it.
 	Broker bool
 }

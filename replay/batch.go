@@ -329,10 +329,13 @@ func (r *runner) get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 	return rec, nil
 }
 
-// byBroker says that the broker's id is all that names the letter's message, and that the ledger knows nothing under it: a
-// worker with KeyFunc may well know the message.
+// byBroker says that the broker's id is all that names the letter's message, and that no handler had it under that: the ledger
+// knows nothing of it, or KeyFunc or FingerprintFunc failed. A worker with KeyFunc may well know the message.
 func (l *Letter) byBroker() bool {
-	return l.Identified && !l.Archived && !l.own && (l.Stamp == nil || l.Stamp.Broker) && l.status.State == 0
+	if !l.Identified || l.own {
+		return false
+	}
+	return l.Kind == ledger.KindInvalid || !l.Archived && (l.Stamp == nil || l.Stamp.Broker) && l.status.State == 0
 }
 
 // becomeOwn makes a message of its own of a letter that is no copy of what has its id.

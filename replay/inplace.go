@@ -19,7 +19,8 @@ import (
 type InPlaceOptions struct {
 	// Options are the worker's own; give both the same. Name is required: the consumer (Kafka: the group) whose failures the
 	// handler is for; those of others are refused. KeyFunc and FingerprintFunc are asked about what SQS moved by itself, when the
-	// ledger has nothing under its MessageId: other dead letters have their identity. Concurrency is that of the run, and the ledger is not maintained. Window is by default 90 days.
+	// ledger has nothing under its MessageId, and about what they failed for: other dead letters have their identity.
+	// Concurrency is that of the run, and the ledger is not maintained. Window is by default 90 days.
 	consumer.Options
 	// Sources are the queues (ARN) and topics (`cluster/topic`) that the handler is for; empty: all of the consumer. For
 	// people whose consumer has a handler for each.
@@ -159,7 +160,7 @@ func (t *inPlace) rekey(l *Letter) {
 		l.decision, l.why = Decision{Step: Refuse, Reason: unkeyed}, id.Invalid
 		return
 	}
-	l.Key, l.Fingerprint = id.Key.Known(), id.Fingerprint
+	l.Key, l.Fingerprint, l.Token = id.Key.Known(), id.Fingerprint, 0
 }
 
 // handle runs the handler for one letter, if nobody else has its message.

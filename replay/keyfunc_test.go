@@ -92,3 +92,44 @@ func TestKeyFuncInPlace(t *testing.T) {
 	}
 	q.book.eachOnce(t, []string{"order-7", "order-8"})
 }
+
+// KeyFunc failed for a message, which was archived under its MessageId; a second copy succeeded under its business key. The
+// replay of the first went before KeyFunc, well again by then: the effect was done again.
+func TestKeyFuncThatHadFailed(t *testing.T) {
+	t.Parallel()
+	for _, to := range []string{"from the queue", "from the archive", "in place"} {
+		t.Run(to, func(t *testing.T) {
+			t.Parallel()
+			q := newQueues(t, false)
+			works := func(key func(*consumer.Message) (string, error), bodies ...string) {
+				t.Helper()
+				q.change = func(o *consumer.Options) { o.KeyFunc = key }
+				for _, body := range bodies {
+					q.send(q.source, awssqs.SendMessageInput{MessageBody: &body})
+				}
+				stop := q.worker()
+				defer stop()
+				eventually(t, "the queue is empty", func() bool { return q.server.Counts(q.names[0]).Depth() == 0 })
+			}
+			works(func(*consumer.Message) (string, error) { return "", errors.New("the lookup is down") }, "order-7", "order-8")
+			works(byBody, "order-7")
+			src, target := q.fromQueue(), q.toSource()
+			switch to {
+			case "from the archive":
+				src = replay.Archive(q.ledger)
+			case "in place":
+				o := &replay.InPlaceOptions{Options: options("shop", nil)}
+				o.KeyFunc = byBody
+				var err error
+				if target, err = replay.InPlace(q.book, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if report := q.replay(src, target); report.Replayed+report.Succeeded != 2 {
+				t.Errorf("%+v", report)
+			}
+			works(byBody)
+			q.book.eachOnce(t, []string{"order-7", "order-8"})
+		})
+	}
+}

@@ -82,6 +82,7 @@ func (id *Identity) useKeyFunc(o *consumer.Options, m *consumer.Message) {
 		return
 	}
 	id.Key, m.ID = ledger.Key{Scope: id.Key.Scope, ID: []byte(key)}, key
+	id.StampToken = 0 // that of another row, if any
 }
 
 func stampOf(m *consumer.Message) *consumer.Stamp {
