@@ -166,6 +166,7 @@ func (w *Worker) takes(topic string, id topicID, p *kgo.FetchPartition) *assignm
 	a.first = max(p.LogStartOffset, 0)
 	if a.read > 0 && a.first > a.read { // with ResetEarliest the client goes on at the log's start, and says nothing
 		w.goOn(fmt.Errorf("topic %q partition %d: %w: read up to %d, the log begins at %d", topic, p.Partition, ErrOutOfRange, a.read, a.first))
+		a.prev = -1 // what lies between is not finished, it is gone
 	}
 	a.read = p.Records[len(p.Records)-1].Offset + 1
 	return a

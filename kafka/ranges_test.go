@@ -173,16 +173,15 @@ func TestWhatIsHeldInRanges(t *testing.T) {
 func TestRecordsThatRetentionTookAreReported(t *testing.T) {
 	t.Parallel()
 	r := newReader(t, nil)
-	fetch := func(start, offset int64) int {
-		r.fetch(kgo.FetchPartition{LogStartOffset: start, Records: []*kgo.Record{record(offset, 1)}}, topicID{1})
-		return len(r.Health().Warnings)
-	}
 	for _, c := range []struct {
 		start, offset int64
 		warnings      int
-	}{{3, 5, 0}, {6, 6, 0}, {7, 9, 0}, {11, 11, 1}, {12, 12, 1}} {
-		if n := fetch(c.start, c.offset); n != c.warnings {
+		taken         string
+	}{{3, 5, 0, "5 after -1"}, {6, 6, 0, "6 after 5"}, {7, 9, 0, "9 after 6"}, {11, 11, 1, "11 after -1"}, {12, 12, 1, "12 after 11"}} {
+		taken := r.fetch(kgo.FetchPartition{LogStartOffset: c.start, Records: []*kgo.Record{record(c.offset, 1)}}, topicID{1})
+		if n := len(r.Health().Warnings); n != c.warnings {
 			t.Errorf("record %d of a log that begins at %d: %d warnings, want %d", c.offset, c.start, n, c.warnings)
 		}
+		r.want("what is gone is not taken for finished", taken, c.taken)
 	}
 }
