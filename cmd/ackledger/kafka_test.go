@@ -160,14 +160,18 @@ func (k *topics) shows() {
 	k.Helper()
 	for flags, noted := range map[string]bool{
 		"": true, "--state pending": true, "--state succeeded": true, "--stuck": true, "--scope orders": true,
-		"--state failed": false, "--renewed": false, "--json": false, "--state pending --json": false,
+		"--state failed": false, "--renewed": false, "--json": false,
 	} {
 		out := done(k.T, append([]string{"list", "--ledger", k.name}, strings.Fields(flags)...)...)
 		if n := strings.Count(out, "held in ranges"); n > 1 || n == 1 != noted {
 			k.Errorf("list %s: want a note of ranges: %v:\n%s", flags, noted, out)
 		}
 	}
-	r := ackledger(k.T, "reopen", "--ledger", k.name, "--scope", "orders", "--since", "1h")
+	r := ackledger(k.T, "list", "--ledger", k.name, "--state", "pending", "--json")
+	if r.code != exitDone || strings.Contains(r.out, "ranges") || strings.Count(r.errors, "held in ranges") != 1 {
+		k.Errorf("list --state pending --json: %q, %q", r.out, r.errors)
+	}
+	r = ackledger(k.T, "reopen", "--ledger", k.name, "--scope", "orders", "--since", "1h")
 	if r.code != exitUsage || !strings.Contains(r.errors, "--offsets or --id") {
 		k.Errorf("reopen by time: code %d, %s", r.code, r.errors)
 	}

@@ -46,7 +46,7 @@ are shown with --json --body only: names and error texts are what your handlers 
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
 			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
-				return l.run(ctx, op, cmd.OutOrStdout())
+				return l.run(ctx, op, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			})
 		}),
 	}
@@ -71,7 +71,7 @@ are shown with --json --body only: names and error texts are what your handlers 
 	return cmd
 }
 
-func (l *list) run(ctx context.Context, op ledger.Operator, out io.Writer) error {
+func (l *list) run(ctx context.Context, op ledger.Operator, out, messages io.Writer) error {
 	f, err := l.filter(ctx, op)
 	if err != nil {
 		return err
@@ -86,23 +86,31 @@ func (l *list) run(ctx context.Context, op ledger.Operator, out io.Writer) error
 	if err := f.Check(); err != nil {
 		return filterError(err)
 	}
-	if err := l.lines(ctx, op, f, out); err != nil || l.json || l.renewed || f.State == ledger.Failed {
+	if err := l.lines(ctx, op, f, out); err != nil || l.renewed || f.State == ledger.Failed || l.json && !ofMessages(&f) {
 		return err
+	}
+	if l.json { // programs read the other
+		out = messages
 	}
 	return noteRanges(ctx, op, f.Scope, out)
 }
 
 func (l *list) lines(ctx context.Context, op ledger.Operator, f ledger.Filter, out io.Writer) error {
 	if l.renewed {
-		if f.Stuck || f.State == ledger.Pending || f.State == ledger.Succeeded {
+		if ofMessages(&f) {
 			return usage("--renewed is for messages that failed: not with --stuck, nor with another --state")
 		}
 		return show(out, l, renewedOnly(ctx, op, f), deadHead, deadLine, newDeadLetter)
 	}
-	if messages := f.Stuck || f.State == ledger.Pending || f.State == ledger.Succeeded; messages && f.CheckMessages() == nil {
+	if ofMessages(&f) && f.CheckMessages() == nil {
 		return show(out, l, op.Messages(ctx, f), "at\tstate\tattempts\tfree\tid\tscope\tlast error", messageLine, newMessage)
 	}
 	return show(out, l, op.DeadLetters(ctx, f), deadHead, deadLine, newDeadLetter)
+}
+
+// ofMessages says that a filter is of messages by their state, not of dead letters.
+func ofMessages(f *ledger.Filter) bool {
+	return f.Stuck || f.State == ledger.Pending || f.State == ledger.Succeeded
 }
 
 const rangesUnlisted = "(messages that are held in ranges have no line: `ackledger stats` counts them, `ackledger show` shows each)"
