@@ -62,6 +62,29 @@ func rangesReopenedToken(t *testing.T, open Open) {
 	}
 }
 
+// rangesDroppedToken: what was claimed of a log and given back leaves nothing, and a sweep drops the log. Made anew it began
+// with token 1 again, so that an effect that is fenced by the token was refused, or the old holder's let through.
+func rangesDroppedToken(t *testing.T, open Open) {
+	e := begin(t, open)
+	o := e.owner()
+	last := uint64(0) // the highest of both logs
+	for range 3 {
+		highest := last
+		for range 2 {
+			for epoch := range int32(2) {
+				c := e.want(o, e.at(epoch, 0, -1), ledger.Run)
+				if c.Token <= last {
+					e.Errorf("epoch %d: token %d, and %d before the logs were dropped", epoch, c.Token, last)
+				}
+				highest = max(highest, c.Token)
+				e.holds(o, release(c))
+			}
+		}
+		last = highest
+		e.sweep(time.Millisecond)
+	}
+}
+
 // rangesRedrivenStays: the row of a message that failed, and succeeded when it was sent again, stays for its window, however
 // its success is written: its copy may come again when the segment around it has been cut off.
 func rangesRedrivenStays(e *env) {

@@ -31,6 +31,7 @@ type Ledger struct {
 	some     bool          // first is known: there was a row
 	archives map[[ledger.KeySize]byte][]ledger.ArchiveRecord
 	logs     map[ranges.Log]*rangeLog
+	token    uint64 // the highest of any log that a sweep has dropped: no log begins below
 	before   Fault
 	after    Fault
 

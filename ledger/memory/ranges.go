@@ -88,7 +88,7 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 
 // newLog makes a log, in which the rows that are there already stay rows. The ledger is locked.
 func (l *Ledger) newLog(info ranges.Info, now time.Time) *rangeLog {
-	g := &rangeLog{info: info, open: map[uint64]*openRange{}}
+	g := &rangeLog{info: info, token: l.token, open: map[uint64]*openRange{}}
 	l.logs[info.Log] = g
 	there := ranges.Segment{Rows: true, Since: now, Until: now}
 	for sum, at := range l.rows.at {

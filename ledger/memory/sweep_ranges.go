@@ -26,6 +26,7 @@ func (p *pass) ranges(now time.Time) {
 			p.open(g, r, now)
 		}
 		if len(g.segments) == 0 && len(g.open) == 0 {
+			l.token = max(l.token, g.token)
 			delete(l.logs, log)
 		}
 	}

@@ -53,8 +53,9 @@ func (b *batch) newLog(info ranges.Info) (*rangeLog, error) {
 			return nil, err
 		}
 	}
-	_, err = b.tx.ExecContext(b.ctx, `INSERT INTO ackledger_range_log (log, version, token, top, scope, epoch, name, prefix)
-		VALUES (?, 0, 0, ?, ?, ?, ?, ?)`, info.Log[:], g.top, scope, info.Epoch, []byte(info.Name), []byte(info.Prefix))
+	err = b.tx.QueryRowContext(b.ctx, `INSERT INTO ackledger_range_log (log, version, token, top, scope, epoch, name, prefix)
+		VALUES (?, 0, coalesce((SELECT CAST(value AS INTEGER) FROM ackledger_meta WHERE key = 'token'), 0), ?, ?, ?, ?, ?)
+		RETURNING token`, info.Log[:], g.top, scope, info.Epoch, []byte(info.Name), []byte(info.Prefix)).Scan(&g.token)
 	if err != nil {
 		return nil, fmt.Errorf("a new log %x: %w", info.Log, err)
 	}

@@ -99,12 +99,26 @@ func (b *sweepTx) log(log ranges.Log, room int64) (left int64, err error) {
 	if room -= gone; err != nil || room == 0 {
 		return 0, err
 	}
-	if _, err := b.tx.ExecContext(b.ctx, `DELETE FROM ackledger_range_log WHERE log = ?1
-		AND NOT EXISTS (SELECT 1 FROM ackledger_segment WHERE log = ?1)
-		AND NOT EXISTS (SELECT 1 FROM ackledger_claim_range WHERE log = ?1)`, log[:]); err != nil {
+	if err := b.drop(log); err != nil {
 		return 0, err
 	}
 	return room, b.countLog(log)
+}
+
+// drop drops a log in which nothing is left, and notes its token: no log begins below the highest.
+func (b *sweepTx) drop(log ranges.Log) error {
+	var token int64
+	err := b.tx.QueryRowContext(b.ctx, `DELETE FROM ackledger_range_log WHERE log = ?1
+		AND NOT EXISTS (SELECT 1 FROM ackledger_segment WHERE log = ?1)
+		AND NOT EXISTS (SELECT 1 FROM ackledger_claim_range WHERE log = ?1) RETURNING token`, log[:]).Scan(&token)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err == nil {
+		_, err = b.tx.ExecContext(b.ctx, `INSERT INTO ackledger_meta (key, value) VALUES ('token', CAST(?1 AS TEXT))
+			ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE CAST(value AS INTEGER) < ?1`, token)
+	}
+	return err
 }
 
 // countLog counts the messages of a log that have no rows, and notes the owners of its ranges.
