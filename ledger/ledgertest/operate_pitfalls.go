@@ -222,7 +222,7 @@ func Pitfall117(t *testing.T, open Open) {
 	e.failed(o, overdue)
 	gone, late := e.owner(), e.join(500*time.Millisecond)
 	for _, d := range e.toReplay() {
-		if string(d.Key.ID) == "held" {
+		if d.Key.Sum() == held.Key.Sum() {
 			e.want(gone, inPlace(d), ledger.Run)
 		} else {
 			e.want(late, inPlace(d), ledger.Run)
