@@ -34,8 +34,8 @@ const DefaultWindow = 90 * 24 * time.Hour
 // InTx, suspects one at a time. Nothing is sent. It is the default for Kafka in a program, because a record that is put
 // back on a topic reaches every group.
 //
-// Each dead letter is a claim with a delivery of its own, `replay:` and the failing claim's token: the same failure is
-// handled once, by whichever replay is first. A handler that fails leaves the message pending with its backoff (a later
+// Each dead letter is a claim with a delivery of its own, `replay:`, the failing claim's token and the fingerprint: the same
+// failure is handled once, by whichever replay is first, and another body under its id is archived beside it. A handler that fails leaves the message pending with its backoff (a later
 // run tries again) or, at the last attempt, failed and archived anew. A process that is killed leaves the message pending
 // and, once its lease is over, nobody's: the next replay goes on with it.
 //
@@ -146,7 +146,7 @@ func (t *inPlace) item(l *Letter, p *place) *engine.Item {
 	return &engine.Item{
 		Msg:      &m,
 		Identity: engine.Identity{Key: l.Key, Fingerprint: l.Fingerprint, StampToken: l.decision.Token},
-		Delivery: strconv.AppendUint([]byte("replay:"), l.decision.Token, 10), Window: t.opt.Window,
+		Delivery: fmt.Appendf(nil, "replay:%d:%x", l.decision.Token, l.Fingerprint[:]), Window: t.opt.Window,
 		Original: func(*engine.Item) engine.Content { return whole },
 		Alive:    func(*engine.Item) bool { p.begun.Store(true); return true },
 		Ref:      p,

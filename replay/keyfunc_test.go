@@ -2,9 +2,12 @@ package replay_test
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/ackledger/ackledger/replay"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -131,5 +134,40 @@ func TestKeyFuncThatHadFailed(t *testing.T) {
 			works(byBody)
 			q.book.eachOnce(t, []string{"order-7", "order-8"})
 		})
+	}
+}
+
+// Two letters that SQS moved have one business key and two bodies. In place they were one delivery, so that of two failures,
+// one of them a mismatch, only the first was archived (found by make model).
+func TestTwoBodiesInPlace(t *testing.T) {
+	t.Parallel()
+	l, b := memory.New(), &book{}
+	b.breakAll()
+	target := inPlace(t, "shop", b)
+	if err := target.Begin(t.Context(), replay.Begin{Operator: l, Concurrency: 1}); err != nil {
+		t.Fatal(err)
+	}
+	key := ledger.Key{Scope: replay.Scope("arn:aws:sqs:eu-west-1:1:orders", "shop"), ID: []byte("order-9")}
+	var letters []*replay.Letter
+	for _, body := range []string{"order-9 at 10", "order-9 at 12"} {
+		letter := &replay.Letter{Key: key, Identified: true, Fingerprint: ledger.BodyFingerprint([]byte(body))}
+		letter.Message, letter.Consumer = consumer.Message{ID: "order-9", Source: "arn:aws:sqs:eu-west-1:1:orders", Body: []byte(body)}, "shop"
+		letters = append(letters, letter)
+	}
+	results := target.Send(t.Context(), letters)
+	if err := target.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := l.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[ledger.FailureKind]string{}
+	for _, a := range rec.Archived {
+		kinds[a.Kind] = string(a.Body)
+	}
+	want := map[ledger.FailureKind]string{ledger.KindTerminal: "order-9 at 10", ledger.KindMismatch: "order-9 at 12"}
+	if !maps.Equal(kinds, want) {
+		t.Errorf("archived: %q, want %q; %+v", kinds, want, results)
 	}
 }

@@ -60,6 +60,21 @@ func drawn(rng *rand.Rand) Config {
 	return w
 }
 
+// Worlds that make model has come upon, in which a promise was broken then: seed and number.
+var broken = [][2]uint64{
+	{1795431915016022251, 3609}, // two bodies of one message were one delivery in place
+}
+
+func TestWorldsThatBroke(t *testing.T) {
+	for _, b := range broken {
+		rng := rand.New(rand.NewPCG(b[0], b[1]))
+		world := drawn(rng)
+		if _, err := Walk(world, rng.Uint64(), 50, 100+rng.IntN(300)); err != nil {
+			t.Errorf("world %d of seed %d, %+v: %v", b[1], b[0], world, err)
+		}
+	}
+}
+
 // TestModel is make model: ACKLEDGER_MODEL is how long it runs. Half of that it walks, then it goes through the medium
 // worlds, as many as it comes to; the last may take some minutes longer. ACKLEDGER_SEED repeats a run's walks. Its last line
 // is a summary.

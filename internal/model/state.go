@@ -187,14 +187,14 @@ func (s *state) known(c uint8) bool {
 // member says whether a worker is joined, as far as it knows.
 func (w *worker) member() bool { return w.Up == 1 && w.Session != 0 && w.Lost == 0 }
 
-// archived says whether a copy's delivery is in the archive. All copies in place of one failure are one delivery.
+// archived says whether a copy's delivery is in the archive. All copies in place of one failure and body are one delivery.
 func (s *state) archived(c uint8) bool {
 	if s.Archive[c] != 0 || s.Copies[c].Own == 0 {
 		return s.Archive[c] != 0
 	}
 	for d := range s.Next {
 		o := &s.Copies[d]
-		if s.Archive[d] != 0 && o.Own == 1 && o.Message == s.Copies[c].Message && o.Stamp == s.Copies[c].Stamp {
+		if s.Archive[d] != 0 && o.Own == 1 && o.Message == s.Copies[c].Message && o.Stamp == s.Copies[c].Stamp && o.Other == s.Copies[c].Other {
 			return true
 		}
 	}
