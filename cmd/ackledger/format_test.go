@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -49,5 +50,13 @@ func TestMasked(t *testing.T) {
 		if got := masked(in); got != want {
 			t.Errorf("masked(%q) is %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestNoPasswordOfAnUnknownURL(t *testing.T) {
+	t.Parallel()
+	r := ackledger(t, "stats", "--ledger", "postgress://u:my hush@h/d")
+	if r.code != exitUsage || !strings.Contains(r.errors, `"postgress"`) || strings.Contains(r.out+r.errors, "hush") {
+		t.Errorf("code %d, %s%s", r.code, r.out, r.errors)
 	}
 }

@@ -53,7 +53,7 @@ func (t *target) where() (name string, pg bool, err error) {
 	case name == "":
 		return "", false, usage("--ledger is missing: a Postgres URL or a SQLite file (or %s in the environment)", ledgerVariable)
 	case isURL && !pg:
-		return "", false, usage("--ledger must be a postgres:// URL or a SQLite file, is %q", masked(name))
+		return "", false, usage("--ledger must be a postgres:// URL or a SQLite file, is of the kind %q", scheme)
 	case !isURL && notAFile.MatchString(name):
 		return "", false, usage("--ledger must be a postgres:// URL or a SQLite file, without key=value or file:")
 	case !pg && t.schemaSet():
