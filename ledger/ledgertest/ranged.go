@@ -89,24 +89,17 @@ var pitfallCases = []struct {
 	{"Pitfall30", Pitfall30},
 	{"Pitfall67", Pitfall67},
 	{"Pitfall71", Pitfall71},
-	{"Pitfall75", Pitfall75},
-	{"Pitfall76", Pitfall76},
 	{"Pitfall77", Pitfall77},
 	{"Pitfall79", Pitfall79},
-	{"Pitfall83", Pitfall83},
 	{"Pitfall91", Pitfall91},
 	{"Pitfall94", Pitfall94},
-	{"Pitfall97", Pitfall97},
 	{"Pitfall98", Pitfall98},
 	{"Pitfall100", Pitfall100},
-	{"Pitfall103", Pitfall103},
 	{"Pitfall104", Pitfall104},
 	{"Pitfall109", Pitfall109},
 	{"Pitfall113", Pitfall113},
 	{"Pitfall114", Pitfall114},
 	{"Pitfall115", Pitfall115},
-	{"Pitfall116", Pitfall116},
-	{"Pitfall117", Pitfall117},
 }
 
 // RunRanged is the suite of ranges: all of [Run], of [RunInTx] (if the store has it) and of the pitfalls on messages that
@@ -149,9 +142,18 @@ func RunRangedMaintain(t *testing.T, open Open) {
 	}
 }
 
-// RunRangedReopen is what Reopen and a sweep do together to messages that are held in ranges, which takes an operator's rights.
-// It needs a store of its own.
-func RunRangedReopen(t *testing.T, open Open) { rangesReopenedToken(t, Ranged(open)) }
+// RunRangedReopen is what takes an operator's rights, on messages that are held in ranges: what Reopen and a sweep do
+// together, and the pitfalls of dead letters and replay.
+func RunRangedReopen(t *testing.T, open Open) {
+	open = Ranged(open)
+	t.Run("Token", func(t *testing.T) { rangesReopenedToken(t, open) })
+	for name, run := range map[string]func(*testing.T, Open){
+		"Pitfall75": Pitfall75, "Pitfall76": Pitfall76, "Pitfall83": Pitfall83, "Pitfall97": Pitfall97, "Pitfall103": Pitfall103,
+		"Pitfall116": Pitfall116, "Pitfall117": Pitfall117,
+	} {
+		t.Run(name, func(t *testing.T) { run(t, open) })
+	}
+}
 
 // RunRangedProcesses is [RunProcesses] and Pitfall86 on messages that are held in ranges.
 func RunRangedProcesses(t *testing.T, open Open) {

@@ -54,7 +54,7 @@ func grant(t *testing.T, admin *bench, role string, right postgres.Right) {
 }
 
 // TestRoleWorker: the whole contract, InTx and the sweep included, holds under a role that owns nothing and deletes
-// from no table.
+// no message, archived delivery or owner.
 func TestRoleWorker(t *testing.T) {
 	for name, old := range map[string]bool{"18": false, "14": true} {
 		t.Run(name, func(t *testing.T) {
