@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -48,25 +47,11 @@ func (a *aged) note(ctx context.Context, client *kgo.Client, letters []*replay.L
 
 // keepsFor asks how long a topic keeps records by their own timestamps.
 func keepsFor(ctx context.Context, client *kgo.Client, topic string) time.Duration {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, topic)
-	if err != nil {
+	found, err := describe(context.WithoutCancel(ctx), kadm.NewClient(client), topic)
+	if err != nil || found[topic].atAppend {
 		return 0
 	}
-	c, err := configs.On(topic, nil)
-	if err != nil || c.Err != nil {
-		return 0
-	}
-	set := map[string]string{}
-	for _, v := range c.Configs {
-		set[v.Key] = v.MaybeValue()
-	}
-	ms, err := strconv.ParseInt(set["retention.ms"], 10, 64)
-	if err != nil || ms < 0 || ms > int64(1<<63-1)/int64(time.Millisecond) || set["message.timestamp.type"] == "LogAppendTime" || set["cleanup.policy"] == "compact" {
-		return 0
-	}
-	return max(1, time.Duration(ms)*time.Millisecond)
+	return found[topic].keeps
 }
 
 // Warnings says of how many copies the topic may drop before they are read.

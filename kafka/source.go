@@ -117,6 +117,7 @@ func logName(cluster, topic string, id topicID, partition int32) string {
 type limits struct {
 	window   time.Duration // in which the broker may deliver a record; zero: see unknown
 	keeps    time.Duration // retention.ms, with which a record is forgotten at the earliest; zero: see unknown
+	atAppend bool          // by the time of the append, not by the record's own
 	unknown  string        // why there is no window
 	maxBytes int64         // of a batch of records; zero: not known
 	missing  bool          // there is no such topic
@@ -150,6 +151,8 @@ func limitsOf(get func(string) (string, bool)) limits {
 		return n, err == nil
 	}
 	l.maxBytes, _ = number("max.message.bytes")
+	times, _ := get("message.timestamp.type")
+	l.atAppend = times == "LogAppendTime"
 	policy, known := get("cleanup.policy")
 	retention, hasRetention := number("retention.ms")
 	segment, hasSegment := number("segment.ms")

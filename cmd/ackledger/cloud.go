@@ -52,7 +52,9 @@ func queueURL(ctx context.Context, client *sqs.Client, queue string) (string, er
 		return queue, nil
 	}
 	in := &sqs.GetQueueUrlInput{QueueName: &queue}
-	if parts := strings.Split(queue, ":"); len(parts) == 6 && parts[0] == "arn" {
+	parts := strings.Split(queue, ":")
+	isARN := len(parts) == 6 && parts[0] == "arn"
+	if isARN {
 		in.QueueName, in.QueueOwnerAWSAccountId = &parts[5], &parts[4]
 	}
 	out, err := client.GetQueueUrl(ctx, in)
@@ -60,7 +62,7 @@ func queueURL(ctx context.Context, client *sqs.Client, queue string) (string, er
 		return "", queueError(queue, err)
 	}
 	url := aws.ToString(out.QueueUrl)
-	if in.QueueName == &queue {
+	if !isARN {
 		return url, nil
 	}
 	attributes, err := queueAttributes(ctx, client, url)
