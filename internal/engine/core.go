@@ -80,6 +80,7 @@ type Engine struct {
 	paused        bool
 	draining      bool
 	closed        bool
+	keeps         bool      // a suspect that may be ours keeps its place until that is known
 	last          *drop     // of Drain, until no handler runs and nothing is owed
 	armed         time.Time // what the timer waits for
 	changed       chan struct{}
@@ -238,7 +239,7 @@ func (e *Engine) wakeLoops() {
 	if e.s.claimQ.len()+e.s.doubtQ.len()+e.s.stretchQ.len() > 0 {
 		e.toClaim.Signal()
 	}
-	if e.s.suspectQ.len() > 0 {
+	if e.s.suspectQ.len() > 0 || e.keeps {
 		e.toSolo.Signal()
 	}
 	if e.settleQ.len()+e.stretchesDone.len() > 0 {

@@ -98,30 +98,6 @@ func (e *Engine) publishLoop() {
 	}
 }
 
-// leavePlace gives the place of a suspect back once it is not ours any more, after publishing its dead letter, if there
-// is one.
-func (e *Engine) leavePlace(it *Item) {
-	e.mu.Lock()
-	it.placed = false
-	r := it.extra()
-	s, answered := r.letter, r.answered
-	r.letter = nil
-	if it.phase != settling {
-		answered, r.answered = nil, nil
-	}
-	e.mu.Unlock()
-	if s != nil {
-		e.publish(s)
-	}
-	if answered != nil {
-		select {
-		case <-answered:
-		case <-e.gone.Done():
-		}
-	}
-	e.cfg.Suspects.Release()
-}
-
 // publishFiled has a mismatch published that is archived.
 func (e *Engine) publishFiled(s *settlement) {
 	next, more := *s, *s.more

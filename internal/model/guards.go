@@ -16,6 +16,7 @@ const (
 	CrashesEnd                       // 7: at the crash limit a message is Spent
 	ParkedIsSpent                    // 7: what may have begun is not begun again
 	SuspectsAlone                    // 8
+	DoubtKeepsPlace                  // 8: a suspect that may be ours keeps the next one waiting
 	OlderStampIsDone                 // 9
 	TokenGrows                       // 10
 	CrashesAreKept                   // 10: a redrive keeps two crashes
@@ -61,7 +62,7 @@ const (
 
 var guardNames = [guards]string{
 	"OwnerIsLive", "ArchivedIsDone", "OtherBodyIsMismatch", "SucceededIsDone", "LiveHolderIsBusy", "CrashesEnd", "ParkedIsSpent",
-	"SuspectsAlone", "OlderStampIsDone", "TokenGrows", "CrashesAreKept", "DepartureIsNoCrash", "MovedIsBusy", "SettleOwner",
+	"SuspectsAlone", "DoubtKeepsPlace", "OlderStampIsDone", "TokenGrows", "CrashesAreKept", "DepartureIsNoCrash", "MovedIsBusy", "SettleOwner",
 	"SettleToken", "SettleHeld", "LostIsLost", "FailArchives", "Deadline", "FenceFirst", "UnknownIsOnlyRead", "SweepUnnamed",
 	"FateIsFinal", "NoticeLost", "NeverForget", "InHandOnce", "BusyIsKept", "SettleBeforeAck", "InterruptionIsFree",
 	"AttemptsEnd", "FinishedPrefix", "DiscardTracker", "LookUp", "SendBeforeDelete", "StampCarriesToken",

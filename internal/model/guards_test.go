@@ -21,6 +21,9 @@ var needed = []struct {
 	{CrashesEnd, Config{Workers: 1, Messages: []Kind{Killer}}, "a message is run after as many crashes"},
 	{ParkedIsSpent, Config{Workers: 1, Messages: []Kind{Innocent}, Park: true, Crashes: 1}, "an effect that must not"},
 	{SuspectsAlone, Config{Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 3}}, "an innocent"},
+	{DoubtKeepsPlace, Config{
+		Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 3}, Losses: 2,
+	}, "an innocent"},
 	{OlderStampIsDone, Config{
 		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Topic: true, Replays: 1,
 	}, "a replay runs another failure"},

@@ -108,7 +108,8 @@ func (x *machine) inHand(p *worker, c uint8) bool {
 		if same && !x.off[InHandOnce] && (other.held() || other.is(maybe)) {
 			return true
 		}
-		if other.is(alone) && other.held() && p.Items[c].is(suspect) && !x.off[SuspectsAlone] {
+		placed := other.is(alone) && other.held() || other.is(suspect) && other.is(maybe) && !x.off[DoubtKeepsPlace]
+		if placed && p.Items[c].is(suspect) && !x.off[SuspectsAlone] {
 			return true
 		}
 	}
