@@ -9,16 +9,16 @@ type Guard uint8
 const (
 	// Of the claim (design §3; the numbers are the rows of its table).
 	OwnerIsLive         Guard = iota // a claim writes only while its own owner is live
-	ArchivedIsDone                   // 3
-	OtherBodyIsMismatch              // 4
-	SucceededIsDone                  // 5
-	LiveHolderIsBusy                 // 6
+	ArchivedIsDone                   // 3: a delivery that is in the archive is done
+	OtherBodyIsMismatch              // 4: another body under the same key is not run
+	SucceededIsDone                  // 5: what succeeded is not run again
+	LiveHolderIsBusy                 // 6: what a live owner has is busy for the others
 	CrashesEnd                       // 7: at the crash limit a message is Spent
 	ParkedIsSpent                    // 7: what may have begun is not begun again
-	SuspectsAlone                    // 8
+	SuspectsAlone                    // 8: what was in two crashes runs alone
 	DoubtKeepsPlace                  // 8: a suspect that may be ours keeps the next one waiting
-	OlderStampIsDone                 // 9
-	TokenGrows                       // 10
+	OlderStampIsDone                 // 9: a copy of an older failure is done
+	TokenGrows                       // 10: each take-over raises the token
 	CrashesAreKept                   // 10: a redrive keeps two crashes
 	DepartureIsNoCrash               // only a dead owner's take-over counts a crash
 	MovedIsBusy                      // a claim that stalled writes nothing if the row moved since its snapshot

@@ -20,6 +20,9 @@
 //	-	text that is in the file exactly once
 //	+	what stands there instead
 //
+// A pitfall may have an entry for each package that has a guard of its own against it, such as the stores. What breaks
+// without each rule of internal/model is entered by a run of all.
+//
 // Lines of - and + stand for whole or part lines, several for a text over several lines; no + line at all deletes. A
 // guard held in two places has several file: parts. A pitfall that cannot come up by design has no file: but a
 // line "design:" which says why; its test shows it and must pass. A line of # is a comment.

@@ -49,14 +49,17 @@ func readLists(root string) ([]entry, error) {
 		}
 		all = append(all, entries...)
 	}
-	slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(a.number, b.number) })
+	slices.SortStableFunc(all, func(a, b entry) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.pkg, b.pkg)) })
 	for i := 1; i < len(all); i++ {
-		if all[i].number == all[i-1].number {
-			return nil, fmt.Errorf("pitfall %d has two entries", all[i].number)
+		if all[i].id() == all[i-1].id() {
+			return nil, fmt.Errorf("pitfall %d has two entries of %s", all[i].number, all[i].pkg)
 		}
 	}
 	return all, nil
 }
+
+// id names an entry: a pitfall has one for each package that has a guard of its own against it, such as each store.
+func (e entry) id() string { return fmt.Sprintf("%02d %s", e.number, e.pkg) }
 
 var head = regexp.MustCompile(`^(\d{2,3}) (\S.*)$`)
 

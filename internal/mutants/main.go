@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "numbers of pitfalls with commas between; all if empty")
+	only := flag.String("only", "", "numbers of pitfalls with commas between; empty: all, and the guards of the model")
 	pkg := flag.String("package", "", "run the entries of this package alone, such as ./ledger/sqlite")
 	verbose := flag.Bool("v", false, "print what each test wrote without its guard")
 	flag.Parse()
@@ -64,7 +64,24 @@ func run(ctx context.Context, only, pkg string, verbose bool) error {
 			break
 		}
 	}
+	if only == "" && (pkg == "" || filepath.Clean(pkg) == filepath.Clean(modelPackage)) {
+		failures = append(failures, model(ctx, root))
+	}
 	return errors.Join(failures...)
+}
+
+// model enters what the model's test says of its rules in the page.
+func model(ctx context.Context, root string) error {
+	rows, err := rules(ctx, root)
+	if err != nil {
+		return err
+	}
+	all, err := readLists(root)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("the model: a promise breaks without each of %d rules\n", strings.Count(rows, "\n"))
+	return keep(filepath.Join(root, "docs/pitfalls.md"), all, nil, rows)
 }
 
 // choose returns the entries that the flags name.
@@ -74,17 +91,17 @@ func choose(all []entry, only, pkg string) ([]entry, error) {
 		chosen = nil
 		for text := range strings.SplitSeq(only, ",") {
 			number, err := strconv.Atoi(strings.TrimSpace(text))
-			i := slices.IndexFunc(all, func(e entry) bool { return e.number == number })
-			if err != nil || i < 0 {
+			others := slices.DeleteFunc(slices.Clone(all), func(e entry) bool { return e.number != number })
+			if err != nil || len(others) == 0 {
 				return nil, fmt.Errorf("-only: %q is no pitfall of the list", text)
 			}
-			chosen = append(chosen, all[i])
+			chosen = append(chosen, others...)
 		}
 	}
 	if pkg != "" {
 		chosen = slices.DeleteFunc(chosen, func(e entry) bool { return filepath.Clean(e.pkg) != filepath.Clean(pkg) })
 	}
-	if len(chosen) == 0 {
+	if len(chosen) == 0 && filepath.Clean(pkg) != filepath.Clean(modelPackage) {
 		return nil, fmt.Errorf("no pitfall of package %s is chosen", pkg)
 	}
 	return chosen, nil
@@ -114,7 +131,7 @@ func (r *runner) group(ctx context.Context, pkg string, entries []entry, verbose
 		if result == survives {
 			failures = append(failures, fmt.Errorf("pitfall %02d: %s passes without its guard (%s)", e.number, e.test, e.guard))
 		}
-		if err := keepIn(r.root, map[int]string{e.number: result}); err != nil {
+		if err := keepIn(r.root, map[string]string{e.id(): result}); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,11 +42,47 @@ func TestPageHasTheList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := table(all, outcomes(string(page), all)); string(page) != want {
+	if want := table(all, outcomes(string(page), all), rulesOf(string(page))); string(page) != want {
 		t.Error("docs/pitfalls.md is not that of the list: run make mutants, at least for the pitfalls that changed")
 	}
-	if strings.Contains(string(page), survives) {
-		t.Error("docs/pitfalls.md has a test that passes without its guard")
+	for _, result := range []string{survives, notRun} {
+		if strings.Contains(string(page), "| "+result+" |") {
+			t.Errorf("docs/pitfalls.md has a guard of which it says %q", result)
+		}
+	}
+	names, texts, err := guards(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := strings.Split(strings.TrimSpace(rulesOf(string(page))), "\n")
+	for i, name := range names {
+		if i >= len(told) || !strings.HasPrefix(told[i], "| "+name+" | "+texts[i]+" | ") {
+			t.Errorf("docs/pitfalls.md does not say what breaks without the model's rule %s: run make mutants", name)
+		}
+	}
+	if len(told) != len(names) {
+		t.Errorf("docs/pitfalls.md has %d rules of the model, which has %d", len(told), len(names))
+	}
+}
+
+// What ends a test process is only a crash if it says so: an exit for another reason shows nothing.
+func TestCrashes(t *testing.T) {
+	for output, want := range map[string]bool{
+		"=== RUN   TestA\npanic: boom\n\ngoroutine 1":                         true,
+		"fatal error: all goroutines are asleep - deadlock!\n":                true,
+		"SIGQUIT: quit\nPC=0x46":                                              true,
+		"=== RUN   TestA\nno database: set ACKLEDGER_POSTGRES\nexit status 2": false,
+		"    a_test.go:3: panic: as the test says":                            false,
+	} {
+		if got := crashed.MatchString(output); got != want {
+			t.Errorf("%q: %v", output, got)
+		}
+	}
+	if err := exec.CommandContext(t.Context(), "sh", "-c", "kill -9 $$").Run(); !signalled(err) {
+		t.Errorf("%v is no signal", err)
+	}
+	if err := exec.CommandContext(t.Context(), "sh", "-c", "exit 2").Run(); signalled(err) {
+		t.Errorf("%v is a signal", err)
 	}
 }
 
@@ -124,26 +161,29 @@ func TestKeep(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := outcomes(string(text), all)
-		if got := []string{known[1], known[2]}; !slices.Equal(got, want) {
+		if got := []string{known["01 ./p"], known["02 ./p"]}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q:\n%s", got, want, text)
 		}
 	}
 	for _, step := range []struct {
-		fresh map[int]string
+		fresh map[string]string
 		want  []string
 	}{
-		{map[int]string{1: fails}, []string{fails, notRun}},
-		{map[int]string{2: hangs}, []string{fails, hangs}},
-		{map[int]string{1: survives}, []string{survives, hangs}},
+		{map[string]string{"01 ./p": fails}, []string{fails, notRun}},
+		{map[string]string{"02 ./p": hangs}, []string{fails, hangs}},
+		{map[string]string{"01 ./p": survives}, []string{survives, hangs}},
 	} {
-		if err := keep(page, all, step.fresh); err != nil {
+		if err := keep(page, all, step.fresh, "| R | r | 1 | p | 2 |\n"); err != nil {
 			t.Fatal(err)
 		}
 		results(step.want...)
 	}
 	all[0].guard = "another"
-	if err := keep(page, all, nil); err != nil {
+	if err := keep(page, all, nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	results(notRun, hangs)
+	if text, err := os.ReadFile(page); err != nil || rulesOf(string(text)) != "| R | r | 1 | p | 2 |\n" {
+		t.Errorf("the model's rows are not kept: %s, %v", text, err)
+	}
 }

@@ -82,11 +82,26 @@ func (r *runner) unguarded(ctx context.Context, e entry, took time.Duration) (st
 		return hangs, o, nil
 	case failed.MatchString(o.output):
 		return fails, o, nil
+	case crashed.MatchString(o.output) || signalled(o.err):
+		return crashes, o, nil
 	}
-	return crashes, o, nil
+	return "", o, fmt.Errorf("pitfall %02d: %s neither passed nor failed without its guard: %w\n%s", e.number, e.test, o.err, tail(o.output))
 }
 
-var failed = regexp.MustCompile(`(?m)^--- FAIL: `)
+var (
+	failed  = regexp.MustCompile(`(?m)^--- FAIL: `)
+	crashed = regexp.MustCompile(`(?m)^(panic|fatal error|SIG[A-Z]+): `) // the Go runtime's last words
+)
+
+// signalled says whether a signal ended the process.
+func signalled(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled()
+}
 
 // overlay writes the changed files and returns the path of the overlay that puts them in place.
 func (r *runner) overlay(e entry) (string, error) {

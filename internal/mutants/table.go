@@ -25,6 +25,17 @@ process crashes. Where a fault cannot come up by design there is no guard to tak
 |---|---|---|---|---|
 `
 
+const modelPreface = `
+## The model
+
+The same for the rules that the model of internal/model knows: in a small world each promise holds, as far as states were
+looked at; without the rule one breaks. ` + "`TestEveryGuardIsNeeded`" + ` takes the rules out, and this table is what it said when
+` + "`make mutants`" + ` ran it.
+
+| rule | what it says | states | without it | steps to that |
+|---|---|---|---|---|
+`
+
 // cells are the columns of an entry's row but the last.
 func (e entry) cells() string {
 	where := strings.TrimPrefix(e.pkg, "./")
@@ -36,43 +47,51 @@ func (e entry) cells() string {
 }
 
 // outcomes reads the last column of a table for the entries whose row is still the same.
-func outcomes(table string, all []entry) map[int]string {
-	known := map[int]string{}
+func outcomes(table string, all []entry) map[string]string {
+	known := map[string]string{}
 	for line := range strings.Lines(table) {
 		for _, e := range all {
 			if rest, ok := strings.CutPrefix(line, e.cells()); ok {
-				known[e.number] = strings.TrimSuffix(strings.TrimSpace(rest), " |")
+				known[e.id()] = strings.TrimSuffix(strings.TrimSpace(rest), " |")
 			}
 		}
 	}
 	return known
 }
 
-// table is the page for the outcomes known.
-func table(all []entry, known map[int]string) string {
+// table is the page for the outcomes known, and for the rows of the model's table.
+func table(all []entry, known map[string]string, rules string) string {
 	var b strings.Builder
 	b.WriteString(preface)
 	for _, e := range all {
-		result := known[e.number]
+		result := known[e.id()]
 		if result == "" {
 			result = notRun
 		}
 		b.WriteString(e.cells() + result + " |\n")
 	}
+	b.WriteString(modelPreface + rules)
 	return b.String()
+}
+
+// rulesOf are the rows of the model's table in a page.
+func rulesOf(page string) string {
+	_, rules, _ := strings.Cut(page, modelPreface)
+	return rules
 }
 
 // keepIn enters outcomes in the project's page. It reads the list and the page anew, so that runs side by side keep each
 // other's rows.
-func keepIn(root string, fresh map[int]string) error {
+func keepIn(root string, fresh map[string]string) error {
 	all, err := readLists(root)
 	if err != nil {
 		return err
 	}
-	return keep(filepath.Join(root, "docs/pitfalls.md"), all, fresh)
+	return keep(filepath.Join(root, "docs/pitfalls.md"), all, fresh, "")
 }
 
-func keep(page string, all []entry, fresh map[int]string) (err error) {
+// keep writes a page anew with fresh outcomes, and rules if there are any.
+func keep(page string, all []entry, fresh map[string]string, rules string) (err error) {
 	f, err := os.OpenFile(page, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
@@ -87,9 +106,12 @@ func keep(page string, all []entry, fresh map[int]string) (err error) {
 	}
 	known := outcomes(string(old), all)
 	maps.Copy(known, fresh)
+	if rules == "" {
+		rules = rulesOf(string(old))
+	}
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
-	_, err = f.WriteAt([]byte(table(all, known)), 0)
+	_, err = f.WriteAt([]byte(table(all, known, rules)), 0)
 	return err
 }

@@ -138,19 +138,25 @@ func Pitfall08(t *testing.T, open Open) {
 func Pitfall11(t *testing.T, open Open) {
 	e := begin(t, open)
 	a, m := e.owner(), e.entry("a")
-	for range 20 {
+	for round := range 20 {
 		var claims [2][]ledger.Claim
 		var errs [2]error
 		owners := [2]ledger.Owner{a, e.owner()}
 		e.holds(a, succeed(e.want(a, m, ledger.Run)))
 		var wg sync.WaitGroup
-		wg.Go(func() {
+		drop := func() {
 			if err := e.Drop(e.ctx, m.Key); err != nil {
 				e.Errorf("drop: %v", err)
 			}
-		})
+		}
+		if round%2 == 0 {
+			wg.Go(drop)
+		}
 		for i, o := range owners {
 			wg.Go(func() { claims[i], errs[i] = o.Claim(e.ctx, []ledger.Entry{m}) })
+		}
+		if round%2 != 0 {
+			wg.Go(drop)
 		}
 		wg.Wait()
 		runs := 0
