@@ -263,21 +263,21 @@ func (c *settling) unmark(these func(Log) bool) {
 	}
 }
 
-// moved leaves to their rows what a claim has taken out of its range, and closed that, since the settlements were sorted.
-// The owner is locked.
+// moved leaves to their rows what a claim has taken out of its range, and closed that, since the settlements were sorted, and
+// what was in a range that is not remembered any more. The owner is locked.
 func (c *settling) moved() {
 	for _, p := range c.place {
 		past, ok := p.log.past[p.of]
-		if !ok {
+		if !ok && p.log.open[p.of] != nil {
 			continue
 		}
 		_, offset := SplitSum(c.ticket(p.item).Sum())
 		switch k := p.item - len(c.in); {
 		case k >= 0:
-			if past.moved.Meets(Span{offset, c.whole[k].Last + 1}) {
+			if !ok || past.moved.Meets(Span{offset, c.whole[k].Last + 1}) {
 				c.out[p.item] = ledger.ErrParts
 			}
-		case past.moved.Has(offset) && !slices.Contains(c.rows, p.item):
+		case (!ok || past.moved.Has(offset)) && !slices.Contains(c.rows, p.item):
 			c.rows = append(c.rows, p.item)
 		}
 	}

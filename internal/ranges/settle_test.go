@@ -14,6 +14,7 @@ type closing struct {
 	Store
 	owner  *Owner
 	log    Log
+	forget bool // the range, once it is closed: a thousand others were closed since
 	asked  [][]ledger.Settlement
 	failed error // of Update
 	closed bool  // what Close answers
@@ -28,6 +29,9 @@ func (s *closing) Close(context.Context, []Closing) ([]bool, error) {
 	h := s.owner.logs[s.log]
 	h.open[1].moved.Add(Span{10, 11})
 	h.close(1)
+	if s.forget {
+		delete(h.past, 1)
+	}
 	return []bool{false}, nil
 }
 
@@ -73,6 +77,26 @@ func TestSettleTellsEachItsOwnRow(t *testing.T) {
 	}
 	if len(s.asked) != 1 || len(s.asked[0]) != 2 {
 		t.Fatalf("asked %v", s.asked)
+	}
+}
+
+// What became of the range is not remembered: what was settled is left to its row, which knows, and a stretch to its parts.
+func TestSettleInAForgottenRange(t *testing.T) {
+	log := Log{1}
+	s := newClosing(log)
+	s.forget = true
+	if errs, err := s.owner.Settle(t.Context(), []ledger.Settlement{success(log, 10, 1)}); err != nil || errs[0] != nil {
+		t.Errorf("told %v, %v", errs, err)
+	}
+	if len(s.asked) != 1 {
+		t.Errorf("its row was not asked: %v", s.asked)
+	}
+	s = newClosing(log)
+	s.forget = true
+	c := &settling{owner: s.owner, whole: []ledger.StretchDone{{Ticket: ledger.NewTicket(JoinSum(log, 10), 1), Last: 10, Messages: 1}},
+		out: make([]error, 1), by: map[Log]*logSave{}}
+	if err := c.saveAll(t.Context()); err != nil || !errors.Is(c.out[0], ledger.ErrParts) {
+		t.Errorf("told %v, %v; want its parts", c.out[0], err)
 	}
 }
 
