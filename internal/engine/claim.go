@@ -68,7 +68,7 @@ func (e *Engine) claimLoop() {
 type claimBuf struct {
 	items   []*Item
 	entries []ledger.Entry
-	dropped []bool
+	alone   []bool
 }
 
 // doubts says whether there are items to be asked for that may be ours. That waits neither for a handler nor for the end
@@ -165,13 +165,13 @@ func (e *Engine) ask(sess *session, buf *claimBuf, solo bool) bool {
 	}
 }
 
-// entries makes what the ledger is asked. Of those that the broker has back a suspect needs no place to run in: it is
-// released at once.
+// entries makes what the ledger is asked. A suspect that the broker has back is asked for alone, too: it has its place as long as
+// it may be ours. What was never asked for alone was not taken if it is suspect.
 func (e *Engine) entries(sess *session, buf *claimBuf, solo bool) []ledger.Entry {
-	buf.dropped = buf.dropped[:0]
+	buf.alone = buf.alone[:0]
 	e.mu.Lock()
 	for _, it := range buf.items {
-		buf.dropped = append(buf.dropped, it.dropped)
+		buf.alone = append(buf.alone, solo || it.dropped && it.solo)
 	}
 	e.mu.Unlock()
 	buf.entries = buf.entries[:0]
@@ -185,7 +185,7 @@ func (e *Engine) entries(sess *session, buf *claimBuf, solo bool) []ledger.Entry
 		}
 		buf.entries = append(buf.entries, ledger.Entry{
 			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken,
-			Ranged: it.Ranged, Late: it.Late, Window: window, Solo: solo || buf.dropped[i], Park: e.opt.Park,
+			Ranged: it.Ranged, Late: it.Late, Window: window, Solo: buf.alone[i], Park: e.opt.Park,
 		})
 	}
 	return buf.entries

@@ -228,6 +228,40 @@ func TestPitfall114_DoubtKeepsThePlace(t *testing.T) {
 	})
 }
 
+// A message is suspect, and the first claim of it, like any other's, has no answer; its copy goes. Who asks for it alone now
+// would take it, beside a suspect that may kill the process (found by make model). It was not taken, or it would not be suspect.
+func TestPitfall114_NeverAskedForAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		it := item("one", "")
+		crashTwice(t, l, it)
+		before := state(t, l, it)
+		var asked atomic.Int64
+		var healed atomic.Bool
+		store := &lockable{Ledger: l, answer: func([]ledger.Entry) error {
+			switch n := asked.Add(1); {
+			case healed.Load():
+				return nil
+			case n == 1:
+				return ledger.MarkUnknown(errDown)
+			}
+			return errDown
+		}}
+		e, b := begin(t, store, options(), func(context.Context, *consumer.Message) error { return nil })
+		e.Offer([]*engine.Item{it})
+		pass(3 * time.Second)
+		<-e.Drop(everything, time.Second)
+		down := asked.Load()
+		healed.Store(true)
+		pass(time.Minute)
+		b.wantKept(t, it)
+		if rec := state(t, l, it); rec.Token != before.Token || asked.Load() == down {
+			t.Errorf("asked %d times more, the row is %+v; want it as it was: %+v", asked.Load()-down, rec, before)
+		}
+		end(t, e)
+	})
+}
+
 // A handler that returns and leaves its context to somebody else settles by its return: a transaction that begins afterwards
 // would meet that settlement on its way, and is refused.
 func TestTransactionAfterTheHandler(t *testing.T) {

@@ -149,13 +149,13 @@ func (e *Engine) concluded(it *Item) {
 }
 
 // undecided waits while a suspect may be ours, until it can be asked for again. It is false as soon as it is not ours, or
-// leaving will free it.
+// leaving will free it. One that the broker has back is asked for by the claim loops, and released, meanwhile.
 func (e *Engine) undecided(it *Item) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.keeps = true
 	defer func() { e.keeps = false }()
-	for it.maybe && it.phase != finished && !e.draining && !e.closed {
+	for (it.maybe && it.phase != finished || it.phase == settling) && !e.draining && !e.closed {
 		if it.phase == suspect && it.isHead() && e.sess != nil && e.up {
 			return true
 		}

@@ -17,6 +17,7 @@ const (
 	ParkedIsSpent                    // 7: what may have begun is not begun again
 	SuspectsAlone                    // 8: what was in two crashes runs alone
 	DoubtKeepsPlace                  // 8: a suspect that may be ours keeps the next one waiting
+	OwnPlaceOnly                     // 8: only what has the place for suspects is asked for alone, also what the broker has back
 	OlderStampIsDone                 // 9: a copy of an older failure is done
 	TokenGrows                       // 10: each take-over raises the token
 	CrashesAreKept                   // 10: a redrive keeps two crashes
@@ -62,7 +63,7 @@ const (
 
 var guardNames = [guards]string{
 	"OwnerIsLive", "ArchivedIsDone", "OtherBodyIsMismatch", "SucceededIsDone", "LiveHolderIsBusy", "CrashesEnd", "ParkedIsSpent",
-	"SuspectsAlone", "DoubtKeepsPlace", "OlderStampIsDone", "TokenGrows", "CrashesAreKept", "DepartureIsNoCrash", "MovedIsBusy", "SettleOwner",
+	"SuspectsAlone", "DoubtKeepsPlace", "OwnPlaceOnly", "OlderStampIsDone", "TokenGrows", "CrashesAreKept", "DepartureIsNoCrash", "MovedIsBusy", "SettleOwner",
 	"SettleToken", "SettleHeld", "LostIsLost", "FailArchives", "Deadline", "FenceFirst", "UnknownIsOnlyRead", "SweepUnnamed",
 	"FateIsFinal", "NoticeLost", "NeverForget", "InHandOnce", "BusyIsKept", "SettleBeforeAck", "InterruptionIsFree",
 	"AttemptsEnd", "FinishedPrefix", "DiscardTracker", "LookUp", "SendBeforeDelete", "StampCarriesToken",

@@ -23,6 +23,9 @@ var needed = []struct {
 	{DoubtKeepsPlace, Config{
 		Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 3}, Losses: 2,
 	}, "an innocent"},
+	{OwnPlaceOnly, Config{
+		Broker: Log, Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 4}, Losses: 1, Rebalances: 1,
+	}, "an innocent"},
 	{OlderStampIsDone, Config{
 		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Topic: true, Replays: 1,
 	}, "a replay runs another failure"},

@@ -55,7 +55,7 @@ func (x *machine) claimSteps(w, c uint8) {
 	if !p.member() || x.inHand(p, c) {
 		return
 	}
-	id, solo := p.Session, it.is(suspect) || it.is(dropped)
+	id, solo := p.Session, it.is(suspect) || it.is(dropped) && x.off[OwnPlaceOnly]
 	x.emit(opClaim, w, c, goes, func(n *state) {
 		d, lost := x.claimAs(n, id, c, solo)
 		if lost {
@@ -124,7 +124,7 @@ func (x *machine) ghostOf(kind, w, c, id uint8) ghost {
 	switch kind {
 	case ghostClaim:
 		g.Token, g.Settle = 0, 0
-		if it.is(dropped) {
+		if it.is(dropped) && x.off[OwnPlaceOnly] {
 			g.Marks |= suspect
 		}
 	case ghostFence:
@@ -166,6 +166,8 @@ func (x *machine) answered(n *state, w, c uint8, d *ledger.Decision) {
 	case d.Answer == ledger.Mismatch:
 		it.Owner = p.Session
 		x.settle(it, ledger.Fail, mismatch)
+	case d.Suspect && it.is(dropped):
+		*it = item{} // it was never asked for alone, and not taken
 	case d.Suspect:
 		it.Marks |= suspect
 	case x.off[BusyIsKept]:
