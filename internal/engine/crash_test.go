@@ -98,16 +98,16 @@ func crashLoop(t *testing.T, l ledger.Ledger, o consumer.Options, ids []string, 
 	}
 }
 
-// One message of 100 kills its process each time: the 99 succeed, it ends exhausted and archived after a bounded number
+// One message of 2,000 kills its process each time: the 1,999 succeed, it ends exhausted and archived after a bounded number
 // of crashes, and suspects run one at a time, so that no innocent shares its fate.
 func TestPitfall80_KillerAmongInnocents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memory.New()
 		var runs sync.Map
 		var suspects atomic.Int64
-		ids := make([]string, 100)
+		ids := make([]string, 2000)
 		for i := range ids {
-			ids[i] = fmt.Sprintf("m%03d", i)
+			ids[i] = fmt.Sprintf("m%04d", i)
 		}
 		kills := crashLoop(t, l, options(), ids, func(p *process, ctx context.Context, m *consumer.Message) error {
 			n, _ := runs.LoadOrStore(m.ID, new(atomic.Int64))
@@ -120,7 +120,7 @@ func TestPitfall80_KillerAmongInnocents(t *testing.T) {
 				time.Sleep(time.Second)
 				suspects.Add(-1)
 			}
-			if m.ID == "m042" {
+			if m.ID == "m0042" {
 				p.kill()
 				return nil
 			}
@@ -132,8 +132,8 @@ func TestPitfall80_KillerAmongInnocents(t *testing.T) {
 		}
 		for _, id := range ids {
 			rec := state(t, l, item(id, ""))
-			if id == "m042" {
-				if rec.State != ledger.Failed || rec.Crashes != ledger.CrashLimit || rec.Archived[0].Kind != ledger.KindExhausted || string(rec.Archived[0].Body) != "body of m042" {
+			if id == "m0042" {
+				if rec.State != ledger.Failed || rec.Crashes != ledger.CrashLimit || rec.Archived[0].Kind != ledger.KindExhausted || string(rec.Archived[0].Body) != "body of m0042" {
 					t.Errorf("the killer: %+v", rec)
 				}
 				continue
@@ -194,7 +194,7 @@ func TestParkArchivesAsUncertain(t *testing.T) {
 		first := true
 		var ids []string
 		for i := range 30 {
-			ids = append(ids, fmt.Sprintf("m%03d", i))
+			ids = append(ids, fmt.Sprintf("m%04d", i))
 		}
 		var mu sync.Mutex
 		runs := map[string]int{}

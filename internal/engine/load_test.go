@@ -252,11 +252,11 @@ func TestPitfall109_DeadlineThatHadPassed(t *testing.T) {
 	})
 }
 
-// A hundred workers start, work and stop; nothing of them is left.
+// A thousand workers start, work and stop; nothing of them is left.
 func TestPitfall69_StartStopLeaksNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	l := memory.New()
-	for i := range 100 {
+	for i := range 1000 {
 		var once sync.Once
 		ran := make(chan struct{})
 		e, _ := begin(t, l, options(), func(context.Context, *consumer.Message) error { once.Do(func() { close(ran) }); return nil })
