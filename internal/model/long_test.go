@@ -65,6 +65,7 @@ var broken = [][2]uint64{
 	{1795431915016022251, 3609},   // two bodies of one message were one delivery in place
 	{1795438219140026799, 152802}, // a suspect whose claim had no answer did not keep its place
 	{1795439687375706317, 303075}, // a message that the broker had back was asked for as if it had the place
+	{1795440779332647925, 347954}, // two replays sent one letter twice: a bound of the model, which had no room for a third copy
 }
 
 func TestWorldsThatBroke(t *testing.T) {

@@ -145,6 +145,11 @@ func (x *machine) status(r *row) ledger.Status {
 func (x *machine) sendSteps(r uint8, p replayer) {
 	s := x.from
 	l := p.Letter
+	if x.calm && s.terminal(l.Message) {
+		// Finished since it looked: recovery needs no copy, and has no room for all that could be sent. The replay begins anew.
+		x.emit(opSend, r, p.Number, unheard, func(n *state) { n.Replays[r] = replayer{} })
+		return
+	}
 	c := x.room()
 	if c >= maxCopies || !x.calm && c >= maxCopies-spareCopies {
 		return
