@@ -23,7 +23,8 @@ type arm struct {
 	doubt   []string // of bodies: nobody knows whether these were sent
 	ordered bool     // effects of one group come in order
 	samples int      // of committed offsets
-	spared  int      // fine messages that the crash limit archived
+	away    int      // times when there was no sample, since a server was away
+	found   tally    // by the oracle
 }
 
 // lease is short, so that the work of a killed process is taken over soon.
@@ -62,7 +63,8 @@ func (a *arm) send(ctx context.Context, n int, body func(int) string) error {
 
 // finished counts the messages that have their effect or are archived.
 func (a *arm) finished(ctx context.Context) (int, error) {
-	n, err := a.store.number(ctx, `SELECT (SELECT count(*) FROM effect) + (SELECT count(*) FROM `+a.store.prefix+`archive)`)
+	n, err := a.store.number(ctx, `SELECT (SELECT count(*) FROM effect WHERE body NOT LIKE 'plain%') +
+		(SELECT count(DISTINCT body) FROM effect WHERE body LIKE 'plain%') + (SELECT count(*) FROM `+a.store.prefix+`archive)`)
 	return int(n), err
 }
 
@@ -109,38 +111,64 @@ func (a *arm) sample(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		at, err := l.committed(ctx)
-		if err != nil {
-			continue // the broker is away
-		}
-		for p, offset := range at {
-			n, err := a.store.number(ctx, format(terminalQuery, p, offset))
-			if err != nil {
-				break // the database is away
-			}
-			if a.samples++; n < offset {
-				a.t.Errorf("%s: partition %d: offset %d is committed, %d records before it are terminal", a.name, p, offset, n)
-			}
+		if a.sampleOnce(ctx, l) != nil {
+			a.away++
 		}
 	}
+}
+
+// sampleOnce is one sample; the error is that of a server that is away.
+func (a *arm) sampleOnce(ctx context.Context, l *log) error {
+	at, err := l.committed(ctx)
+	if err != nil {
+		return err
+	}
+	for p, offset := range at {
+		n, err := a.store.number(ctx, format(terminalQuery, p, offset))
+		if err != nil {
+			return err
+		}
+		if a.samples++; n < offset {
+			missing, err := a.store.number(ctx, format(missingQuery, p, offset))
+			a.t.Errorf("%s: partition %d: offset %d is committed, %d records before it are terminal, the first one missing is %d (%v)",
+				a.name, p, offset, n, missing, err)
+			a.t.Log(a.timeline(format("%s-%d-%d", l.topic, p, missing)))
+		}
+	}
+	return nil
 }
 
 // eventually polls until nothing is wrong, or fails with what is.
 func eventually(t *testing.T, patience time.Duration, what func() (wrong string)) {
 	t.Helper()
+	if wrong := within(t, patience, what); wrong != "" {
+		t.Fatalf("after %s: %s", patience, wrong)
+	}
+}
+
+// within polls until nothing is wrong, or says what is.
+func within(t *testing.T, patience time.Duration, what func() (wrong string)) string {
+	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
 		wrong := what()
-		if wrong == "" {
-			return
+		if wrong == "" || time.Now().After(deadline) || t.Context().Err() != nil {
+			return wrong
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %s", patience, wrong)
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-t.Context().Done():
-			t.Fatal(wrong)
-		}
+		<-time.After(200 * time.Millisecond)
 	}
+}
+
+// expect is eventually, for what is to come of all messages: if it does not, the oracle says of which messages, and what is
+// known of them.
+func (a *arm) expect(patience time.Duration, what func() (wrong string)) {
+	a.t.Helper()
+	wrong := within(a.t, patience, what)
+	if wrong == "" {
+		return
+	}
+	a.t.Errorf("%s: after %s: %s", a.name, patience, wrong)
+	a.verify()
+	a.t.Log(a.crew.tails())
+	a.t.FailNow()
 }

@@ -132,6 +132,7 @@ func (a *arm) checkClocks(began, ended time.Time) {
 // ahead is killed, and what it had is taken over after its lease, by the database's clock, not an hour later.
 func TestClocksAnHourOff(t *testing.T) {
 	needLong(t, "it compiles the standard library")
+	scenario(t, "three workers of a queue have clocks that are an hour ahead, right, and an hour behind")
 	const n = 300
 	began := time.Now()
 	a := lonelyArm(t, "sqs", "postgres")

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -236,6 +237,17 @@ func (c *crew) await(m *member) {
 			c.t.Error(err)
 		}
 	}
+}
+
+// tails are the ends of the logs of those that live.
+func (c *crew) tails() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var text strings.Builder
+	for _, m := range c.members {
+		fmt.Fprintf(&text, "%s, %d handlers run:\n%s\n", m.name, m.page.Get(plan.Running), c.tailOf(m, 1500))
+	}
+	return text.String()
 }
 
 func (c *crew) tailOf(m *member, n int) string {

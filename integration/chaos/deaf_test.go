@@ -39,6 +39,7 @@ func TestDeafHandlersDoNotHoldTheShutdown(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
+			scenario(t, "handlers that hear of nothing do not hold the shutdown, "+kind)
 			const bound = 45 * time.Second // of a drain of 8 s, on a busy machine; the handlers need an hour
 			a, first := deafArm(t, kind, 8*time.Hour)
 			began := time.Now()
@@ -65,6 +66,7 @@ func TestDeafHandlersAreFenced(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
+			scenario(t, "handlers that hear of nothing are fenced after a frozen lease, "+kind)
 			a, first := deafArm(t, kind, 40*time.Second)
 			if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)

@@ -67,12 +67,14 @@ func TestDiskFull(t *testing.T) {
 	needLong(t, "`make test` has ledger/sqlite's max_page_count")
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
+		scenario(t, "the disk under SQLite is full, and has room again")
 		dir := smallDisk(t, 64)
 		q := newQueue(t, services.Name(t), services.ElasticMQ(t), false)
 		diskFull(t, newArm(t, "disk", newSQLite(t, dir), q, plan.Orders{}), dir, nil)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
+		scenario(t, "the disk under PostgreSQL is full, and has room again")
 		dir := smallDisk(t, 512)
 		pg, err := services.StartPostgres(t.Context(), services.PostgresOptions{Dir: dir, Conf: map[string]string{
 			"wal_recycle": "off", "max_wal_size": "32MB", // so that it needs new room soon

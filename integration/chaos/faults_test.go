@@ -36,6 +36,14 @@ var serverFaults = []fault{
 	{3, (*storm).restartSQS},
 }
 
+// Faults of processes, as they are counted.
+const (
+	killedKind = "process: SIGKILL"
+	frozenKind = "process: frozen for longer than its lease (SIGSTOP, SIGCONT)"
+	leavesKind = "process: leaves, another joins (SIGTERM)"
+	stepKind   = "process: killed at a named step (SIGKILL)"
+)
+
 // longShare: one of so many lasting faults of a connection is longer than the lease.
 const longShare = 6
 
@@ -75,7 +83,7 @@ func (s *storm) victim() (*arm, *member) {
 // killMember kills a process with SIGKILL; another takes its place.
 func (s *storm) killMember(_ context.Context, a *arm, m *member) {
 	if a.crew.tell(m) {
-		s.count("process: SIGKILL", a.crew.kill(m))
+		s.count(killedKind, a.crew.kill(m))
 		s.hire(a)
 	}
 }
@@ -92,7 +100,7 @@ func (s *storm) freezeMember(_ context.Context, a *arm, m *member) {
 		a.crew.letGo(m)
 		return // it has ended
 	}
-	s.count("process: frozen for longer than its lease (SIGSTOP, SIGCONT)", m.page.Get(plan.Running) > 0)
+	s.count(frozenKind, m.page.Get(plan.Running) > 0)
 	lasts := lease + time.Second + time.Duration(s.rng.Int64N(int64(3*time.Second)))
 	s.under.Go(func() {
 		s.while(lasts, m)
@@ -103,7 +111,7 @@ func (s *storm) freezeMember(_ context.Context, a *arm, m *member) {
 
 // replaceMember lets a process leave with SIGTERM, and another join.
 func (s *storm) replaceMember(_ context.Context, a *arm, m *member) {
-	s.count("process: leaves, another joins (SIGTERM)", m.page.Get(plan.Running) > 0)
+	s.count(leavesKind, m.page.Get(plan.Running) > 0)
 	if !a.crew.tell(m) {
 		return
 	}

@@ -6,18 +6,22 @@ import (
 	"testing"
 )
 
-// sound is an arm in which all is well: two messages done in order, one archived, one perhaps never sent.
+// sound is an arm in which all is well: two messages done in order, one archived, one perhaps never sent, and a plain one that is
+// done twice.
 func sound() *verdict {
 	return &verdict{
-		sent:    []string{"fine 1", "fine 2", "bad 3", "fine 4"},
+		sent:    []string{"fine 1", "fine 2", "bad 3", "fine 4", "plain 5"},
 		doubt:   []string{"fine 4"},
 		ordered: true,
 		begins: map[string][]begin{
 			"fine 1": {{"p1", 1, 1}, {"p2", 2, 2}}, "fine 2": {{"p1", 1, 1}}, "bad 3": {{"p1", 1, 1}},
+			"plain 5": {{"p1", 1, 1}, {"p2", 2, 2}},
 		},
 		effects: []done{
 			{id: "a", body: "fine 1", group: "g", process: "p2", token: 2},
 			{id: "b", body: "fine 2", group: "g", process: "p1", token: 1},
+			{id: "e", body: "plain 5", group: "g", process: "p1", token: 1},
+			{id: "e", body: "plain 5", group: "g", process: "p2", token: 2},
 		},
 		archived: map[string][]filed{"bad 3": {{id: "c", published: true, attempts: 1}}},
 		dead:     map[string]int{"bad 3": 1},
@@ -31,9 +35,15 @@ func TestOracleFindsWhatIsWrong(t *testing.T) {
 		if v.judge(); len(v.wrong) > 0 {
 			t.Errorf("of an arm in which all is well it says %v", v.wrong)
 		}
+		if v.tally != (tally{plain: 1, repeated: 1, doomed: 1}) {
+			t.Errorf("it counts %+v", v.tally)
+		}
 	}
 	for want, breaks := range map[string]func(*verdict){
 		"lost":                 func(v *verdict) { v.effects = v.effects[:1] },
+		"began 0 times":        func(v *verdict) { v.effects[3].token = 3 },
+		"began 1 times":        func(v *verdict) { v.effects[3] = v.effects[2] },
+		"done after e":         func(v *verdict) { v.effects[1], v.effects[2] = v.effects[2], v.effects[1] },
 		"2 effects":            func(v *verdict) { v.effects = append(v.effects, v.effects[1]) },
 		"2 archive rows":       func(v *verdict) { v.archived["bad 3"] = append(v.archived["bad 3"], filed{id: "c"}) },
 		"done, and archived":   func(v *verdict) { v.archived["fine 1"] = []filed{{id: "a"}} },
@@ -56,6 +66,23 @@ func TestOracleFindsWhatIsWrong(t *testing.T) {
 		v.judge()
 		if !slices.ContainsFunc(v.wrong, func(w wrong) bool { return strings.Contains(w.text, want) }) {
 			t.Errorf("it does not find %q, it says %v", want, v.wrong)
+		}
+	}
+}
+
+// What there may be a little of is bounded.
+func TestOracleBounds(t *testing.T) {
+	t.Parallel()
+	for text, v := range map[string]*verdict{
+		"":                         {tally: tally{spared: 7, doomed: 40, unsent: 13}},
+		"that were to succeed":     {tally: tally{spared: 8}},
+		"14 were not sent":         {tally: tally{doomed: 40, unsent: 14}},
+		"of 0 dead letters 4 were": {tally: tally{unsent: 4}},
+	} {
+		said := ""
+		v.bounds(1000, func(wrong string) { said += wrong })
+		if text == "" && said != "" || !strings.Contains(said, text) {
+			t.Errorf("of %+v it says %q, want %q", v.tally, said, text)
 		}
 	}
 }

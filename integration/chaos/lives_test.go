@@ -19,6 +19,7 @@ func TestTopicRecreatedInTheMiddle(t *testing.T) {
 	for _, kind := range []string{"kafka rows", "kafka ranges"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
+			scenario(t, "a topic is deleted and created again in the middle of the work, "+kind)
 			recreatedInTheMiddle(t, kind)
 		})
 	}

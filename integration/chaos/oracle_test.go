@@ -57,8 +57,18 @@ type verdict struct {
 	archived map[string][]filed // by body
 	dead     map[string]int     // dead letters by body
 
-	spared int // fine messages that the crash limit archived
-	wrong  []wrong
+	tally
+	wrong []wrong
+}
+
+// tally is what the oracle counts.
+type tally struct {
+	lost, twice int // messages; nothing else is wrong of as many
+	plain       int // messages whose effect is not InTx
+	repeated    int // of these, done more than once, as at-least-once has it
+	spared      int // messages that were to succeed, and that the crash limit archived
+	unsent      int // dead letters of doomed messages that their target refused as often as they are tried
+	doomed      int // archived as they were to be, poison left out: past the crash limit nothing is published
 }
 
 // wrong is what is wrong with a message, which is named by its id, or its body if it has none.
@@ -80,7 +90,8 @@ func (a *arm) verify() {
 		return
 	}
 	v.judge()
-	a.spared = v.spared
+	a.found = v.tally
+	v.bounds(len(a.bodies), func(text string) { a.t.Errorf("%s: %s", a.name, text) })
 	if len(a.doubt) > len(a.bodies)/2 {
 		a.t.Errorf("%s: of %d messages of %d it is not known whether they were sent: nothing is shown", a.name, len(a.doubt), len(a.bodies))
 	}
@@ -146,6 +157,17 @@ func (v *verdict) read(ctx context.Context, a *arm) (err error) {
 	}, &id, &body, &f.published, &f.attempts, &f.crashes)
 }
 
+// bounds says what there is too much of. Each message that is spared was in hand at five deaths of processes, alone at three of
+// them; a letter is tried three times, of which one in five is refused.
+func (v *verdict) bounds(sent int, wrong func(string)) {
+	if most := 2 + sent/200; v.spared > most {
+		wrong(fmt.Sprintf("the crash limit archived %d messages that were to succeed, of %d, at most %d are to be expected", v.spared, sent, most))
+	}
+	if most := 3 + v.doomed/4; v.unsent > most {
+		wrong(fmt.Sprintf("of %d dead letters %d were not sent, at most %d are to be expected", v.doomed, v.unsent, most))
+	}
+}
+
 // judge finds what is wrong.
 func (v *verdict) judge() {
 	v.done = map[string][]done{}
@@ -170,19 +192,25 @@ func (v *verdict) once() {
 		switch {
 		case len(effects)+len(archived) == 0 && (i < v.gone || slices.Contains(v.doubt, body)):
 		case len(effects)+len(archived) == 0:
+			v.lost++
 			v.fail(body, "lost: neither done nor archived")
-		case len(effects) > 1:
+		case len(effects) > 1 && class != plan.Plain:
+			v.twice++
 			v.fail(effects[0].id, "%d effects: %v", len(effects), effects)
 		case len(archived) > 1:
 			v.fail(archived[0].id, "%d archive rows", len(archived))
-		case len(effects) > 0 && len(archived) > 0:
+		case len(effects) > 0 && len(archived) > 0 && class != plan.Plain:
 			v.fail(effects[0].id, "done, and archived")
-		case class != plan.Fine && len(effects) > 0:
+		case !class.Succeeds() && len(effects) > 0:
 			v.fail(effects[0].id, "an effect of a message that cannot succeed")
-		case class == plan.Fine && len(archived) > 0 && archived[0].crashes < crashLimit:
+		case class.Succeeds() && len(archived) > 0 && archived[0].crashes < crashLimit:
 			v.fail(archived[0].id, "archived after %d attempts and %d crashes", archived[0].attempts, archived[0].crashes)
-		case class == plan.Fine && len(archived) > 0:
+		case class.Succeeds() && len(archived) > 0:
 			v.spared++
+		}
+		if class == plan.Plain {
+			v.plain++
+			v.repeated += min(max(len(effects)-1, 0), 1)
 		}
 	}
 	for body, effects := range v.done {
@@ -210,7 +238,8 @@ func (v *verdict) fenced() {
 		}
 	}
 	for _, e := range v.effects {
-		if e.token != last[e.body] {
+		v.begun(e)
+		if e.token != last[e.body] && plan.Parse([]byte(e.body)) != plan.Plain {
 			v.fail(e.id, "its effect is of token %d, but token %d ran", e.token, last[e.body])
 		}
 	}
@@ -221,11 +250,34 @@ func (v *verdict) fenced() {
 	}
 }
 
-// inOrder says that effects of one group (key) came in the order in which their messages were sent.
+// begun says that a process had no more effects under a token than it began handlers with it.
+func (v *verdict) begun(e done) {
+	begins, effects := 0, 0
+	for _, b := range v.begins[e.body] {
+		if b.process == e.process && b.token == e.token {
+			begins++
+		}
+	}
+	for _, d := range v.done[e.body] {
+		if d.process == e.process && d.token == e.token {
+			effects++
+		}
+	}
+	if effects > begins {
+		v.fail(e.id, "%d effects of %s under token %d, with which it began %d times", effects, e.process, e.token, begins)
+	}
+}
+
+// inOrder says that effects of one group (key) came in the order in which their messages were sent; of a plain message the
+// first one, which may come late if the message was given up meanwhile.
 func (v *verdict) inOrder() {
-	before := map[string]done{}
+	before, seen := map[string]done{}, map[string]bool{}
 	for _, d := range v.effects {
-		if b := before[d.group]; b.body >= d.body {
+		if plan.Parse([]byte(d.body)) == plan.Plain && (seen[d.body] || len(v.archived[d.body]) > 0) {
+			continue
+		}
+		seen[d.body] = true
+		if b := before[d.group]; plan.Number(b.body) >= plan.Number(d.body) {
 			v.fail(d.id, "done after %s (%s) of its group %s", b.id, b.body, d.group)
 		}
 		before[d.group] = d
@@ -238,9 +290,15 @@ func (v *verdict) forwarded() {
 		if archived[0].published && v.dead[body] == 0 {
 			v.fail(archived[0].id, "its dead letter is marked as sent, and is not there")
 		}
+		if class := plan.Parse([]byte(body)); class == plan.Bad || class == plan.Failing {
+			v.doomed++
+			if !archived[0].published {
+				v.unsent++
+			}
+		}
 	}
 	for body := range v.dead {
-		if len(v.archived[body]) == 0 && plan.Parse([]byte(body)) != plan.Fine {
+		if len(v.archived[body]) == 0 && !plan.Parse([]byte(body)).Succeeds() {
 			v.fail(body, "a dead letter of a message that is not archived")
 		}
 	}

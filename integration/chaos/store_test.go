@@ -92,6 +92,12 @@ func (d *database) rows(ctx context.Context, query string, f func(), dest ...any
 	return rows.Err()
 }
 
+// missingQuery is the first offset of a partition below another one that is not terminal.
+const missingQuery = `SELECT coalesce(min(o), -1) FROM generate_series(0::bigint, %[2]d - 1) o
+	WHERE NOT EXISTS (SELECT FROM effect e WHERE e.part = %[1]d AND e.off = o) AND NOT EXISTS (SELECT FROM ackledger.archive WHERE
+		substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d AND
+		substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint = o)`
+
 // terminalQuery counts what of a partition is terminal below an offset: effects, and what is archived.
 const terminalQuery = `SELECT (SELECT count(DISTINCT off) FROM effect WHERE part = %[1]d AND off < %[2]d) +
 	(SELECT count(DISTINCT id) FROM ackledger.archive WHERE

@@ -25,6 +25,7 @@ func TestUncleanElection(t *testing.T) {
 	t.Cleanup(func() { _ = cluster.Close() })
 	for _, rows := range []bool{true, false} {
 		t.Run(fmt.Sprintf("rows=%v", rows), func(t *testing.T) {
+			scenario(t, fmt.Sprintf("an unclean election of Kafka truncates the log, rows=%v", rows))
 			if err := cluster.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -11,9 +11,10 @@ import (
 // Class says how a message is to end.
 type Class string
 
-// The classes. Every message but those of the first is doomed: it ends in the archive.
+// The classes. Every message but those of the first two is doomed: it ends in the archive.
 const (
-	Fine    Class = "fine"    // succeeds, at the latest at attempt LastFault + 1
+	Fine    Class = "fine"    // succeeds, at the latest at attempt LastFault + 1: its effect commits with its success (InTx)
+	Plain   Class = "plain"   // the same, but its effect commits by itself, and its handler returns nil after that
 	Bad     Class = "bad"     // its handler says Terminal
 	Failing Class = "failing" // its handler always fails: exhausted
 	Poison  Class = "poison"  // kills each process that runs it
@@ -22,13 +23,25 @@ const (
 // Groups is among how many FIFO groups, or keys, the messages are spread.
 const Groups = 40
 
-// Body is the body of the n-th message: its class, then its number, so that bodies of one class sort by number.
-func Body(seed uint64, n int) string { return fmt.Sprintf("%s %09d", ClassOf(seed, n), n) }
+// Body is the body of the n-th message: its class, then its number.
+func Body(seed uint64, n int) string { return Of(ClassOf(seed, n), n) }
+
+// Of is the body of the n-th message, of a class.
+func Of(c Class, n int) string { return fmt.Sprintf("%s %09d", c, n) }
+
+// Number is that of a body, in digits that sort.
+func Number(body string) string {
+	_, n, _ := strings.Cut(body, " ")
+	return n
+}
 
 // Group is the group or key of the n-th message.
 func Group(n int) string { return fmt.Sprintf("group-%d", n%Groups) }
 
-// ClassOf draws the class of the n-th message. Of 10,000, 50 are bad, 10 failing and 4 poison, about.
+// Succeeds says whether messages of the class are to succeed.
+func (c Class) Succeeds() bool { return c == Fine || c == Plain }
+
+// ClassOf draws the class of the n-th message. Of 10,000, 2,000 are plain, 50 bad, 10 failing and 4 poison, about.
 func ClassOf(seed uint64, n int) Class {
 	switch d := draw(seed, "class", n, 0) % 10_000; {
 	case d < 4:
@@ -37,6 +50,8 @@ func ClassOf(seed uint64, n int) Class {
 		return Failing
 	case d < 64:
 		return Bad
+	case d < 2064:
+		return Plain
 	}
 	return Fine
 }
@@ -58,7 +73,7 @@ const (
 	Goexit
 	Slow        // works for long, then well
 	Hang        // until its context is cancelled
-	AfterEffect // fails after its transaction has committed
+	AfterEffect // fails after its effect
 )
 
 // LastFault is the last attempt at which a handler of a fine message may fail.

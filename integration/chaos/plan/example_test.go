@@ -30,7 +30,7 @@ func TestDrawsEveryClassAndFault(t *testing.T) {
 			t.Fatalf("message %d fails at attempt %d", i, plan.LastFault+1)
 		}
 	}
-	for c, want := range map[plan.Class]int{plan.Poison: 40, plan.Failing: 100, plan.Bad: 500, plan.Fine: 99_360} {
+	for c, want := range map[plan.Class]int{plan.Poison: 40, plan.Failing: 100, plan.Bad: 500, plan.Plain: 20_000, plan.Fine: 79_360} {
 		if got := classes[c]; got < want/2 || got > want*2 {
 			t.Errorf("%d of %d messages are %s, want about %d", got, n, c, want)
 		}

@@ -32,13 +32,17 @@ func options(o *plan.Orders, log *zap.Logger) consumer.Options {
 
 // newWorker builds the worker that the orders ask for; end closes the clients beside it.
 func newWorker(o *plan.Orders, log *zap.Logger, s *store, h *handler) (w consumer.Worker, end func(), err error) {
-	if o.Topic != "" {
-		return kafkaWorker(o, log, s, h)
+	var does consumer.Handler = h
+	if o.Batch {
+		does = h.batches()
 	}
-	return sqsWorker(o, log, s, h)
+	if o.Topic != "" {
+		return kafkaWorker(o, log, s, h.page, does)
+	}
+	return sqsWorker(o, log, s, h.page, does)
 }
 
-func kafkaWorker(o *plan.Orders, log *zap.Logger, s *store, h *handler) (consumer.Worker, func(), error) {
+func kafkaWorker(o *plan.Orders, log *zap.Logger, s *store, page *plan.Page, h consumer.Handler) (consumer.Worker, func(), error) {
 	seeds := []kgo.Opt{kgo.SeedBrokers(o.Brokers...)}
 	if o.Dial != "" {
 		// Brokers are advertised under their own addresses: whatever the client dials, it gets the proxy.
@@ -61,7 +65,7 @@ func kafkaWorker(o *plan.Orders, log *zap.Logger, s *store, h *handler) (consume
 		opts = append(opts, kgo.SessionTimeout(o.Window), kgo.HeartbeatInterval(time.Second))
 	}
 	c := &kafka.Config{Options: options(o, log), CommitInterval: 200 * time.Millisecond, RevokeDrain: 5 * time.Second}
-	c.DeadLetter = flaky{target, o, h.page, new(atomic.Int64)}
+	c.DeadLetter = flaky{target, o, page, new(atomic.Int64)}
 	if o.Rows {
 		c.Audit = kafka.AuditRows
 	}
@@ -72,7 +76,7 @@ func kafkaWorker(o *plan.Orders, log *zap.Logger, s *store, h *handler) (consume
 	return w, producer.Close, err
 }
 
-func sqsWorker(o *plan.Orders, log *zap.Logger, s *store, h *handler) (consumer.Worker, func(), error) {
+func sqsWorker(o *plan.Orders, log *zap.Logger, s *store, page *plan.Page, h consumer.Handler) (consumer.Worker, func(), error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, ResponseHeaderTimeout: 30 * time.Second}
 	client := awssqs.New(awssqs.Options{
 		BaseEndpoint: aws.String(o.Client), Region: "elasticmq", HTTPClient: &http.Client{Transport: transport},
@@ -83,7 +87,7 @@ func sqsWorker(o *plan.Orders, log *zap.Logger, s *store, h *handler) (consumer.
 		return nil, nil, err
 	}
 	c := &sqs.Config{Options: options(o, log), VisibilityTimeout: o.Window, WaitTime: 2 * time.Second}
-	c.Name, c.DeadLetter = o.Group, flaky{target, o, h.page, new(atomic.Int64)}
+	c.Name, c.DeadLetter = o.Group, flaky{target, o, page, new(atomic.Int64)}
 	w, err := sqs.NewWorker(client, o.Queue, s.ledger, h, c)
 	return w, transport.CloseIdleConnections, err
 }

@@ -37,9 +37,7 @@ func (h *handler) Handle(ctx context.Context, m *consumer.Message) error {
 	h.page.Add(plan.Running, 1)
 	defer h.page.Add(plan.Running, -1) // also after a panic and a Goexit
 	h.page.Add(plan.Begun, 1)
-	// One write to a file opened for appending: lines of several processes do not mix, and a killed one's stay.
-	if _, err := fmt.Fprintf(h.journal, "%d %s %d %d %s %s\n", time.Now().UnixNano(), h.orders.Name, consumer.Token(ctx),
-		m.Attempt, m.ID, m.Body); err != nil {
+	if err := h.note(ctx, m); err != nil {
 		return err
 	}
 	switch plan.Parse(m.Body) {
@@ -55,6 +53,14 @@ func (h *handler) Handle(ctx context.Context, m *consumer.Message) error {
 		select {} // the signal is on its way
 	}
 	return h.work(ctx, m)
+}
+
+// note enters in the journal that the handler of a message begins. It is one write to a file opened for appending: lines of
+// several processes do not mix, and a killed one's stay.
+func (h *handler) note(ctx context.Context, m *consumer.Message) error {
+	_, err := fmt.Fprintf(h.journal, "%d %s %d %d %s %s\n", time.Now().UnixNano(), h.orders.Name,
+		consumer.Token(consumer.For(ctx, m)), m.Attempt, m.ID, m.Body)
+	return err
 }
 
 // work is the effect of a message that is to succeed, and what is drawn beside it.
@@ -86,7 +92,7 @@ func (h *handler) work(ctx context.Context, m *consumer.Message) error {
 	case plan.Slow:
 		h.page.Add(plan.Slows, 1)
 	}
-	if err := h.store.effect(ctx, m); err != nil {
+	if err := h.effect(ctx, m); err != nil {
 		return err
 	}
 	h.page.Add(plan.Succeeded, 1)
@@ -97,13 +103,21 @@ func (h *handler) work(ctx context.Context, m *consumer.Message) error {
 	return nil
 }
 
+// effect is that of a message's class.
+func (h *handler) effect(ctx context.Context, m *consumer.Message) error {
+	if plan.Parse(m.Body) == plan.Plain {
+		return h.store.plain(ctx, m)
+	}
+	return h.store.effect(ctx, m)
+}
+
 // deaf goes on for so long after its context has ended, with its message's time limit or its worker's lease, and then has
-// its effect all the same, if the fence lets it.
+// its effect all the same, if the fence lets it (a plain one has none).
 func (h *handler) deaf(ctx context.Context, m *consumer.Message, lasts time.Duration) error {
 	<-ctx.Done()
 	h.page.Add(plan.Deafs, 1)
 	time.Sleep(lasts)
-	if err := h.store.effect(context.WithoutCancel(ctx), m); err != nil {
+	if err := h.effect(context.WithoutCancel(ctx), m); err != nil {
 		return err
 	}
 	h.page.Add(plan.Succeeded, 1)

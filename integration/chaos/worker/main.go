@@ -20,6 +20,7 @@ import (
 )
 
 func main() {
+	before := openFiles()
 	var o plan.Orders
 	err := json.Unmarshal([]byte(os.Getenv(plan.Variable)), &o)
 	if err == nil {
@@ -29,7 +30,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "process %s: %v\n", o.Name, err)
 		os.Exit(1)
 	}
-	if left := leftBehind(); left != "" {
+	if left := leftBehind(before); left != "" {
 		fmt.Fprintf(os.Stderr, "process %s has left behind: %s\n", o.Name, left)
 		os.Exit(3)
 	}
@@ -90,23 +91,32 @@ func measure(page *plan.Page, done <-chan struct{}) {
 	}
 }
 
-// leftBehind says which goroutines and connections are left of a worker that has drained; empty: none.
-func leftBehind() string {
+// leftBehind says which goroutines, connections and files are left of a worker that has drained, beside those files that were
+// open before it; empty: none.
+func leftBehind(before map[string]string) string {
 	if err := goleak.Find(); err != nil {
 		return err.Error()
 	}
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return "" // no Linux
-	}
-	var sockets []string
-	for _, f := range files {
-		if name, err := os.Readlink("/proc/self/fd/" + f.Name()); err == nil && strings.HasPrefix(name, "socket:") {
-			sockets = append(sockets, name)
+	var left []string
+	for number, name := range openFiles() {
+		if before[number] != name && !strings.HasPrefix(name, "anon_inode:") { // the runtime's poller
+			left = append(left, name)
 		}
 	}
-	if len(sockets) > 0 {
-		return fmt.Sprintf("%d connections", len(sockets))
+	return strings.Join(left, ", ")
+}
+
+// openFiles are the process' files and connections by number, on Linux.
+func openFiles() map[string]string {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil // no Linux
 	}
-	return ""
+	open := map[string]string{}
+	for _, f := range files {
+		if name, err := os.Readlink("/proc/self/fd/" + f.Name()); err == nil { // or it is the folder that was read
+			open[f.Name()] = name
+		}
+	}
+	return open
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
+	_ "modernc.org/sqlite" // for effects beside the ledger's transactions
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/integration/chaos/plan"
@@ -17,10 +18,11 @@ import (
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
-// store is a ledger, and the way to have an effect with the message's success.
+// store is a ledger, and the ways to have an effect: with the message's success, and by itself.
 type store struct {
 	ledger ledger.Ledger
-	effect func(ctx context.Context, m *consumer.Message) error
+	effect func(ctx context.Context, batch ...*consumer.Message) error
+	plain  func(ctx context.Context, m *consumer.Message) error
 	close  func() error
 }
 
@@ -47,31 +49,51 @@ func openPostgres(ctx context.Context, o *plan.Orders, log *zap.Logger) (*store,
 	const insert = `INSERT INTO effect (message, body, grp, part, off, process, token) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	return &store{
 		ledger: l,
-		effect: func(ctx context.Context, m *consumer.Message) error {
+		effect: func(ctx context.Context, batch ...*consumer.Message) error {
 			return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, insert, effectOf(ctx, o, m)...)
-				return err
+				for _, m := range batch {
+					if _, err := tx.Exec(ctx, insert, effectOf(ctx, o, m)...); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
+		},
+		plain: func(ctx context.Context, m *consumer.Message) error {
+			_, err := pool.Exec(ctx, insert, effectOf(ctx, o, m)...)
+			return err
 		},
 		close: func() error { l.Close(); pool.Close(); return nil },
 	}, nil
 }
 
 func openSQLite(ctx context.Context, o *plan.Orders, log *zap.Logger) (*store, error) {
-	l, err := sqlite.Open(ctx, o.Database, &sqlite.Config{Logger: log})
+	db, err := sql.Open("sqlite", "file:"+o.Database+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		return nil, err
+	}
+	l, err := sqlite.Open(ctx, o.Database, &sqlite.Config{Logger: log})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	const insert = `INSERT INTO effect (message, body, grp, part, off, process, token) VALUES (?, ?, ?, ?, ?, ?, ?)`
 	return &store{
 		ledger: l,
-		effect: func(ctx context.Context, m *consumer.Message) error {
+		effect: func(ctx context.Context, batch ...*consumer.Message) error {
 			return sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-				_, err := tx.ExecContext(ctx, insert, effectOf(ctx, o, m)...)
-				return err
+				for _, m := range batch {
+					if _, err := tx.ExecContext(ctx, insert, effectOf(ctx, o, m)...); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
 		},
-		close: func() error { return errors.Join(l.Close()) },
+		plain: func(ctx context.Context, m *consumer.Message) error {
+			_, err := db.ExecContext(ctx, insert, effectOf(ctx, o, m)...)
+			return err
+		},
+		close: func() error { return errors.Join(l.Close(), db.Close()) },
 	}, nil
 }
 
@@ -81,5 +103,5 @@ func effectOf(ctx context.Context, o *plan.Orders, m *consumer.Message) []any {
 	if group == "" {
 		group = string(m.Key)
 	}
-	return []any{m.ID, string(m.Body), group, m.Partition, m.Offset, o.Name, int64(consumer.Token(ctx))}
+	return []any{m.ID, string(m.Body), group, m.Partition, m.Offset, o.Name, int64(consumer.Token(consumer.For(ctx, m)))}
 }
