@@ -100,10 +100,14 @@ func (l *looking) answer(i int) {
 	switch {
 	case l.f.HasRow(a.Offset):
 		l.out[i].Verdict = InRow
-		if at != nil && at.Rows {
+		if at != nil && at.Rows && !l.above(a) {
 			l.out[i].Verdict = ToRow
 			l.renew(at)
 		}
+		return
+	case at != nil && at.Rows && l.above(a):
+		l.out[i].Verdict = InRow
+		l.forget(a.Offset)
 		return
 	case at != nil && at.Rows:
 		l.out[i].Verdict = ToRow
@@ -132,6 +136,11 @@ func (l *looking) answer(i int) {
 	l.out[i].Verdict = ToRow
 	l.bind(a)
 }
+
+// above says that a message may have been in a range, though its offset is bound to rows: a log that was dropped and is made
+// anew is bound over all that lies between the rows that were left. Its row needs a token above the log's, so the owner must
+// look each time. Claims by row do not ask what a log had that was dropped.
+func (l *looking) above(a *Ask) bool { return a.Ranged && l.f.Token > 0 }
 
 // forget makes a row of what may have been in a range once, and was given back: its token must be higher than it was then.
 func (l *looking) forget(offset int64) {

@@ -134,6 +134,7 @@ func RunRangedMaintain(t *testing.T, open Open) {
 	for name, run := range map[string]func(*testing.T, Open){
 		"Pitfall28": Pitfall28, "Pitfall30": SweptRetentions, "Pitfall72": Pitfall72, "Pitfall79": SweptMeanwhile,
 		"Ranges_FailedIsNotSucceeded": rangesFailedStays, "Ranges_DroppedToken": rangesDroppedToken,
+		"Ranges_TokenBetweenRows": rangesTokenBetweenRows,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -85,6 +85,32 @@ func rangesDroppedToken(t *testing.T, open Open) {
 	}
 }
 
+// rangesTokenBetweenRows: a log that was dropped, but for rows that were left, was bound to rows from the first of them to the
+// last when it was made anew, and what lay between them began with token 1 again.
+func rangesTokenBetweenRows(t *testing.T, open Open) {
+	e := begin(t, open)
+	o := e.owner()
+	all := e.span(0, 5)
+	for i := range all {
+		all[i].Window = shortWindow
+	}
+	first := e.allRun(o, all)
+	for i, err := range e.settleAll(o, []ledger.Settlement{
+		failedAttempt(first[0], "not yet"), release(first[1]), succeed(first[2]), succeed(first[3]), failedAttempt(first[4], "not yet"),
+	}) {
+		if err != nil {
+			e.Fatalf("settlement %d: %v", i, err)
+		}
+	}
+	e.pass(2 * shortWindow)
+	e.sweep(keep)
+	for i := 1; i < 4; i++ { // in calls of their own: what an owner knows of a log counts from the second on
+		if c := e.want(o, all[i], ledger.Run); c.Token <= first[i].Token {
+			e.Errorf("offset %d: token %d, and %d before the log was dropped", i, c.Token, first[i].Token)
+		}
+	}
+}
+
 // rangesRedrivenStays: the row of a message that failed, and succeeded when it was sent again, stays for its window, however
 // its success is written: its copy may come again when the segment around it has been cut off.
 func rangesRedrivenStays(e *env) {
