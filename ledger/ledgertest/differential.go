@@ -16,42 +16,35 @@ import (
 
 // Differential compares the store with an independent model on random sequences of join, claim, settle, release,
 // declare and leave; steps bounds the length of a sequence. With [Ranged] the messages are neighbours in one log, calls
-// and transactions are of several of them, and tokens have to grow and no more.
+// and transactions are of several of them, and tokens have to grow and no more. Then the store is swept as well, and with
+// [Store.Age] hours pass: logs lose what has expired and what lies below their first offset, are dropped, and come back.
 //
 // A step is one call that changes or asks something, whatever the number of its messages. With ACKLEDGER_LONG=1 sequences
-// go on until there were 145,000 of them: a million for the seven stores and modes of this module.
+// go on until there were 145,000 of them: more than a million for the stores and modes of this module.
 func Differential(t *testing.T, open Open, steps int) {
 	e := begin(t, open)
 	base := e.scope
 	round, made := 0, 0
+	var again comeback
 	sequence := func(rt *rapid.T) {
 		round++
 		e.scope = base + " " + number(round)
-		d := &differ{env: e, rt: rt, rows: map[string]*modelRow{}, archive: map[string]map[string]uint64{}, back: map[ledger.Ticket]bool{}}
-		d.join()
-		d.join()
-		d.ids = modelIDs
-		actions := []func(){d.claim, d.claim, d.claim, d.settle, d.settle, d.settle, d.declare, d.leave, d.join}
-		if d.Ranged {
-			d.placed()
-			actions = append(actions, d.settleMany, d.settleMany, d.settleMany, d.claim, d.commit, d.commit)
-		}
+		d := newDiffer(e, rt, &again)
+		actions := d.actions()
 		for range rapid.IntRange(1, steps).Draw(rt, "steps") {
 			rapid.SampledFrom(actions).Draw(rt, "action")()
 			made++
 		}
-		for _, id := range d.ids {
-			d.compare(id)
-		}
-		for _, o := range d.owners { // a shared ledger is left as it was found
-			_ = o.Leave(e.ctx)
-		}
+		d.end()
 	}
 	rapid.Check(t, sequence)
 	for os.Getenv("ACKLEDGER_LONG") != "" && made < longSteps && !t.Failed() {
 		rapid.Check(t, sequence) // with another seed
 	}
 	t.Logf("%d steps in %d sequences", made, round)
+	if e.Ranged {
+		again.check(t, round)
+	}
 	if page := reliability.Page(); page != "" && !t.Failed() {
 		if err := reliability.Row(page, "differential", folder()+" "+t.Name(), reliability.Today(), strconv.Itoa(made), strconv.Itoa(round)); err != nil {
 			t.Error(err)
@@ -84,6 +77,52 @@ type differ struct {
 	archive map[string]map[string]uint64 // id, delivery: token
 	tickets []modelTicket
 	back    map[ledger.Ticket]bool // given back by it
+	ended   map[ledger.Ticket]bool // its message succeeded by it
+	passing                        // with ranges
+}
+
+func newDiffer(e *env, rt *rapid.T, again *comeback) *differ {
+	d := &differ{
+		env: e, rt: rt, ids: modelIDs, rows: map[string]*modelRow{}, archive: map[string]map[string]uint64{},
+		back: map[ledger.Ticket]bool{}, ended: map[ledger.Ticket]bool{}, passing: newPassing(again),
+	}
+	d.join()
+	d.join()
+	if d.Ranged {
+		d.placed()
+	}
+	return d
+}
+
+// actions are what a step may be, some of them more often than others.
+func (d *differ) actions() []func() {
+	actions := []func(){d.claim, d.claim, d.claim, d.settle, d.settle, d.settle, d.declare, d.leave, d.join}
+	if !d.Ranged {
+		return actions
+	}
+	actions = append(actions, d.settleMany, d.settleMany, d.settleMany, d.claim, d.commit, d.commit, d.drain, d.retain)
+	if d.Rest != nil {
+		actions = append(actions, d.rest)
+	}
+	if d.Age != nil {
+		actions = append(actions, d.hours)
+	}
+	return actions
+}
+
+// end compares all that there may be, and leaves a shared ledger as it was found.
+func (d *differ) end() {
+	for _, id := range d.ids {
+		if d.rows[id] != nil || d.floor[id] > 0 || !d.Ranged {
+			d.compare(id)
+		}
+	}
+	for _, o := range d.owners {
+		_ = o.Leave(d.ctx)
+	}
+	if d.Ranged {
+		d.dropLogs()
+	}
 }
 
 type modelOwner struct {
@@ -94,9 +133,12 @@ type modelOwner struct {
 type modelRow struct {
 	ledger.Row
 	owner  int // index; -1: nobody
-	later  bool
+	due    bool
+	later  bool // due is not over yet
 	result []byte
 	errors int
+	until  time.Duration // it must be kept until then, once it has succeeded or failed
+	ended  time.Duration // when it did
 }
 
 type modelTicket struct {
@@ -106,7 +148,7 @@ type modelTicket struct {
 }
 
 func (d *differ) join() {
-	if len(d.owners) >= 6 {
+	if len(d.owners) >= 6 && (!d.Ranged || len(d.live()) > 2) {
 		return
 	}
 	o, err := d.Ledger.Join(d.ctx, longLease)
@@ -117,10 +159,29 @@ func (d *differ) join() {
 	d.owners = append(d.owners, modelOwner{o, &fate})
 }
 
-func (d *differ) pick() int { return rapid.IntRange(0, len(d.owners)-1).Draw(d.rt, "owner") }
+// live are the owners that are.
+func (d *differ) live() (all []int) {
+	for i, o := range d.owners {
+		if *o.fate == ledger.Live {
+			all = append(all, i)
+		}
+	}
+	return all
+}
 
-func (d *differ) declare() {
-	o := d.owners[d.pick()]
+// pick draws an owner; with ranges mostly one that is live.
+func (d *differ) pick() int {
+	all := d.live()
+	if len(all) == 0 || !d.Ranged || rapid.IntRange(0, 5).Draw(d.rt, "whichever") == 0 {
+		return rapid.IntRange(0, len(d.owners)-1).Draw(d.rt, "owner")
+	}
+	return rapid.SampledFrom(all).Draw(d.rt, "owner")
+}
+
+func (d *differ) declare() { d.declareOf(d.pick()) }
+
+func (d *differ) declareOf(i int) {
+	o := d.owners[i]
 	if err := d.Declare(d.ctx, o.ID()); err != nil {
 		d.rt.Fatalf("declare: %v", err)
 	}
@@ -129,8 +190,10 @@ func (d *differ) declare() {
 	}
 }
 
-func (d *differ) leave() {
-	o := d.owners[d.pick()]
+func (d *differ) leave() { d.leaveOf(d.pick()) }
+
+func (d *differ) leaveOf(i int) {
+	o := d.owners[i]
 	if err := o.Leave(d.ctx); err != nil {
 		d.rt.Fatalf("leave: %v", err)
 	}
@@ -164,20 +227,24 @@ func (d *differ) claim() {
 	me := d.pick()
 	var entries []ledger.Entry
 	var ids []string
-	for _, id := range rapid.Permutation(d.ids).Draw(d.rt, "ids")[:rapid.IntRange(1, len(d.ids)).Draw(d.rt, "n")] {
+	window := d.window()
+	for _, id := range rapid.Permutation(d.ids).Draw(d.rt, "ids")[:rapid.IntRange(1, min(len(d.ids), 12)).Draw(d.rt, "n")] {
 		m := d.entry(id)
+		m.Delivery = d.delivery(id)
+		m.StampToken = uint64(max(0, rapid.IntRange(-4, 4).Draw(d.rt, "stamp")))
+		m.Solo, m.Park = rapid.Bool().Draw(d.rt, "solo"), rapid.IntRange(0, 3).Draw(d.rt, "park") == 0
 		if d.Ranged {
-			m.Ranged = rapid.IntRange(0, 5).Draw(d.rt, "ranged") > 0
-			if rapid.IntRange(0, 3).Draw(d.rt, "first of its assignment") == 0 {
-				m.Key.Pos.Prev = -1
+			m.Window = window
+			if !d.place(id, &m) {
+				continue
 			}
 		} else {
 			m.Fingerprint = ledger.BodyFingerprint([]byte(rapid.SampledFrom(modelBodies).Draw(d.rt, "body")))
 		}
-		m.Delivery = []byte(rapid.SampledFrom(modelDeliveries).Draw(d.rt, "delivery"))
-		m.StampToken = uint64(max(0, rapid.IntRange(-4, 4).Draw(d.rt, "stamp")))
-		m.Solo, m.Park = rapid.Bool().Draw(d.rt, "solo"), rapid.IntRange(0, 3).Draw(d.rt, "park") == 0
 		entries, ids = append(entries, m), append(ids, id)
+	}
+	if len(entries) == 0 {
+		return
 	}
 	lost := d.lose()
 	for i := range entries { // parked twice, the second answer says nothing of the first
@@ -201,12 +268,14 @@ func (d *differ) claim() {
 	for i := range entries {
 		d.rt.Logf("claim of %s by %d, ranged %t, stamp %d, lost %t: %v token %d", ids[i], me, entries[i].Ranged, entries[i].StampToken,
 			lost, claims[i].Answer, claims[i].Token)
+		d.used(ids[i])
 		d.claimed(me, ids[i], entries[i], claims[i], lost)
 	}
 }
 
 // claimed compares one answer with the model's, and carries the model on.
 func (d *differ) claimed(me int, id string, m ledger.Entry, c ledger.Claim, again bool) {
+	d.begunAnew(id, c)
 	r := d.rows[id]
 	seen := d.see(r, me)
 	if seen != nil {
@@ -220,13 +289,17 @@ func (d *differ) claimed(me int, id string, m ledger.Entry, c ledger.Claim, agai
 		c.TookOver != want.TookOver || (c.Wait > 0) != (want.Wait > 0) || c.Wait > want.Wait {
 		d.rt.Fatalf("claim of %s by %d: %+v\nwant %+v\nof %+v", id, me, c, want, seen)
 	}
-	if c.Answer == ledger.Done && r.State == ledger.Succeeded && !bytes.Equal(c.Outcome.Result, r.result) {
+	if c.Answer == ledger.Done && r.State == ledger.Succeeded && !bytes.Equal(c.Outcome.Result, r.result) &&
+		(c.Outcome.Result != nil || !d.fades(id)) { // a result goes with its row
 		d.rt.Fatalf("outcome of %s: %+v, want %q", id, c.Outcome, r.result)
 	}
 	if c.Answer == ledger.Mismatch {
 		d.tickets = append(d.tickets, modelTicket{c.Ticket, id, me})
 	}
 	if !want.Write {
+		if c.Answer == ledger.Done && d.fades(id) {
+			d.compare(id) // it was asked for again, perhaps, and has a row again
+		}
 		return
 	}
 	if r == nil {
@@ -234,11 +307,15 @@ func (d *differ) claimed(me int, id string, m ledger.Entry, c ledger.Claim, agai
 		d.rows[id] = r
 	}
 	if want.Renew {
-		r.errors = 0
+		r.errors, r.until = 0, max(r.until, d.clock+m.Window.Truncate(time.Hour))
 	}
+	if d.plain(id, r) { // as if never claimed, but that it may have a row
+		r.until = min(r.until, d.clock+m.Window.Truncate(time.Hour))
+	}
+	restarts := d.grows(id, r, c.Token, again)
 	r.State, r.Token, r.Attempts, r.Crashes = ledger.Pending, want.Token, want.Attempts, want.Crashes
-	r.owner, r.later, r.result = me, false, nil
-	if (d.Ranged || again) && c.Token >= want.Token { // it grows; by more than one if an answer was lost
+	r.owner, r.due, r.later, r.result = me, false, false, nil
+	if (d.Ranged || again) && c.Token >= want.Token || restarts { // it grows; by more than one if an answer was lost
 		r.Token, want.Token = c.Token, c.Token
 	}
 	if c.Token != want.Token || c.Crashes != want.Crashes || len(c.Errors) != r.errors ||
@@ -248,130 +325,13 @@ func (d *differ) claimed(me int, id string, m ledger.Entry, c ledger.Claim, agai
 	d.tickets = append(d.tickets, modelTicket{c.Ticket, id, me})
 }
 
-func (d *differ) settle() {
-	if len(d.tickets) == 0 {
-		return
-	}
-	n := len(d.tickets)
-	back := min(n-1, max(0, rapid.IntRange(-6, 6).Draw(d.rt, "back"))) // mostly the latest ticket
-	ticket := d.tickets[n-1-back]
-	me := ticket.owner
-	if rapid.IntRange(0, 9).Draw(d.rt, "stranger") == 0 {
-		me = d.pick()
-	}
-	d.send(me, []modelTicket{ticket})
-}
-
-// settlement draws what becomes of a ticket.
-func (d *differ) settlement(ticket modelTicket) ledger.Settlement {
-	n := len(d.tickets)
-	c := ledger.Claim{Ticket: ticket.ticket, Attempt: 1}
-	var s ledger.Settlement
-	switch rapid.IntRange(0, 3).Draw(d.rt, "kind") {
-	case 0:
-		s = succeed(c)
-		if !d.Ranged || rapid.IntRange(0, 3).Draw(d.rt, "result") == 0 {
-			s.Result = []byte(number(n))
-		}
-	case 1:
-		m := d.entry(ticket.id)
-		m.Delivery = []byte(rapid.SampledFrom(modelDeliveries).Draw(d.rt, "delivery"))
-		s = fail(c, m)
-	case 2:
-		s = failedAttempt(c, "again")
-	case 3:
-		s = release(c)
-		if rapid.Bool().Draw(d.rt, "later") {
-			s.After = time.Hour
-		}
-	}
-	return s
-}
-
-// send settles tickets of distinct messages in one call.
-func (d *differ) send(me int, tickets []modelTicket) {
-	settlements := make([]ledger.Settlement, len(tickets))
-	for i, ticket := range tickets {
-		settlements[i] = d.settlement(ticket)
-	}
-	lost := d.lose()
-	errs, err := d.owners[me].Settle(d.ctx, settlements)
-	if lost && !ledger.IsLost(err) {
-		d.found(err)
-		errs, err = d.owners[me].Settle(d.ctx, settlements)
-	}
-	if d.found(nil); d.Ranged && ledger.IsLost(err) && *d.owners[me].fate != ledger.Live {
-		return // only a live owner writes in its ranges: nothing of the call was written
-	}
-	if err != nil {
-		d.rt.Fatalf("settle: %v", err)
-	}
-	for i, ticket := range tickets {
-		s := &settlements[i]
-		d.rt.Logf("%v of %s by %d, token %d, counted %t, after %s, result %q, lost %t: %v", s.Kind, ticket.id, me, s.Ticket.Token(),
-			s.Count, s.After, s.Result, lost, errs[i])
-		d.settled(me, ticket, settlements[i], errs[i])
-		d.compare(ticket.id)
-	}
-}
-
-// settled compares one answer with the model's, and carries the model on.
-func (d *differ) settled(me int, ticket modelTicket, s ledger.Settlement, err error) {
-	id := ticket.id
-	r := d.rows[id]
-	seen := d.see(r, me)
-	if seen != nil && s.Dead != nil {
-		_, seen.Archived = d.archive[id][string(s.Dead.Delivery)]
-	}
-	effect := ledger.DecideSettle(seen, s)
-	if d.Ranged && effect == ledger.EffectLost && s.Kind == ledger.Release && d.back[s.Ticket] && err == nil {
-		effect = ledger.EffectHolds // it was given back by this very ticket: its owner may remember
-	}
-	if d.Ranged && *d.owners[me].fate != ledger.Live && ledger.IsLost(err) {
-		effect = ledger.EffectLost // only a live owner writes in its ranges
-	}
-	if d.Ranged && effect == ledger.EffectHolds && ticket.owner != me && ledger.IsLost(err) {
-		effect = ledger.EffectLost // another owner's ticket: what succeeded in a range keeps no token
-	}
-	if effect == ledger.EffectWrite && s.Kind == ledger.Release {
-		d.back[s.Ticket] = true
-	}
-	if lost := effect == ledger.EffectLost; lost != ledger.IsLost(err) || !lost && err != nil {
-		d.rt.Fatalf("%v of %s by %d: %v, want effect %d of %+v", s.Kind, id, me, err, effect, seen)
-	}
-	if effect != ledger.EffectWrite && effect != ledger.EffectFile {
-		return
-	}
-	if s.Kind == ledger.Fail {
-		if d.archive[id] == nil {
-			d.archive[id] = map[string]uint64{}
-		}
-		if _, there := d.archive[id][string(s.Dead.Delivery)]; !there {
-			d.archive[id][string(s.Dead.Delivery)] = s.Ticket.Token()
-		}
-	}
-	if effect == ledger.EffectFile {
-		return
-	}
-	r.owner = -1
-	switch s.Kind {
-	case ledger.Succeed:
-		r.State, r.result = ledger.Succeeded, s.Result
-	case ledger.Fail:
-		r.State = ledger.Failed
-	case ledger.Release:
-		r.later = s.After > 0
-		if s.Count {
-			r.Attempts++
-			r.errors++
-		}
-	}
-}
-
 // compare reads the row and compares all of it.
 func (d *differ) compare(id string) {
-	want := d.rows[id]
 	got, err := d.Get(d.ctx, d.key(id))
+	if d.fades(id) {
+		d.faded(id, got, err)
+	}
+	want := d.rows[id]
 	if d.Ranged && want != nil && d.inRange(id, want, got, err) {
 		return
 	}
@@ -390,10 +350,10 @@ func (d *differ) compare(id string) {
 	}
 	if got.State != want.State || got.Token != want.Token || got.Owner != owner || got.Attempts != want.Attempts ||
 		got.Crashes != want.Crashes || got.Fingerprint != want.Fingerprint && (!d.Ranged || !got.Fingerprint.IsZero()) || !bytes.Equal(got.Result, want.result) ||
-		len(got.Errors) != want.errors && want.State == ledger.Pending || got.Due.IsZero() == want.later ||
+		len(got.Errors) != want.errors && want.State == ledger.Pending || got.Due.IsZero() == want.due ||
 		len(got.Archived) != len(d.archive[id]) {
-		d.rt.Fatalf("row %s: %s\nwant %+v owner %q later %t result %q errors %d archive %v",
-			id, summary(got), want.Row, owner, want.later, want.result, want.errors, d.archive[id])
+		d.rt.Fatalf("row %s: %s\nwant %+v owner %q due %t result %q errors %d archive %v",
+			id, summary(got), want.Row, owner, want.due, want.result, want.errors, d.archive[id])
 	}
 	for _, a := range got.Archived {
 		if token, there := d.archive[id][string(a.Delivery)]; !there || token != a.Token {

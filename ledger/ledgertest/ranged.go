@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -55,7 +56,7 @@ func (p *places) key(scope, id string) ledger.Key {
 	suffix := "-" + strconv.FormatInt(pos.Offset, 10)
 	prefix := id
 	switch {
-	case pos.Log == joined:
+	case strings.HasPrefix(pos.Log, joined):
 		prefix = "joined"
 	case len(id) <= ledger.MaxID: // what is too long stays too long
 		prefix = id[:min(len(id), ledger.MaxID-len(suffix))]

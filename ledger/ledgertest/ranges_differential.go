@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -13,16 +14,32 @@ import (
 // modelOffsets are where the model's messages lie in their log: with gaps, one of them longer than any range is made over.
 var modelOffsets = []int64{0, 1, 2, 3, 5, 6, 7, 12, 13, 2013, 2014, 2015}
 
-// placed makes the model's messages neighbours in one log.
+// modelLogs are the log, its next leader epoch, which begins within it, and the log of a topic that was created again.
+var modelLogs = []struct {
+	prefix  string
+	log     string
+	epoch   int32
+	offsets []int64
+}{
+	{"", joined, 0, modelOffsets},
+	{"next ", joined, 1, []int64{5, 6, 7, 12, 13}},
+	{"again ", joined + " again", 0, []int64{0, 1, 2, 3}},
+}
+
+// placed makes the model's messages neighbours in one log, and those of its later lives.
 func (d *differ) placed() {
 	d.ids = nil
-	prev := int64(-1)
-	for i, offset := range modelOffsets {
-		id := number(i)
-		d.ids = append(d.ids, id)
-		d.places.of[id] = ledger.Position{Log: joined, Offset: offset, Prev: prev}
-		prev = offset
+	for _, l := range modelLogs[:rapid.IntRange(1, len(modelLogs)).Draw(d.rt, "logs")] {
+		prev := int64(-1)
+		for i, offset := range l.offsets {
+			id := l.prefix + number(i)
+			d.ids = append(d.ids, id)
+			d.places.of[id] = ledger.Position{Log: l.log, Epoch: l.epoch, Offset: offset, Prev: prev}
+			prev = offset
+		}
 	}
+	d.mixed = rapid.Bool().Draw(d.rt, "claims by row as well")
+	d.windows = rapid.SampledFrom([][]time.Duration{{brief}, {time.Hour}, {dayWindow}, {time.Hour, dayWindow}}).Draw(d.rt, "windows")
 }
 
 // lose makes the next answer be lost, now and then.
@@ -47,19 +64,23 @@ func (d *differ) found(err error) {
 // some draws a few of the latest tickets of one owner, of distinct messages.
 func (d *differ) some(most int) (me int, tickets []modelTicket) {
 	me = d.pick()
-	n := rapid.IntRange(1, most).Draw(d.rt, "tickets")
+	return me, d.of(me, rapid.IntRange(1, most).Draw(d.rt, "tickets"))
+}
+
+// of are the latest n tickets of one owner, of distinct messages.
+func (d *differ) of(me, n int) (tickets []modelTicket) {
 	for _, t := range slices.Backward(d.tickets) {
 		same := func(o modelTicket) bool { return o.id == t.id }
 		if t.owner == me && !t.ticket.IsMismatch() && !slices.ContainsFunc(tickets, same) && len(tickets) < n {
 			tickets = append(tickets, t)
 		}
 	}
-	return me, tickets
+	return tickets
 }
 
 func (d *differ) settleMany() {
 	if me, tickets := d.some(8); len(tickets) > 0 {
-		d.send(me, tickets)
+		d.send(me, tickets, d.settlement)
 	}
 }
 
@@ -99,7 +120,8 @@ func (d *differ) commit() {
 	for i, t := range tickets {
 		if all {
 			r := d.rows[t.id]
-			r.State, r.owner, r.result = ledger.Succeeded, -1, results[i]
+			r.State, r.owner, r.result, r.ended = ledger.Succeeded, -1, results[i], d.clock
+			d.ended[t.ticket] = true
 		}
 		d.compare(t.id)
 	}
@@ -107,7 +129,7 @@ func (d *differ) commit() {
 
 // inRange compares a message that is held in a range, or was given back there; false: it has a row.
 func (d *differ) inRange(id string, want *modelRow, got ledger.Record, err error) bool {
-	plain := want.Attempts == 0 && want.Crashes == 0 && !want.later && want.errors == 0 && len(d.archive[id]) == 0
+	plain := d.unharmed(id, want)
 	if errors.Is(err, ledger.ErrNotFound) {
 		if !plain || want.State != ledger.Pending || want.owner >= 0 {
 			d.rt.Fatalf("nothing is known of %s, want %+v owner %d", id, want.Row, want.owner)

@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -24,6 +25,9 @@ type Store struct {
 	// Rest makes look older, by more than [ledger.OwnerRest], what the sweep waits for: the fates of owners that left or
 	// died, and the lease of a process that sweeps. Needed by [RunMaintain].
 	Rest func(ctx context.Context) error
+	// Age makes all that the ledger has written look older, as if so much time had passed; the leases of owners may end by
+	// it. Nil: in [Differential] no time passes.
+	Age func(ctx context.Context, d time.Duration) error
 	// Ranged makes every message of the suite a record of a log, which the ledger may hold in a range; see [Ranged].
 	Ranged bool
 	// DSN is what a second process is given to open the same ledger (see [Main]). Empty: there are no second processes

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/ledgertest"
@@ -45,7 +47,14 @@ func (f *effects) all(context.Context) (map[string]int, error) {
 }
 
 func open(*testing.T) ledgertest.Store {
-	return openLedger(memory.New(), func(l ledger.Ledger) ledger.Ledger { return l })
+	var passed atomic.Int64
+	s := openLedger(memory.New(memory.WithClock(func() time.Time { return time.Now().Add(time.Duration(passed.Load())) })),
+		func(l ledger.Ledger) ledger.Ledger { return l })
+	s.Age = func(_ context.Context, d time.Duration) error {
+		passed.Add(int64(d))
+		return nil
+	}
+	return s
 }
 
 // openGrouped opens a ledger whose owners group their calls.

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -195,6 +197,7 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 			}
 			return err
 		},
+		Age: func(ctx context.Context, d time.Duration) error { return age(ctx, pool, d) },
 		Lock: func(ctx context.Context, key ledger.Key) (func(), error) {
 			tx, err := pool.Begin(ctx)
 			if err != nil {
@@ -215,6 +218,25 @@ func storeOf(l *postgres.Ledger, pool *pgxpool.Pool, url string) ledgertest.Stor
 			return func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }, nil
 		},
 	}
+}
+
+// age makes all that is in the ledger look older.
+func age(ctx context.Context, pool *pgxpool.Pool, d time.Duration) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		for _, sql := range []string{
+			"SET LOCAL session_replication_role = replica", // the guards let nobody set a log's start or a segment's end back
+			"UPDATE ackledger.message SET due = due - {d}, at = at - {d}, expiry = expiry - {d}",
+			"UPDATE ackledger.archive SET at = at - {d}, expiry = expiry - {d}",
+			"UPDATE ackledger.segment SET since = since - {d}, until = until - {d}, expiry = expiry - {d}",
+			"UPDATE ackledger.claim_range SET at = at - {d}",
+			"UPDATE ackledger.range_log SET start_at = start_at - {d}",
+		} {
+			if _, err := tx.Exec(ctx, strings.ReplaceAll(sql, "{d}", fmt.Sprintf("interval '%f seconds'", d.Seconds()))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func TestMain(m *testing.M) {

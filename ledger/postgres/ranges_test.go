@@ -121,6 +121,21 @@ func TestRangedDifferential(t *testing.T) {
 	ledgertest.Differential(t, ledgertest.Ranged(shared(t, variant{})), 40)
 }
 
+// TestRangedDifferentialModes: the same in the ways to send a statement that poolers need, one of them on the oldest
+// PostgreSQL. The long run has all of them.
+func TestRangedDifferentialModes(t *testing.T) {
+	t.Parallel()
+	variants := map[string]variant{"oldest, simple protocol": {old: true, mode: pgx.QueryExecModeSimpleProtocol}}
+	if os.Getenv("ACKLEDGER_LONG") != "" {
+		for _, mode := range modes() {
+			variants[mode.String()] = variant{mode: mode}
+		}
+	}
+	for name, v := range variants {
+		t.Run(name, func(t *testing.T) { ledgertest.Differential(t, ledgertest.Ranged(shared(t, v)), 20) })
+	}
+}
+
 // TestRangesDoNotBloat: what ranges leave behind when they come and go is used again after each vacuum, and segments grow
 // in place: the tables are as large after many rounds as after the first. ACKLEDGER_LONG=1 makes a million ranges.
 func TestRangesDoNotBloat(t *testing.T) {

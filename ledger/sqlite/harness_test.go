@@ -69,6 +69,7 @@ func storeOf(l *sqlite.Ledger, a *app, path string) ledgertest.Store {
 			}
 			return err
 		},
+		Age: a.age,
 		InTx: func(ctx context.Context, fn func(context.Context) error) error {
 			return sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 				return fn(context.WithValue(ctx, txKey{}, tx))
@@ -80,6 +81,26 @@ func storeOf(l *sqlite.Ledger, a *app, path string) ledgertest.Store {
 		},
 		Effects: func(ctx context.Context) (map[string]int, error) { return effects(ctx, a.main) },
 	}
+}
+
+// age makes all that is in the ledger's file look older.
+func (a *app) age(ctx context.Context, d time.Duration) error {
+	tx, err := a.main.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	for table, columns := range map[string][]string{
+		"message": {"due", "at", "expiry"}, "archive": {"at", "expiry"}, "segment": {"since", "until", "expiry"},
+		"claim_range": {"at"}, "range_log": {"start_at"},
+	} {
+		for _, column := range columns {
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE ackledger_%s SET %s = %[2]s - ?", table, column), d.Microseconds()); err != nil {
+				return err
+			}
+		}
+	}
+	return tx.Commit()
 }
 
 func effects(ctx context.Context, db *sql.DB) (map[string]int, error) {
