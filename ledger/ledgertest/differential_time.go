@@ -297,8 +297,9 @@ func (d *differ) grows(id string, r *modelRow, token uint64, again bool) (restar
 	if before := max(d.past[id], r.Token); !fresh || token > before && token <= before+2 {
 		return restarts // it may have a row still
 	}
-	if again { // the first answer was of a range, the second is of a row
-		token--
+	token-- // a row was made for it, perhaps, with the token before
+	if again {
+		token-- // the first answer was of a range, the second is of a row
 	}
 	d.fresh[id] = token
 	return restarts
