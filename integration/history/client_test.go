@@ -161,7 +161,7 @@ func (c *client) claim(ctx context.Context) {
 	var ops []*op
 	for _, key := range c.chance.Perm(c.plan.Keys)[:1+c.chance.IntN(c.plan.Keys)] {
 		o := &op{Kind: doClaim, Owner: who.ID(), Key: key, Delivery: c.plan.delivery(c.chance), Solo: c.chance.IntN(2) == 0,
-			Park: c.chance.IntN(10) == 0}
+			Park: c.chance.IntN(5) == 0}
 		if c.chance.IntN(7) == 0 {
 			o.Stamp = c.token(key) + uint64(c.chance.IntN(2))
 		}

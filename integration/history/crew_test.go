@@ -124,8 +124,8 @@ func (c *crew) start() *member {
 
 // kill ends a child with SIGKILL every so often, in the middle of its calls, and starts another.
 func (c *crew) kill(ctx context.Context) {
-	for {
-		timer := time.NewTimer(c.every/2 + rand.N(c.every))
+	for next := c.every/2 + rand.N(c.every); ; {
+		timer := time.NewTimer(next)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -137,8 +137,10 @@ func (c *crew) kill(ctx context.Context) {
 		old := c.members[i]
 		c.mu.Unlock()
 		if old.idle() {
+			next = rand.N(c.every / 100)
 			continue
 		}
+		next = c.every/2 + rand.N(c.every)
 		if err := old.cmd.Process.Kill(); err != nil {
 			c.t.Errorf("kill: %v", err)
 		}

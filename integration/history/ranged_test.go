@@ -10,7 +10,7 @@ func TestMemoryRanged(t *testing.T) {
 
 func TestSQLiteRanged(t *testing.T) {
 	t.Parallel()
-	newSQLite(t, "sqlite, ranged", true).check(t, histories(t, 80, 10_000))
+	newSQLite(t, "sqlite, ranged", true).check(t, histories(t, 100, 10_000))
 }
 
 func TestPostgresRanged(t *testing.T) {

@@ -134,6 +134,33 @@ func (s *site) count(r *record, undecided int) {
 	}
 }
 
+// A run of fewer histories repeats a seed, and need not have met everything.
+const whole = 80
+
+// missing is what hardly occurred in n histories: such a run shows nothing of it. Mostly everything comes ten times as often.
+func (s *site) missing(n int) (out []string) {
+	if n < whole {
+		return nil
+	}
+	least := int64(max(1, n/100))
+	want := func(what string, got int64) {
+		if got < least {
+			out = append(out, fmt.Sprintf("%d %s, want %d", got, what, least))
+		}
+	}
+	want("unknown answers", s.unknown.Load())
+	want("refused calls", s.refused.Load())
+	for a := ledger.Busy; a <= ledger.Mismatch; a++ {
+		if a != ledger.Mismatch || !s.ranged { // messages in ranges have no fingerprint
+			want("answers "+a.String(), s.answers[a].Load())
+		}
+	}
+	if s.crew != nil {
+		want("processes killed", s.crew.kills.Load())
+	}
+	return out
+}
+
 // String tells the totals.
 func (s *site) String() string {
 	text := fmt.Sprintf("%s: %d histories, %d calls, %d of them unknown and %d refused; claims:", s.name, s.histories.Load(),
@@ -225,6 +252,11 @@ func (s *site) check(t *testing.T, n int) {
 	}
 	wg.Wait()
 	t.Logf("seed %d; %s", base, s)
+	if !t.Failed() && !late(t) {
+		for _, what := range s.missing(n) {
+			t.Errorf("%s: %s in %d histories", s.name, what, n)
+		}
+	}
 	if page := reliability.Page(); page != "" && !t.Failed() {
 		if err := reliability.Row(page, "histories", s.row(base)...); err != nil {
 			t.Error(err)

@@ -73,7 +73,7 @@ func newSQLite(t *testing.T, name string, ranged bool) *site {
 		hold(t, path+"-owners")
 	}
 	return &site{
-		name: name, ranged: ranged, snapshots: true, pieces: ranged, busy: true, crew: newCrew(t, "sqlite", path, 2*time.Second),
+		name: name, ranged: ranged, snapshots: true, pieces: ranged, busy: true, crew: newCrew(t, "sqlite", path, 500*time.Millisecond),
 		open: func(p plan) (door, door) {
 			d := doors[path(p)]
 			calm := d
@@ -114,5 +114,5 @@ func hold(t *testing.T, path string) {
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	newSQLite(t, "sqlite", false).check(t, histories(t, 80, 10_000))
+	newSQLite(t, "sqlite", false).check(t, histories(t, 100, 10_000))
 }
