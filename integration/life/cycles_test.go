@@ -4,22 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/reliability"
 	"github.com/ackledger/ackledger/kafka"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/postgres"
 	"github.com/ackledger/ackledger/ledger/sqlite"
 	"github.com/ackledger/ackledger/sqs"
 	"github.com/ackledger/ackledger/sqs/sqstest"
@@ -37,9 +46,86 @@ func cycles() int64 {
 	return 100
 }
 
-// TestStartStop starts and stops programs in this process: each opens a ledger in a file, runs a worker of either broker
-// until both have handled a message, and drains. Afterwards no goroutine, no open file and no connection is left.
+// opener opens a program's ledger, for the lane of that name.
+type opener func(ctx context.Context, lane string) (l ledger.Ledger, closer func() error, err error)
+
+// TestStartStop starts and stops programs in this process: each opens a ledger, runs a worker of either broker until both
+// have handled a message, and drains. Afterwards no goroutine, no open file and no connection is left.
 func TestStartStop(t *testing.T) {
+	t.Run("SQLite", func(t *testing.T) {
+		dir := t.TempDir()
+		startStop(t, func(ctx context.Context, lane string) (ledger.Ledger, func() error, error) {
+			l, err := sqlite.Open(ctx, filepath.Join(dir, lane+".db"), nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			return l, l.Close, nil
+		})
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		db := services.Postgres(t)
+		conn, err := pgx.ParseConfig(db.URL)
+		if err == nil {
+			err = postgres.Migrate(t.Context(), conn, "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		startStop(t, func(ctx context.Context, _ string) (ledger.Ledger, func() error, error) {
+			return openPostgres(ctx, db.URL)
+		})
+		noneConnected(t, db.URL)
+	})
+}
+
+func openPostgres(ctx context.Context, url string) (ledger.Ledger, func() error, error) {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := postgres.New(ctx, pool, &postgres.Config{MaxConns: 2})
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return l, func() error {
+		l.Close()
+		pool.Close()
+		return nil
+	}, nil
+}
+
+// noneConnected asks the server itself whether anybody is left on the database.
+func noneConnected(t *testing.T, url string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	left := -1
+	for deadline := time.Now().Add(10 * time.Second); left != 0 && time.Now().Before(deadline); {
+		const others = `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()`
+		if err := conn.QueryRow(t.Context(), others).Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left != 0 {
+		t.Errorf("%d sessions are left on the server after %d cycles", left, cycles())
+	}
+}
+
+func startStop(t *testing.T, open opener) {
+	t.Helper()
+	begun := time.Now()
+	first, err := net.Listen("tcp", "127.0.0.1:0") // with it Go's runtime opens two files of its own, for good
+	if err == nil {
+		err = first.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := goleak.IgnoreCurrent()
 	files := openFiles(t)
 	queues, err := sqstest.New(nil)
@@ -54,16 +140,16 @@ func TestStartStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var begun atomic.Int64
+	var started atomic.Int64
 	var g errgroup.Group
 	for _, name := range topics {
-		s, err := newSite(t, queues, cluster, name)
+		s, err := newSite(t, queues, cluster, name, open)
 		if err != nil {
 			t.Fatal(err)
 		}
 		g.Go(func() error {
 			defer s.producer.Close()
-			for n := begun.Add(1); n <= cycles(); n = begun.Add(1) {
+			for n := started.Add(1); n <= cycles(); n = started.Add(1) {
 				if err := s.live(t.Context(), n); err != nil {
 					return fmt.Errorf("cycle %d: %w", n, err)
 				}
@@ -86,6 +172,23 @@ func TestStartStop(t *testing.T) {
 	if left > files {
 		t.Errorf("%d files and connections are open after %d cycles, %d were before", left, cycles(), files)
 	}
+	record(t, time.Since(begun))
+}
+
+// record writes what was run, if nothing was left.
+func record(t *testing.T, took time.Duration) {
+	t.Helper()
+	t.Logf("%d cycles in %s", cycles(), took.Round(time.Second))
+	page := reliability.Page()
+	if page == "" || t.Failed() {
+		return
+	}
+	_, store, _ := strings.Cut(t.Name(), "/")
+	err := reliability.Row(page, "cycles", store, "sqstest and kfake, in process", reliability.Today(), strconv.FormatInt(cycles(), 10),
+		took.Round(time.Second).String())
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // site is what one program after the other is started on.
@@ -95,12 +198,12 @@ type site struct {
 	cluster  *kfake.Cluster
 	producer *kgo.Client
 	topic    string
-	file     string // of the ledger
+	open     opener
 }
 
-func newSite(t *testing.T, queues *sqstest.Server, cluster *kfake.Cluster, name string) (*site, error) {
+func newSite(t *testing.T, queues *sqstest.Server, cluster *kfake.Cluster, name string, open opener) (*site, error) {
 	t.Helper()
-	s := &site{client: queues.Client(), cluster: cluster, topic: name, file: filepath.Join(t.TempDir(), "ledger.db")}
+	s := &site{client: queues.Client(), cluster: cluster, topic: name, open: open}
 	made, err := s.client.CreateQueue(t.Context(), &awssqs.CreateQueueInput{QueueName: &s.topic})
 	if err != nil {
 		return nil, err
@@ -121,11 +224,11 @@ func (s *site) live(ctx context.Context, n int64) (err error) {
 	if _, err := s.client.SendMessage(ctx, &awssqs.SendMessageInput{QueueUrl: &s.queue, MessageBody: aws.String(body)}); err != nil {
 		return err
 	}
-	l, err := sqlite.Open(ctx, s.file, nil)
+	l, closer, err := s.open(ctx, s.topic)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
+	defer func() { err = errors.Join(err, closer()) }()
 	var handled atomic.Int64
 	running, drain := context.WithCancel(ctx)
 	defer drain()
