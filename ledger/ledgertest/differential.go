@@ -235,7 +235,7 @@ func (d *differ) claim() {
 		m.Solo, m.Park = rapid.Bool().Draw(d.rt, "solo"), rapid.IntRange(0, 3).Draw(d.rt, "park") == 0
 		if d.Ranged {
 			m.Window = window
-			if !d.place(id, &m) {
+			if !d.place(&m) {
 				continue
 			}
 		} else {

@@ -76,7 +76,7 @@ func (d *differ) delivery(id string) []byte {
 }
 
 // place says how a worker asks for a record; false: it is not delivered any more, and no copy of it comes.
-func (d *differ) place(id string, m *ledger.Entry) bool {
+func (d *differ) place(m *ledger.Entry) bool {
 	pos := m.Key.Pos
 	m.Ranged = true
 	if d.mixed {
