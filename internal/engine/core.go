@@ -308,9 +308,6 @@ func (e *Engine) tell(it *Item, v Verdict) {
 		return
 	}
 	it.told = true
-	if it.owed() {
-		e.s.owed++
-	}
 	e.out = append(e.out, Finished{Item: it, Verdict: v})
 }
 

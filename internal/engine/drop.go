@@ -99,10 +99,10 @@ func (e *Engine) dropAll(match func(*Item) bool, last bool) *drop {
 	return d
 }
 
-// noteIdle tells the last drop when nothing that the broker has back runs any more, or is owed to the ledger. No handler begins
-// after it has begun.
+// noteIdle tells the last drop when no handler runs any more, and nothing is owed to the ledger, of what the broker has back as
+// of what it may get back yet: the grace of a drop before this one may end meanwhile. No handler begins after it has begun.
 func (e *Engine) noteIdle() {
-	if d := e.last; d != nil && e.s.owed == 0 {
+	if d := e.last; d != nil && e.s.working == 0 {
 		e.last = nil
 		d.minus()
 	}
@@ -193,7 +193,7 @@ func (e *Engine) cancelRunning() error {
 		if it.run != nil {
 			it.run.callOff(consumer.ErrShutdown)
 		}
-		if it.told && !it.owed() {
+		if it.told && !it.works() {
 			continue
 		}
 		if len(stuck.IDs) < 10 {

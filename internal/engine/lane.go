@@ -97,7 +97,7 @@ type sched struct {
 	ahead     int // claiming or claimed
 	taken     int // handlers of the pool that run or are spoken for: heads from claiming to running
 	waitCount int
-	owed      int
+	working   int  // items that run or are being settled, also those that the broker has back
 	eased     bool // something that wanted a slot waits now: the load is less
 }
 
@@ -128,13 +128,13 @@ func (s *sched) count(it *Item, n int) {
 	if it.takesSlot() && it.isHead() {
 		s.taken += n
 	}
-	if it.owed() {
-		s.owed += n
+	if it.works() {
+		s.working += n
 	}
 }
 
-// owed says whether the broker has the item back, and the ledger is still to hear how it ended.
-func (it *Item) owed() bool { return it.told && (it.phase == running || it.phase == settling) }
+// works says whether the item's handler runs, or the ledger is still to hear how it ended.
+func (it *Item) works() bool { return it.phase == running || it.phase == settling }
 
 // takesSlot says whether the item has or will have a handler of the pool, once it heads its lane.
 func (it *Item) takesSlot() bool {
