@@ -51,7 +51,7 @@ func (r *report) text() string {
 		fmt.Fprintf(&b, "| %s | %d |\n", kind, r.faults[kind])
 	}
 	b.WriteString("\n| worker | messages | in doubt whether sent | handlers begun | processes | ended by themselves with an error " +
-		"| offset samples | no sample, a server was away | archived by the crash limit | dead letters | refused as often as tried " +
+		"| offset samples | no sample, a server was away | archived by the crash limit | dead letters | not sent, in the archive alone " +
 		"| largest heap, MiB |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, a := range r.arms {
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", a.name, a.messages, a.doubt, a.begun,

@@ -26,6 +26,7 @@ const (
 	AfterEffects
 	Poisons // processes killed by a message
 	Refused // dead letters that the target refused
+	Unsent  // tries to send a dead letter that failed for another reason
 	Deafs   // handlers that went on after the end of their context
 	Memory  // bytes of heap, at most
 	gauges

@@ -149,5 +149,9 @@ func (f flaky) Publish(ctx context.Context, d *consumer.DeadLetter) error {
 		f.page.Add(plan.Refused, 1)
 		return errDrawn
 	}
-	return f.DeadLetterer.Publish(ctx, d)
+	err := f.DeadLetterer.Publish(ctx, d)
+	if err != nil {
+		f.page.Add(plan.Unsent, 1)
+	}
+	return err
 }
