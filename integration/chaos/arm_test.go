@@ -111,7 +111,7 @@ func (a *arm) sample(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if a.sampleOnce(ctx, l) != nil {
+		if err := a.sampleOnce(ctx, l); err != nil && ctx.Err() == nil {
 			a.away++
 		}
 	}
@@ -127,6 +127,14 @@ func (a *arm) sampleOnce(ctx context.Context, l *log) error {
 		n, err := a.store.number(ctx, format(terminalQuery, p, offset))
 		if err != nil {
 			return err
+		}
+		pending, err := a.store.number(ctx, format(pendingQuery, p, offset))
+		if err != nil {
+			return err
+		}
+		if pending >= 0 {
+			a.t.Errorf("%s: partition %d: offset %d is committed, and %d is pending", a.name, p, offset, pending)
+			a.t.Log(a.timeline(format("%s-%d-%d", l.topic, p, pending)))
 		}
 		if a.samples++; n < offset {
 			missing, err := a.store.number(ctx, format(missingQuery, p, offset))

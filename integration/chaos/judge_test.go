@@ -35,11 +35,12 @@ func TestOracleFindsWhatIsWrong(t *testing.T) {
 		if v.judge(); len(v.wrong) > 0 {
 			t.Errorf("of an arm in which all is well it says %v", v.wrong)
 		}
-		if v.tally != (tally{plain: 1, repeated: 1, doomed: 1}) {
+		if v.tally != (tally{fine: 3, plain: 1, repeated: 1, doomed: 1}) {
 			t.Errorf("it counts %+v", v.tally)
 		}
 	}
 	for want, breaks := range map[string]func(*verdict){
+		"does not say":         func(v *verdict) { v.held = map[string]bool{"b": true, "e": true} },
 		"lost":                 func(v *verdict) { v.effects = v.effects[:1] },
 		"began 0 times":        func(v *verdict) { v.effects[3].token = 3 },
 		"began 1 times":        func(v *verdict) { v.effects[3] = v.effects[2] },

@@ -56,6 +56,7 @@ type verdict struct {
 	done     map[string][]done  // by body
 	archived map[string][]filed // by body
 	dead     map[string]int     // dead letters by body
+	held     map[string]bool    // by id: the ledger has a row that says it succeeded; nil: most have none
 
 	tally
 	wrong []wrong
@@ -64,7 +65,8 @@ type verdict struct {
 // tally is what the oracle counts.
 type tally struct {
 	lost, twice int // messages; nothing else is wrong of as many
-	plain       int // messages whose effect is not InTx
+	fine        int // messages whose effect is InTx
+	plain       int // and of those whose effect is not
 	repeated    int // of these, done more than once, as at-least-once has it
 	spared      int // messages that were to succeed, and that the crash limit archived
 	unsent      int // dead letters of doomed messages that are in the archive alone
@@ -152,6 +154,12 @@ func (v *verdict) read(ctx context.Context, a *arm) (err error) {
 	var f filed
 	var id, body []byte
 	p := a.store.prefix
+	if _, ok := a.broker.(*log); !ok || a.crew.orders.Rows {
+		v.held = map[string]bool{}
+		if err := a.store.rows(ctx, `SELECT id FROM `+p+`message WHERE state = 2`, func() { v.held[string(id)] = true }, &id); err != nil {
+			return err
+		}
+	}
 	return a.store.rows(ctx, `SELECT a.id, a.body, a.published, a.attempts, m.crashes
 		FROM `+p+`archive a JOIN `+p+`message m ON m.key = a.key`, func() {
 		f.id = string(id)
@@ -209,6 +217,12 @@ func (v *verdict) once() {
 			v.fail(archived[0].id, "archived after %d attempts and %d crashes", archived[0].attempts, archived[0].crashes)
 		case class.Succeeds() && len(archived) > 0:
 			v.spared++
+		}
+		if v.held != nil && len(effects) > 0 && len(archived) == 0 && !v.held[effects[0].id] {
+			v.fail(effects[0].id, "it is done, and the ledger does not say that it succeeded")
+		}
+		if class == plan.Fine {
+			v.fine++
 		}
 		if class == plan.Plain {
 			v.plain++

@@ -36,7 +36,7 @@ func (r *report) text() string {
 	for _, a := range r.arms {
 		messages, begun, samples = messages+a.messages, begun+a.begun, samples+a.samples
 		all.lost, all.twice = all.lost+a.found.lost, all.twice+a.found.twice
-		all.plain, all.repeated = all.plain+a.found.plain, all.repeated+a.found.repeated
+		all.fine, all.plain, all.repeated = all.fine+a.found.fine, all.plain+a.found.plain, all.repeated+a.found.repeated
 	}
 	for _, n := range r.faults {
 		faults += n
@@ -45,7 +45,7 @@ func (r *report) text() string {
 		r.began.UTC().Format("2006-01-02 15:04"), r.seed, r.lasts, r.took.Round(time.Second), runtime.NumCPU())
 	fmt.Fprintf(&b, "%d messages, %d handlers begun, %d faults, %d samples of committed offsets. Lost: %d. Of %d with their effect "+
 		"InTx done twice: %d. Of %d without, as at-least-once has it: %d.\n\n",
-		messages, begun, faults, samples, all.lost, messages-all.plain, all.twice, all.plain, all.repeated)
+		messages, begun, faults, samples, all.lost, all.fine, all.twice, all.plain, all.repeated)
 	b.WriteString("| fault | times |\n|---|---|\n")
 	for _, kind := range slices.Sorted(maps.Keys(r.faults)) {
 		fmt.Fprintf(&b, "| %s | %d |\n", kind, r.faults[kind])

@@ -98,8 +98,14 @@ const missingQuery = `SELECT coalesce(min(o), -1) FROM generate_series(0::bigint
 		substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d AND
 		substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint = o)`
 
-// terminalQuery counts what of a partition is terminal below an offset: effects, and what is archived.
-const terminalQuery = `SELECT (SELECT count(DISTINCT off) FROM effect WHERE part = %[1]d AND off < %[2]d) +
-	(SELECT count(DISTINCT id) FROM ackledger.archive WHERE
-		substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d AND
-		substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint < %[2]d)`
+// terminalQuery counts what of a partition is terminal below an offset: effects, and what is archived. A plain effect is there
+// before its message is terminal: pendingQuery sees to those.
+const terminalQuery = `SELECT count(*) FROM (
+	SELECT off FROM effect WHERE part = %[1]d AND off < %[2]d
+	UNION SELECT o FROM (SELECT substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint AS o FROM ackledger.archive
+		WHERE substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d) a WHERE o < %[2]d) both_of`
+
+// pendingQuery is the first offset of a partition below another one that has a pending row; -1: there is none.
+const pendingQuery = `SELECT coalesce(min(o), -1) FROM (SELECT substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint AS o
+	FROM ackledger.message WHERE state = 1 AND substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d) m
+	WHERE o < %[2]d`

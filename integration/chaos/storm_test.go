@@ -209,6 +209,11 @@ func (s *storm) rage(lasts time.Duration) {
 	}
 	s.under.Wait()
 	beside.Wait()
+	for _, a := range s.arms {
+		if _, ok := a.broker.(*log); ok && a.samples == 0 {
+			s.t.Errorf("%s: no sample of committed offsets was taken", a.name)
+		}
+	}
 }
 
 // feed keeps an arm busy.
@@ -319,9 +324,6 @@ func (s *storm) totals() map[string]int {
 func (s *storm) report(lasts time.Duration) {
 	r := report{seed: s.seed, began: s.began, lasts: lasts, took: time.Since(s.began), faults: s.totals(), vain: s.vain}
 	for _, a := range s.arms {
-		if _, ok := a.broker.(*log); ok && a.samples == 0 {
-			s.t.Errorf("%s: no sample of committed offsets was taken", a.name)
-		}
 		row := armReport{name: a.name, messages: len(a.bodies), doubt: len(a.doubt), processes: a.crew.started, gaveUp: a.crew.gaveUp,
 			samples: a.samples, away: a.away, found: a.found}
 		begun, _ := a.crew.sum(plan.Begun)
