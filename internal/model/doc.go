@@ -44,6 +44,10 @@
 // had in hand while the broker moved it away and its replay failed. If that run is cut short, the message is pending and
 // nobody's, and only a replay from the archive brings it back.
 //
+// A suspect that may be ours did not keep the next one waiting, and a message whose copy the broker had back was asked for
+// alone beside one: where that killed the process, an innocent message had a crash counted that was not its own (DoubtKeepsPlace,
+// OwnPlaceOnly). Two bodies under one id were one delivery when they were replayed in place.
+//
 // # What is not modelled
 //
 // Ranges (internal/ranges), batches, lanes and FIFO order, receive counts, retention and the sweep of message rows, reopen,
