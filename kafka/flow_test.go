@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -311,61 +310,6 @@ func TestPitfall61_HungHandler(t *testing.T) {
 		s.caughtUp()
 		second.end()
 		b.once(t, numbers("v", 5))
-	})
-}
-
-// One record is held while many behind it could finish, a million with ACKLEDGER_LONG=1: the partition pauses at the span's
-// limit and is reported; memory is bounded, and the other partition goes on.
-func TestPitfall99_SpanLimit(t *testing.T) {
-	inBoth(t, func(t *testing.T, audit Audit) {
-		s := fakeSite(t, 2).with(audit)
-		values, limit := numbers("v", 3000), 200
-		if os.Getenv("ACKLEDGER_LONG") != "" {
-			values, limit = numbers("v", 1_000_000), 100_000
-		}
-		for part := range slices.Chunk(values, 10_000) {
-			s.send(0, part...)
-		}
-		s.send(1, "other")
-		before := heapInUse()
-		g, b := newGate(t), newBook()
-		c := quick()
-		c.Order, c.Span = OrderNone, limit
-		r := s.start(func(ctx context.Context, m *consumer.Message) error {
-			if string(m.Body) == "v0" {
-				<-g.open
-			}
-			return b.handle(ctx, m)
-		}, c)
-		eventually(t, "the partition is reported", func() bool {
-			stalls := r.Health().Stalled
-			return len(stalls) == 1 && stalls[0].Why == "span limit" && stalls[0].What == recordID(s.topic, 0, 0)
-		})
-		eventually(t, "what was delivered is handled", func() bool {
-			r.table.mu.Lock()
-			defer r.table.mu.Unlock()
-			a := r.table.now[place{s.topic, 0}]
-			return a.tracker.Unfinished() == 1
-		})
-		r.table.mu.Lock()
-		span := r.table.now[place{s.topic, 0}].tracker.Span()
-		r.table.mu.Unlock()
-		if span < c.Span || span > 2*c.Span {
-			t.Errorf("span %d with a limit of %d", span, c.Span)
-		}
-		if grown, most := heapInUse()-before, int64(64<<20+limit<<10); grown > most { // with the ledger's rows, which are in memory
-			t.Errorf("the heap has grown by %d bytes, at most %d are allowed, with %d records behind the one that is held", grown, most, len(values))
-		}
-		s.send(1, "another")
-		eventually(t, "the other partition goes on", func() bool { return s.committed(1) == 2 })
-		g.release()
-		if len(values) > 3000 { // the rest of a million takes minutes
-			r.end()
-			return
-		}
-		s.caughtUp()
-		r.end()
-		b.once(t, append(values, "other", "another"))
 	})
 }
 
