@@ -106,7 +106,18 @@ func (r *record) part(owners map[string]int, key int) []*op {
 			part = append(part, &lost)
 		}
 	}
-	return part
+	return append(part, end(part))
+}
+
+// end comes when all calls that were answered are over.
+func end(part []*op) *op {
+	e := &op{Client: lastClient, Kind: theEnd, Key: allKeys, Return: never}
+	for _, o := range part {
+		if !o.unknown() {
+			e.Call = max(e.Call, o.Return+1)
+		}
+	}
+	return e
 }
 
 // contention marks the claims and other calls during which something else may have held their rows locked, and settlements

@@ -3,8 +3,6 @@ package history_test
 import (
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -53,21 +51,6 @@ type life struct {
 
 // slack is how far the clocks of a database and of the test may be apart within a moment, and how coarse times are kept.
 const slack = int64(5 * time.Millisecond)
-
-func (m *model) porcupine() porcupine.Model {
-	n := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{state{holder: nobody}} },
-		Step: func(s, in, _ any) []any {
-			var out []any
-			for _, next := range m.step(s.(state), in.(*op)) {
-				out = append(out, next)
-			}
-			return out
-		},
-		DescribeOperation: func(in, _ any) string { return in.(*op).String() },
-	}
-	return n.ToModel()
-}
 
 // step returns the states in which the call may leave the message; none: it cannot have been answered so.
 func (m *model) step(s state, o *op) []state {

@@ -22,6 +22,7 @@ const (
 	doReopen  kind = "reopen"
 	doRenew   kind = "renew"
 	doGet     kind = "get"
+	theEnd    kind = "end" // no call: all that were answered have been
 )
 
 // never is when a call returns whose answer is not known.
