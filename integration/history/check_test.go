@@ -120,8 +120,8 @@ func end(part []*op) *op {
 	return e
 }
 
-// contention marks the claims and other calls during which something else may have held their rows locked, and settlements
-// that repeat others. A call whose answer is not known may hold them at any later time.
+// contention marks the claims and other calls during which something else may have held their rows locked, settlements that
+// repeat others, and reopens during which mismatches are archived. A call whose answer is not known may hold them at any later time.
 func (r *record) contention() {
 	for _, o := range r.ops {
 		if o.Key == allKeys {
@@ -138,6 +138,9 @@ func (r *record) contention() {
 			same := p.Key == o.Key || r.plan.Ranged
 			if r.site.locks && p.locks() && same && p.Return >= o.Call && !together {
 				o.contended = true
+			}
+			if o.Kind == doReopen && p.Key == o.Key && p.Kind == doSettle && p.Mismatch && p.Return >= o.Call {
+				o.filed |= 1 << p.Delivery
 			}
 			o.repeated = o.repeated || p.Key == o.Key && r.remembered(o, p)
 		}

@@ -190,3 +190,33 @@ func TestParkAfterALostFirstClaim(t *testing.T) {
 		}
 	}
 }
+
+// What PostgreSQL archives of a mismatch while its message is reopened is not in the reopen's snapshot, and is known still when
+// the message is to run again: as if it had been archived afterwards, although a reader has seen it before. The message runs,
+// and what the mismatch brought is in the archive.
+func TestMismatchDuringReopen(t *testing.T) {
+	for _, c := range []struct{ during, snapshots, allowed bool }{
+		{during: true, snapshots: true, allowed: true},
+		{during: true}, {snapshots: true},
+	} {
+		begin := int64(25)
+		if c.during {
+			begin = 10
+		}
+		ops := []*op{
+			{Return: 1, Kind: doJoin, Owner: "a", Key: allKeys, Lease: int64(time.Minute)},
+			{Call: 2, Return: 3, Kind: doClaim, Owner: "a", Delivery: otherBody, Got: &answer{Answer: ledger.Run, Token: 1, Attempt: 1}},
+			{Call: 4, Return: 5, Kind: doSettle, Settle: ledger.Succeed, Owner: "a", From: "a", Token: 1},
+			{Call: 6, Return: 7, Kind: doClaim, Owner: "a", Delivery: 1, Got: &answer{Answer: ledger.Mismatch}},
+			{Call: 11, Return: 20, Kind: doSettle, Settle: ledger.Fail, Mismatch: true, Owner: "a", From: "a", Delivery: 1},
+			{Call: 21, Return: 40, Kind: doGet, Row: &view{State: ledger.Succeeded, Token: 1, Archive: 1}},
+			{Client: 1, Call: begin, Return: 50, Kind: doReopen, Done: true},
+			{Call: 60, Return: 61, Kind: doClaim, Owner: "a", Delivery: 1, Got: &answer{Answer: ledger.Done, State: ledger.Pending}},
+			{Call: 62, Return: 63, Kind: doClaim, Owner: "a", Delivery: otherBody, Got: &answer{Answer: ledger.Run, Token: 3, Attempt: 1}},
+		}
+		r := record{plan: plan{Keys: 1}, ops: ops, site: &site{snapshots: c.snapshots}}
+		if wrong, _ := r.check(); (wrong == nil) != c.allowed {
+			t.Errorf("a mismatch stays known after a reopen, %+v: allowed %t", c, wrong == nil)
+		}
+	}
+}

@@ -11,8 +11,9 @@ import (
 type model struct {
 	// ranged: the messages are held in ranges, see [model.settled] and [model.token].
 	ranged bool
-	// snapshots: a claim sees its own owner as it was when its statement began. If that owner's fate is sealed meanwhile, the
-	// claim may still write: a row that names a sealed owner, which anybody takes over.
+	// snapshots: a statement sees what it does not lock as it was when the statement began. If a claim's own owner is sealed
+	// meanwhile, the claim may still write: a row that names a sealed owner, which anybody takes over. A mismatch that is
+	// archived during a reopen may stay known, as if it had been archived after it; a reader may have seen that it was not.
 	snapshots bool
 }
 
@@ -337,11 +338,20 @@ func (m *model) reopen(s state, o *op) []state {
 	if o.Fresh {
 		s.generation++
 	}
+	after := []state{s}
+	for unseen := uint16(1); m.snapshots && unseen <= o.filed; unseen <<= 1 {
+		for _, one := range after {
+			if unseen&o.filed&was.archive != 0 {
+				one.archive |= unseen
+				after = append(after, one)
+			}
+		}
+	}
 	switch {
 	case o.unknown():
-		return []state{was, s}
+		return append(after, was)
 	case o.Done:
-		return []state{s}
+		return after
 	case o.contended || o.Skipped || m.ranged: // it may succeed after the list was read, or lie in a range that is open
 		return []state{was}
 	}

@@ -62,11 +62,12 @@ type op struct {
 	Got     *answer `json:",omitempty"` // claim
 	Row     *view   `json:",omitempty"` // get
 
-	owner     int  // number of Owner in its part of the history
-	from      int  // of From
-	partial   bool // what was written before the caller was told that it is lost, if anything was
-	contended bool // something else may have held the row locked
-	repeated  bool // in a range, its owner may go by what the ticket was settled as before
+	owner     int    // number of Owner in its part of the history
+	from      int    // of From
+	partial   bool   // what was written before the caller was told that it is lost, if anything was
+	contended bool   // something else may have held the row locked
+	repeated  bool   // in a range, its owner may go by what the ticket was settled as before
+	filed     uint16 // reopen: the deliveries of mismatches that may have been archived during it
 }
 
 // answer is what a claim said.
