@@ -75,8 +75,8 @@ func TestOracleFindsWhatIsWrong(t *testing.T) {
 func TestOracleBounds(t *testing.T) {
 	t.Parallel()
 	for text, v := range map[string]*verdict{
-		"":                          {tally: tally{spared: 7, doomed: 40, unsent: 13}},
-		"that were to succeed":      {tally: tally{spared: 8}},
+		"":                          {tally: tally{spared: 6, doomed: 40, unsent: 13}},
+		"that were to succeed":      {tally: tally{spared: 7}},
 		"14 were not sent":          {tally: tally{doomed: 40, unsent: 14}},
 		"of 0 dead letters 14 were": {tally: tally{unsent: 14}},
 	} {

@@ -168,9 +168,10 @@ func (v *verdict) read(ctx context.Context, a *arm) (err error) {
 }
 
 // bounds says what there is too much of. Each message that is spared was in hand at five deaths of processes, alone at three of
-// them. A letter is not sent if it failed three times, or once while the target is away; a drain may end before a try.
+// them; it is one of a thousand at most. A letter is not sent if it failed three times, or once while the target is away; a
+// drain may end before a try.
 func (v *verdict) bounds(sent, failed int, wrong func(string)) {
-	if most := 2 + sent/200; v.spared > most {
+	if most := 4 + sent/500; v.spared > most {
 		wrong(fmt.Sprintf("the crash limit archived %d messages that were to succeed, of %d, at most %d are to be expected", v.spared, sent, most))
 	}
 	if most := 3 + failed; v.unsent > most {
