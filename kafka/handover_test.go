@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,12 +184,26 @@ func TestPitfall55_HundredRebalancesLeakNoPause(t *testing.T) {
 		s := fakeSite(t, 2).with(audit)
 		s.opts = []kgo.Opt{kgo.HeartbeatInterval(40 * time.Millisecond)}
 		b := newBook()
-		c := quick()
+		c := revokeIn(20 * time.Millisecond)
 		c.Span = 2 // reached with every few records
-		r := s.start(b.handle, c)
+		var hold atomic.Pointer[gate]
+		r := s.start(func(ctx context.Context, m *consumer.Message) error {
+			if g := hold.Load(); g != nil && string(m.Body) == "held" {
+				<-g.open
+				return nil
+			}
+			return b.handle(ctx, m)
+		}, c)
 		r.owns(2)
 		var want []string
 		for i := range 50 { // each is a join and a leave
+			g := newGate(t)
+			if i%10 == 5 { // certain to be paused, until after the revoke
+				hold.Store(g)
+				s.send(0, "held", "held")
+				s.send(1, "held", "held")
+				eventually(t, "both are paused", func() bool { return len(r.kgo.PauseFetchPartitions(nil)[s.topic]) == 2 })
+			}
 			other, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
 				kgo.DisableAutoCommit(), kgo.HeartbeatInterval(40*time.Millisecond))
 			if err != nil {
@@ -199,6 +214,7 @@ func TestPitfall55_HundredRebalancesLeakNoPause(t *testing.T) {
 			s.send(1, values[2:]...)
 			want = append(want, values...)
 			r.owns(1)
+			g.release()
 			other.Close()
 			r.owns(2)
 		}
