@@ -168,7 +168,7 @@ func (v *verdict) read(ctx context.Context, a *arm) (err error) {
 }
 
 // bounds says what there is too much of. Each message that is spared was in hand at five deaths of processes, alone at three of
-// them; it is one of a thousand at most. A letter is not sent if it failed three times, or once while the target is away; a
+// them; one of a thousand was seen. A letter is not sent if it failed three times, or once while the target is away; a
 // drain may end before a try.
 func (v *verdict) bounds(sent, failed int, wrong func(string)) {
 	if most := 4 + sent/500; v.spared > most {
