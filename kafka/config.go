@@ -71,6 +71,19 @@ const (
 	AuditRows
 )
 
+// Oversize says what happens to a record that is larger than the ledger archives (ledger.Limits). A topic's max.message.bytes
+// does not exclude such a record: it bounds what is compressed.
+type Oversize uint8
+
+const (
+	// OversizeExcerpt handles it like any other. If it fails for good it is archived without its body: with its headers, its
+	// position, its length, its SHA-256, and the mark that the body is in the log (ledger.LeftOut), where it stays for as long
+	// as the topic keeps it. Its dead letter is whole, if the target takes it. Default.
+	OversizeExcerpt Oversize = iota
+	// OversizeEnd ends Run with [ErrOversize] before it is handled.
+	OversizeEnd
+)
+
 // Config is what a worker is built of, beside the options of the Kafka client. The zero value of each field means its
 // default.
 //
@@ -90,6 +103,10 @@ type Config struct {
 	// Audit is what the ledger keeps of each record. Default: AuditRanges. For people who need each record's own row. With
 	// Options.Park it is always AuditRows: a row knows whether its message was ever claimed before.
 	Audit Audit
+
+	// Oversize is what happens to records that are larger than the ledger archives. Default: OversizeExcerpt. For people who
+	// must be able to replay from the ledger alone whatever failed.
+	Oversize Oversize
 
 	// Span is how many records of one partition may be delivered past its first unfinished one, 1 to 10,000,000. Then
 	// the partition pauses, and Health reports it. Default 100,000. It bounds memory and what a restart delivers again;
@@ -114,6 +131,7 @@ type Config struct {
 type settings struct {
 	Config
 	givenKeep time.Duration // Options.Keep as the caller set it
+	archive   int           // the ledger's Limits.Archive
 	client
 }
 
@@ -141,6 +159,7 @@ func newSettings(c *Config, cl client) (settings, error) {
 		inRange("Start", s.Start, StartEarliest, StartLatest),
 		inRange("Reset", s.Reset, ResetFail, ResetEarliest),
 		inRange("Audit", s.Audit, AuditRanges, AuditRows),
+		inRange("Oversize", s.Oversize, OversizeExcerpt, OversizeEnd),
 		inRange("Span", s.Span, 1, 10_000_000),
 		inRange("CommitInterval", s.CommitInterval, 10*time.Millisecond, time.Minute),
 		inRange("RevokeDrain", s.RevokeDrain, time.Millisecond, 10*time.Minute),

@@ -14,6 +14,8 @@ var (
 	ErrOutOfRange = errors.New("the committed offset is not in the log any more")
 	// ErrDataLoss says that a log was truncated behind what had been read of it.
 	ErrDataLoss = errors.New("the broker lost records that had been read")
+	// ErrOversize says that a record is larger than the ledger archives, and Config.Oversize that such records end Run.
+	ErrOversize = errors.New("the record is larger than the ledger archives")
 )
 
 // hopeless are the errors that no retry heals: somebody has to change a setting, a right or a password.
@@ -22,7 +24,7 @@ var hopeless = []error{
 	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.InvalidTopicException, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol, kerr.InvalidSessionTimeout,
 	kerr.FencedInstanceID, kerr.UnsupportedAssignor, kerr.UnsupportedVersion, kerr.OffsetMetadataTooLarge,
-	ErrOutOfRange, ErrDataLoss,
+	ErrOutOfRange, ErrDataLoss, ErrOversize,
 }
 
 // heals says whether trying again may help.

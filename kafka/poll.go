@@ -151,6 +151,7 @@ func (w *Worker) takes(topic string, id topicID, p *kgo.FetchPartition) *assignm
 	if p.Err == nil && p.HighWatermark > 0 {
 		w.table.saw(at, p.HighWatermark)
 	}
+	w.refuseOversize(topic, p)
 	if len(p.Records) == 0 {
 		return nil
 	}
@@ -170,6 +171,22 @@ func (w *Worker) takes(topic string, id topicID, p *kgo.FetchPartition) *assignm
 	}
 	a.read = p.Records[len(p.Records)-1].Offset + 1
 	return a
+}
+
+// refuseOversize ends Run at a record that is larger than the ledger archives, if that is wanted: it is not taken in, nor is what
+// is behind it.
+func (w *Worker) refuseOversize(topic string, p *kgo.FetchPartition) {
+	if w.set.Oversize != OversizeEnd {
+		return
+	}
+	for i, r := range p.Records {
+		if n := archivedSize(r); n > w.set.archive {
+			w.fail(fmt.Errorf("topic %q partition %d offset %d: %w: it has %d bytes, the ledger archives at most %d (Limits.Archive)",
+				topic, p.Partition, r.Offset, ErrOversize, n, w.set.archive))
+			p.Records = p.Records[:i]
+			return
+		}
+	}
 }
 
 // goOn reports records that are gone and were not handled (ResetEarliest).

@@ -97,7 +97,7 @@ func (w *Worker) warn(text string) {
 // adopt checks the topics' limits against the settings and the ledger, and keeps what records are keyed with.
 func (w *Worker) adopt(cluster string, topics map[string]limits) error {
 	w.cluster, w.sources = cluster, make(map[string]topicSource, len(topics))
-	archive := int64(w.ledger.Limits().Archive)
+	archive := int64(w.set.archive)
 	var warnings []string
 	var longest time.Duration
 	for _, topic := range w.set.topics {
@@ -118,8 +118,8 @@ func (w *Worker) adopt(cluster string, topics map[string]limits) error {
 				"failed message (Limits.Archive): it must hold the largest", topic, l.maxBytes, archive)
 		}
 		if l.maxBytes == 0 {
-			warnings = append(warnings, fmt.Sprintf("topic %q: max.message.bytes cannot be read: a message over %d bytes "+
-				"that fails cannot be archived, and holds its partition", topic, archive))
+			warnings = append(warnings, fmt.Sprintf("topic %q: max.message.bytes cannot be read: of a message over %d bytes "+
+				"that fails the body is not archived", topic, archive))
 		}
 		source.window, source.keeps = window, l.keeps
 		w.sources[topic], longest = source, max(longest, window)

@@ -38,7 +38,10 @@ func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item 
 		texts, bytes := 0, 0
 		for _, d := range some {
 			t, b := d.sizes(s, decimals(d.record.Offset))
-			texts, bytes = texts+t+d.laneSize(s.Order, d.record.Key), bytes+b+originalSize(d.record)
+			texts, bytes = texts+t+d.laneSize(s.Order, d.record.Key), bytes+b
+			if !s.isLarge(d.record) {
+				bytes += originalSize(d.record)
+			}
 		}
 		var names strings.Builder
 		names.Grow(texts)
@@ -48,7 +51,11 @@ func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item 
 				d.headers = make([]ledger.Header, 2*n)
 			}
 			out = append(out, d.prepare(s, &names, &copies, &d.of.cursor))
-			d.keep(&copies)
+			if r := d.lent.Load(); s.isLarge(r) {
+				d.keepWhole(r)
+			} else {
+				d.keep(&copies)
+			}
 			d.Lane = d.lane(s.Order, &names)
 		}
 	}
@@ -171,6 +178,31 @@ func (d *delivery) keep(copies *arena) {
 			d.headers = make([]ledger.Header, n)
 		}
 		copyHeaders(d.headers, r, copies)
+	}
+	d.lent.Store(nil)
+}
+
+// isLarge says that a record is larger than the ledger archives, or than a quarter of what the worker holds. It is most of its
+// batch, so it keeps its bytes instead of a copy, and it goes through the engine by itself.
+func (s *settings) isLarge(r *kgo.Record) bool {
+	n := archivedSize(r)
+	return n > s.archive || int64(n) > s.MaxHeldBytes/4
+}
+
+// archivedSize is what a record counts against the ledger's Limits.Archive.
+func archivedSize(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return n
+}
+
+// keepWhole is keep without a copy.
+func (d *delivery) keepWhole(r *kgo.Record) {
+	d.key, d.body, d.headers = r.Key, r.Value, make([]ledger.Header, len(r.Headers))
+	for i := range r.Headers {
+		d.headers[i] = ledger.Header{Name: r.Headers[i].Key, Value: r.Headers[i].Value}
 	}
 	d.lent.Store(nil)
 }

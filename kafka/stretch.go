@@ -83,15 +83,15 @@ func (b *batch) Keep(it *engine.Item) {
 	it.Lane = d.lane(b.set.Order, &names)
 }
 
-// stretchable says whether records may go through the engine as one: each new, of one leader epoch, and known by its place
-// alone.
+// stretchable says whether records may go through the engine as one: each new, of one leader epoch, known by its place
+// alone, and none large.
 func (w *Worker) stretchable(records []*kgo.Record) bool {
 	s := &w.set
 	if len(records) == 0 || s.Audit != AuditRanges || s.KeyFunc != nil || s.FingerprintFunc != nil || !w.eng.Stretches(s.Order != OrderNone) {
 		return false
 	}
 	for i, r := range records {
-		if r.Attrs.IsControl() || r.LeaderEpoch != records[0].LeaderEpoch || i > 0 && r.Offset <= records[i-1].Offset {
+		if s.isLarge(r) || r.Attrs.IsControl() || r.LeaderEpoch != records[0].LeaderEpoch || i > 0 && r.Offset <= records[i-1].Offset {
 			return false
 		}
 		for _, h := range r.Headers {
@@ -149,7 +149,9 @@ func (t *table) acceptAll(a *assignment, b *batch) (full, ok bool) {
 			b.seq = seq
 		}
 	}
-	t.holdMore(a, len(b.records), b.bytes)
+	t.holdMore(a, len(b.records))
+	a.weight.AddAll(b.bytes)
+	t.weight.AddAll(b.bytes)
 	return t.reaches(a), true
 }
 
@@ -160,16 +162,20 @@ func (t *table) finishOne(f *engine.Finished, now time.Time) *assignment {
 		if f.Verdict.Ack && !d.of.gone {
 			d.of.tracker.Finish(d.seq)
 		}
-		t.letGo(d.of, 1, int64(len(d.body)), now)
+		d.of.weight.Remove(int64(len(d.body)))
+		t.weight.Remove(int64(len(d.body)))
+		t.letGo(d.of, 1, now)
 		return d.of
 	}
-	b, bytes := f.Stretch.Records.(*batch), 0
+	b, bytes := f.Stretch.Records.(*batch), int64(0)
 	for i := range f.N {
 		if f.Verdict.Ack && !b.of.gone {
 			b.of.tracker.Finish(b.seq + uint64(i))
 		}
-		bytes += b.Size(i)
+		bytes += int64(b.Size(i))
 	}
-	t.letGo(b.of, f.N, int64(bytes), now)
+	b.of.weight.AddAll(-bytes)
+	t.weight.AddAll(-bytes)
+	t.letGo(b.of, f.N, now)
 	return b.of
 }

@@ -46,7 +46,7 @@ type assignment struct {
 	held      int           // records that the engine has in hand
 	empty     chan struct{} // closed when it closes and the engine has none in hand
 	high      int64         // high watermark; -1: not known
-	heldBytes int64         // of their bodies
+	weight    engine.Weight // their bytes
 	pausedAt  time.Time     // since when the span limit holds it; zero: it does not
 	moved     time.Time     // when the engine last gave a record back, or had none
 	stuck     bool          // it crowds and does not move: see table.crowded
@@ -54,25 +54,24 @@ type assignment struct {
 
 // table holds the assignments of the moment. It does no I/O; all methods may be called concurrently.
 type table struct {
-	span     int
-	max      int // records in hand, and
-	maxBytes int64
+	span int
+	max  int // records in hand
 
-	mu        sync.Mutex
-	now       map[place]*assignment
-	held      int // in hand, of assignments that were let go of too
-	heldBytes int64
-	stuck     int // how many assignments are stuck, at least
+	mu     sync.Mutex
+	now    map[place]*assignment
+	held   int // in hand, of assignments that were let go of too
+	weight engine.Weight
+	stuck  int // how many assignments are stuck, at least
 }
 
 func newTable(span, maxHeld int, maxBytes int64) *table {
-	return &table{span: span, max: maxHeld, maxBytes: maxBytes, now: map[place]*assignment{}}
+	return &table{span: span, max: maxHeld, weight: engine.Weight{Limit: maxBytes}, now: map[place]*assignment{}}
 }
 
 // install begins an assignment. One that was there is let go of: it is returned, for its items to be dropped.
 func (t *table) install(a *assignment) (old *assignment) {
 	a.tracker, a.high, a.empty = offsets.New(a.start, a.epoch), -1, make(chan struct{})
-	a.prev, a.read = -1, a.start
+	a.prev, a.read, a.weight.Limit = -1, a.start, t.weight.Limit
 	a.name, a.keys = a.topic+"-"+strconv.Itoa(int(a.partition)), ledger.LogKeys{Scope: a.source.scope, Log: a.log}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,29 +140,26 @@ func (t *table) reaches(a *assignment) bool {
 
 // hold counts what is in hand.
 func (t *table) hold(a *assignment, fresh []*delivery) {
-	bytes := int64(0)
+	t.holdMore(a, len(fresh))
 	for _, d := range fresh {
-		bytes += int64(len(d.record.Value))
+		n := int64(len(d.record.Value))
+		a.weight.Add(n)
+		t.weight.Add(n)
 	}
-	t.holdMore(a, len(fresh), bytes)
 }
 
-func (t *table) holdMore(a *assignment, n int, bytes int64) {
+func (t *table) holdMore(a *assignment, n int) {
 	if a.held == 0 {
 		a.moved = time.Now()
 	}
-	a.heldBytes += bytes
-	t.heldBytes += bytes
 	a.held += n
 	t.held += n
 }
 
-// letGo is the opposite of hold.
-func (t *table) letGo(a *assignment, n int, bytes int64, now time.Time) {
+// letGo is the opposite of hold, but for the bytes.
+func (t *table) letGo(a *assignment, n int, now time.Time) {
 	a.held -= n
 	t.held -= n
-	a.heldBytes -= bytes
-	t.heldBytes -= bytes
 	a.moved = now
 	if a.held == 0 && a.closing {
 		close(a.empty)
@@ -200,12 +196,12 @@ func (t *table) crowded(now time.Time) (stuck []place, wait time.Duration) {
 
 // scarce says whether there is little room left: as long as there is more, a partition may have as much in hand as it likes.
 func (t *table) scarce() bool {
-	return t.max-t.held <= t.max/4 || t.maxBytes-t.heldBytes <= t.maxBytes/4
+	return t.max-t.held <= t.max/4 || t.weight.Room() <= t.weight.Limit/4
 }
 
 // crowds says whether a partition has more in hand than that part of the room.
 func (t *table) crowds(a *assignment, part int) bool {
-	return a.held > (t.max-t.held)/part || a.heldBytes > (t.maxBytes-t.heldBytes)/int64(part)
+	return a.held > (t.max-t.held)/part || a.weight.Counted() > t.weight.Room()/int64(part)
 }
 
 // unstuck returns the partitions that may be read again: they have less than half of what there is room for.

@@ -93,6 +93,7 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 	if err != nil {
 		return nil, err
 	}
+	set.archive = l.Limits().Archive
 	return &Worker{
 		set: set, ledger: l, handler: h, watch: watchInterval, table: newTable(set.Span, set.MaxHeld, set.MaxHeldBytes),
 		log:   set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group)),
@@ -188,7 +189,7 @@ func (w *Worker) begin(ctx context.Context) (*engine.Engine, error) {
 	}
 	eng, err := engine.New(engine.Config{
 		Options: w.set.Options, Ledger: w.ledger, Handler: w.handler, Sink: w, System: "kafka", Source: w.sourceName(),
-		Group: w.set.group,
+		Group: w.set.group, Retained: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)

@@ -80,7 +80,7 @@ type Owner interface {
 // Limits bounds what the ledger stores of one message, in bytes.
 type Limits struct {
 	Result  int // a longer result is cut, with a marker at its end (see [CutResult])
-	Archive int // body and headers of one failed delivery together; a larger one is refused with an InvalidError
+	Archive int // body, headers and group of one failed delivery together; a larger one is refused with an InvalidError
 	Errors  int // the list of an entry's attempt errors; the middle of a longer list is dropped (see [AppendError])
 }
 

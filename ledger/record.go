@@ -41,7 +41,8 @@ type Header struct {
 	Type  string `json:"type,omitempty"` // SQS: the attribute's data type; Kafka: empty
 }
 
-// Archive is one failed delivery, kept whole. It outlives its message's row.
+// Archive is one failed delivery, kept whole, or without its body where it is larger than the ledger archives
+// ([Archive.Excerpt]). It outlives its message's row.
 type Archive struct {
 	Key         Key
 	Fingerprint Fingerprint
@@ -60,14 +61,16 @@ type Archive struct {
 	Keep time.Duration
 }
 
-// Size is what counts against Limits.Archive, in bytes.
+// Size is what counts against Limits.Archive, in bytes: body, headers and group.
 func (a *Archive) Size() int {
-	n := len(a.Body)
+	n := len(a.Body) + len(a.Group)
 	for _, h := range a.Headers {
-		n += len(h.Name) + len(h.Value) + len(h.Type)
+		n += h.size()
 	}
 	return n
 }
+
+func (h *Header) size() int { return len(h.Name) + len(h.Value) + len(h.Type) }
 
 // Record is all that a ledger knows of one message, for operators, tests and commands.
 type Record struct {

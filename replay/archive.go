@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"strconv"
 	"strings"
@@ -15,9 +16,19 @@ import (
 
 var errSealed = errors.New("it is sealed by the workers' cipher, and Config.Filter.Cipher is not set")
 
+// errLeftOut is of a message that was larger than the ledger archives: without its body it is another message.
+type errLeftOut struct {
+	ledger.LeftOut
+	delivery string
+}
+
+func (e *errLeftOut) Error() string {
+	return fmt.Sprintf("it was larger than the ledger archives: %s (%d bytes, SHA-256 %s, delivery %s)", e.Where, e.Bytes, e.SHA256, e.delivery)
+}
+
 // Archive is the ledger's own archive as a source: failed messages, and those that are pending and nobody's, such as what a
 // killed replay in place left behind. Nothing is removed from it. What the workers' cipher has sealed (consumer.Options.Cipher)
-// is refused, unless Config.Filter.Cipher opens it.
+// is refused, unless Config.Filter.Cipher opens it, and so is what was too large to be archived with its body (ledger.LeftOut).
 func Archive(op ledger.Operator) Source { return &archive{op: op} }
 
 // Renewals is the part of [Archive] that was renewed (Config.FreshKeys, Config.Mend) and has not run since: see [Renewed].
@@ -138,6 +149,10 @@ func (a *archive) letter(ctx context.Context, d *ledger.DeadLetter) (*Letter, er
 	}
 	if d.Sealed() {
 		l.Unreadable = errSealed
+	}
+	if left, ok := d.LeftOut(); ok {
+		l.Unreadable = &errLeftOut{left, string(d.Delivery)}
+		d.UnmarkLeftOut()
 	}
 	l.Delivery, l.Kind, l.FailedAt = d.Delivery, d.Kind, d.At
 	if n := len(d.Errors); n > 0 {

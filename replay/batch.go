@@ -94,6 +94,9 @@ func (r *runner) identify(l *Letter, last *scoped) {
 		if errors.Is(l.Unreadable, errSealed) {
 			l.decision.Reason = Sealed
 		}
+		if _, ok := errors.AsType[*errLeftOut](l.Unreadable); ok {
+			l.decision.Reason = LeftOut
+		}
 		return
 	}
 	if l.Archived {

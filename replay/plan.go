@@ -49,6 +49,7 @@ const (
 	Mended     Reason = "its body was mended since: the ledger's archive has the new one"
 	Behind     Reason = "behind one of its group or key that failed or is left"
 	Sealed     Reason = "it is sealed by the workers' cipher, which this run does not have"
+	LeftOut    Reason = "it was too large to be archived with its body, which is in the log"
 	Stranger   Reason = "it has no stamp of its own body: whose copy it is is not known"
 )
 

@@ -21,6 +21,7 @@ const (
 	maxRetention = 14 * 24 * time.Hour // of any queue (developer guide, "Amazon SQS message quotas")
 	maxMessage   = 1 << 20             // bytes of any message, attributes included (the same)
 	traceBytes   = 1 << 10             // what the trace header adds to that, at most
+	groupBytes   = 128                 // of a MessageGroupId, at most
 	spareCount   = 10                  // receives beside attempts and crashes: shutdowns, expired handles
 	unredriven   = "the queue has no redrive policy: a message that the ledger cannot archive comes back until its retention is over"
 )
@@ -192,7 +193,7 @@ func (w *Worker) adopt(q *queue) error {
 	if len(q.scope) > ledger.MaxScope {
 		return fmt.Errorf("sqs: queue's ARN and Config.Name: must be at most %d bytes together, are %d", ledger.MaxScope, len(q.scope))
 	}
-	if have, need := w.ledger.Limits().Archive, q.maxBytes+traceBytes; have < need {
+	if have, need := w.ledger.Limits().Archive, q.maxBytes+traceBytes+groupBytes; have < need {
 		return fmt.Errorf("sqs: queue %s: its MaximumMessageSize is %d, so the ledger must archive at least %d bytes of a failed "+
 			"message (Limits.Archive), its limit is %d", q.arn, q.maxBytes, need, have)
 	}

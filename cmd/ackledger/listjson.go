@@ -71,7 +71,8 @@ type deadLetter struct {
 
 // deadLetterBody has bytes in base64; null is not empty.
 type deadLetterBody struct {
-	Sealed  bool            `json:"sealed,omitempty"` // by the workers' cipher
+	Sealed  bool            `json:"sealed,omitempty"`   // by the workers' cipher
+	LeftOut *ledger.LeftOut `json:"left_out,omitempty"` // the body was too large to be archived
 	Body    []byte          `json:"body"`
 	Headers []ledger.Header `json:"headers"`
 }
@@ -132,9 +133,19 @@ func newDeadLetter(d *ledger.DeadLetter) deadLetter {
 	out := newArchived(&d.ArchiveRecord)
 	out.State, out.Superseded, out.Renewed = stateText(d.Status.State), d.Superseded, replay.Renewed(d)
 	if d.Body != nil || d.Headers != nil {
-		out.Content = &deadLetterBody{Sealed: d.Sealed(), Body: d.Body, Headers: d.Headers}
+		out.Content = newContent(&d.Archive)
 	}
 	return out
+}
+
+func newContent(a *ledger.Archive) *deadLetterBody {
+	c := &deadLetterBody{Sealed: a.Sealed(), Body: a.Body}
+	if left, ok := a.LeftOut(); ok {
+		c.LeftOut = &left
+		a.UnmarkLeftOut()
+	}
+	c.Headers = a.Headers
+	return c
 }
 
 func holderText(h ledger.Holder) string {

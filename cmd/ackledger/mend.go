@@ -52,6 +52,9 @@ func (r *replaying) showMended(ctx context.Context, op ledger.Operator, out io.W
 	case list[len(list)-1].Sealed():
 		return fmt.Errorf("%s is sealed by the workers' cipher: mend it in a program that has the cipher", text(r.ids[0]))
 	}
+	if _, ok := list[len(list)-1].LeftOut(); ok {
+		return fmt.Errorf("%s was too large to be archived with its body: it cannot be mended, produce it anew", text(r.ids[0]))
+	}
 	was := list[len(list)-1].Body
 	_, err = fmt.Fprintf(out, "--- the body that failed, %s\n+++ %s, %s\n%s", size(int64(len(was))), text(r.body), size(int64(len(r.cfg.Body))),
 		difference(was, r.cfg.Body))

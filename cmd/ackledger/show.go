@@ -154,7 +154,7 @@ func (s *showOne) gather(ctx context.Context, op ledger.Operator, r *ledger.Reco
 	for i := range r.Archived {
 		d := newArchived(&r.Archived[i])
 		if s.body {
-			d.Content = &deadLetterBody{Sealed: r.Archived[i].Sealed(), Body: r.Archived[i].Body, Headers: r.Archived[i].Headers}
+			d.Content = newContent(&r.Archived[i].Archive)
 		}
 		one.Archived = append(one.Archived, d)
 	}
@@ -251,6 +251,10 @@ func (s *showOne) printArchived(p *page, a *ledger.ArchiveRecord) {
 		return
 	}
 	p.line("  size", "%s%s", size(int64(a.Size())), map[bool]string{true: ", sealed by the workers' cipher"}[a.Sealed()])
+	if left, ok := a.LeftOut(); ok {
+		p.line("  left out", "too large for the archive: %s, %d bytes, SHA-256 %s%s", text(left.Where), left.Bytes, text(left.SHA256),
+			map[bool]string{true: fmt.Sprintf(", %d headers", left.Headers)}[left.Headers > 0])
+	}
 	p.errors("    ", a.Errors)
 	if !s.body {
 		return

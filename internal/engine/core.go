@@ -92,6 +92,7 @@ type Engine struct {
 	toRescue      *sync.Cond
 	toPublish     *sync.Cond
 	letters       letters
+	refusals      refusals
 }
 
 var _ API = (*Engine)(nil)
@@ -129,7 +130,9 @@ func New(cfg Config) (*Engine, error) {
 	e.toClaim, e.toRun = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
 	e.toSettle, e.toSolo = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
 	e.toRescue, e.toPublish = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
+	e.s.bytes.Limit = o.MaxHeldBytes
 	e.newLetters()
+	e.refusals.kept = map[*Item]*kept{}
 	return e, nil
 }
 
@@ -166,6 +169,7 @@ func (e *Engine) Offer(items []*Item) {
 	e.mu.Lock()
 	for _, it := range items {
 		it.overdue = !it.Deadline.IsZero() && !now.Before(it.Deadline)
+		e.measure(it)
 		e.makeWay(it)
 		e.enlist(it)
 		e.ranged = it.Ranged
@@ -290,6 +294,7 @@ func (e *Engine) finish(it *Item, v Verdict) {
 		e.tel.acked(it)
 	}
 	e.tell(it, v)
+	e.forget(it)
 	e.s.remove(it)
 	if it.allPrev != nil {
 		it.allPrev.allNext = it.allNext

@@ -34,11 +34,10 @@ const publishers = 16
 var publishing = backoff.Policy{Base: 200 * time.Millisecond, Max: 5 * time.Second}
 
 var (
-	errTarget   = errors.New("consumer: calls of the dead-letter target have not returned in time, and still run")
-	errPast     = errors.New("consumer: the broker is about to forget the message")
-	errLethal   = errors.New("consumer: the message's process crashed at its dead letter too")
-	errTooLarge = errors.New("consumer: the message is larger than the ledger archives")
-	errDrained  = errors.New("consumer: the worker shuts down")
+	errTarget  = errors.New("consumer: calls of the dead-letter target have not returned in time, and still run")
+	errPast    = errors.New("consumer: the broker is about to forget the message")
+	errLethal  = errors.New("consumer: the message's process crashed at its dead letter too")
+	errDrained = errors.New("consumer: the worker shuts down")
 )
 
 // letters is what an engine keeps of dead letters.
@@ -110,8 +109,9 @@ func (e *Engine) publishFiled(s *settlement) {
 // publish publishes the dead letter of a failure, if there is a target, and hands the settlement on, whatever came of it.
 // What cannot be sealed is not archived, so it is kept.
 func (e *Engine) publish(s *settlement) {
-	if e.letters.target != nil && (s.whole == nil || s.filed) {
+	if e.letters.target != nil && (s.whole == nil || s.filed) && !s.tried {
 		e.publishLetter(s)
+		s.tried = true
 	}
 	if s.filed {
 		e.mu.Lock()
@@ -127,7 +127,7 @@ func (e *Engine) publish(s *settlement) {
 	case err == nil:
 		e.settleQ.push(*s)
 	case s.item.phase == settling:
-		e.refused(s, err)
+		e.refused(s, err, true)
 	}
 	e.unlock()
 }
@@ -139,10 +139,10 @@ func (e *Engine) seal(s *settlement) error {
 	}
 	ctx, cancel := context.WithTimeout(e.gone, e.opt.DeadLetterTimeout)
 	defer cancel()
+	e.fit(s)
 	plain := *s.more.Dead
 	answered := apart("Options.Cipher", func() (*ledger.Archive, error) {
-		sealed := plain
-		return &sealed, sealed.Seal(ctx, e.opt.Cipher)
+		return e.sealed(ctx, plain)
 	})
 	sealed, err := outcomeOf(ctx, "Options.Cipher", answered)
 	if err != nil {
@@ -182,11 +182,8 @@ func (e *Engine) publishLetter(s *settlement) {
 
 // tryAll tries until the dead letter is published, and returns how often it did.
 func (e *Engine) tryAll(s *settlement) (tries int, err error) {
-	switch {
-	case s.item.crashes > ledger.CrashLimit:
+	if s.item.crashes > ledger.CrashLimit {
 		return 0, errLethal
-	case s.more.Dead.Size() > e.cfg.Ledger.Limits().Archive:
-		return 0, errTooLarge // its settlement will be refused, and it comes again
 	}
 	ctx, cancel := e.letterTime(s)
 	defer cancel()

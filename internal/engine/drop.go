@@ -125,6 +125,8 @@ func (e *Engine) letGo(it *Item, now time.Time) {
 		e.finish(it, Verdict{Again: max(it.due.Sub(now), 0)})
 	case claimed:
 		e.release(it)
+	case settling:
+		e.giveUpKept(it)
 	}
 }
 

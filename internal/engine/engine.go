@@ -92,6 +92,9 @@ type Config struct {
 	System, Source string
 	// Group is the only consumer group that is to handle a copy of a message that failed here: Kafka's; else empty.
 	Group string
+	// Retained says that the broker keeps messages that are acknowledged, as a log does. There a message that is too large for
+	// the ledger's archive is archived without its body; elsewhere it is kept, and never acknowledged.
+	Retained bool
 	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of, with Verdict.Again. Zero:
 	// no limit, everything is held.
 	HoldMax time.Duration
@@ -113,7 +116,8 @@ type API interface {
 	Stretches(ordered bool) bool
 	// OfferStretch is Offer for records that lie side by side. They come back through Sink.Finish, together or one by one.
 	OfferStretch(s *Stretch)
-	// Room says how many more items and bytes of bodies the engine wants; zero or less: stop polling.
+	// Room says how many more items and bytes the engine wants; zero or less: stop polling. One large message does not count
+	// (see Weight).
 	Room() (items int, bytes int64)
 	// Open says whether polling makes sense: joined, ledger reachable, not paused, not draining.
 	Open() bool

@@ -22,8 +22,11 @@ func (e *Engine) poolLoop() {
 			e.pool.Go(e.poolLoop)
 		}
 	}()
-	for c = e.take(nil); c != nil; c = e.take(c) {
+	for c = e.take(nil); c != nil; {
 		e.runChunk(c)
+		before := c
+		c = nil // an idle goroutine keeps no message in memory
+		c = e.take(before)
 	}
 }
 

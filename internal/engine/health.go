@@ -14,7 +14,7 @@ const maxStalls = 100
 func (e *Engine) Room() (int, int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.opt.MaxHeld - e.s.held, e.opt.MaxHeldBytes - e.s.heldBytes
+	return e.opt.MaxHeld - e.s.held, e.s.bytes.Room()
 }
 
 // Open implements API.
@@ -92,6 +92,8 @@ func (e *Engine) Health() consumer.Health {
 	if e.unswept != nil {
 		h.Warnings = append(h.Warnings, e.unswept.Error())
 	}
+	h.Warnings = append(h.Warnings, e.refusals.warnings(e.cfg.Ledger.Limits().Archive, e.cfg.Retained)...)
+	h.Stalled = append(h.Stalled, e.refusals.stalls()...)
 	e.eachRun(func(c *chunk, r *run) {
 		began := e.born.Add(time.Duration(c.at.Load()))
 		since := e.born.Add(r.cancelled)

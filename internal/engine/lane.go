@@ -93,9 +93,9 @@ type sched struct {
 	toRelease []*Item
 
 	held      int
-	heldBytes int64
-	ahead     int // claiming or claimed
-	taken     int // handlers of the pool that run or are spoken for: heads from claiming to running
+	bytes     Weight // of what is held
+	ahead     int    // claiming or claimed
+	taken     int    // handlers of the pool that run or are spoken for: heads from claiming to running
 	waitCount int
 	working   int  // items that run or are being settled, also those that the broker has back
 	eased     bool // something that wanted a slot waits now: the load is less
@@ -151,7 +151,7 @@ func (s *sched) add(it *Item) {
 // enter is add without a place in the claim queue.
 func (s *sched) enter(it *Item) {
 	s.held++
-	s.heldBytes += int64(len(it.Msg.Body))
+	s.bytes.Add(int64(len(it.Msg.Body)))
 	it.sum = it.Key.Sum()
 	s.joinLines(it)
 	if it.Lane != "" {
@@ -346,7 +346,7 @@ func (s *sched) remove(it *Item) {
 	}
 	s.setPhase(it, finished)
 	s.held--
-	s.heldBytes -= int64(len(it.Msg.Body))
+	s.bytes.Remove(int64(len(it.Msg.Body)))
 	s.leaveLines(it)
 	s.prune()
 	l := it.lane

@@ -99,7 +99,7 @@ func (s *sched) endLine(l *logLine) {
 // addStretch takes a stretch in.
 func (s *sched) addStretch(st *Stretch) {
 	s.held += st.n
-	s.heldBytes += st.bytes
+	s.bytes.AddAll(st.bytes)
 	l := s.line(st.log)
 	l.stretches = append(l.stretches, st)
 }
@@ -114,7 +114,7 @@ func (s *sched) dropStretch(st *Stretch) {
 	}
 	st.whole = false
 	s.held -= st.n
-	s.heldBytes -= st.bytes
+	s.bytes.AddAll(-st.bytes)
 	s.leaveLine(st)
 }
 

@@ -41,12 +41,12 @@ func TestRoomCountsItemsAndBytes(t *testing.T) {
 			}
 		}
 		room(10, 100)
-		in := items(3, noLane)
+		in := items(6, noLane)
 		for _, it := range in {
-			it.Msg.Body = make([]byte, 40)
+			it.Msg.Body = make([]byte, 20)
 		}
 		e.Offer(in)
-		room(7, -20) // never refused: the worker asks first
+		room(4, -20) // never refused: the worker asks first
 		changed := e.Changed()
 		select {
 		case <-changed:

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -282,8 +283,8 @@ func (o *delayingOwner) Settle(ctx context.Context, s []ledger.Settlement) ([]er
 	return o.Owner.Settle(ctx, s)
 }
 
-// An archive over the ledger's limit (it was raised at the broker later): the message is not acknowledged and comes
-// again, it is reported, and the others go on.
+// An archive over the ledger's limit (it was raised at the broker later), of a broker that keeps nothing: the message is not
+// acknowledged, it is reported, it does not run again, and the others go on.
 func TestPitfall92_ArchiveOverTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := ledger.DefaultLimits
@@ -306,18 +307,21 @@ func TestPitfall92_ArchiveOverTheLimit(t *testing.T) {
 		if v, ok := b.verdict(t, big); ok {
 			t.Fatalf("the message was let go of: %+v", v)
 		}
-		if rec := state(t, l, big); rec.State != ledger.Pending || rec.Owner != "" || len(rec.Archived) != 0 || runs != 1 {
+		if rec := state(t, l, big); rec.State != ledger.Pending || rec.Owner == "" || len(rec.Archived) != 0 || runs != 1 {
 			t.Errorf("%d runs, %+v", runs, rec)
 		}
 		if !e.Open() {
 			t.Error("one message stopped the worker")
 		}
-		pass(10 * time.Minute) // longer than the longest backoff: it is tried again
-		if runs != 2 {
-			t.Errorf("%d runs", runs)
+		pass(time.Hour) // longer than the longest backoff
+		if h := e.Health(); runs != 1 || len(h.Stalled) != 1 || h.Stalled[0].What != "big" || !strings.Contains(h.Stalled[0].Why, "0 to 100 bytes") {
+			t.Errorf("%d runs, %+v", runs, h)
 		}
 		end(t, e)
 		b.wantKept(t, big)
+		if rec := state(t, l, big); rec.Owner != "" {
+			t.Errorf("it is not given back: %+v", rec)
+		}
 	})
 }
 

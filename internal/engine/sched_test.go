@@ -153,7 +153,7 @@ func (w *twin) check(t interface{ Fatalf(string, ...any) }) {
 		}
 	}
 	s := w.s
-	got := []int64{int64(s.held), s.heldBytes, int64(s.ahead), int64(s.waitCount), int64(s.taken), int64(s.hands.len())}
+	got := []int64{int64(s.held), s.bytes.Total(), int64(s.ahead), int64(s.waitCount), int64(s.taken), int64(s.hands.len())}
 	want := []int64{int64(held), bytes, int64(ahead), int64(waits), int64(taken), int64(len(inHand))}
 	if !slices.Equal(got, want) {
 		t.Fatalf("held, bytes, ahead, waiting, taken, keys: scheduler says %v, the book %v", got, want)

@@ -20,6 +20,7 @@ type settlement struct {
 	kind ledger.SettleKind
 	more *ledger.Settlement // nil: there is nothing to say but its kind
 
+	tried bool            // its dead letter is published, or was not to be had: what is left is to seal it
 	filed bool            // it is archived: what is left is its dead letter
 	whole *ledger.Archive // of a mismatch: what is published once it is archived, perhaps sealed
 }
@@ -125,6 +126,7 @@ func (e *Engine) settleLoop() {
 		}
 		sets = sets[:0]
 		for i := range batch {
+			e.fit(&batch[i])
 			sets = append(sets, batch[i].full())
 		}
 		e.flush(batch, sets)
@@ -265,6 +267,9 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 	if it.phase != settling {
 		return // the engine let go of it
 	}
+	if !isInvalid(err) {
+		e.forget(it)
+	}
 	switch {
 	case err == nil && s.kind == ledger.Release:
 		e.released(it, s.after(), now)
@@ -285,7 +290,7 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 		it.asks++
 		e.wait(it, now.Add(askAgain(0, it.asks, rand.Float64())))
 	case isInvalid(err):
-		e.refused(s, err)
+		e.refused(s, err, false)
 	case s.kind == ledger.Succeed && !it.isHead(): // locked; it goes with those before it, when they are repeated
 		e.s.setPhase(it, running)
 		e.succeed(it, s.result())
@@ -314,19 +319,4 @@ func (e *Engine) released(it *Item, after time.Duration, now time.Time) {
 	default:
 		e.s.requeue(it)
 	}
-}
-
-// refused is a settlement that the ledger refuses for its own sake: an archive over its limit, most likely. The message
-// must not be acknowledged; it is released for the longest backoff and reported, and everything else goes on.
-func (e *Engine) refused(s *settlement, err error) {
-	it := s.item
-	e.lastErr = err
-	e.log.Error("the ledger refuses to settle the message: it is kept", zap.String("message_id", it.Msg.ID),
-		zap.Stringer("settlement", s.kind), zap.Error(err))
-	if s.kind == ledger.Release || it.ticket.IsMismatch() {
-		it.maybe = s.kind == ledger.Release
-		e.wait(it, time.Now().Add(e.opt.BackoffMax))
-		return
-	}
-	e.settle(it, &ledger.Settlement{Kind: ledger.Release, After: e.opt.BackoffMax})
 }

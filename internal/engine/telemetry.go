@@ -32,9 +32,9 @@ type telemetry struct {
 	name     string
 	answers  map[ledger.Answer]metric.MeasurementOption
 
-	claims, takeovers, lost, retries, dead, letters, unknowns, skips metric.Int64Counter
-	handler, claim, settle, endToEnd                                 metric.Float64Histogram
-	inFlight                                                         metric.Registration
+	claims, takeovers, lost, retries, dead, letters, unknowns, refusals, skips metric.Int64Counter
+	handler, claim, settle, endToEnd                                           metric.Float64Histogram
+	inFlight                                                                   metric.Registration
 }
 
 func newTelemetry(e *Engine) (*telemetry, error) {
@@ -89,6 +89,7 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 	t.dead = counter("ackledger.dead_letters", "Messages that failed for good, by kind.")
 	t.letters = counter("ackledger.dead_letters.forwarded", "Messages that were to go to the dead-letter target, by outcome.")
 	t.unknowns = counter("ackledger.settles.unknown", "Settlements whose answer was lost and that were repeated.")
+	t.refusals = counter("ackledger.settles.refused", "Settlements that could not be made as they were, by reason: too_large, invalid.")
 	t.skips = counter("ackledger.skipped", "Copies stamped for another group, acknowledged unhandled.")
 	t.handler = histogram("ackledger.handler.duration", "Time in the handler, by outcome.")
 	t.claim = histogram("ackledger.claim.duration", "Time of one Claim call.")
@@ -131,6 +132,8 @@ func (t *telemetry) announce(forwards bool) {
 	} {
 		t.failed(0, kind)
 	}
+	t.refused(0, refusedLarge)
+	t.refused(0, refusedAsIs)
 	if forwards {
 		t.published(0, true)
 		t.published(0, false)
@@ -170,6 +173,16 @@ func (t *telemetry) skipped(n int64) { t.skips.Add(context.Background(), n, t.at
 func (t *telemetry) leaseLost()      { t.lost.Add(context.Background(), 1, t.attrs) }
 func (t *telemetry) retried()        { t.retries.Add(context.Background(), 1, t.attrs) }
 func (t *telemetry) unknown(n int)   { t.unknowns.Add(context.Background(), int64(n), t.attrs) }
+
+// Why a settlement is refused.
+const (
+	refusedLarge = "too_large" // it was made without the message's body
+	refusedAsIs  = "invalid"   // by the ledger or the cipher: it is kept, and repeated
+)
+
+func (t *telemetry) refused(n int64, reason string) {
+	t.refusals.Add(context.Background(), n, t.attrs, metric.WithAttributes(attribute.String("reason", reason)))
+}
 
 // published counts what came of forwarding messages.
 func (t *telemetry) published(n int64, sent bool) {

@@ -1,0 +1,80 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+)
+
+// The mark of an archive without its body: a header that no broker's message can have, since none gives a header this type.
+const leftOutName = "ackledger-left-out"
+
+const (
+	maxLeftOut   = 256     // bytes of the mark, its name and type included
+	maxLargeKey  = 1 << 10 // bytes of Archive.Group that an excerpt keeps
+	bodyInTheLog = "the body is in the log"
+)
+
+// LeftOut says what an archive lacks of a message that was too large for it. The message itself is where it came from, for as
+// long as the broker keeps it: Archive.Delivery and Archive.Key say where.
+type LeftOut struct {
+	Where     string `json:"where"`                // "the body is in the log"
+	Bytes     int    `json:"bytes"`                // of the body
+	SHA256    string `json:"sha256"`               // of the body, in hexadecimal
+	Headers   int    `json:"headers,omitempty"`    // how many headers found no room either
+	GroupSize int    `json:"group_size,omitempty"` // bytes of an Archive.Group that is left out; zero: it is there
+}
+
+// Excerpt returns what is archived of a delivery that is larger than Limits.Archive: everything but its body, the headers that
+// have room, and a mark with the body's length and SHA-256 ([Archive.LeftOut]). What fits, and what is sealed, is returned as
+// it is. The excerpt shares its headers' values with a, which is not changed.
+func (a *Archive) Excerpt(limit int) *Archive {
+	if a.Size() <= limit || a.Sealed() {
+		return a
+	}
+	sum := sha256.Sum256(a.Body)
+	left := LeftOut{Where: bodyInTheLog, Bytes: len(a.Body), SHA256: hex.EncodeToString(sum[:])}
+	out := *a
+	out.Body, out.Headers = nil, nil
+	if len(a.Group) > maxLargeKey {
+		out.Group, left.GroupSize = "", len(a.Group)
+	}
+	room := limit - maxLeftOut - len(out.Group)
+	for _, h := range a.Headers {
+		if room < h.size() {
+			left.Headers++
+			continue
+		}
+		room -= h.size()
+		out.Headers = append(out.Headers, h)
+	}
+	mark, err := json.Marshal(left)
+	if err != nil { // numbers and plain texts always have a form
+		mark = nil
+	}
+	out.Headers = append(out.Headers, Header{Name: leftOutName, Value: mark, Type: sealType})
+	return &out
+}
+
+// LeftOut says what of the message is not in the archive; false: it is whole, or sealed, which hides it.
+func (a *Archive) LeftOut() (LeftOut, bool) {
+	at := slices.IndexFunc(a.Headers, isLeftOut)
+	if at < 0 {
+		return LeftOut{}, false
+	}
+	var left LeftOut
+	if err := json.Unmarshal(a.Headers[at].Value, &left); err != nil {
+		left.Where = bodyInTheLog // somebody wrote over the mark: that there is one is what counts
+	}
+	return left, true
+}
+
+// UnmarkLeftOut takes the mark away, and says whether it was there. Whoever shows the headers as the message's own calls it.
+func (a *Archive) UnmarkLeftOut() bool {
+	n := len(a.Headers)
+	a.Headers = slices.DeleteFunc(slices.Clone(a.Headers), isLeftOut)
+	return len(a.Headers) < n
+}
+
+func isLeftOut(h Header) bool { return h.Name == leftOutName && h.Type == sealType }

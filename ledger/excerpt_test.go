@@ -1,0 +1,64 @@
+package ledger_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// What is too large for the archive is archived without its body: the headers, the length and the hash stay, and it fits.
+func TestExcerpt(t *testing.T) {
+	const limit = 1000
+	body := bytes.Repeat([]byte("b"), 2000)
+	sum := sha256.Sum256(body)
+	whole := ledger.Archive{Body: body, Group: "key", Headers: []ledger.Header{{Name: "a", Value: []byte("1")}, {Name: "a"}}}
+	if fits := (&ledger.Archive{Body: body}); fits.Excerpt(2000) != fits {
+		t.Error("what fits is left as it is")
+	}
+	e := whole.Excerpt(limit)
+	left, ok := e.LeftOut()
+	want := ledger.LeftOut{Where: "the body is in the log", Bytes: 2000, SHA256: hex.EncodeToString(sum[:])}
+	if !ok || left != want || e.Body != nil || e.Size() > limit || e.Group != "key" {
+		t.Errorf("%v, %+v, %d bytes", ok, left, e.Size())
+	}
+	if !e.UnmarkLeftOut() || !slices.EqualFunc(e.Headers, whole.Headers, func(a, b ledger.Header) bool { return a.Name == b.Name && bytes.Equal(a.Value, b.Value) }) {
+		t.Errorf("headers: %+v", e.Headers)
+	}
+	if _, ok := e.LeftOut(); ok || e.UnmarkLeftOut() {
+		t.Error("the mark was taken away")
+	}
+	if _, ok := whole.LeftOut(); ok || len(whole.Body) != 2000 {
+		t.Error("the original was changed")
+	}
+	if again := e.Excerpt(limit); again != e {
+		t.Error("an excerpt fits")
+	}
+}
+
+// Headers and a key that are too large by themselves are counted instead of kept.
+func TestExcerptOfHeadersAndKeys(t *testing.T) {
+	a := ledger.Archive{Group: strings.Repeat("k", 5000), Headers: []ledger.Header{
+		{Name: "large", Value: make([]byte, 900)}, {Name: "small", Value: []byte("s")}, {Name: strings.Repeat("n", 2000)},
+	}}
+	e := a.Excerpt(1000)
+	left, _ := e.LeftOut()
+	if left.Headers != 2 || left.GroupSize != 5000 || left.Bytes != 0 || e.Group != "" || e.Size() > 1000 || e.Headers[0].Name != "small" {
+		t.Errorf("%+v, %d bytes, %+v", left, e.Size(), e.Headers)
+	}
+}
+
+// The mark has room for any numbers.
+func TestExcerptsMarkIsSmall(t *testing.T) {
+	huge := ledger.Archive{Group: strings.Repeat("k", 1<<20), Body: make([]byte, 1<<20)}
+	for range 100_000 {
+		huge.Headers = append(huge.Headers, ledger.Header{Name: "0123456789"})
+	}
+	if e := huge.Excerpt(256); e.Size() > 256 {
+		t.Errorf("%d bytes", e.Size())
+	}
+}
