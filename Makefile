@@ -17,7 +17,7 @@ LINT = GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)" $(GOLANGCI_LINT) run ./...
 # Where long runs write what they came to.
 RECORD = ACKLEDGER_REPORT=$(CURDIR)/docs/reliability.md
 
-.PHONY: help demo demo-replay test test-long unit lint bench mutants fuzz vuln soak chaos model
+.PHONY: help demo demo-replay test test-long unit lint bench mutants mutants-all fuzz vuln soak chaos model
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ bench: ## measure everything beside its peers and write bench/results.md: up to 
 
 mutants: bin/withservices ## take the guard of each pitfall out of the code: its test must fail (docs/pitfalls.md); half an hour, ARGS="-only 12,15"
 	bin/withservices -- $(GO) run ./internal/mutants $(ARGS)
+
+mutants-all: bin/withservices ## measure the tests with changes that nobody chose, SEED and SAMPLE of each package; writes docs/reliability.md; hours
+	$(RECORD) bin/withservices -- $(GO) run ./internal/mutation -sample $(or $(SAMPLE),200) -seed $(or $(SEED),1) $(ARGS)
 
 # Built, not `go run`: its exit code and its signals pass through. The command is always asked to be built; Go knows
 # whether there is anything to do.

@@ -69,7 +69,8 @@ func FuzzPrepare(f *testing.F) {
 		}
 		offset = min(offset, ledger.MaxOffset) // no partition gets as far
 		const topic, log = "orders", "cluster/uuid/0"
-		s := &settings{Config: Config{Order: Order(order % 3)}, client: client{group: "billing"}}
+		s := &settings{Config: Config{Order: Order(order % 3)}, client: client{group: "billing"}, archive: 1 << 20}
+		s.MaxHeldBytes = 1 << 20
 		a := &assignment{
 			log: log, name: "orders-0", cursor: cursor{keys: ledger.LogKeys{Scope: "kafka:cluster/orders/billing", Log: log}, prev: -1},
 			source: topicSource{scope: "kafka:cluster/orders/billing", name: "cluster/orders", window: time.Hour, keeps: time.Hour},
