@@ -20,6 +20,7 @@ var ownerCases = []testCase{
 	{"OwnerFate_LeftStaysLeft", ownerLeftStays},
 	{"OwnerCall_CancelledBefore", ownerCancelled},
 	{"OwnerCall_Concurrent", ownerConcurrent},
+	{"LedgerID_Stays", ledgerID},
 }
 
 // leaseCases wait for leases to end. They run one after another, since the beats of one case may seal the overdue
@@ -212,4 +213,34 @@ func (e *env) keeps(lease time.Duration, m ledger.Entry) bool {
 	e.same(before) // beats never touch a message
 	e.holds(a, succeed(c))
 	return true
+}
+
+// ledgerID: a ledger that can be told from others has one id, whoever asks.
+func ledgerID(e *env) {
+	l, ok := e.Ledger.(ledger.Identified)
+	if !ok {
+		e.Log("a ledger without an id")
+		return
+	}
+	ids := make([]string, 4)
+	var asking sync.WaitGroup
+	for i := range ids {
+		asking.Go(func() {
+			var err error
+			if ids[i], err = l.ID(e.ctx); err != nil {
+				e.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	e.owner()
+	after, err := l.ID(e.ctx)
+	if err != nil || !ledger.IsLedgerID(after) {
+		e.Errorf("id %q, %v", after, err)
+	}
+	for _, id := range ids {
+		if id != after {
+			e.Errorf("ids %q and %q", id, after)
+		}
+	}
 }

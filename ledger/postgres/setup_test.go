@@ -37,8 +37,8 @@ func TestJoinRefuses(t *testing.T) {
 	if _, err := b.Join(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	b.exec(t, "UPDATE ackledger.meta SET schema_version = 11, oldest_worker = 10")
-	refused(t, b, "version 11", "of version 10 or later", "this one is 9")
+	b.exec(t, "UPDATE ackledger.meta SET schema_version = 12, oldest_worker = 11")
+	refused(t, b, "version 12", "of version 11 or later", "this one is 10")
 	b.exec(t, "UPDATE ackledger.meta SET schema_version = 0, oldest_worker = 0")
 	refused(t, b, "has version 0", "needs 6 or later")
 	b.exec(t, "DELETE FROM ackledger.meta")

@@ -1,0 +1,26 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+var _ ledger.Identified = (*Ledger)(nil)
+
+// sqlIdentity reads the ledger's id from a schema of whatever version: before 10 there is none.
+const sqlIdentity = `SELECT coalesce(to_jsonb(m)->>'ledger', '') FROM {s}.meta m`
+
+// ID implements [ledger.Identified]. The migration to version 10 makes the id.
+func (l *Ledger) ID(ctx context.Context) (id string, err error) {
+	err = askOn(ctx, l.beats, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return noRowIsUnusable(conn.QueryRow(ctx, l.maintainSQL(sqlIdentity)).Scan(&id))
+	})
+	if err != nil {
+		return "", fmt.Errorf("postgres: read the ledger's id: %w", err)
+	}
+	return id, nil
+}
