@@ -108,6 +108,10 @@ type Config struct {
 	// must be able to replay from the ledger alone whatever failed.
 	Oversize Oversize
 
+	// LargeBatch is what happens to a batch that unpacks to more than kgo.MaxDecompressBatchBytes. Default: LargeBatchEnd.
+	// For people whose other messages must not wait until somebody has looked at such a batch.
+	LargeBatch LargeBatch
+
 	// Span is how many records of one partition may be delivered past its first unfinished one, 1 to 10,000,000. Then
 	// the partition pauses, and Health reports it. Default 100,000. It bounds memory and what a restart delivers again;
 	// for people whose records fail for long while others pass them.
@@ -160,6 +164,7 @@ func newSettings(c *Config, cl client) (settings, error) {
 		inRange("Reset", s.Reset, ResetFail, ResetEarliest),
 		inRange("Audit", s.Audit, AuditRanges, AuditRows),
 		inRange("Oversize", s.Oversize, OversizeExcerpt, OversizeEnd),
+		inRange("LargeBatch", s.LargeBatch, LargeBatchEnd, LargeBatchPass),
 		inRange("Span", s.Span, 1, 10_000_000),
 		inRange("CommitInterval", s.CommitInterval, 10*time.Millisecond, time.Minute),
 		inRange("RevokeDrain", s.RevokeDrain, time.Millisecond, 10*time.Minute),

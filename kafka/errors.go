@@ -16,6 +16,9 @@ var (
 	ErrDataLoss = errors.New("the broker lost records that had been read")
 	// ErrOversize says that a record is larger than the ledger archives, and Config.Oversize that such records end Run.
 	ErrOversize = errors.New("the record is larger than the ledger archives")
+	// ErrLargeBatch says that a batch of records unpacks to more than the client takes. Config.LargeBatch says whether the
+	// worker goes on; kgo.MaxDecompressBatchBytes sets the limit.
+	ErrLargeBatch = errors.New("the batch is too large to be unpacked")
 )
 
 // hopeless are the errors that no retry heals: somebody has to change a setting, a right or a password.
@@ -24,7 +27,7 @@ var hopeless = []error{
 	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.InvalidTopicException, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol, kerr.InvalidSessionTimeout,
 	kerr.FencedInstanceID, kerr.UnsupportedAssignor, kerr.UnsupportedVersion, kerr.OffsetMetadataTooLarge,
-	ErrOutOfRange, ErrDataLoss, ErrOversize,
+	ErrOutOfRange, ErrDataLoss, ErrOversize, ErrLargeBatch,
 }
 
 // heals says whether trying again may help.

@@ -160,8 +160,7 @@ func (w *Worker) takes(topic string, id topicID, p *kgo.FetchPartition) *assignm
 		return nil // let go of in this moment: the topic was created anew
 	}
 	if a.astray || id != (topicID{}) && a.id != (topicID{}) && id != a.id {
-		a.astray = true // the client and the broker speak of two topics of this name
-		w.joinAfresh(topic)
+		w.readAgain(a) // the client and the broker speak of two topics of this name
 		return nil
 	}
 	a.first = max(p.LogStartOffset, 0)
@@ -240,6 +239,10 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 		w.report(withGroup, err)
 		return
 	}
+	if large, isLarge := errors.AsType[*kgo.ErrDecompressTooLarge](err); isLarge {
+		w.largeBatch(large)
+		return
+	}
 	if loss, isLoss := errors.AsType[*kgo.ErrDataLoss](err); isLoss {
 		if a := w.table.get(place{topic, partition}); a != nil {
 			w.dataLoss(a, loss.ResetTo, loss)
@@ -259,8 +262,7 @@ func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment 
 	}
 	w.goOn(err)
 	if oldest, ok := w.oldest(a); ok && oldest < offset { // it is in hand, was not lost, and must not be passed over
-		a.astray = true
-		w.joinAfresh(a.topic)
+		w.readAgain(a)
 		return nil
 	}
 	w.owning.Lock()
@@ -286,6 +288,12 @@ func (w *Worker) lookAt(topic string) {
 	case w.poke <- topic:
 	default: // it is busy with others, and looks at all of them in a while
 	}
+}
+
+// readAgain has a partition's topic joined afresh, and takes nothing in meanwhile.
+func (w *Worker) readAgain(a *assignment) {
+	a.astray = true // of poll's goroutine
+	w.joinAfresh(a.topic)
 }
 
 // joinAfresh lets the watcher restart a topic of which records were thrown away, now or as soon as it may.

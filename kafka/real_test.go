@@ -35,6 +35,7 @@ func TestRealBroker(t *testing.T) {
 		"Pitfall57":   {1, gaps},
 		"Pitfall62":   {2, closeDuringARebalance},
 		"Pitfall81":   {1, recreatedUnderAWorker},
+		"Pitfall123":  {2, largeBatchPassed},
 		"StartLatest": {2, startLatest},
 		"Static":      {2, staticMember},
 		"Rebalance":   {2, rebalanceInARange},

@@ -62,6 +62,8 @@ type Worker struct {
 	trouble  [origins]error // why the worker is not well; nil: it is
 	warnings []string
 	gone     error              // the last records that were gone before they were handled; nil: none
+	batches  int                // that were passed unread (LargeBatchPass)
+	batch    error              // the last of them
 	notes    map[place]string   // metadata of the offsets that were fetched last
 	born     map[string]topicID // the topics' ids as they were seen last
 	reborn   map[string]bool    // topics that were created anew while we ran
@@ -76,6 +78,9 @@ var _ consumer.Worker = (*Worker)(nil)
 // static membership. The worker adds its own and refuses, by name, those that would break a promise: everything that
 // commits, the callbacks, start and reset offsets, partitions and regular expressions. kgo.WithContext is replaced (the
 // client lives as long as Run), and so is kgo.FetchIsolationLevel: what was not committed is never handled.
+//
+// A batch of records may unpack to twice what the ledger archives (Limits.Archive), and to 16 MiB at least: 128 MiB by default.
+// kgo.MaxDecompressBatchBytes sets another limit; Config.LargeBatch says what happens to a batch over it.
 //
 // Nothing connects before [Worker.Run]. A nil Config is the default one.
 func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (*Worker, error) {
@@ -109,7 +114,7 @@ func (w *Worker) options(life context.Context) []kgo.Opt {
 	if w.set.Reset == ResetEarliest {
 		reset = kgo.NewOffset().AtStart()
 	}
-	before := []kgo.Opt{kgo.WithLogger(clientLog{w.log})}
+	before := []kgo.Opt{kgo.WithLogger(clientLog{w.log}), kgo.MaxDecompressBatchBytes(unpackLimit(w.set.archive))}
 	after := []kgo.Opt{
 		kgo.WithContext(life),
 		kgo.ConsumeTopics(), // they are added once Run has seen that they may be consumed
@@ -311,6 +316,9 @@ func (w *Worker) Health() consumer.Health {
 	h.Warnings = append(h.Warnings, w.warnings...)
 	if w.gone != nil {
 		h.Warnings = append(h.Warnings, w.gone.Error())
+	}
+	if w.batches > 0 {
+		h.Warnings = append(h.Warnings, fmt.Sprintf("%d batches were passed and archived by their place alone, the last: %v", w.batches, w.batch))
 	}
 	h.Stalled = append(h.Stalled, w.table.stalls()...)
 	return h

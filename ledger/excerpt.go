@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 )
 
@@ -14,16 +15,34 @@ const (
 	maxLeftOut   = 256     // bytes of the mark, its name and type included
 	maxLargeKey  = 1 << 10 // bytes of Archive.Group that an excerpt keeps
 	bodyInTheLog = "the body is in the log"
+	batchInLog   = "the batch is in the log, and was not unpacked"
 )
 
 // LeftOut says what an archive lacks of a message that was too large for it. The message itself is where it came from, for as
 // long as the broker keeps it: Archive.Delivery and Archive.Key say where.
 type LeftOut struct {
-	Where     string `json:"where"`                // "the body is in the log"
+	Where     string `json:"where"`                // "the body is in the log", or that a batch is
 	Bytes     int    `json:"bytes"`                // of the body
 	SHA256    string `json:"sha256"`               // of the body, in hexadecimal
 	Headers   int    `json:"headers,omitempty"`    // how many headers found no room either
 	GroupSize int    `json:"group_size,omitempty"` // bytes of an Archive.Group that is left out; zero: it is there
+	// Offsets is not empty if it was a whole batch of records that nobody unpacked ([LeftOutBatch]): `first..last`. How many
+	// records there are, and the rest of the above, is not known then.
+	Offsets string `json:"offsets,omitempty"`
+}
+
+// LeftOutBatch is the mark of an archive that stands for a batch of records which was passed without being unpacked.
+func LeftOutBatch(first, last int64) Header {
+	return (&LeftOut{Where: batchInLog, Offsets: fmt.Sprintf("%d..%d", first, last)}).mark()
+}
+
+// mark is the header that carries it.
+func (l *LeftOut) mark() Header {
+	value, err := json.Marshal(l)
+	if err != nil { // numbers and plain texts always have a form
+		value = nil
+	}
+	return Header{Name: leftOutName, Value: value, Type: sealType}
 }
 
 // Excerpt returns what is archived of a delivery that is larger than Limits.Archive: everything but its body, the headers that
@@ -49,11 +68,7 @@ func (a *Archive) Excerpt(limit int) *Archive {
 		room -= h.size()
 		out.Headers = append(out.Headers, h)
 	}
-	mark, err := json.Marshal(left)
-	if err != nil { // numbers and plain texts always have a form
-		mark = nil
-	}
-	out.Headers = append(out.Headers, Header{Name: leftOutName, Value: mark, Type: sealType})
+	out.Headers = append(out.Headers, left.mark())
 	return &out
 }
 

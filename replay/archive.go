@@ -23,6 +23,9 @@ type errLeftOut struct {
 }
 
 func (e *errLeftOut) Error() string {
+	if e.Offsets != "" {
+		return fmt.Sprintf("no message, but a batch of records that was passed: %s (offsets %s)", e.Where, e.Offsets)
+	}
 	return fmt.Sprintf("it was larger than the ledger archives: %s (%d bytes, SHA-256 %s, delivery %s)", e.Where, e.Bytes, e.SHA256, e.delivery)
 }
 

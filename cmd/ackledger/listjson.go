@@ -72,7 +72,7 @@ type deadLetter struct {
 // deadLetterBody has bytes in base64; null is not empty.
 type deadLetterBody struct {
 	Sealed  bool            `json:"sealed,omitempty"`   // by the workers' cipher
-	LeftOut *ledger.LeftOut `json:"left_out,omitempty"` // the body was too large to be archived
+	LeftOut *ledger.LeftOut `json:"left_out,omitempty"` // the body was too large to be archived, or a batch to be unpacked
 	Body    []byte          `json:"body"`
 	Headers []ledger.Header `json:"headers"`
 }

@@ -251,7 +251,9 @@ func (s *showOne) printArchived(p *page, a *ledger.ArchiveRecord) {
 		return
 	}
 	p.line("  size", "%s%s", size(int64(a.Size())), map[bool]string{true: ", sealed by the workers' cipher"}[a.Sealed()])
-	if left, ok := a.LeftOut(); ok {
+	if left, ok := a.LeftOut(); ok && left.Offsets != "" {
+		p.line("  left out", "%s: offsets %s", text(left.Where), text(left.Offsets))
+	} else if ok {
 		p.line("  left out", "too large for the archive: %s, %d bytes, SHA-256 %s%s", text(left.Where), left.Bytes, text(left.SHA256),
 			map[bool]string{true: fmt.Sprintf(", %d headers", left.Headers)}[left.Headers > 0])
 	}

@@ -37,6 +37,7 @@ var (
 	errTarget  = errors.New("consumer: calls of the dead-letter target have not returned in time, and still run")
 	errPast    = errors.New("consumer: the broker is about to forget the message")
 	errLethal  = errors.New("consumer: the message's process crashed at its dead letter too")
+	errLeftOut = errors.New("consumer: what failed was never read: there is nothing to publish")
 	errDrained = errors.New("consumer: the worker shuts down")
 )
 
@@ -184,6 +185,9 @@ func (e *Engine) publishLetter(s *settlement) {
 func (e *Engine) tryAll(s *settlement) (tries int, err error) {
 	if s.item.crashes > ledger.CrashLimit {
 		return 0, errLethal
+	}
+	if _, leftOut := s.more.Dead.LeftOut(); leftOut { // without its body a copy is another message
+		return 0, errLeftOut
 	}
 	ctx, cancel := e.letterTime(s)
 	defer cancel()

@@ -1,0 +1,109 @@
+package kafka
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+)
+
+// LargeBatch says what happens to a batch of records that unpacks to more bytes than the client takes
+// (kgo.MaxDecompressBatchBytes). Nobody can handle its records here: they are unknown. The client reads the partition no
+// further until it is told where to go on.
+type LargeBatch uint8
+
+const (
+	// LargeBatchEnd ends Run with [ErrLargeBatch], which names the topic, the partition and the offsets. Default.
+	LargeBatchEnd LargeBatch = iota
+	// LargeBatchPass archives an entry of the batch's place, reports it in the log and in Health, and goes on behind it. The
+	// entry has no body (ledger.LeftOutBatch): no replay sends it, and no dead letter is published of it. The ledger knows
+	// nothing of the records: a worker with a larger limit handles them when the group's offset is set back to the batch.
+	LargeBatchPass
+)
+
+// minUnpacked is what a batch may unpack to at least, however little the ledger archives: producers' batches of 1 MiB often
+// unpack to several.
+const minUnpacked = 16 << 20
+
+// unpackLimit is the default of kgo.MaxDecompressBatchBytes, in bytes. It leaves room for a message that is larger than the
+// ledger archives, which is handled all the same (see Oversize).
+func unpackLimit(archive int) int {
+	return min(max(2*archive, minUnpacked), math.MaxInt32)
+}
+
+// largeBatch ends Run, or passes the batch. It is called between a poll and AllowRebalance, so the partition stays ours.
+func (w *Worker) largeBatch(b *kgo.ErrDecompressTooLarge) {
+	at := place{b.Topic, b.Partition}
+	limit, _ := w.kgo.OptValue(kgo.MaxDecompressBatchBytes).(int)
+	err := fmt.Errorf("topic %q partition %d offsets %d to %d: %w: it unpacks to more than %d bytes (kgo.MaxDecompressBatchBytes)",
+		b.Topic, b.Partition, b.Offset, b.NextOffset-1, ErrLargeBatch, limit)
+	if w.set.LargeBatch != LargeBatchPass {
+		w.fail(err)
+		return
+	}
+	a := w.table.get(at)
+	if a == nil || a.astray {
+		return // it is let go of, and its next assignment meets the batch again
+	}
+	if _, known := w.kgo.CommittedOffsets()[b.Topic][b.Partition]; !known {
+		// The client was told to begin at the log's start, and sets no offset before it has one (kgo 1.22.2). The position
+		// there is committed already, so after a rejoin it has.
+		w.readAgain(a)
+		return
+	}
+	item := w.table.acceptBatch(a, b, err)
+	if item == nil {
+		w.readAgain(a)
+		return
+	}
+	if w.set.Order == OrderPartition {
+		item.Lane = a.name
+	}
+	w.kgo.SetOffsets(map[string]map[int32]kgo.EpochOffset{b.Topic: {b.Partition: {Epoch: b.Epoch, Offset: b.NextOffset}}})
+	a.read, a.prev = b.NextOffset, b.NextOffset-1
+	w.passed(err)
+	w.eng.Offer([]*engine.Item{item})
+}
+
+// passed reports a batch that is passed.
+func (w *Worker) passed(err error) {
+	w.log.Error("a batch of records is passed and archived by its place alone", zap.Error(err))
+	w.mu.Lock()
+	w.batches++
+	w.batch = err
+	w.mu.Unlock()
+}
+
+// acceptBatch takes a batch in as one item at its last offset, so that the committed offset stays before it until the ledger
+// has archived it, and is behind it then. Nil: the assignment takes it in no more.
+//
+// The item has an identity of its own, no record's: the ledger is to know nothing of records that nobody has seen. So it is no
+// part of a range either, and covers no gap.
+func (t *table) acceptBatch(a *assignment, b *kgo.ErrDecompressTooLarge, why error) *engine.Item {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a.closing {
+		return nil
+	}
+	last := b.NextOffset - 1
+	seq, ok := a.tracker.Add(last, b.Epoch)
+	if !ok {
+		return nil
+	}
+	t.holdMore(a, 1)
+	d := &delivery{of: a, seq: seq, headers: []ledger.Header{ledger.LeftOutBatch(b.Offset, last)}}
+	id := fmt.Sprintf("%s-%d..%d", a.name, b.Offset, last)
+	d.msg = consumer.Message{ID: id, Source: a.source.name, Headers: d.headers, Topic: a.topic, Partition: a.partition, Offset: last}
+	d.Msg, d.Log, d.Original, d.Ref = &d.msg, a.log, original, d
+	d.Delivery = fmt.Appendf(nil, "%s/%d/%d..%d", a.log, b.Epoch, b.Offset, last)
+	d.Identity = engine.Identity{
+		Key:         ledger.Key{Scope: a.source.scope, ID: fmt.Appendf(nil, "%s@%s/%d", id, a.id, b.Epoch)},
+		Fingerprint: ledger.BodyFingerprint(nil), Invalid: why,
+	}
+	d.Window = a.source.window
+	return &d.Item
+}
