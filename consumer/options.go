@@ -85,6 +85,10 @@ type Options struct {
 	// may fail, as KeyFunc.
 	FingerprintFunc func(*Message) ([]byte, error)
 
+	// Stamps says whose stamps name a message that another record or message is a copy of ([Stamp]). Default: those of
+	// everybody who may produce to the source. For people whose producers are not trusted with each other's messages.
+	Stamps Stamps
+
 	// Window is how long a finished message is recognised. Default: what the broker may still deliver, and what may come
 	// again from where DeadLetter sends it, read from the brokers. For people whose producers send again after that, or
 	// whose broker does not tell. AllowShortWindow accepts one that is shorter: for people who know that nothing is
@@ -184,6 +188,9 @@ func (o *Options) validate() error {
 	}
 	if o.Cipher != nil && isNil(o.Cipher) {
 		return errors.New("consumer: Options.Cipher: must be a cipher, is a nil pointer")
+	}
+	if err := o.Stamps.validate(); err != nil {
+		return err
 	}
 	if len(o.Name) > 255 {
 		return fmt.Errorf("consumer: Options.Name: must be at most 255 bytes, is %d bytes", len(o.Name))

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ const maxStamp = 8 << 10
 // message that may be sent twice. Services copy headers around, so a stamp counts only if it names the very source that
 // the copy came from and the fingerprint of the copy's own body ([Stamp.Counts]); otherwise the copy is a message of its
 // own.
+//
+// Who may produce to the source can make one: it is trusted with the identity of messages, unless [Stamps] says otherwise.
 type Stamp struct {
 	Source      string // as Message.Source
 	ID          string
@@ -31,6 +34,10 @@ type Stamp struct {
 	// Broker says that ID is the broker's, under which no handler had the message when a replay sent the copy: Options.KeyFunc,
 	// where there is one, goes before it.
 	Broker bool
+	// Signer is the id of the key that it was signed with, MAC what that key makes of all the rest ([Stamp.Sign]). Empty and
+	// zero: it is not signed.
+	Signer string
+	MAC    [sha256.Size]byte
 }
 
 // NewStamp is for producers that may send one message twice: source is the target queue's ARN or `cluster/topic`, id the
@@ -46,8 +53,10 @@ func (s *Stamp) Counts(source string, f ledger.Fingerprint) bool {
 
 // String returns the header's value: URL-encoded fields in the order of their names, so that any identity survives any
 // broker.
-func (s Stamp) String() string {
-	b := make([]byte, 0, 256)
+func (s Stamp) String() string { return string(s.append(make([]byte, 0, 320), s.Signer != "")) }
+
+// append writes the fields, with the MAC or without.
+func (s *Stamp) append(b []byte, signed bool) []byte {
 	add := func(name, value string) {
 		b = append(append(append(b, name...), '='), url.QueryEscape(value)...)
 		b = append(b, '&')
@@ -63,15 +72,23 @@ func (s Stamp) String() string {
 		add("group", s.Group)
 	}
 	add("id", s.ID)
+	if s.Signer != "" {
+		add("key", s.Signer)
+	}
 	if s.Pos != nil {
 		add("log", s.Pos.Log)
+	}
+	if signed {
+		add("mac", hex.EncodeToString(s.MAC[:]))
+	}
+	if s.Pos != nil {
 		add("offset", strconv.FormatInt(s.Pos.Offset, 10))
 	}
 	add("source", s.Source)
 	if s.Token != 0 {
 		add("token", strconv.FormatUint(s.Token, 10))
 	}
-	return string(append(b, "v=1"...))
+	return append(b, "v=1"...)
 }
 
 // ParseStamp reads a header's value. A value that is not a stamp, or whose id is not that of its position, is an error;
@@ -87,7 +104,7 @@ func ParseStamp(value []byte) (*Stamp, error) {
 	if f.version.text != "1" {
 		return nil, fmt.Errorf("consumer: stamp: version must be 1, is %q", f.version.text)
 	}
-	s := &Stamp{Source: f.source.text, ID: f.id.text, Group: f.group.text, Broker: f.broker.text == "1"}
+	s := &Stamp{Source: f.source.text, ID: f.id.text, Group: f.group.text, Broker: f.broker.text == "1", Signer: f.key.text}
 	fp := f.print.text
 	if len(fp) != hex.EncodedLen(len(s.Fingerprint)) || s.Source == "" || s.ID == "" {
 		return nil, errMissing
@@ -99,6 +116,9 @@ func ParseStamp(value []byte) (*Stamp, error) {
 		if s.Token, err = strconv.ParseUint(t, 10, 63); err != nil {
 			return nil, fmt.Errorf("consumer: stamp: token: %w", err)
 		}
+	}
+	if err := s.readMAC(f.mac.text); err != nil {
+		return nil, err
 	}
 	if f.log.has {
 		if s.Pos, err = f.position(); err != nil {
@@ -113,8 +133,24 @@ func ParseStamp(value []byte) (*Stamp, error) {
 
 var errMissing = errors.New("consumer: stamp: source, id or fingerprint missing")
 
+// readMAC reads the MAC of a stamp that names its signer; another has none.
+func (s *Stamp) readMAC(text string) error {
+	if s.Signer == "" {
+		return nil
+	}
+	if len(text) != hex.EncodedLen(len(s.MAC)) {
+		return fmt.Errorf("consumer: stamp: the MAC must be %d hexadecimal digits, is %d bytes", hex.EncodedLen(len(s.MAC)), len(text))
+	}
+	if _, err := hex.Decode(s.MAC[:], []byte(text)); err != nil {
+		return fmt.Errorf("consumer: stamp: the MAC: %w", err)
+	}
+	return nil
+}
+
 // stampFields are what a header's value says: as url.ParseQuery reads it, without the map that this makes for each.
-type stampFields struct{ version, source, id, print, token, group, log, epoch, offset, broker stampField }
+type stampFields struct {
+	version, source, id, print, token, group, log, epoch, offset, broker, key, mac stampField
+}
 
 type stampField struct {
 	text string
@@ -143,6 +179,10 @@ func (f *stampFields) named(name string) *stampField {
 		return &f.offset
 	case "broker":
 		return &f.broker
+	case "key":
+		return &f.key
+	case "mac":
+		return &f.mac
 	}
 	return nil
 }

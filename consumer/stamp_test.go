@@ -112,11 +112,12 @@ func FuzzParseStamp(f *testing.F) {
 	}
 	f.Add([]byte("v=1&source=s&id=i&fp=00000000000000000000000000000000&token=0&log=l&epoch=0&offset=0&offset=1"))
 	f.Add([]byte("v=1&&=&s=;&source=s;"))
+	f.Add([]byte(stamps()[1].Sign(stampKey("k", 1)).String()))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		s, err := consumer.ParseStamp(value)
 		v, bad := url.ParseQuery(string(value))
 		if err == nil && (bad != nil || v.Get("source") != s.Source || v.Get("id") != s.ID || v.Get("group") != s.Group ||
-			v.Has("log") != (s.Pos != nil)) {
+			v.Get("key") != s.Signer || v.Has("log") != (s.Pos != nil)) {
 			t.Fatalf("%q: %+v, as a query %v, %v", value, s, v, bad)
 		}
 		if err != nil {

@@ -370,7 +370,9 @@ func sourceTopic(d *consumer.DeadLetter) (string, error) {
 // bytes and unique in that topic. Headers that a message brings along are no stamp for another topic, nor for another
 // value. What carries no stamp is known by its place in the log alone, and is another message wherever it is produced
 // again.
-func StampRecord(r *kgo.Record, source, id string) error {
+//
+// The first of keys signs the stamp, for workers with Options.Stamps.Keys; without any it is not signed.
+func StampRecord(r *kgo.Record, source, id string, keys ...consumer.StampKey) error {
 	switch {
 	case r == nil:
 		return errors.New("kafka: StampRecord: the record must not be nil")
@@ -379,7 +381,10 @@ func StampRecord(r *kgo.Record, source, id string) error {
 	case id == "" || len(id) > ledger.MaxID:
 		return fmt.Errorf("kafka: StampRecord: id must be 1 to %d bytes, is %d bytes", ledger.MaxID, len(id))
 	}
-	s := consumer.NewStamp(source, id, r.Value)
+	if err := consumer.CheckStampKeys(keys); err != nil {
+		return fmt.Errorf("kafka: StampRecord: the keys: %w", err)
+	}
+	s := consumer.NewStamp(source, id, r.Value).Sign(keys...)
 	kept := make([]kgo.RecordHeader, 0, len(r.Headers)+1)
 	for _, h := range r.Headers {
 		if h.Key != consumer.StampName {

@@ -30,6 +30,7 @@ func (w *Worker) pollLoop(ctx context.Context) {
 	for w.waitRoom(ctx) {
 		records, bytes := w.eng.Room()
 		fetches := w.kgo.PollRecords(ctx, size.fit(min((records+1)/2, w.set.Span), bytes/2))
+		w.horizon.begin(ctx)
 		w.take(fetches, &size)
 		w.kgo.AllowRebalance()
 		if fetches.IsClientClosed() {
@@ -267,7 +268,7 @@ func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment 
 	}
 	w.owning.Lock()
 	defer w.owning.Unlock()
-	now := &assignment{place: a.place, id: a.id, log: a.log, source: a.source, start: offset, epoch: -1, committed: -1}
+	now := &assignment{place: a.place, id: a.id, log: a.log, source: a.source, horizon: a.horizon, start: offset, epoch: -1, committed: -1}
 	if old := w.table.install(now); old != nil {
 		w.eng.Drop(of(old), w.set.RevokeDrain)
 		w.applyPause(a.place) // the old one may have paused it

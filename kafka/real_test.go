@@ -36,6 +36,7 @@ func TestRealBroker(t *testing.T) {
 		"Pitfall62":   {2, closeDuringARebalance},
 		"Pitfall81":   {1, recreatedUnderAWorker},
 		"Pitfall123":  {2, largeBatchPassed},
+		"Pitfall126":  {2, stampOfARecordYetToCome},
 		"StartLatest": {2, startLatest},
 		"Static":      {2, staticMember},
 		"Rebalance":   {2, rebalanceInARange},

@@ -213,7 +213,8 @@ const maxSession = 30 * time.Minute
 func (w *Worker) beginOne(s *survey, at place, offset kgo.Offset) (fresh, error) {
 	id := s.metas[at.topic].id
 	a := &assignment{
-		place: at, id: id, log: logName(w.cluster, at.topic, id, at.partition), source: w.sources[at.topic], epoch: -1, committed: -1,
+		place: at, id: id, log: logName(w.cluster, at.topic, id, at.partition), source: w.sources[at.topic], horizon: w.horizon,
+		epoch: -1, committed: -1,
 	}
 	if w.set.Start == StartLatest {
 		a.unsure = time.Now().Add(maxSession)

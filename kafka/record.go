@@ -136,7 +136,7 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, a
 	d.Msg, d.Log, d.Original, d.Ref = m, a.log, original, d
 	d.Window, d.Deadline = a.source.window, a.source.deadline(r.Timestamp)
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
-		Key: at.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges,
+		Key: at.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges, Records: d,
 	}, &d.msg)
 	d.Ranged = s.Audit == AuditRanges && d.Key.Pos == &d.pos
 	if d.Later {

@@ -28,10 +28,11 @@ type ReplayTarget struct {
 	client *kgo.Client
 	opt    ReplayTargetOptions
 
-	dead   string              // the address of the dead letters
-	prefix string              // what the cluster's sources begin with
-	groups map[string][]string // that read a topic
-	aged   aged
+	dead    string              // the address of the dead letters
+	prefix  string              // what the cluster's sources begin with
+	groups  map[string][]string // that read a topic
+	aged    aged
+	extents extents
 }
 
 var _ replay.Target = (*ReplayTarget)(nil)
@@ -88,6 +89,7 @@ func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
 		return fmt.Errorf("kafka: ask for metadata: %w", err)
 	}
 	t.aged.reset()
+	t.extents.reset()
 	t.dead, t.prefix = b.Source, SourceName(meta.Cluster, "")
 	for _, topic := range t.opt.Topics {
 		if t.has(t.dead, topic) {
@@ -127,6 +129,9 @@ func (t *ReplayTarget) Accept(l *replay.Letter) error {
 		return errors.New("it came from the dead-letter topic itself")
 	case l.Stamp == nil:
 		return errors.New("its identity cannot be told in a stamp: it can be replayed in place")
+	}
+	if err := t.reaches(topic, l.Stamp); err != nil {
+		return err
 	}
 	foreign := slices.DeleteFunc(slices.Clone(t.groups[topic]), func(g string) bool { return g == l.Stamp.Group })
 	if len(foreign) > 0 {

@@ -31,6 +31,8 @@ type assignment struct {
 	source topicSource
 	start  int64
 	epoch  int32
+	// horizon is how far the logs reach; nil: a stamp can name what is in this partition alone.
+	horizon *horizon
 	// unsure is until when its position is committed at each interval, whether it has moved or not. Zero: never.
 	unsure time.Time
 

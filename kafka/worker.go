@@ -47,7 +47,8 @@ type Worker struct {
 	stop    context.CancelCauseFunc
 	lag     metric.Registration
 
-	table *table
+	table   *table
+	horizon *horizon // set by Run
 	// owning is held while offsets are committed, and while a revoked partition is let go of: so a commit is never under
 	// way for a partition that went to somebody else.
 	owning  sync.Mutex
@@ -153,6 +154,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("kafka: %w", err)
 	}
 	w.kgo, w.adm, w.cut = client, kadm.NewClient(client), cut
+	w.horizon = newHorizon(w.log, func(ctx context.Context, topic string) (extent, error) { return extentOf(ctx, client, topic) })
 	eng, err := w.begin(running)
 	if err != nil {
 		w.closeClient()

@@ -96,6 +96,8 @@ type Entry struct {
 	Delivery []byte
 	// StampToken is the token that the copy's stamp carries: the failing claim's. Zero: no stamp, or a producer's.
 	StampToken uint64
+	// Copy says that a stamp names the message, with a token or without: the copy says nothing of what lies next to that.
+	Copy bool
 	// Window is how long the ledger keeps the row, from its first claim on.
 	Window time.Duration
 	// Solo says that nothing else that is suspect runs in this process while this message does. Needed to claim a

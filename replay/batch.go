@@ -290,6 +290,9 @@ func (r *runner) plan(ctx context.Context, l *Letter) error {
 	if r.c.Mend && l.decision.Reason == Mended && l.status.State == ledger.Failed {
 		l.decision = Decision{Step: Send, Reason: Failed, Token: l.status.Token}
 	}
+	if why := r.unsigned(l); why != "" && l.decision.Step == Send {
+		l.decision = Decision{Step: Refuse, Reason: why}
+	}
 	if (r.c.FreshKeys || r.c.Mend) && l.decision.Step == Send && l.status.State != ledger.Failed {
 		l.decision = Decision{Step: Refuse, Reason: notFailed}
 	}
@@ -349,20 +352,36 @@ func (l *Letter) becomeOwn() {
 	l.Key = ledger.Key{Scope: l.Key.Scope, ID: []byte(id)}.Known()
 }
 
+// unsigned says why a letter may not be sent for the sake of its stamp; empty: it may. What this run signs, workers believe: so a
+// letter that nobody has signed must be one that the ledger knows.
+func (r *runner) unsigned(l *Letter) Reason {
+	_, here := r.dst.(*inPlace)
+	switch keys := r.c.StampKeys; {
+	case l.Stamp == nil:
+	case len(keys) == 0 && l.Stamp.Signer != "" && !here:
+		return Keyless
+	case len(keys) > 0 && !l.Stamp.SignedBy(keys...) && (l.status.State == 0 || l.status.Fingerprint.IsZero()):
+		return Unsigned
+	}
+	return ""
+}
+
 // stamp gives a letter the stamp of its copy. One whose key cannot be told from its id has none: no copy would meet its row.
-func (l *Letter) stamp() {
+func (r *runner) stamp(l *Letter) {
 	key := ledger.Key{Scope: l.Key.Scope, ID: l.Key.ID, Pos: l.Key.Pos}
 	if key.Sum() != l.Key.Sum() {
 		l.Stamp = nil
 		return
 	}
-	l.Stamp = &consumer.Stamp{
+	stamp := consumer.Stamp{
 		Source: l.Message.Source, ID: string(l.Key.ID), Pos: l.Key.Pos, Fingerprint: l.Fingerprint, Token: l.decision.Token,
 		Broker: l.byBroker(),
 	}
 	if !isARN(l.Message.Source) {
-		l.Stamp.Group = l.Consumer
+		stamp.Group = l.Consumer
 	}
+	stamp = stamp.Sign(r.c.StampKeys...)
+	l.Stamp = &stamp
 }
 
 // detail is what the audit says of a send.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
@@ -51,6 +52,12 @@ type Config struct {
 	// exactly one message. For people who repair a message by hand.
 	Mend bool
 	Body []byte
+
+	// StampKeys are those of the workers (consumer.Stamps.Keys): the first signs the copies' stamps. A dead letter whose stamp
+	// none of them has signed is sent if the ledger knows its message with this body. Without them one whose stamp is signed is
+	// refused: no worker with keys would take its copy for what it is. For people whose workers have keys: a letter from the
+	// archive does not tell that they do.
+	StampKeys []consumer.StampKey
 
 	// Rate is how many are sent in a second at most, 0.001 to 1,000,000; 0: no limit. For people whose downstream has a quota.
 	Rate float64
@@ -102,6 +109,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("replay: Config.Mend: Config.Filter.IDs must name exactly 1 message, names %d", len(c.Filter.IDs))
 	case !c.Mend && c.Body != nil:
 		return errors.New("replay: Config.Body: must be nil without Config.Mend, is set")
+	}
+	if err := consumer.CheckStampKeys(c.StampKeys); err != nil {
+		return fmt.Errorf("replay: Config.StampKeys: %w", err)
 	}
 	if err := c.Filter.Check(); err != nil {
 		return fmt.Errorf("replay: Config.%w", err)

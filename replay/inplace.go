@@ -145,7 +145,7 @@ func (t *inPlace) item(l *Letter, p *place) *engine.Item {
 	m.Key, m.Body = slices.Clone(m.Key), slices.Clone(m.Body)
 	return &engine.Item{
 		Msg:      &m,
-		Identity: engine.Identity{Key: l.Key, Fingerprint: l.Fingerprint, StampToken: l.decision.Token},
+		Identity: engine.Identity{Key: l.Key, Fingerprint: l.Fingerprint, StampToken: l.decision.Token, Copy: true},
 		Delivery: fmt.Appendf(nil, "replay:%d:%x", l.decision.Token, l.Fingerprint[:]), Window: t.opt.Window,
 		Original: func(*engine.Item) engine.Content { return whole },
 		Alive:    func(*engine.Item) bool { p.begun.Store(true); return true },

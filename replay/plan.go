@@ -50,6 +50,8 @@ const (
 	Behind     Reason = "behind one of its group or key that failed or is left"
 	Sealed     Reason = "it is sealed by the workers' cipher, which this run does not have"
 	LeftOut    Reason = "it was too large to be archived with its body, which is in the log"
+	Keyless    Reason = "its stamp is signed, and this run has no keys: no worker would take its copy for what it is"
+	Unsigned   Reason = "no key of this run has signed its stamp, and the ledger does not know its message with this body"
 	Stranger   Reason = "it has no stamp of its own body: whose copy it is is not known"
 )
 

@@ -64,7 +64,7 @@ func (r *runner) admit(letters []*Letter) (ready []*Letter, full error) {
 			r.block(l)
 			continue
 		}
-		l.stamp()
+		r.stamp(l)
 		if err := r.accept(l); err != nil {
 			l.decision, l.why = Decision{Step: Refuse, Reason: unsendable}, err
 			r.count(l, nil)
@@ -99,7 +99,7 @@ func (r *runner) accept(l *Letter) error {
 	}
 	mended := *l
 	mended.Message.Body, mended.Fingerprint = r.c.Body, ledger.BodyFingerprint(r.c.Body)
-	mended.stamp()
+	r.stamp(&mended)
 	return r.dst.Accept(&mended)
 }
 
@@ -159,7 +159,7 @@ func (r *runner) renew(ctx context.Context, letters []*Letter) (ready []*Letter,
 		}
 		l.decision.Token, l.status.Token, l.Delivery, l.Token = renewed.Token, renewed.Token, renewed.Delivery, renewed.Token
 		l.status.Delivery = renewed.Delivery
-		l.stamp()
+		r.stamp(l)
 		ready = append(ready, l)
 	}
 	return ready, nil

@@ -382,7 +382,9 @@ var ErrNoRoom = errors.New("sqs: the message has no room for a stamp")
 //
 // What carries no stamp is known by its MessageId alone, and is not recognised once a person has moved it: a console
 // redrive, a move task and any other send give it a new one.
-func StampInput(in *sqs.SendMessageInput, source, id string) error {
+//
+// The first of keys signs the stamp, for workers with Options.Stamps.Keys; without any it is not signed.
+func StampInput(in *sqs.SendMessageInput, source, id string, keys ...consumer.StampKey) error {
 	switch {
 	case in == nil || in.MessageBody == nil:
 		return errors.New("sqs: StampInput: the message must have a body, has none")
@@ -391,7 +393,10 @@ func StampInput(in *sqs.SendMessageInput, source, id string) error {
 	case id == "" || len(id) > ledger.MaxID:
 		return fmt.Errorf("sqs: StampInput: id must be 1 to %d bytes, is %d bytes", ledger.MaxID, len(id))
 	}
-	return setStamp(in, consumer.NewStamp(source, id, []byte(*in.MessageBody)))
+	if err := consumer.CheckStampKeys(keys); err != nil {
+		return fmt.Errorf("sqs: StampInput: the keys: %w", err)
+	}
+	return setStamp(in, consumer.NewStamp(source, id, []byte(*in.MessageBody)).Sign(keys...))
 }
 
 // setStamp replaces the stamp of a message.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/kafka"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/replay"
@@ -27,6 +29,29 @@ type replaying struct {
 	yes, json        bool
 	anyGroup         bool
 	renewed          bool
+	stampKeysIn      string // a file
+}
+
+// stampKeysVariable has the keys in the environment: flags are seen by other users of a machine.
+const stampKeysVariable = "ACKLEDGER_STAMP_KEYS"
+
+// stampKeys reads the keys, if there are any.
+func (r *replaying) stampKeys() ([]consumer.StampKey, error) {
+	text, from := os.Getenv(stampKeysVariable), stampKeysVariable
+	if r.stampKeysIn != "" {
+		file, err := os.ReadFile(r.stampKeysIn)
+		if err != nil {
+			return nil, usage("--stamp-keys-file: %w", err)
+		}
+		text, from = string(file), "--stamp-keys-file"
+	} else if text == "" {
+		return nil, nil
+	}
+	keys, err := consumer.ParseStampKeys(text)
+	if err != nil {
+		return nil, usage("%s: %w", from, err)
+	}
+	return keys, nil
 }
 
 func newReplay(t *target) *cobra.Command {
@@ -48,6 +73,8 @@ sent. It handles what was there when it began: if the bug still lives, it ends. 
 consumes is refused: its messages are live.
 
 A mismatch, whose body is not the one that is known under its id, is sent with --mismatches only, as a message of its own.
+Where workers have Options.Stamps.Keys, give the command the same (ACKLEDGER_STAMP_KEYS, or --stamp-keys-file): a copy that
+is not signed is another message to them, and runs whenever it is sent.
 On Kafka a copy reaches every group that reads the topic; workers of other groups skip it, other programs do not: with such
 groups it is refused without --any-group.
 
@@ -82,6 +109,7 @@ To replay through your handler, without the broker, use replay.InPlace in a prog
 	flags.Var((*given)(&r.body), "body-file", "send this body in place of the one that failed; with one --id")
 	flags.StringVar(&r.cfg.Consumer, "consumer", "", "the consumer of dead letters that name none (SQS moved them by itself)")
 	flags.StringVar(&r.cfg.Origin, "origin", "", "where dead letters came from that do not say so: a queue's ARN, or CLUSTER/TOPIC")
+	flags.StringVar(&r.stampKeysIn, "stamp-keys-file", "", "a file with the keys of the workers' Options.Stamps, id:secret (default: "+stampKeysVariable+" in the environment)")
 	flags.Var(&r.visibility, "visibility", "SQS: how long what is read from the queue is hidden from others")
 	flags.BoolVar(&r.json, "json", false, "the report as a line of JSON")
 	return cmd
@@ -128,6 +156,9 @@ func (r *replaying) prepare(ctx context.Context, op ledger.Operator) (err error)
 		return err
 	}
 	if r.cfg.Filter, err = r.filter(ctx, op); err != nil {
+		return err
+	}
+	if r.cfg.StampKeys, err = r.stampKeys(); err != nil {
 		return err
 	}
 	r.cfg.DryRun = !r.yes

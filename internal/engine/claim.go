@@ -184,7 +184,7 @@ func (e *Engine) entries(sess *session, buf *claimBuf, solo bool) []ledger.Entry
 			window = e.opt.Window
 		}
 		buf.entries = append(buf.entries, ledger.Entry{
-			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken,
+			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken, Copy: it.Copy,
 			Ranged: it.Ranged, Late: it.Late, Window: window, Solo: buf.alone[i], Park: e.opt.Park,
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -49,6 +50,8 @@ type Engine struct {
 	pool      sync.WaitGroup
 	kick      chan struct{} // the earliest due time changed
 	probe     chan struct{} // a call to the ledger failed: beat soon, to learn whether it is back
+
+	forgedSaid atomic.Int64 // when a refused stamp was warned of last, in milliseconds since 1970
 
 	mu            sync.Mutex
 	s             *sched
@@ -166,6 +169,7 @@ func (e *Engine) Start(ctx context.Context) error {
 // Offer implements API.
 func (e *Engine) Offer(items []*Item) {
 	now := time.Now()
+	e.refuse(items, now)
 	e.mu.Lock()
 	for _, it := range items {
 		it.overdue = !it.Deadline.IsZero() && !now.Before(it.Deadline)

@@ -282,9 +282,10 @@ func (e *Engine) deadLetter(s *settlement) *consumer.DeadLetter {
 		d.Message.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h ledger.Header) bool { return h.Name == consumer.StampName })
 		return d
 	}
-	d.Stamp = &consumer.Stamp{
+	stamp := consumer.Stamp{
 		Source: dead.Source, ID: m.ID, Pos: it.Key.Pos, Fingerprint: it.Fingerprint, Token: it.ticket.Token(), Group: e.cfg.Group,
-	}
+	}.Sign(e.opt.Stamps.Keys...)
+	d.Stamp = &stamp
 	return d
 }
 

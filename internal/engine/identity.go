@@ -2,11 +2,14 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
+	"go.uber.org/zap"
 )
 
 // Identity is whose message a delivery is.
@@ -21,6 +24,10 @@ type Identity struct {
 	// Skip says that the copy carries a stamp for another group: it is acknowledged without a claim. Never where there
 	// are no groups.
 	Skip bool
+	// Copy says that a stamp names the message. What is delivered next to a copy says nothing of what lies next to that.
+	Copy bool
+	// Refused is why a stamp of this source and body does not count: the copy is a message of its own. Nil: there is none.
+	Refused error
 	// Invalid is why the message cannot be keyed; it is archived under the broker's identity instead of run.
 	Invalid error
 }
@@ -33,12 +40,20 @@ type Origin struct {
 	Group  string     // Kafka: the consumer group; SQS: empty
 	Pos    *ledger.Position
 	Later  bool // the worker says the fingerprint later, where the message's identity does not depend on it
+	// Records says which places in logs a stamp that nobody has signed may name. Nil: any, nobody looks.
+	Records Known
+}
+
+// Known says what there is for stamps to name.
+type Known interface {
+	// Exists says whether there is a record at this place, which could have been delivered before the one that is looked at.
+	Exists(*ledger.Position) bool
 }
 
 // Identify finds the identity of m, whose ID is the broker's: a stamp that counts, else KeyFunc, else the broker's, of
 // which a replay's stamp may tell (Stamp.Broker). It
-// sets m.ID to the readable identity. It is deterministic, and calls nothing but the user's two functions, neither of which
-// can keep or end the goroutine that polls.
+// sets m.ID to the readable identity. It calls nothing but Origin.Records and the user's two functions, neither of which can
+// keep or end the goroutine that polls; of these, and the message, it is a function.
 func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 	id := Identity{Key: from.Key}
 	if id.Key.ID == nil {
@@ -58,6 +73,10 @@ func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 		id.Fingerprint = ledger.NewFingerprint(m.Body, canonical)
 	}
 	if stamp != nil && stamp.Counts(from.Source, id.Fingerprint) {
+		id.Refused = refusal(&o.Stamps, &from, stamp)
+		id.Copy = id.Refused == nil
+	}
+	if id.Copy {
 		id.Key = ledger.Key{Scope: id.Key.Scope, ID: []byte(stamp.ID), Pos: stamp.Pos}
 		id.StampToken = stamp.Token
 		id.Skip = from.Group != "" && stamp.Group != "" && stamp.Group != from.Group
@@ -72,6 +91,53 @@ func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 	return id
 }
 
+// Why stamps are refused.
+var (
+	errIgnored  = errors.New("Options.Stamps.Ignore is set")
+	errUnsigned = errors.New("no key of Options.Stamps has signed the stamp")
+	errNowhere  = errors.New("the stamp names a record that is not there")
+)
+
+// refusal is why a stamp of the message's own source and body does not count; nil: it does. What is signed is ours,
+// whatever it names.
+func refusal(o *consumer.Stamps, from *Origin, stamp *consumer.Stamp) error {
+	switch {
+	case o.Ignore:
+		return errIgnored
+	case len(o.Keys) > 0 && !stamp.SignedBy(o.Keys...):
+		return errUnsigned
+	case len(o.Keys) == 0 && stamp.Pos != nil && from.Records != nil && !from.Records.Exists(stamp.Pos):
+		return errNowhere
+	}
+	return nil
+}
+
+// NoRecords is for sources that are no logs: no stamp can name a place in one.
+type NoRecords struct{}
+
+// Exists implements Known.
+func (NoRecords) Exists(*ledger.Position) bool { return false }
+
+// forgedPause lies between two warnings of stamps that were refused: whoever may produce can forge any number.
+const forgedPause = time.Minute
+
+// refuse counts the copies whose stamps are refused, and warns of the latest now and then.
+func (e *Engine) refuse(items []*Item, now time.Time) {
+	n, last := int64(0), (*Item)(nil)
+	for _, it := range items {
+		if it.Refused != nil {
+			n, last = n+1, it
+		}
+	}
+	if n == 0 {
+		return
+	}
+	e.tel.forgedStamps(n)
+	if said := e.forgedSaid.Load(); now.Sub(time.UnixMilli(said)) > forgedPause && e.forgedSaid.CompareAndSwap(said, now.UnixMilli()) {
+		e.log.Warn("a stamp was refused: the copy is a message of its own", zap.String("message_id", last.Msg.ID), zap.Error(last.Refused))
+	}
+}
+
 func (id *Identity) useKeyFunc(o *consumer.Options, m *consumer.Message) {
 	key, err := derive("KeyFunc", o.KeyFunc, m)
 	if err == nil && (key == "" || len(key) > ledger.MaxID) {
@@ -82,7 +148,7 @@ func (id *Identity) useKeyFunc(o *consumer.Options, m *consumer.Message) {
 		return
 	}
 	id.Key, m.ID = ledger.Key{Scope: id.Key.Scope, ID: []byte(key)}, key
-	id.StampToken = 0 // that of another row, if any
+	id.StampToken, id.Copy = 0, false // that of another row, if any
 }
 
 func stampOf(m *consumer.Message) *consumer.Stamp {

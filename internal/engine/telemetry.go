@@ -32,9 +32,9 @@ type telemetry struct {
 	name     string
 	answers  map[ledger.Answer]metric.MeasurementOption
 
-	claims, takeovers, lost, retries, dead, letters, unknowns, refusals, skips metric.Int64Counter
-	handler, claim, settle, endToEnd                                           metric.Float64Histogram
-	inFlight                                                                   metric.Registration
+	claims, takeovers, lost, retries, dead, letters, unknowns, refusals, skips, forged metric.Int64Counter
+	handler, claim, settle, endToEnd                                                   metric.Float64Histogram
+	inFlight                                                                           metric.Registration
 }
 
 func newTelemetry(e *Engine) (*telemetry, error) {
@@ -91,6 +91,7 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 	t.unknowns = counter("ackledger.settles.unknown", "Settlements whose answer was lost and that were repeated.")
 	t.refusals = counter("ackledger.settles.refused", "Settlements that could not be made as they were, by reason: too_large, invalid.")
 	t.skips = counter("ackledger.skipped", "Copies stamped for another group, acknowledged unhandled.")
+	t.forged = counter("ackledger.stamps.refused", "Copies whose stamp was refused, and that are messages of their own.")
 	t.handler = histogram("ackledger.handler.duration", "Time in the handler, by outcome.")
 	t.claim = histogram("ackledger.claim.duration", "Time of one Claim call.")
 	t.settle = histogram("ackledger.settle.duration", "Time of one Settle call.")
@@ -120,7 +121,7 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 // event (Prometheus' documentation, "Instrumentation": avoid missing metrics).
 func (t *telemetry) announce(forwards bool) {
 	ctx := context.Background()
-	for _, c := range []metric.Int64Counter{t.takeovers, t.lost, t.retries, t.unknowns, t.skips} {
+	for _, c := range []metric.Int64Counter{t.takeovers, t.lost, t.retries, t.unknowns, t.skips, t.forged} {
 		c.Add(ctx, 0, t.attrs)
 	}
 	for _, answer := range t.answers {
@@ -169,10 +170,11 @@ func (t *telemetry) ran(n int64) {
 	}
 }
 
-func (t *telemetry) skipped(n int64) { t.skips.Add(context.Background(), n, t.attrs) }
-func (t *telemetry) leaseLost()      { t.lost.Add(context.Background(), 1, t.attrs) }
-func (t *telemetry) retried()        { t.retries.Add(context.Background(), 1, t.attrs) }
-func (t *telemetry) unknown(n int)   { t.unknowns.Add(context.Background(), int64(n), t.attrs) }
+func (t *telemetry) skipped(n int64)      { t.skips.Add(context.Background(), n, t.attrs) }
+func (t *telemetry) forgedStamps(n int64) { t.forged.Add(context.Background(), n, t.attrs) }
+func (t *telemetry) leaseLost()           { t.lost.Add(context.Background(), 1, t.attrs) }
+func (t *telemetry) retried()             { t.retries.Add(context.Background(), 1, t.attrs) }
+func (t *telemetry) unknown(n int)        { t.unknowns.Add(context.Background(), int64(n), t.attrs) }
 
 // Why a settlement is refused.
 const (

@@ -113,14 +113,14 @@ func (c *claiming) sort() {
 				c.logs = append(c.logs, at)
 			}
 		}
-		ranged := e.Ranged && e.StampToken == 0 && e.Key.Scope == at.info.Scope && hasPrefix(e.Key.ID, at.info.Prefix, offset)
+		ranged := e.Ranged && e.StampToken == 0 && !e.Copy && e.Key.Scope == at.info.Scope && hasPrefix(e.Key.ID, at.info.Prefix, offset)
 		if at.rows.Has(offset) {
 			c.rows = append(c.rows, i)
 			continue
 		}
 		at.ranged = at.ranged && ranged
 		at.window, at.first = max(at.window, e.Window), max(at.first, e.Key.Pos.First)
-		at.asks = append(at.asks, Ask{Offset: offset, Prev: e.Key.Pos.Prev, Ranged: ranged, Lone: e.StampToken != 0, Index: i})
+		at.asks = append(at.asks, Ask{Offset: offset, Prev: e.Key.Pos.Prev, Ranged: ranged, Lone: e.Copy || e.StampToken != 0, Index: i})
 	}
 	c.logs = slices.DeleteFunc(c.logs, func(l *logClaim) bool { return len(l.asks) == 0 })
 	for _, l := range c.logs {
