@@ -18,8 +18,8 @@ func TestListIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := 1; n <= pitfalls; n++ {
-		if !slices.ContainsFunc(all, func(e entry) bool { return e.number == n }) {
-			t.Errorf("pitfall %d has no entry", n)
+		if has := slices.ContainsFunc(all, func(e entry) bool { return e.number == n }); has == slices.Contains(unused, n) {
+			t.Errorf("pitfall %d has no entry, or is unused and has one", n)
 		}
 	}
 	for _, e := range all {
