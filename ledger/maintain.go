@@ -17,6 +17,7 @@ import (
 //     reported, and runs if it does come. It goes only after [MaintainConfig.Keep] and its own window have passed again,
 //     and never while its owner is live.
 //   - an archived delivery, at its own expiry.
+//   - an audit row, after [MaintainConfig.KeepAudit].
 //   - an owner that left or died, once that was at least [OwnerRest] ago and a whole pass that began after it met no
 //     pending message that names it.
 //
@@ -34,6 +35,9 @@ type Maintainer interface {
 	Sweep(ctx context.Context, cfg MaintainConfig) (SweepReport, error)
 }
 
+// MinKeepAudit is how long the audit stays at least, whoever sweeps: who may sweep could else remove the traces of an act.
+const MinKeepAudit = 90 * 24 * time.Hour
+
 // OwnerRest is how long the row of an owner that left or died stays at least: longer than any statement of its time can
 // still run.
 const OwnerRest = time.Hour
@@ -41,6 +45,7 @@ const OwnerRest = time.Hour
 // Defaults of MaintainConfig.
 const (
 	DefaultKeep          = 90 * 24 * time.Hour
+	DefaultKeepAudit     = 400 * 24 * time.Hour
 	DefaultSweepInterval = time.Minute
 	DefaultSweepBatch    = 5000
 )
@@ -52,6 +57,9 @@ type MaintainConfig struct {
 	// it is meant to be the same. Of several processes that maintain one ledger, the one that has the turn applies its
 	// own, to all scopes: give all the longest that any of them needs.
 	Keep time.Duration
+	// KeepAudit is how long the rows of the audit stay, [MinKeepAudit] to [MaxWindow]. Default 400 days: a year's review finds
+	// the year. For people whose rules ask for longer, or who want less. As Keep, it is that of the process that has the turn.
+	KeepAudit time.Duration
 	// Interval is the least pause after a pass that found little to remove, 1 ms to 24 h; after one that took longer, the
 	// pause is as long as it took, up to an hour; after one that found much the next begins at once. Default 1 min. For
 	// people who want fresher statistics, or less reading on huge tables.
@@ -70,6 +78,9 @@ func (c MaintainConfig) WithDefaults() (MaintainConfig, error) {
 	if c.Keep == 0 {
 		c.Keep = DefaultKeep
 	}
+	if c.KeepAudit == 0 {
+		c.KeepAudit = DefaultKeepAudit
+	}
 	if c.Interval == 0 {
 		c.Interval = DefaultSweepInterval
 	}
@@ -86,6 +97,9 @@ func (c MaintainConfig) WithDefaults() (MaintainConfig, error) {
 		if d.value < time.Millisecond || d.value > d.high {
 			return c, &InvalidError{Field: d.field, Bound: fmt.Sprintf("1ms to %s", d.high), Value: d.value.String()}
 		}
+	}
+	if c.KeepAudit < MinKeepAudit || c.KeepAudit > MaxWindow {
+		return c, &InvalidError{Field: "MaintainConfig.KeepAudit", Bound: fmt.Sprintf("%s to %s", MinKeepAudit, MaxWindow), Value: c.KeepAudit.String()}
 	}
 	if c.Batch < 100 || c.Batch > 100_000 {
 		return c, &InvalidError{Field: "MaintainConfig.Batch", Bound: "100 to 100000 rows", Value: fmt.Sprint(c.Batch)}
@@ -106,6 +120,7 @@ type SweepReport struct {
 	Dropped  int64 // pending messages removed, long past their expiry
 	Archives int64 // archived deliveries removed
 	Owners   int64 // owners removed
+	Audits   int64 // audit rows removed
 	Locked   int64 // expired rows that others held locked: the next pass looks again
 
 	Abandoned int64       // pending messages past their expiry that are still there
@@ -116,7 +131,9 @@ type SweepReport struct {
 }
 
 // Removed is the number of rows that the pass removed.
-func (r *SweepReport) Removed() int64 { return r.Messages + r.Dropped + r.Archives + r.Owners }
+func (r *SweepReport) Removed() int64 {
+	return r.Messages + r.Dropped + r.Archives + r.Owners + r.Audits
+}
 
 // Abandoned is a pending message past its expiry.
 type Abandoned struct {

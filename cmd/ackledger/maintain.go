@@ -21,7 +21,7 @@ type maintain struct {
 
 func newMaintain(t *target) *cobra.Command {
 	m := &maintain{cfg: ledger.MaintainConfig{
-		Keep: ledger.DefaultKeep, Interval: ledger.DefaultSweepInterval, Batch: ledger.DefaultSweepBatch,
+		Keep: ledger.DefaultKeep, KeepAudit: ledger.DefaultKeepAudit, Interval: ledger.DefaultSweepInterval, Batch: ledger.DefaultSweepBatch,
 	}}
 	cmd := &cobra.Command{
 		Use:   "maintain",
@@ -54,6 +54,7 @@ named, and removed only after --keep.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&m.once, "once", false, "one pass, at full speed")
 	flags.Var((*span)(&m.cfg.Keep), "keep", "how long a pending message stays past its window, such as 90d or 12h")
+	flags.Var((*span)(&m.cfg.KeepAudit), "keep-audit", "how long what operators did stays in the audit, 90d at least")
 	flags.Var((*span)(&m.cfg.Interval), "interval", "the pause after a pass that found little to remove")
 	flags.IntVar(&m.cfg.Batch, "batch", m.cfg.Batch, "about how many rows one transaction looks at")
 	flags.BoolVar(&m.json, "json", false, "a line of JSON for each pass")
@@ -90,6 +91,7 @@ type sweep struct {
 	Dropped      int64              `json:"dropped"`
 	Archives     int64              `json:"archives"`
 	Owners       int64              `json:"owners"`
+	Audits       int64              `json:"audits"`
 	Locked       int64              `json:"locked"`
 	Abandoned    int64              `json:"abandoned"`
 	Oldest       []abandonedMessage `json:"oldest_abandoned"`
@@ -107,7 +109,7 @@ type abandonedMessage struct {
 func newSweep(r *ledger.SweepReport) sweep {
 	s := sweep{
 		Began: r.Began, Took: r.Took.Seconds(), Rows: r.Rows, Messages: r.Messages, Dropped: r.Dropped, Archives: r.Archives,
-		Owners: r.Owners, Locked: r.Locked, Abandoned: r.Abandoned, Oldest: []abandonedMessage{},
+		Owners: r.Owners, Audits: r.Audits, Locked: r.Locked, Abandoned: r.Abandoned, Oldest: []abandonedMessage{},
 		Transactions: r.Transactions, Longest: r.Longest.Seconds(),
 	}
 	for _, a := range r.Oldest {
@@ -127,7 +129,7 @@ func (m *maintain) print(out io.Writer, r *ledger.SweepReport) error {
 		n    int64
 		what string
 	}{
-		{r.Dropped, "%s pending ones long past their window"}, {r.Locked, "%s were locked"}, {r.Abandoned, "%s are abandoned"},
+		{r.Audits, "%s rows of the audit"}, {r.Dropped, "%s pending ones long past their window"}, {r.Locked, "%s were locked"}, {r.Abandoned, "%s are abandoned"},
 	} {
 		if also.n > 0 {
 			fmt.Fprintf(&b, "; "+also.what, count(also.n))

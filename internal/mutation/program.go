@@ -210,6 +210,6 @@ func (pr *program) run(ctx context.Context, names []string, mutant int, trace st
 	defer cancel()
 	cmd := exec.CommandContext(ctx, pr.bin, "-test.run", "^("+strings.Join(names, "|")+")$", "-test.failfast", "-test.timeout", "0")
 	cmd.Dir, cmd.WaitDelay = pr.dir, time.Second
-	cmd.Env = append(os.Environ(), pickVariable+"="+strconv.Itoa(mutant), traceVariable+"="+trace)
+	cmd.Env = append(os.Environ(), pickVariable+"="+strconv.Itoa(mutant), traceVariable+"="+trace, "RAPID_NOFAILFILE=1")
 	return cmd.CombinedOutput()
 }

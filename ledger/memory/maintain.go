@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -102,12 +103,24 @@ func (p *pass) run() error {
 	}
 	p.ranges(l.now())
 	p.report.Archives = l.sweepArchives(l.now(), len(l.archives))
+	p.audits(l.now().Add(-p.cfg.KeepAudit))
 	p.report.Abandoned, p.report.Oldest = p.tally.Abandoned(), p.tally.Oldest()
 	now := l.now()
 	p.report.Took = now.Sub(began)
 	p.ended()
 	l.last = &passed{report: p.report, at: now, scopes: p.tally.Scopes()}
 	return nil
+}
+
+// audits removes what of the audit is older than that. The ledger is locked.
+func (p *pass) audits(before time.Time) {
+	l := p.ledger
+	old := 0
+	for old < len(l.audits) && l.audits[old].At.Before(before) {
+		old++
+	}
+	l.audits = slices.Delete(l.audits, 0, old)
+	p.report.Audits += int64(old)
 }
 
 func (p *pass) lock() {

@@ -38,7 +38,8 @@ type Ledger struct {
 	sweeper chan struct{} // the turn of Maintain and Sweep
 	last    *passed       // nil: there was no pass
 
-	audits []ledger.AuditRecord
+	audits  []ledger.AuditRecord // the oldest first
+	audited int64                // how many there ever were
 }
 
 // Option changes a new ledger.

@@ -196,7 +196,8 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 
 // note adds an audit row. The ledger is locked.
 func (l *Ledger) note(r ledger.AuditRecord) {
-	r.ID, r.At, r.Role = int64(len(l.audits))+1, l.now(), ""
+	l.audited++
+	r.ID, r.At, r.Role = l.audited, l.now(), ""
 	r.Key = ledger.KeyOfSum(r.Key.Scope, clone(r.Key.ID), r.Key.Sum())
 	r.Delivery = clone(r.Delivery)
 	l.audits = append(l.audits, r)

@@ -24,6 +24,8 @@ const (
 	// that ran out just as its lock was given, and whose signal the server's next wait for a lock forgets the reason of
 	// (madelson/DistributedLock#147 met that race).
 	codeCanceled = "57014"
+	// codeNoFunction is of a schema that is older than this program.
+	codeNoFunction = "42883"
 )
 
 // isTransient says that the same statement may well pass when it is sent once more.

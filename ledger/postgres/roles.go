@@ -25,7 +25,8 @@ const (
 	// The application's own tables are its own matter.
 	Worker Right = iota + 1
 	// Operator is Worker, and may also change and empty archived deliveries, and read and add to the audit: what the methods
-	// of [ledger.Operator] need. It deletes no more than a worker.
+	// of [ledger.Operator] need. It deletes no more than a worker. When an audit row was written, and by which role, the
+	// database says.
 	Operator
 )
 
@@ -41,9 +42,9 @@ GRANT SELECT, INSERT, UPDATE ON {s}.range_log TO {r};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {s}.claim_range, {s}.segment TO {r};
 GRANT EXECUTE ON FUNCTION {s}.sweep_message(bigint, bigint, bigint, bigint, bigint),
 	{s}.sweep_archive(bigint, bigint, bigint, bigint), {s}.sweep_owner(bigint, bigint[]),
-	{s}.sweep_log(bigint, bigint, bigint, bigint) TO {r}`,
+	{s}.sweep_log(bigint, bigint, bigint, bigint), {s}.sweep_audit(bigint, bigint, bigint, bigint) TO {r}`,
 	Operator: `
-GRANT SELECT, INSERT ON {s}.audit TO {r};
+GRANT SELECT, INSERT (actor, action, key, detail) ON {s}.audit TO {r};
 GRANT UPDATE ON {s}.archive TO {r}`,
 }
 
@@ -63,8 +64,8 @@ func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right
 	if err := checkSchema(schema); err != nil {
 		return err
 	}
-	if role == "" || len(role) > 63 || strings.ContainsRune(role, 0) {
-		return &ledger.InvalidError{Field: "role", Bound: "1 to 63 bytes, without NUL", Value: fmt.Sprintf("%q", role)}
+	if err := checkRole(role); err != nil {
+		return err
 	}
 	sql := grants[Worker]
 	switch right {
@@ -96,4 +97,21 @@ func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right
 		return fmt.Errorf("postgres: grant role %q its rights on schema %q: %w", role, schema, usable(err))
 	}
 	return nil
+}
+
+// checkRole refuses what is no role's name. "public", also in quotes, is everybody (PostgreSQL's documentation of GRANT), and
+// names that begin with pg_ are the server's own.
+func checkRole(role string) error {
+	bound := ""
+	switch {
+	case role == "" || len(role) > 63 || strings.ContainsRune(role, 0):
+		bound = "1 to 63 bytes, without NUL"
+	case strings.EqualFold(strings.Trim(role, `"`), "public"):
+		bound = "one role, not everybody"
+	case strings.HasPrefix(role, "pg_"), role == "none":
+		bound = "a role of your own"
+	default:
+		return nil
+	}
+	return &ledger.InvalidError{Field: "role", Bound: bound, Value: strconv.Quote(role)}
 }

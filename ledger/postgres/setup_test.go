@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -37,8 +38,8 @@ func TestJoinRefuses(t *testing.T) {
 	if _, err := b.Join(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	b.exec(t, "UPDATE ackledger.meta SET schema_version = 12, oldest_worker = 11")
-	refused(t, b, "version 12", "of version 11 or later", "this one is 10")
+	b.exec(t, "UPDATE ackledger.meta SET schema_version = 102, oldest_worker = 101")
+	refused(t, b, "version 102", "of version 101 or later", "this one is 11")
 	b.exec(t, "UPDATE ackledger.meta SET schema_version = 0, oldest_worker = 0")
 	refused(t, b, "has version 0", "needs 6 or later")
 	b.exec(t, "DELETE FROM ackledger.meta")
@@ -197,4 +198,17 @@ func TestJoinRefusesASchemaWithoutItsTables(t *testing.T) {
 	if !ledger.Unusable(err) || !strings.Contains(err.Error(), "archive") || strings.Contains(err.Error(), "message") {
 		t.Errorf("join without an archive: %v", err)
 	}
+}
+
+// named gives the sessions of a server's URL a name. The URL may have parameters or none.
+func named(t *testing.T, server, name string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("application_name", name)
+	u.RawQuery = q.Encode()
+	return u.String()
 }

@@ -60,7 +60,7 @@ func startSweeper(t *testing.T, b *bench) *sweeper {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), sweeperVariable+"="+b.url+"&application_name="+sweeperName)
+	cmd.Env = append(os.Environ(), sweeperVariable+"="+named(t, b.url, sweeperName))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

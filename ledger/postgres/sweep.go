@@ -42,6 +42,7 @@ FROM {s}.sweep_message($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigin
 	sqlRested = `SELECT id FROM {s}.owner WHERE fate <> 1
 AND sealed < (SELECT began FROM {s}.maintenance) - $1::bigint * interval '1 microsecond'`
 	sqlSweepOwner = `SELECT {s}.sweep_owner($1::bigint, $2::bigint[])`
+	sqlSweepAudit = `SELECT {s}.sweep_audit($1::bigint, $2::bigint, $3::bigint, $4::bigint)`
 	sqlScopeNames = `SELECT id, name FROM {s}.scope`
 )
 
@@ -110,10 +111,24 @@ func (p *pass) ends(ctx context.Context, whole bool) error {
 	if err := p.exec(ctx, sqlArchiveBegin, p.me); err != nil {
 		return err
 	}
-	if err := p.archives(ctx, 0); err != nil || !whole {
+	if err := errors.Join(p.archives(ctx, 0), p.audits(ctx)); err != nil || !whole {
 		return err
 	}
 	return p.owners(ctx)
+}
+
+// audits removes what is old of the audit, as much as one transaction looks at each time.
+func (p *pass) audits(ctx context.Context) error {
+	for {
+		removed, err := p.removed(ctx, sqlSweepAudit, p.me, maintainLease.Microseconds(), p.cfg.KeepAudit.Microseconds(), p.cfg.Batch)
+		p.report.Audits += removed
+		if code(err) == codeNoFunction { // the schema is older than this program
+			return nil
+		}
+		if err != nil || removed < int64(p.cfg.Batch) {
+			return err
+		}
+	}
 }
 
 // messages looks at every page. It says whether it saw them all: not if the table was written anew meanwhile (VACUUM

@@ -44,6 +44,9 @@ func (p *pass) run(ctx context.Context) error {
 	if err := p.ranges(ctx, 0, math.MaxInt64, p.archives); err != nil {
 		return err
 	}
+	if err := p.ranges(ctx, 0, math.MaxInt64, p.audits); err != nil {
+		return err
+	}
 	if err := p.logs(ctx); err != nil {
 		return err
 	}
@@ -239,6 +242,30 @@ func (p *pass) archives(b *sweepTx, after, until int64, rows int) (last, looked,
 	}
 	if err == nil {
 		p.report.Archives += removed
+	}
+	return last, looked, removed, err
+}
+
+// audits removes what of the audit is older than it is kept. The oldest come first: at one that stays it ends.
+func (p *pass) audits(b *sweepTx, after, until int64, rows int) (last, looked, removed int64, err error) {
+	if last, looked, err = b.extent("ackledger_audit", after, until, rows); err != nil || looked == 0 {
+		return last, looked, 0, err
+	}
+	err = p.held(b.tx.ExecContext(b.ctx, "UPDATE ackledger_maintenance SET lease_end = ? WHERE holder = ?",
+		b.now.Add(maintainLease).UnixMicro(), p.me))
+	if err != nil {
+		return last, looked, 0, err
+	}
+	res, err := b.tx.ExecContext(b.ctx, "DELETE FROM ackledger_audit WHERE num > ? AND num <= ? AND at < ?",
+		after, last, p.began.Add(-p.cfg.KeepAudit).UnixMicro())
+	if err == nil {
+		removed, err = res.RowsAffected()
+	}
+	if err == nil {
+		p.report.Audits += removed
+	}
+	if removed < looked {
+		looked = 0
 	}
 	return last, looked, removed, err
 }
