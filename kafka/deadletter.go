@@ -97,8 +97,8 @@ func (t *DeadLetterTopic) Retention(ctx context.Context) (time.Duration, error) 
 		return 0, fmt.Errorf("kafka: dead-letter topic %q: %w", t.topic, err)
 	}
 	l := found[t.topic]
-	if l.missing {
-		return 0, fmt.Errorf("kafka: dead-letter topic %q: %w", t.topic, kerr.UnknownTopicOrPartition)
+	if l.err != nil {
+		return 0, fmt.Errorf("kafka: dead-letter topic %q: %w", t.topic, l.err)
 	}
 	if l.window == 0 {
 		return 0, fmt.Errorf("kafka: dead-letter topic %q: %s: it %w", t.topic, l.unknown, consumer.ErrUnbounded)

@@ -2,9 +2,11 @@ package kafka
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -160,6 +162,40 @@ type counting struct{ n atomic.Int64 }
 func (c *counting) Publish(context.Context, *consumer.DeadLetter) error { c.n.Add(1); return nil }
 func (c *counting) Source(context.Context) (string, error)              { return "", nil }
 
+// bombHeap bounds, in limits, what a worker takes that meets a batch of a gigabyte, garbage, the fake cluster and what the test made
+// of it included. The client's buffers double as they grow, and what they left behind is collected when the heap has doubled.
+// snappy says its size before.
+var bombHeap = map[string]uint64{"snappy": 1, "zstd": 4, "gzip": 8, "lz4": 8}
+
+// A megabyte that unpacks to a gigabyte is unpacked before anything is claimed: a process that dies of it counts no crash for
+// it, and neither does the next one. The client unpacks no more than follows from what the ledger archives.
+func TestPitfall124_DecompressionBomb(t *testing.T) { // the heap is measured: one after the other, beside nothing else
+	for name, codec := range codecs {
+		t.Run(name, func(t *testing.T) {
+			s, limit := fakeSite(t, 1), "8388608"
+			s.topic += "-large"
+			if _, err := s.adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": &limit}, s.topic); err != nil {
+				t.Fatal(err)
+			}
+			if name == "snappy" { // a gigabyte is not less than 48 MiB of it
+				s.sendBatch(0, appendBatch(nil, 2, 1, append(binary.AppendUvarint(nil, 1<<30), 0, 0)))
+			} else {
+				s.sendBatch(0, bomb(t, codec, 1<<30, 1))
+			}
+			runtime.GC()
+			highest := heapDuring(t, func() {
+				if err := s.worker(nothing, nil).Run(t.Context()); !errors.Is(err, ErrLargeBatch) {
+					t.Errorf("Run: %v", err)
+				}
+			})
+			if most := bombHeap[name] * uint64(unpackLimit(ledger.DefaultLimits.Archive)); highest > most {
+				t.Errorf("the heap grew by %d MiB, want at most %d MiB", highest>>20, most>>20)
+			}
+			t.Logf("the heap grew by %d MiB at most", highest>>20)
+		})
+	}
+}
+
 func TestUnpackLimit(t *testing.T) {
 	t.Parallel()
 	for archive, want := range map[int]int{1: 16 << 20, 8 << 20: 16 << 20, 64 << 20: 128 << 20, 2 << 30: math.MaxInt32} {
@@ -169,8 +205,9 @@ func TestUnpackLimit(t *testing.T) {
 	}
 }
 
-// The caller's own limit stands.
-func TestMaxDecompressBatchBytes(t *testing.T) {
+// A decompression bomb was unpacked up to the client's own limit of a gigabyte. The limit follows from the archive's; the caller's own
+// stands.
+func TestPitfall124_LimitOfABatch(t *testing.T) {
 	t.Parallel()
 	s := fakeSite(t, 1)
 	s.ledger = limited(20 << 20)

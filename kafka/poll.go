@@ -232,7 +232,9 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 		w.lookAt(topic)
 		return
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		w.fail(fmt.Errorf("topic %q partition %d: %w: %w", topic, partition, ErrOutOfRange, err))
+		if a := w.table.get(place{topic, partition}); a != nil && !w.isAnother(a) {
+			w.fail(fmt.Errorf("topic %q partition %d: %w: %w", topic, partition, ErrOutOfRange, err))
+		}
 		return
 	}
 	if _, isSession := errors.AsType[*kgo.ErrGroupSession](err); isSession {
@@ -256,6 +258,9 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 // dataLoss ends Run (nil), or lets a new assignment of the partition begin where the broker's log goes on. If records of
 // before are in hand still, the topic is joined afresh instead (nil), from what is committed.
 func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment {
+	if w.isAnother(a) {
+		return nil
+	}
 	err := fmt.Errorf("topic %q partition %d: %w: %w", a.topic, a.partition, ErrDataLoss, cause)
 	if w.set.Reset == ResetFail {
 		w.fail(err)

@@ -73,6 +73,11 @@ func (w *Worker) prepareOnce(ctx context.Context) error {
 	if err != nil {
 		return &retryError{err}
 	}
+	for topic, l := range topics {
+		if l.err != nil { // brokers learn of a new topic one after the other: the one that knew it may not have answered this
+			return &retryError{fmt.Errorf("topic %q: %w", topic, l.err)}
+		}
+	}
 	target, err := engine.TargetRetention(ctx, &w.set.Options)
 	for topic, l := range topics {
 		topics[topic] = l.behind(target, err)

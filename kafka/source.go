@@ -38,6 +38,10 @@ type topicMeta struct {
 // metadata asks a broker for the cluster's id and the given topics, past the client's cache: the client keeps the id of
 // a topic that was deleted and created again.
 func (w *Worker) metadata(ctx context.Context, topics []string) (cluster string, metas map[string]topicMeta, err error) {
+	return w.metadataOf(ctx, w.kgo, topics)
+}
+
+func (w *Worker) metadataOf(ctx context.Context, broker kmsg.Requestor, topics []string) (cluster string, metas map[string]topicMeta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()
@@ -46,7 +50,7 @@ func (w *Worker) metadata(ctx context.Context, topics []string) (cluster string,
 		rt.Topic = kmsg.StringPtr(t)
 		req.Topics = append(req.Topics, rt)
 	}
-	resp, err := req.RequestWith(ctx, w.kgo)
+	resp, err := req.RequestWith(ctx, broker)
 	if err != nil {
 		return "", nil, fmt.Errorf("ask for metadata: %w", err)
 	}
@@ -120,7 +124,7 @@ type limits struct {
 	atAppend bool          // by the time of the append, not by the record's own
 	unknown  string        // why there is no window
 	maxBytes int64         // of a batch of records; zero: not known
-	missing  bool          // there is no such topic
+	err      error         // why the brokers do not say; nil: they did, or may not
 }
 
 // behind adds how long a copy may lie where dead letters go, from where it may be sent again. err is why that is not known.
@@ -176,30 +180,39 @@ func milliseconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 0), int64(ledger.MaxWindow/time.Millisecond)+1)) * time.Millisecond
 }
 
-// describe reads the configuration of topics. A topic whose configuration may not be read has none.
+// describe reads the configuration of topics. A topic whose configuration may not be read has none, and one that the brokers
+// do not answer for has the error that says why (limits.err).
 func describe(ctx context.Context, adm *kadm.Client, topics ...string) (map[string]limits, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	configs, err := adm.DescribeTopicConfigs(ctx, topics...)
-	if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+	if err != nil && !isForbidden(err) {
 		return nil, fmt.Errorf("describe the topics' configurations: %w", err)
 	}
+	forbidden := err != nil // and then the answer may be of fewer topics
 	out := make(map[string]limits, len(topics))
 	for _, topic := range topics {
-		values := map[string]string{}
 		c, err := configs.On(topic, nil)
-		if err == nil && c.Err == nil {
-			for i := range c.Configs {
-				if v := c.Configs[i].Value; v != nil {
-					values[c.Configs[i].Key] = *v
-				}
+		if err == nil {
+			err = c.Err
+		}
+		values := map[string]string{}
+		for i := range c.Configs {
+			if v := c.Configs[i].Value; v != nil && err == nil {
+				values[c.Configs[i].Key] = *v
 			}
 		}
 		l := limitsOf(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
-		l.missing = errors.Is(c.Err, kerr.UnknownTopicOrPartition)
+		if err != nil && !forbidden && !isForbidden(err) {
+			l.err = fmt.Errorf("its configuration: %w", err)
+		}
 		out[topic] = l
 	}
 	return out, nil
+}
+
+func isForbidden(err error) bool {
+	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed)
 }
 
 // windowFor decides how long a topic's finished messages are recognised. The warning, if there is one, is for Health.
