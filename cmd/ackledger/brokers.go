@@ -22,7 +22,7 @@ const (
 // brokers is how to reach a Kafka cluster.
 type brokers struct {
 	seeds                   []string
-	tls                     bool
+	tls, insecure           bool
 	ca, cert, key           string // files
 	sasl, user, passwordIn  string
 	brokersText, passwordIs string // of the environment
@@ -36,6 +36,7 @@ func (b *brokers) flags(cmd *cobra.Command) {
 	flags.StringVar(&b.cert, "tls-cert", "", "a file with this client's certificate; implies --tls")
 	flags.StringVar(&b.key, "tls-key", "", "a file with its key")
 	flags.StringVar(&b.sasl, "sasl", "", "plain, scram-sha-256 or scram-sha-512")
+	flags.BoolVar(&b.insecure, "insecure", false, "send the password of --sasl plain without TLS: whoever is between reads it")
 	flags.StringVar(&b.user, "sasl-user", "", "the user of --sasl")
 	flags.StringVar(&b.passwordIn, "sasl-password-file", "", "a file with the password (default: "+passwordVariable+" in the environment)")
 	b.brokersText, b.passwordIs = os.Getenv(brokersVariable), os.Getenv(passwordVariable)
@@ -43,6 +44,9 @@ func (b *brokers) flags(cmd *cobra.Command) {
 
 // named says whether there are brokers to ask.
 func (b *brokers) named() bool { return len(b.addresses()) > 0 }
+
+// encrypted says whether the brokers are spoken to by TLS.
+func (b *brokers) encrypted() bool { return b.tls || b.ca != "" || b.cert != "" }
 
 func (b *brokers) addresses() []string {
 	if len(b.seeds) > 0 {
@@ -60,7 +64,7 @@ func (b *brokers) options() ([]kgo.Opt, error) {
 		kgo.SeedBrokers(b.addresses()...), kgo.ClientID("ackledger"), kgo.DialTimeout(connectTimeout),
 		kgo.RetryTimeout(30 * time.Second),
 	}
-	if b.tls || b.ca != "" || b.cert != "" {
+	if b.encrypted() {
 		c, err := b.tlsConfig()
 		if err != nil {
 			return nil, err
@@ -72,6 +76,9 @@ func (b *brokers) options() ([]kgo.Opt, error) {
 			return nil, usage("--sasl is missing: plain, scram-sha-256 or scram-sha-512")
 		}
 		return opts, nil
+	}
+	if b.sasl == "plain" && !b.encrypted() && !b.insecure {
+		return nil, usage("--sasl plain sends the password in clear without --tls: add --tls, or --insecure to do so")
 	}
 	password, err := b.password()
 	if err != nil {

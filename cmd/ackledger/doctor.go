@@ -129,6 +129,7 @@ func visit(ctx context.Context, l opened, t *target, f *findings) {
 		visitPostgres(ctx, name, t.schema, f)
 	} else {
 		f.add(good, "tables", "SQLite, of this program's version", "")
+		visitFiles(name, f)
 	}
 	s, err := l.Stats(ctx)
 	if err != nil {

@@ -22,6 +22,7 @@ func visitPostgres(ctx context.Context, url, schema string, f *findings) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	p := &patient{conn: conn, f: f, names: strings.NewReplacer("{s}", pgx.Identifier{schema}.Sanitize())}
+	f.add(transportOf(conn))
 	p.version(ctx)
 	p.rights(ctx, schema)
 	p.server(ctx)
@@ -62,7 +63,7 @@ SELECT coalesce(string_agg(need, ', '), ''), current_user::text FROM (
 	SELECT want.right || ' on ' || c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 	JOIN (VALUES ('audit', 'INSERT'), ('archive', 'UPDATE'), ('archive', 'INSERT'), ('message', 'UPDATE')) AS want (name, "right")
 		ON want.name = c.relname
-	WHERE n.nspname = $1 AND NOT has_table_privilege(c.oid, want.right)
+	WHERE n.nspname = $1 AND NOT has_any_column_privilege(c.oid, want.right)
 ) AS missing (need)`
 
 func (p *patient) rights(ctx context.Context, schema string) {

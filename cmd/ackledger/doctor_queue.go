@@ -25,6 +25,7 @@ func (d *doctor) visitQueues(ctx context.Context, op ledger.Operator, behind tim
 		f.add(unknown, "queues", err.Error(), "name a region and credentials as for the AWS command line")
 		return
 	}
+	visitEndpoint(client, f)
 	for _, q := range d.queues {
 		d.visitQueue(ctx, client, op, q, behind, f)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -208,6 +209,27 @@ func (k *topics) shows() {
 	}
 }
 
+// A password went to the brokers in clear, and nobody had asked for that.
+func TestPitfall139_PasswordInClear(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := brokers{seeds: []string{"127.0.0.1:1"}, sasl: "plain", user: "u", passwordIn: file}
+	if _, err := b.options(); err == nil || !strings.Contains(err.Error(), "--insecure") {
+		t.Errorf("in clear: %v", err)
+	}
+	for name, safe := range map[string]func(*brokers){"TLS": func(b *brokers) { b.tls = true }, "asked for": func(b *brokers) { b.insecure = true },
+		"SCRAM": func(b *brokers) { b.sasl = "scram-sha-256" }} {
+		one := b
+		safe(&one)
+		if _, err := one.options(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestBrokersSettings(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ledger.db")
@@ -216,12 +238,15 @@ func TestBrokersSettings(t *testing.T) {
 		code int
 		text string
 	}{
-		"--sasl plain --sasl-user u":                                         {exitUsage, passwordVariable},
-		"--sasl plain --sasl-password-file /none":                            {exitUsage, "--sasl-password-file"},
-		"--sasl-user u":                                                      {exitUsage, "--sasl is missing"},
-		"--tls-cert /none":                                                   {exitUsage, "go together"},
-		"--tls-cert /none --tls-key /none":                                   {exitUsage, "--tls-cert"},
-		"--tls-ca " + file:                                                   {exitUsage, "no certificate"},
+		"--sasl plain --sasl-user u":                              {exitUsage, "--insecure"},
+		"--sasl plain --sasl-user u --sasl-password-file " + file: {exitUsage, "in clear"},
+		"--sasl plain --sasl-user u --insecure":                   {exitUsage, passwordVariable},
+		"--sasl plain --sasl-password-file /none --tls":           {exitUsage, "--sasl-password-file"},
+		"--sasl plain --insecure --sasl-password-file " + file:    {exitFailed, "brokers"},
+		"--sasl-user u":                    {exitUsage, "--sasl is missing"},
+		"--tls-cert /none":                 {exitUsage, "go together"},
+		"--tls-cert /none --tls-key /none": {exitUsage, "--tls-cert"},
+		"--tls-ca " + file:                 {exitUsage, "no certificate"},
 		"--sasl scram-sha-1 --sasl-password-file /dev/null":                  {exitUsage, "--sasl must be plain"},
 		"--sasl scram-sha-512 --sasl-password-file " + file:                  {exitFailed, "brokers"},
 		"--sasl scram-sha-256 --sasl-password-file " + file:                  {exitFailed, "brokers"},

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +48,33 @@ Exit codes: 0 done, 1 failed, 2 wrong usage (nothing was done), 3 partly done.`,
 
 // printJSON writes v as one line, for programs.
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(plainJSON(b.Bytes()))
+	return err
+}
+
+// plainJSON writes what moves a terminal's cursor, or turns its text around, as \u escapes: C1 controls, bidi marks and all
+// else that cannot be printed. They can only stand within strings, where an escape is the same text (RFC 8259, 7).
+func plainJSON(text []byte) []byte {
+	if bytes.IndexFunc(text, unprintable) < 0 {
+		return text
+	}
+	var out []byte
+	for _, r := range string(text) {
+		switch {
+		case !unprintable(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strconv"
 	"time"
 
@@ -25,6 +26,7 @@ var migrations embed.FS
 // prepareFile makes the file at path a ledger's: WAL, and the tables that the migrations in dir make. Several processes
 // may do so at once.
 func prepareFile(ctx context.Context, path, dir string) error {
+	makePrivate(path)
 	c, err := newConnector(path)
 	if err != nil {
 		return err
@@ -35,6 +37,15 @@ func prepareFile(ctx context.Context, path, dir string) error {
 		return openError(path, err)
 	}
 	return openError(path, migrate(ctx, db, path, dir))
+}
+
+// makePrivate makes a file that only its owner may read, if there is none: whole messages will be in it. SQLite gives the files
+// that it makes beside it the same mode (https://www.sqlite.org/wal.html, "-wal" and "-shm"). What is there keeps the mode that
+// somebody gave it. What cannot be made, SQLite says by itself.
+func makePrivate(path string) {
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+		_ = f.Close() // nothing was written
+	}
 }
 
 // setWAL changes the journal mode, which is kept in the file. SQLite does not wait for others in this statement.

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/jackc/pgx/v5"
+)
+
+// transportOf says whether what goes to the ledger's server is encrypted, and whether the server is who it says it is.
+func transportOf(conn *pgx.Conn) (grade, string, string, string) {
+	const check, remedy = "encryption", "add sslmode=verify-full to the ledger's URL, and sslrootcert where the authority is your own"
+	config, socket := conn.Config(), conn.PgConn().Conn()
+	secure, isTLS := socket.(*tls.Conn)
+	switch {
+	case isTLS && config.TLSConfig != nil && config.TLSConfig.InsecureSkipVerify && config.TLSConfig.VerifyPeerCertificate == nil:
+		return warning, check, "the ledger's connection is encrypted, and nobody has looked whose it is", remedy
+	case isTLS && config.TLSConfig != nil && config.TLSConfig.InsecureSkipVerify:
+		return warning, check, "the ledger's connection is encrypted, the server's certificate is an authority's, and its name was not looked at", remedy
+	case isTLS:
+		return good, check, "the ledger's connection is encrypted (" + tls.VersionName(secure.ConnectionState().Version) + "), and the server's name is verified", ""
+	case socket.RemoteAddr().Network() == "unix" || isLoopback(config.Host):
+		return good, check, "the ledger's connection is not encrypted, and does not leave this machine", ""
+	}
+	return warning, check, fmt.Sprintf("the ledger's connection to %s is not encrypted", config.Host), remedy
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// visitTransport says the same of the brokers.
+func (b *brokers) visitTransport(f *findings) {
+	const check = "encryption"
+	if b.encrypted() {
+		f.add(good, check, "the brokers' connections are encrypted, and their names verified", "")
+		return
+	}
+	for _, address := range b.addresses() {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			host = address
+		}
+		if !isLoopback(host) {
+			f.add(warning, check, "the connection to the broker "+address+" is not encrypted", "--tls, and a listener for it")
+			return
+		}
+	}
+	f.add(good, check, "the brokers' connections are not encrypted, and do not leave this machine", "")
+}
+
+// visitEndpoint says the same of SQS.
+func visitEndpoint(client *sqs.Client, f *findings) {
+	base := client.Options().BaseEndpoint
+	if base == nil {
+		f.add(good, "encryption", "SQS is spoken to by HTTPS", "")
+		return
+	}
+	u, err := url.Parse(*base)
+	switch {
+	case err != nil || u.Scheme == "https":
+		f.add(good, "encryption", "SQS is spoken to by HTTPS", "")
+	case isLoopback(u.Hostname()):
+		f.add(good, "encryption", "the connection to SQS is not encrypted, and does not leave this machine", "")
+	default:
+		f.add(warning, "encryption", "the connection to SQS at "+u.Host+" is not encrypted", "an endpoint that begins with https://")
+	}
+}
+
+// visitFiles says who may read a ledger in a file: whole messages are in it.
+func visitFiles(path string, f *findings) {
+	var open []string
+	for _, suffix := range []string{"", "-wal", "-shm", "-owners", "-owners-wal", "-owners-shm"} {
+		info, err := os.Stat(path + suffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			f.add(unknown, "files", err.Error(), "see the error")
+			return
+		}
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			open = append(open, fmt.Sprintf("%s (%04o)", path+suffix, mode))
+		}
+	}
+	if len(open) > 0 {
+		f.add(warning, "files", "other users may read or write "+strings.Join(open, ", "), "chmod 600, unless they are meant to")
+		return
+	}
+	f.add(good, "files", "only their owner may read and write them", "")
+}

@@ -1,0 +1,62 @@
+package sqlite_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/sqlite"
+)
+
+// The ledger's files were made for everybody to read, whole bodies in them. All of them are the owner's alone, those that SQLite
+// makes beside them too; a file that is there keeps its mode.
+func TestPitfall136_FilesForEverybody(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ledger.db")
+	l, _ := openAt(t, path, nil)
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Claim(t.Context(), []ledger.Entry{{Key: ledger.Key{Scope: "s", ID: []byte("a")}, Delivery: []byte("d"), Window: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("%s has mode %04o", f.Name(), mode)
+		}
+	}
+	if len(files) != 6 {
+		t.Errorf("%d files, want two ledgers' three each: %v", len(files), files)
+	}
+
+	shared := filepath.Join(t.TempDir(), "shared.db")
+	for _, name := range []string{shared, shared + "-owners"} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(name, 0o660); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := sqlite.Open(t.Context(), shared, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(shared); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("%v: a file that was there has mode %v", err, info.Mode())
+	}
+}
