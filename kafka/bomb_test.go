@@ -81,12 +81,12 @@ func appendBatch(b []byte, attributes int16, records int, body []byte) []byte {
 	return b
 }
 
-// sendBatch produces a batch as it is, and returns its first offset.
-func (s *site) sendBatch(partition int32, batch []byte) (offset int64) {
+// sendBatch produces a batch as it is to partition 0.
+func (s *site) sendBatch(batch []byte) {
 	s.t.Helper()
 	eventually(s.t, "the broker takes the batch", func() bool {
 		meta, err := s.adm.Metadata(s.t.Context(), s.topic)
-		if err != nil || meta.Topics[s.topic].Err != nil || int(partition) >= len(meta.Topics[s.topic].Partitions) {
+		if err != nil || meta.Topics[s.topic].Err != nil || len(meta.Topics[s.topic].Partitions) == 0 {
 			return false
 		}
 		req := kmsg.NewPtrProduceRequest()
@@ -94,10 +94,10 @@ func (s *site) sendBatch(partition int32, batch []byte) (offset int64) {
 		rt := kmsg.NewProduceRequestTopic()
 		rt.Topic, rt.TopicID = s.topic, meta.Topics[s.topic].ID
 		rp := kmsg.NewProduceRequestTopicPartition()
-		rp.Partition, rp.Records = partition, batch
+		rp.Records = batch
 		rt.Partitions = append(rt.Partitions, rp)
 		req.Topics = append(req.Topics, rt)
-		resp, err := s.prod.Broker(int(meta.Topics[s.topic].Partitions[partition].Leader)).RetriableRequest(s.t.Context(), req)
+		resp, err := s.prod.Broker(int(meta.Topics[s.topic].Partitions[0].Leader)).RetriableRequest(s.t.Context(), req)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -105,10 +105,8 @@ func (s *site) sendBatch(partition int32, batch []byte) (offset int64) {
 		if err := kerr.ErrorForCode(p.ErrorCode); err != nil && !kerr.IsRetriable(err) {
 			s.t.Fatalf("produce: %v", err)
 		}
-		offset = p.BaseOffset
 		return p.ErrorCode == 0
 	})
-	return offset
 }
 
 // Bombs are made right: whoever takes enough reads their records.
@@ -122,7 +120,7 @@ func TestBombsAreBatches(t *testing.T) {
 			if name == "snappy" {
 				size = bombPiece / 2
 			}
-			s.sendBatch(0, bomb(t, codec, size, 5))
+			s.sendBatch(bomb(t, codec, size, 5))
 			reader, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ConsumeTopics(s.topic))
 			if err != nil {
 				t.Fatal(err)

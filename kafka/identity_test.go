@@ -19,14 +19,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-// recreate deletes the topic and creates it again. On a real broker the deletion takes a while.
-func (s *site) recreate(partitions int32) {
+// recreate deletes the topic and creates it again, with one partition. On a real broker the deletion takes a while.
+func (s *site) recreate() {
 	s.t.Helper()
 	if _, err := s.adm.DeleteTopic(s.t.Context(), s.topic); err != nil {
 		s.t.Fatal(err)
 	}
 	eventually(s.t, "the topic is created again", func() bool {
-		_, err := s.adm.CreateTopic(s.t.Context(), partitions, 1, nil, s.topic)
+		_, err := s.adm.CreateTopic(s.t.Context(), 1, 1, nil, s.topic)
 		return err == nil
 	})
 	// The producer does not take on the new id either.
@@ -55,7 +55,7 @@ func recreatedWhileStopped(s *site) {
 	s.caughtUp()
 	was := s.id()
 	r.end()
-	s.recreate(1)
+	s.recreate()
 	s.send(0, numbers("new-", 20)...)
 	// Kafka drops the group's offsets with the topic, but a commit that is late may land by name: as if one had.
 	s.commitAs(0, 10, noteOf(r.cluster, was))
@@ -119,7 +119,7 @@ func recreatedUnderAWorker(s *site) {
 	eventually(t, "the old topic is handled", func() bool { return b.len() == 100 })
 	s.caughtUp()
 	for _, prefix := range []string{"new-", "newer-"} {
-		s.recreate(1)
+		s.recreate()
 		fresh := numbers(prefix, 100)
 		want = append(want, fresh...)
 		s.send(0, fresh...)

@@ -30,7 +30,7 @@ func TestPitfall123_BatchOverTheLimit(t *testing.T) { onBoth(t, 2, largeBatchEnd
 func largeBatchEnds(s *site) {
 	t := s.t
 	s.send(0, numbers("before ", 5)...)
-	s.sendBatch(0, bomb(t, kgo.ZstdCompression(), 3*small, 4))
+	s.sendBatch(bomb(t, kgo.ZstdCompression(), 3*small, 4))
 	b := newBook()
 	r := s.start(b.handle, nil, smallLimit)
 	err := r.wait()
@@ -53,10 +53,10 @@ func TestPitfall123_BatchIsPassed(t *testing.T) { onBoth(t, 2, largeBatchPassed)
 
 func largeBatchPassed(s *site) {
 	t := s.t
-	s.sendBatch(0, bomb(t, kgo.ZstdCompression(), 3*small, 4)) // 0 to 3: nothing was read of the partition before it
+	s.sendBatch(bomb(t, kgo.ZstdCompression(), 3*small, 4)) // 0 to 3: nothing was read of the partition before it
 	s.send(0, numbers("between ", 5)...)
-	s.sendBatch(0, bomb(t, kgo.GzipCompression(), 3*small, 1)) // 9
-	s.sendBatch(0, bomb(t, kgo.Lz4Compression(), 3*small, 2))  // 10 and 11
+	s.sendBatch(bomb(t, kgo.GzipCompression(), 3*small, 1)) // 9
+	s.sendBatch(bomb(t, kgo.Lz4Compression(), 3*small, 2))  // 10 and 11
 	s.send(0, numbers("behind ", 5)...)
 	s.send(1, numbers("other ", 5)...)
 	values := append(append(numbers("between ", 5), numbers("behind ", 5)...), numbers("other ", 5)...)
@@ -178,9 +178,9 @@ func TestPitfall124_DecompressionBomb(t *testing.T) { // the heap is measured: o
 				t.Fatal(err)
 			}
 			if name == "snappy" { // a gigabyte is not less than 48 MiB of it
-				s.sendBatch(0, appendBatch(nil, 2, 1, append(binary.AppendUvarint(nil, 1<<30), 0, 0)))
+				s.sendBatch(appendBatch(nil, 2, 1, append(binary.AppendUvarint(nil, 1<<30), 0, 0)))
 			} else {
-				s.sendBatch(0, bomb(t, codec, 1<<30, 1))
+				s.sendBatch(bomb(t, codec, 1<<30, 1))
 			}
 			runtime.GC()
 			highest := heapDuring(t, func() {

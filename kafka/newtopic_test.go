@@ -99,7 +99,7 @@ func TestPitfall142_OffsetOfTheOldTopic(t *testing.T) {
 			resp.Topics = []kmsg.FetchResponseTopic{{TopicID: was, Partitions: []kmsg.FetchResponseTopicPartition{p}}}
 			return resp, nil, true
 		})
-		s.recreate(1)
+		s.recreate()
 		anew.Store(true)
 		fresh := numbers("new ", 10)
 		s.send(0, fresh...)

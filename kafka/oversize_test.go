@@ -17,7 +17,7 @@ import (
 )
 
 // sendZeros produces a record of n zeros, which is tiny on its way and in the log: a topic's max.message.bytes does not see it.
-func (s *site) sendZeros(partition int32, n int, headers ...kgo.RecordHeader) {
+func (s *site) sendZeros(n int, headers ...kgo.RecordHeader) {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ProducerBatchMaxBytes(99<<20), kgo.BrokerMaxWriteBytes(100<<20),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.ZstdCompression()))
@@ -25,7 +25,7 @@ func (s *site) sendZeros(partition int32, n int, headers ...kgo.RecordHeader) {
 		s.t.Fatal(err)
 	}
 	defer client.Close()
-	r := &kgo.Record{Topic: s.topic, Partition: partition, Key: []byte("zeros"), Value: make([]byte, n), Headers: headers}
+	r := &kgo.Record{Topic: s.topic, Key: []byte("zeros"), Value: make([]byte, n), Headers: headers}
 	if err := client.ProduceSync(s.t.Context(), r).FirstErr(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func oneRecordStopsNobody(s *site) {
 	const size = 5 << 20
 	s.ledger = limited(4 << 20)
 	s.send(0, numbers("before ", 50)...)
-	s.sendZeros(0, size, kgo.RecordHeader{Key: "trace", Value: []byte("7")})
+	s.sendZeros(size, kgo.RecordHeader{Key: "trace", Value: []byte("7")})
 	s.send(0, numbers("behind ", 500)...)
 	s.send(1, numbers("other ", 500)...)
 	var runs atomic.Int64
@@ -85,7 +85,7 @@ func TestPitfall122_LargeRecordWaits(t *testing.T) {
 	inBoth(t, func(t *testing.T, audit Audit) {
 		s := fakeSite(t, 2).with(audit)
 		s.ledger = limited(16 << 20)
-		s.sendZeros(0, 5<<20)
+		s.sendZeros(5 << 20)
 		s.send(0, numbers("same ", 1000)...)
 		s.send(1, numbers("other ", 1000)...)
 		b, c := newBook(), quick()
@@ -111,7 +111,7 @@ func TestOversizeEndsRun(t *testing.T) {
 		s := fakeSite(t, 1).with(audit)
 		s.ledger = limited(4 << 20)
 		s.send(0, numbers("before ", 10)...)
-		s.sendZeros(0, 5<<20)
+		s.sendZeros(5 << 20)
 		s.send(0, "behind")
 		b, c := newBook(), quick()
 		c.Oversize = OversizeEnd
@@ -136,7 +136,7 @@ func TestLargeRecordsMemory(t *testing.T) {
 	const size = 65 << 20
 	s := fakeSite(t, 1)
 	var runs atomic.Int64
-	s.sendZeros(0, size)
+	s.sendZeros(size)
 	s.send(0, numbers("behind ", 100)...)
 	runtime.GC()
 	highest := heapDuring(t, func() {

@@ -71,7 +71,7 @@ func TestLetterOfATopicsFormerLifeIsNotSent(t *testing.T) {
 	s := fakeSite(t, 1, kfake.ClusterID("c"))
 	s.send(0, numbers("old-", 5)...)
 	was := s.id()
-	s.recreate(1)
+	s.recreate()
 	s.send(0, numbers("new-", 5)...)
 	target, err := NewReplayTarget(s.prod, &ReplayTargetOptions{AllowGroups: true})
 	if err != nil {

@@ -24,7 +24,7 @@ func (d *doctor) visitTopics(ctx context.Context, op ledger.Operator, behind tim
 		return
 	}
 	defer client.Close()
-	d.brokers.visitTransport(f)
+	d.visitTransport(f)
 	admin := kadm.NewClient(client)
 	meta, err := admin.Metadata(ctx, d.topics...)
 	if err != nil {

@@ -14,22 +14,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// encryption is the check of what goes over a network.
+const encryption = "encryption"
+
 // transportOf says whether what goes to the ledger's server is encrypted, and whether the server is who it says it is.
-func transportOf(conn *pgx.Conn) (grade, string, string, string) {
-	const check, remedy = "encryption", "add sslmode=verify-full to the ledger's URL, and sslrootcert where the authority is your own"
+func transportOf(conn *pgx.Conn) (grade, string, string) {
+	const remedy = "add sslmode=verify-full to the ledger's URL, and sslrootcert where the authority is your own"
 	config, socket := conn.Config(), conn.PgConn().Conn()
 	secure, isTLS := socket.(*tls.Conn)
 	switch {
 	case isTLS && config.TLSConfig != nil && config.TLSConfig.InsecureSkipVerify && config.TLSConfig.VerifyPeerCertificate == nil:
-		return warning, check, "the ledger's connection is encrypted, and nobody has looked whose it is", remedy
+		return warning, "the ledger's connection is encrypted, and nobody has looked whose it is", remedy
 	case isTLS && config.TLSConfig != nil && config.TLSConfig.InsecureSkipVerify:
-		return warning, check, "the ledger's connection is encrypted, the server's certificate is an authority's, and its name was not looked at", remedy
+		return warning, "the ledger's connection is encrypted, the server's certificate is an authority's, and its name was not looked at", remedy
 	case isTLS:
-		return good, check, "the ledger's connection is encrypted (" + tls.VersionName(secure.ConnectionState().Version) + "), and the server's name is verified", ""
+		return good, "the ledger's connection is encrypted (" + tls.VersionName(secure.ConnectionState().Version) + "), and the server's name is verified", ""
 	case socket.RemoteAddr().Network() == "unix" || isLoopback(config.Host):
-		return good, check, "the ledger's connection is not encrypted, and does not leave this machine", ""
+		return good, "the ledger's connection is not encrypted, and does not leave this machine", ""
 	}
-	return warning, check, fmt.Sprintf("the ledger's connection to %s is not encrypted", config.Host), remedy
+	return warning, fmt.Sprintf("the ledger's connection to %s is not encrypted", config.Host), remedy
 }
 
 func isLoopback(host string) bool {
@@ -39,9 +42,8 @@ func isLoopback(host string) bool {
 
 // visitTransport says the same of the brokers.
 func (b *brokers) visitTransport(f *findings) {
-	const check = "encryption"
 	if b.encrypted() {
-		f.add(good, check, "the brokers' connections are encrypted, and their names verified", "")
+		f.add(good, encryption, "the brokers' connections are encrypted, and their names verified", "")
 		return
 	}
 	for _, address := range b.addresses() {
@@ -50,28 +52,28 @@ func (b *brokers) visitTransport(f *findings) {
 			host = address
 		}
 		if !isLoopback(host) {
-			f.add(warning, check, "the connection to the broker "+address+" is not encrypted", "--tls, and a listener for it")
+			f.add(warning, encryption, "the connection to the broker "+address+" is not encrypted", "--tls, and a listener for it")
 			return
 		}
 	}
-	f.add(good, check, "the brokers' connections are not encrypted, and do not leave this machine", "")
+	f.add(good, encryption, "the brokers' connections are not encrypted, and do not leave this machine", "")
 }
 
 // visitEndpoint says the same of SQS.
 func visitEndpoint(client *sqs.Client, f *findings) {
 	base := client.Options().BaseEndpoint
 	if base == nil {
-		f.add(good, "encryption", "SQS is spoken to by HTTPS", "")
+		f.add(good, encryption, "SQS is spoken to by HTTPS", "")
 		return
 	}
 	u, err := url.Parse(*base)
 	switch {
 	case err != nil || u.Scheme == "https":
-		f.add(good, "encryption", "SQS is spoken to by HTTPS", "")
+		f.add(good, encryption, "SQS is spoken to by HTTPS", "")
 	case isLoopback(u.Hostname()):
-		f.add(good, "encryption", "the connection to SQS is not encrypted, and does not leave this machine", "")
+		f.add(good, encryption, "the connection to SQS is not encrypted, and does not leave this machine", "")
 	default:
-		f.add(warning, "encryption", "the connection to SQS at "+u.Host+" is not encrypted", "an endpoint that begins with https://")
+		f.add(warning, encryption, "the connection to SQS at "+u.Host+" is not encrypted", "an endpoint that begins with https://")
 	}
 }
 
