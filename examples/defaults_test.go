@@ -44,9 +44,10 @@ var defaults = map[string]string{
 	"kafka.Config.CommitInterval": span(kafka.DefaultCommitInterval),
 	"kafka.Config.RevokeDrain":    span(kafka.DefaultRevokeDrain),
 
-	"ledger.MaintainConfig.Keep":     span(ledger.DefaultKeep),
-	"ledger.MaintainConfig.Interval": span(ledger.DefaultSweepInterval),
-	"ledger.MaintainConfig.Batch":    count(ledger.DefaultSweepBatch),
+	"ledger.MaintainConfig.Keep":      span(ledger.DefaultKeep),
+	"ledger.MaintainConfig.KeepAudit": span(ledger.DefaultKeepAudit),
+	"ledger.MaintainConfig.Interval":  span(ledger.DefaultSweepInterval),
+	"ledger.MaintainConfig.Batch":     count(ledger.DefaultSweepBatch),
 
 	"ledger.CrashLimit":            count(ledger.CrashLimit),
 	"ledger.SuspectCrashes":        count(ledger.SuspectCrashes),

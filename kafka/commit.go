@@ -109,7 +109,7 @@ func (w *Worker) trySend(ctx context.Context, points []point) map[place]error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
-		stamp(req, w.cluster, topics)
+		stamp(req, w.signature(), w.cluster, topics)
 		return nil
 	})
 	killpoint.At(killpoint.BeforeAck)
@@ -128,10 +128,10 @@ func (w *Worker) trySend(ctx context.Context, points []point) map[place]error {
 
 var errNoAnswer = errors.New("the broker's answer does not name the partition")
 
-// stamp gives each partition's commit the topic's id as metadata, and the commit itself the id of the topic that was
+// stamp gives each partition's commit the ids of ledger and topic as metadata, and the commit itself the id of the topic that was
 // read, so that a broker that knows ids (OffsetCommit 10, Kafka 4) refuses it for another topic of that name. What the
 // client already takes for another topic is left out.
-func stamp(req *kmsg.OffsetCommitRequest, cluster string, topics map[string]topicID) {
+func stamp(req *kmsg.OffsetCommitRequest, ledger, cluster string, topics map[string]topicID) {
 	req.Topics = slices.DeleteFunc(req.Topics, func(t kmsg.OffsetCommitRequestTopic) bool {
 		id := topics[t.Topic]
 		return id != (topicID{}) && t.TopicID != [16]byte{} && t.TopicID != id
@@ -143,7 +143,7 @@ func stamp(req *kmsg.OffsetCommitRequest, cluster string, topics map[string]topi
 			t.TopicID = id
 		}
 		for j := range t.Partitions {
-			t.Partitions[j].Metadata = kmsg.StringPtr(noteOf(cluster, id))
+			t.Partitions[j].Metadata = kmsg.StringPtr(noteIn(ledger, cluster, id))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // Defaults of Config; docs/defaults.md says why.
@@ -129,6 +130,12 @@ type Config struct {
 	// the old topic), records at offsets that the old one had reached are dropped as delivered before, and so are lost.
 	// Give such a topic another name. Changing NameIdentity makes every record a new one.
 	NameIdentity bool
+
+	// MovedFrom has the ids of other ledgers whose commits this worker goes on from, at most 16. Otherwise a group in which a
+	// worker of another ledger has committed is refused ([ErrOtherLedger] names its id, and so does `ackledger doctor`): the
+	// members of a group must share one ledger. For people who move to another ledger: stop all workers of the old one first.
+	// What the old one knew of messages is not known in the new one, and what comes again runs again.
+	MovedFrom []string
 }
 
 // settings are a Config with its defaults and what the client's options say.
@@ -168,8 +175,25 @@ func newSettings(c *Config, cl client) (settings, error) {
 		inRange("Span", s.Span, 1, 10_000_000),
 		inRange("CommitInterval", s.CommitInterval, 10*time.Millisecond, time.Minute),
 		inRange("RevokeDrain", s.RevokeDrain, time.Millisecond, 10*time.Minute),
+		checkMoved(s.MovedFrom),
 		s.checkRebalance(),
 	)
+}
+
+// maxMoved bounds Config.MovedFrom.
+const maxMoved = 16
+
+func checkMoved(ids []string) error {
+	if len(ids) > maxMoved {
+		return fmt.Errorf("kafka: Config.MovedFrom: must be at most %d ids, are %d", maxMoved, len(ids))
+	}
+	for _, id := range ids {
+		if !ledger.IsLedgerID(id) {
+			return fmt.Errorf("kafka: Config.MovedFrom: must be ids of ledgers, 1 to %d letters, digits, \"-\" and \"_\", has %q",
+				ledger.MaxLedgerID, id)
+		}
+	}
+	return nil
 }
 
 // rebalanceMargin is what a revocation takes beside the drain: the commit, the callback, the next join.

@@ -141,6 +141,9 @@ func TestWhereToBegin(t *testing.T) {
 		{"a new group", -1, "", now, false, atStartOption},
 		{"a partition that was added", -1, "", now, true, atLogStart},
 		{"our commit", 7, noteOf("here", now), now, true, atCommit},
+		{"our commit with the ledger's id", 7, noteIn("ledger", "here", now), now, true, atCommit},
+		{"such a one for the topic of before", 7, noteIn("ledger", "here", old), now, true, atLogStart},
+		{"such a one that was copied from another cluster", 7, noteIn("ledger", "there", old), now, true, atCommit},
 		{"our commit at 0", 0, noteOf("here", now), now, true, atCommit},
 		{"our commit for the topic of before", 7, noteOf("here", old), now, true, atLogStart},
 		{"a commit that was copied from another cluster", 7, noteOf("there", old), now, true, atCommit},
@@ -257,12 +260,12 @@ func TestStampsCommits(t *testing.T) {
 		rt.Partitions = append(rt.Partitions, kmsg.NewOffsetCommitRequestTopicPartition())
 		req.Topics = append(req.Topics, rt)
 	}
-	stamp(req, "here", map[string]topicID{"known": mine, "forgotten": mine, "recreated": mine})
+	stamp(req, "mine", "here", map[string]topicID{"known": mine, "forgotten": mine, "recreated": mine})
 	if len(req.Topics) != 2 {
 		t.Fatalf("%d topics are committed, want 2", len(req.Topics))
 	}
 	for _, rt := range req.Topics {
-		if rt.TopicID != mine || *rt.Partitions[0].Metadata != noteOf("here", mine) {
+		if rt.TopicID != mine || *rt.Partitions[0].Metadata != noteIn("mine", "here", mine) {
 			t.Errorf("%s: id %v, metadata %q", rt.Topic, rt.TopicID, *rt.Partitions[0].Metadata)
 		}
 	}

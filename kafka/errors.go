@@ -14,6 +14,9 @@ var (
 	ErrOutOfRange = errors.New("the committed offset is not in the log any more")
 	// ErrDataLoss says that a log was truncated behind what had been read of it.
 	ErrDataLoss = errors.New("the broker lost records that had been read")
+	// ErrOtherLedger says that the group's offset was committed by a worker of another ledger, which knows of messages that
+	// this one would do once more. Config.MovedFrom accepts that.
+	ErrOtherLedger = errors.New("the group's offset was committed by a worker of another ledger")
 	// ErrOversize says that a record is larger than the ledger archives, and Config.Oversize that such records end Run.
 	ErrOversize = errors.New("the record is larger than the ledger archives")
 	// ErrLargeBatch says that a batch of records unpacks to more than the client takes. Config.LargeBatch says whether the
@@ -27,7 +30,7 @@ var hopeless = []error{
 	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.InvalidTopicException, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol, kerr.InvalidSessionTimeout,
 	kerr.FencedInstanceID, kerr.UnsupportedAssignor, kerr.UnsupportedVersion, kerr.OffsetMetadataTooLarge,
-	ErrOutOfRange, ErrDataLoss, ErrOversize, ErrLargeBatch,
+	ErrOutOfRange, ErrDataLoss, ErrOversize, ErrLargeBatch, ErrOtherLedger,
 }
 
 // heals says whether trying again may help.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -143,6 +144,12 @@ func quick() *Config {
 
 func (s *site) worker(h consumer.HandlerFunc, c *Config, opts ...kgo.Opt) *Worker {
 	s.t.Helper()
+	return s.workerOf(s.ledger, h, c, opts...)
+}
+
+// workerOf is a worker with a ledger of its own.
+func (s *site) workerOf(l ledger.Ledger, h consumer.HandlerFunc, c *Config, opts ...kgo.Opt) *Worker {
+	s.t.Helper()
 	if c == nil {
 		c = quick()
 	}
@@ -155,7 +162,7 @@ func (s *site) worker(h consumer.HandlerFunc, c *Config, opts ...kgo.Opt) *Worke
 		kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(50 * time.Millisecond),
 		kgo.HeartbeatInterval(200 * time.Millisecond),
 	}, s.opts, opts)
-	w, err := NewWorker(all, s.ledger, h, c)
+	w, err := NewWorker(all, l, h, c)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// heldAnswer keeps a member from its second OffsetFetch answer: that of all the group's offsets, for which newcomers ask.
+// heldAnswer keeps a member from its third OffsetFetch answer: that of all the group's offsets, for which newcomers ask. Its first
+// is that of the look at the start, its second that of its partitions.
 type heldAnswer struct {
 	n     atomic.Int32
 	there chan struct{}
@@ -21,22 +22,25 @@ type heldAnswer struct {
 }
 
 func (h *heldAnswer) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
-	if key == int16(kmsg.OffsetFetch) && h.n.Add(1) == 2 {
+	if key == int16(kmsg.OffsetFetch) && h.n.Add(1) == 3 {
 		close(h.there)
 		<-h.goOn.open
 	}
 }
 
 // beginTogether makes two members begin in one generation, the second, as Kafka's group.initial.rebalance.delay.ms does: the
-// first commits nothing in a generation of its own (refused says that it has tried), and then not before seen is closed.
+// first commits nothing in a generation of its own (refused says that it has tried), and then not before seen is closed (nil: at once).
 func (s *site) beginTogether(seen <-chan struct{}) (refused <-chan struct{}) {
 	tried := make(chan struct{})
-	var once, wait sync.Once
+	var once sync.Once
+	var waited atomic.Bool
 	s.fake.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		s.fake.KeepControl()
 		r := req.(*kmsg.OffsetCommitRequest)
 		if r.Generation > 1 {
-			wait.Do(func() { s.fake.SleepControl(func() { <-seen }) })
+			if seen != nil && waited.CompareAndSwap(false, true) {
+				s.fake.SleepControl(func() { <-seen })
+			}
 			return nil, nil, false
 		}
 		once.Do(func() { close(tried) })

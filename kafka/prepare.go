@@ -85,6 +85,9 @@ func (w *Worker) prepareOnce(ctx context.Context) error {
 	if adopting := w.adopt(cluster, topics); adopting != nil {
 		return adopting
 	}
+	if other := w.checkLedger(ctx); other != nil {
+		return other
+	}
 	if err != nil && !errors.Is(err, consumer.ErrUnbounded) {
 		w.warn(fmt.Sprintf("how long dead letters stay where they go is not known, and not part of the window: %v", err))
 	}

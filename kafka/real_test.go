@@ -37,6 +37,7 @@ func TestRealBroker(t *testing.T) {
 		"Pitfall81":   {1, recreatedUnderAWorker},
 		"Pitfall123":  {2, largeBatchPassed},
 		"Pitfall126":  {2, stampOfARecordYetToCome},
+		"Pitfall137":  {2, twoLedgers},
 		"StartLatest": {2, startLatest},
 		"Static":      {2, staticMember},
 		"Rebalance":   {2, rebalanceInARange},

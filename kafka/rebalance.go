@@ -168,10 +168,11 @@ func (w *Worker) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Of
 // fresh is an assignment to be, and where the client is to read.
 type fresh struct {
 	*assignment
-	from kgo.Offset
+	from   kgo.Offset
+	signed bool // its commit is like one of ours: see isSigned
 }
 
-// assign decides where each partition begins.
+// assign decides where each partition begins, and commits that where nothing is committed, or nothing that names our ledger.
 func (w *Worker) assign(ctx context.Context, offsets map[string]map[int32]kgo.Offset) ([]fresh, error) {
 	s, err := w.survey(ctx, offsets)
 	if err != nil {
@@ -181,26 +182,17 @@ func (w *Worker) assign(ctx context.Context, offsets map[string]map[int32]kgo.Of
 	var first []point
 	for topic, parts := range offsets {
 		for partition, offset := range parts {
-			f, err := w.beginOne(s, place{topic, partition}, offset)
+			f, err := w.beginOne(ctx, s, place{topic, partition}, offset)
 			if err != nil {
 				return nil, err
 			}
-			if f.committed < 0 {
+			if f.committed < 0 || !f.signed {
 				first = append(first, point{place: f.place, id: f.id, offset: f.start, epoch: f.epoch, of: f.assignment})
 			}
 			list = append(list, f)
 		}
 	}
-	first = append(first, s.others...)
-	if len(first) == 0 {
-		return list, nil
-	}
-	w.owning.Lock()
-	defer w.owning.Unlock()
-	if err := w.send(ctx, first); err != nil {
-		return nil, err
-	}
-	return list, nil
+	return list, w.sign(ctx, append(first, s.others...))
 }
 
 // maxSession is how long a member may be silent and stay in its group, at most: brokers' group.max.session.timeout.ms is
@@ -210,7 +202,7 @@ func (w *Worker) assign(ctx context.Context, offsets map[string]map[int32]kgo.Of
 const maxSession = 30 * time.Minute
 
 // beginOne decides where one partition begins.
-func (w *Worker) beginOne(s *survey, at place, offset kgo.Offset) (fresh, error) {
+func (w *Worker) beginOne(ctx context.Context, s *survey, at place, offset kgo.Offset) (fresh, error) {
 	id := s.metas[at.topic].id
 	a := &assignment{
 		place: at, id: id, log: logName(w.cluster, at.topic, id, at.partition), source: w.sources[at.topic], horizon: w.horizon,
@@ -224,6 +216,9 @@ func (w *Worker) beginOne(s *survey, at place, offset kgo.Offset) (fresh, error)
 		return fresh{}, fmt.Errorf("start of topic %q partition %d: %w", at.topic, at.partition, low.Err)
 	}
 	stored := s.committed(at, offset)
+	if err := w.checkNote(ctx, at, stored.note); err != nil {
+		return fresh{}, err
+	}
 	where := whereToBegin(stored.offset, stored.note, w.cluster, id, s.known[at.topic])
 	if where == atStartOption && w.set.Start == StartLatest {
 		high, ok := s.ends.Lookup(at.topic, at.partition)
@@ -231,11 +226,11 @@ func (w *Worker) beginOne(s *survey, at place, offset kgo.Offset) (fresh, error)
 			return fresh{}, fmt.Errorf("end of topic %q partition %d: %w", at.topic, at.partition, errors.Join(high.Err, errNotListed(ok)))
 		}
 		a.start = high.Offset
-		return fresh{a, kgo.NewOffset().At(a.start).WithEpoch(-1)}, nil
+		return fresh{assignment: a, from: kgo.NewOffset().At(a.start).WithEpoch(-1)}, nil
 	}
 	if where != atCommit {
 		a.start = low.Offset
-		return fresh{a, kgo.NewOffset().AtStart()}, nil
+		return fresh{assignment: a, from: kgo.NewOffset().AtStart()}, nil
 	}
 	if stored.offset < low.Offset {
 		err := fmt.Errorf("topic %q partition %d: %w: committed %d, the log begins at %d", at.topic, at.partition, ErrOutOfRange, stored.offset, low.Offset)
@@ -244,10 +239,10 @@ func (w *Worker) beginOne(s *survey, at place, offset kgo.Offset) (fresh, error)
 		}
 		w.goOn(err)
 		a.start = low.Offset
-		return fresh{a, kgo.NewOffset().AtStart()}, nil
+		return fresh{assignment: a, from: kgo.NewOffset().AtStart()}, nil
 	}
 	a.start, a.epoch, a.committed = stored.offset, stored.epoch, stored.offset
-	return fresh{a, kgo.NewOffset().At(stored.offset).WithEpoch(stored.epoch)}, nil
+	return fresh{a, kgo.NewOffset().At(stored.offset).WithEpoch(stored.epoch), isSigned(stored.note, w.signature(), w.cluster)}, nil
 }
 
 func errNotListed(ok bool) error {

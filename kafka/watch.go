@@ -76,7 +76,21 @@ func (v *watcher) look(ctx context.Context, suspect string) {
 		return
 	}
 	v.measureEnds(ctx)
+	if err := v.lookAgain(ctx); err != nil {
+		v.report(withCluster, err)
+		return
+	}
 	v.note(withCluster, nil)
+}
+
+// lookAgain looks for commits of another ledger. With StartLatest the first members of a new group commit each other's
+// partitions as well: one may put its name where the other's was, and find no other when it looks behind that. The name comes
+// back with what the other commits next.
+func (w *Worker) lookAgain(ctx context.Context) error {
+	if w.set.Start != StartLatest || w.signature() == "" {
+		return nil
+	}
+	return w.lookAround(ctx)
 }
 
 // restart makes the client forget a topic and find it again. The assignments under the old id are let go of BEFORE, and

@@ -69,6 +69,7 @@ type Worker struct {
 	born     map[string]topicID // the topics' ids as they were seen last
 	reborn   map[string]bool    // topics that were created anew while we ran
 	astray   map[string]bool    // topics of which records were thrown away: see joinAfresh
+	ours     string             // the ledger's id, as commits name it; empty: they name none
 	given    map[place]bool     // what the group has given to this member, as the client tells it
 }
 

@@ -243,6 +243,30 @@ func (w *Worker) adoptWindow(q *queue, need time.Duration) error {
 	return nil
 }
 
+// lookForNames warns of other consumers of the queue that the ledger knows, as of the last pass of its sweep. It keeps nobody
+// from working: a ledger that does not answer is seen with the first claim.
+func (w *Worker) lookForNames(ctx context.Context) {
+	l, ok := w.ledger.(ledger.Inspector)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	s, err := l.Stats(ctx)
+	if err != nil {
+		w.queue.warn("whether the queue is consumed under another name as well is not known: %v", err)
+		return
+	}
+	for i := range s.Scopes {
+		name, of := strings.CutPrefix(s.Scopes[i].Scope, scopeOf(w.queue.arn, ""))
+		if of && name != w.set.Name {
+			w.queue.warn("the ledger knows the queue's messages under the name %q too, and Config.Name is %q: what was done under one "+
+				"name is done again under the other when it is delivered again; it is forgotten with the window", name, w.set.Name)
+			return // of a thousand names one says it
+		}
+	}
+}
+
 // scopeOf joins the queue and the consumer's name so that no two pairs look alike: an ARN has no slash.
 func scopeOf(arn, name string) string { return "sqs:" + arn + "/" + name }
 
@@ -252,7 +276,11 @@ func (w *Worker) learn(ctx context.Context) error {
 		q, err := w.readQueue(ctx)
 		if err == nil {
 			w.well(doLearn)
-			return w.adopt(q)
+			if err := w.adopt(q); err != nil {
+				return err
+			}
+			w.lookForNames(ctx)
+			return nil
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

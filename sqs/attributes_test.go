@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
@@ -137,6 +138,31 @@ func TestWindowIsTheRetentionOfBothQueues(t *testing.T) {
 				t.Errorf("window %s, want %s", r.queue.window, tt.want)
 			}
 		})
+	}
+}
+
+// A worker whose name was changed knows nothing of what was done under the old one. The ledger does, and Health says so.
+func TestRenamedWorker(t *testing.T) {
+	s := newSite(t, "", 100)
+	start := func(name string) *running {
+		c := quick()
+		c.Name = name
+		return s.start(nothing, c)
+	}
+	s.send("one")
+	old := start("old")
+	s.empty()
+	old.end()
+	if _, err := s.ledger.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, warning string }{{"new", `under the name "old" too, and Config.Name is "new"`}, {"old", ""}} {
+		r := start(tt.name)
+		eventually(t, "the worker is ready", func() bool { return r.Health().Ready })
+		if got := strings.Join(r.Health().Warnings, "; "); !strings.Contains(got, tt.warning) || tt.warning == "" && got != "" {
+			t.Errorf("%s: warnings %q, want %q", tt.name, got, tt.warning)
+		}
+		r.end()
 	}
 }
 

@@ -62,7 +62,7 @@ func newDoctor(t *target) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is wrong with the ledger, queues and topics, and what to do",
 		Long: `Say what is wrong, and what to do about it, a line for each check: the ledger's tables and version, this role's rights,
-bloat, the sweep, stuck messages, renewals that were never sent; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
+bloat, the sweep, sources with two names, stuck messages, renewals that were never sent; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
 dead-letter queue's retention, and the ledger's window against both; with --topic a Kafka topic's retention against the
 window. It changes nothing.
 
@@ -131,12 +131,20 @@ func visit(ctx context.Context, l opened, t *target, f *findings) {
 		f.add(good, "tables", "SQLite, of this program's version", "")
 		visitFiles(name, f)
 	}
+	if i, ok := l.(ledger.Identified); ok {
+		if id, err := i.ID(ctx); err != nil {
+			f.add(unknown, "id", err.Error(), "see the error")
+		} else {
+			f.add(good, "id", "the ledger's id is "+id+", as commits of its workers of Kafka name it", "")
+		}
+	}
 	s, err := l.Stats(ctx)
 	if err != nil {
 		f.add(unknown, "statistics", err.Error(), "see the error")
 		return
 	}
 	visitSweep(&s, f)
+	visitScopes(&s, f)
 	visitStuck(ctx, l, f)
 	visitRenewed(ctx, l, renewedAfter, f)
 }

@@ -88,6 +88,23 @@ func TestDoctorOfAnIdleScope(t *testing.T) {
 	}
 }
 
+// Two services on one queue, or one that was renamed, do again what the other has done: nobody says so but the doctor.
+func TestDoctorOfTwoNames(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		queue := "sqs:arn:aws:sqs:eu-central-1:000000000000:orders/"
+		s.succeed(queue+"shipping", "o1")
+		s.succeed("kafka:prod/payments/billing", "p1")
+		s.run("maintain", "--once")
+		wants(t, s.run("doctor"), "ok       names: no source is consumed under two names", "ok       id: the ledger's id is ")
+		s.succeed(queue+"delivery", "o1")
+		s.succeed("kafka:prod/payments/audit", "p1")
+		s.run("maintain", "--once")
+		wants(t, s.run("doctor"), "warning  names: arn:aws:sqs:eu-central-1:000000000000:orders is consumed under 2 names: delivery, shipping",
+			"note     names: prod/payments is consumed under 2 names: audit, billing")
+	})
+}
+
 // Where Options.DeadLetter sends is in the user's program: the doctor looks at what --dead-letter names.
 func TestDoctorOfADeadLetterTarget(t *testing.T) {
 	t.Parallel()
