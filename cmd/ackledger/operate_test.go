@@ -295,7 +295,7 @@ func TestShowReadsNoBodyUnasked(t *testing.T) {
 			if err := (&showOne{body: asked}).run(t.Context(), spy, "o1", out); err != nil {
 				t.Fatal(err)
 			}
-			if (spy.read == 1) != asked || !strings.Contains(out.String(), "  size        32 B") {
+			if (spy.read == 1) != asked || !strings.Contains(out.String(), "  size        34 B") {
 				t.Errorf("with the body %t: %d bodies read\n%s", asked, spy.read, out)
 			}
 		}

@@ -153,18 +153,22 @@ func (o *Owner) held(log Log, e *ledger.Entry, now time.Time) *held {
 	return h
 }
 
-// lean opens ranges in logs that are known, above everything that is there, without a look at them.
+// hull is from the first ask to the last.
+func (l *logClaim) hull() Span { return Span{l.asks[0].Offset, l.asks[len(l.asks)-1].Offset + 1} }
+
+// lean opens ranges in logs that are known, where nothing lies, without a look at them.
 func (c *claiming) lean(ctx context.Context) error {
 	var lean []*logClaim
 	var openings []Opening
 	c.owner.mu.Lock()
 	for _, l := range c.logs {
-		if !l.ranged || !l.known || l.asks[0].Offset < l.top || l.first > l.held.first {
+		low, fits := floor(l.hull(), l.top, l.room)
+		if !l.ranged || !l.known || !fits || l.first > l.held.first {
 			continue
 		}
-		facts := Facts{Version: l.version, Token: l.token, Top: l.top, HasRow: func(int64) bool { return false }}
-		if l.top > 0 && l.asks[0].Prev+1 < l.top { // nothing is known of a gap that begins below
-			facts.Segments = []Segment{{Span: Span{0, l.top}}}
+		facts := Facts{Version: l.version, Token: l.token, Top: l.top, Room: l.room, HasRow: func(int64) bool { return false }}
+		if low > 0 && l.asks[0].Prev+1 < low { // nothing is known of a gap that begins below
+			facts.Segments = []Segment{{Span: Span{0, low}}}
 		}
 		l.answers, l.change = Look(&facts, l.asks, l.window)
 		l.change.Drop, l.change.Put = nil, nil
@@ -204,11 +208,11 @@ func (c *claiming) full(ctx context.Context) error {
 			continue
 		}
 		left = append(left, l)
-		span := Span{l.asks[0].Offset, l.asks[len(l.asks)-1].Offset + 1}
+		span := l.hull()
 		if prev := l.asks[0].Prev; prev >= 0 { // with the gap before
 			span.From = min(span.From, prev+1)
 		}
-		queries = append(queries, Query{Info: l.info, Span: span, Alone: true, First: l.first})
+		queries = append(queries, Query{Info: l.info, Span: span, Alone: true, Room: l.ranged, First: l.first})
 	}
 	if len(left) == 0 {
 		return nil

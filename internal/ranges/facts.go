@@ -84,6 +84,9 @@ type Facts struct {
 	Version uint64    // grows with whatever puts something at new offsets
 	Token   uint64    // the highest that was given to a range
 	Top     int64     // nothing at all lies at or above this offset
+	// Room is a span below Top in which nothing at all lies either, as far as it is known: for Query.Room that from the end of
+	// what was asked about to what comes next.
+	Room Span
 	// Segments are those that touch what was asked about, or a range that meets it; in ascending order.
 	Segments []Segment
 	// Ranges are those that meet what was asked about.
@@ -108,6 +111,7 @@ type Change struct {
 	Version uint64  // the new one; equal to the facts' if nothing was put at new offsets
 	Token   uint64  // the new highest
 	Top     int64   // the new one
+	Room    Span    // what is left of the facts': for the owner, not for the store
 	Open    []Range // new ranges of this owner
 	Alter   []Range // those with new Done and Back
 	Close   []uint64

@@ -51,6 +51,7 @@ func Look(f *Facts, asks []Ask, window time.Duration) ([]Answer, Change) {
 	if f.Locked {
 		return l.out, l.c
 	}
+	l.c.Room = f.Room
 	for i := range asks {
 		l.answer(i)
 	}
@@ -75,6 +76,12 @@ func Abandoned(f *Facts) Change {
 
 // done is all that there is to write.
 func (l *looking) done() Change {
+	for i := range l.c.Open {
+		l.c.Room = l.c.Room.above(l.c.Open[i].Span)
+	}
+	for i := range l.add {
+		l.c.Room = l.c.Room.above(l.add[i].Span)
+	}
 	l.c.put(l.f.Segments, l.add)
 	if len(l.c.Open) > 0 || len(l.add) > 0 || len(l.c.Rows) > 0 {
 		// Above all that a log of this name had, that was dropped when nothing was left in it.

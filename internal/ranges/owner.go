@@ -65,9 +65,23 @@ type Query struct {
 	// Alone says that messages leave their ranges: no InTx of such a range may be at its end meanwhile. With a Span the
 	// ranges that are locked are marked; with Tokens they are waited for.
 	Alone bool
+	// Room asks for Facts.Room; a store may leave it empty.
+	Room bool
 	// First is the log's first offset, as far as it is known; above 0, segments below it are dropped, those of other
 	// epochs of the log as well.
 	First int64
+}
+
+// floor is from where on nothing lies where a span lies: above all that is there, or in the room; false: it is not known that
+// nothing lies in it.
+func floor(span Span, top int64, room Span) (int64, bool) {
+	switch {
+	case span.From >= top:
+		return top, true
+	case room.Contains(span):
+		return room.From, true
+	}
+	return 0, false
 }
 
 // Owner is a ledger's owner that holds messages in ranges: those that [ledger.Entry.Ranged] allows.
@@ -100,10 +114,11 @@ func (o *Owner) Unwrap() ledger.Owner { return o.Store }
 // held is what this owner knows of a log.
 type held struct {
 	info    Info
-	known   bool // the next three are as this owner read or wrote them last
+	known   bool // the next four are as this owner read or wrote them last
 	version uint64
 	token   uint64
 	top     int64
+	room    Span
 	first   int64
 	rows    Set       // bound to rows
 	bound   time.Time // until then
@@ -219,7 +234,7 @@ func hasPrefix(id []byte, prefix string, offset int64) bool {
 
 // learn takes over what a transaction of a call that began at that time left behind.
 func (h *held) learn(c *Change, began time.Time, window time.Duration) {
-	h.known, h.version, h.token, h.top = true, c.Version, c.Token, c.Top
+	h.known, h.version, h.token, h.top, h.room = true, c.Version, c.Token, c.Top, c.Room
 	if len(c.Bound) == 0 {
 		return
 	}

@@ -27,6 +27,17 @@ func (s Span) Meets(t Span) bool { return s.From < t.To && t.From < s.To }
 // Contains says whether all of t lies in the span.
 func (s Span) Contains(t Span) bool { return s.From <= t.From && t.To <= s.To }
 
+// above is what is left of the span behind t, if something is put there.
+func (s Span) above(t Span) Span {
+	if s.Meets(t) {
+		s.From = t.To
+	}
+	if s.Len() == 0 {
+		return Span{}
+	}
+	return s
+}
+
 // Set is a set of offsets, held as disjoint spans in ascending order that do not touch. The zero value is empty. Adding at
 // the end, as it happens when messages finish in order, costs nothing but a comparison.
 type Set struct{ spans []Span }

@@ -17,7 +17,7 @@ type stretched struct {
 	of      []int // the stretches, one for each range of the opening
 }
 
-// ClaimStretches implements [ledger.StretchOwner]: in logs that are known, above everything that is there.
+// ClaimStretches implements [ledger.StretchOwner]: in logs that are known, where nothing lies.
 func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) ([]uint64, error) {
 	var in []Log
 	for i := range stretches {
@@ -81,7 +81,7 @@ func (o *Owner) stretch(stretches []ledger.Stretch, now time.Time) (logs []*stre
 		l := by[log]
 		if l == nil {
 			l = &stretched{held: h, opening: Opening{Log: log, Version: h.version}}
-			l.opening.Change = Change{Version: h.version, Token: h.token, Top: h.top}
+			l.opening.Change = Change{Version: h.version, Token: h.token, Top: h.top, Room: h.room}
 		}
 		if Stretch(&l.opening.Change, s) {
 			h.used = now
@@ -99,11 +99,15 @@ func (h *held) suits(e *ledger.Entry, offset int64) bool {
 	return e.Ranged && e.StampToken == 0 && !e.Copy && e.Key.Scope == h.info.Scope && hasPrefix(e.Key.ID, h.info.Prefix, offset)
 }
 
-// Stretch opens one range for all of a stretch in a log of which nothing lies at or above c.Top, as [Look] does for its
+// Stretch opens one range for all of a stretch in a log of which nothing lies at or above c.Top, or in c.Room, as [Look] does for its
 // records one by one; false: it leaves it alone, and c as it is. It is pure.
 func Stretch(c *Change, s *ledger.Stretch) bool {
 	first := s.First.Key.Pos.Offset
-	if first < c.Top || s.Last < first || s.Last > ledger.MaxOffset {
+	if s.Last < first || s.Last > ledger.MaxOffset {
+		return false
+	}
+	low, fits := floor(Span{first, s.Last + 1}, c.Top, c.Room)
+	if !fits {
 		return false
 	}
 	at := first
@@ -114,8 +118,8 @@ func Stretch(c *Change, s *ledger.Stretch) bool {
 		at = g.To
 	}
 	facts := Facts{Version: c.Version, Token: c.Token, Top: c.Top, HasRow: func(int64) bool { return false }}
-	if c.Top > 0 && s.First.Key.Pos.Prev+1 < c.Top { // nothing is known of a gap that begins below
-		facts.Segments = []Segment{{Span: Span{0, c.Top}}}
+	if low > 0 && s.First.Key.Pos.Prev+1 < low { // nothing is known of a gap that begins below
+		facts.Segments = []Segment{{Span: Span{0, low}}}
 	}
 	_, next := Look(&facts, []Ask{{Offset: first, Prev: s.First.Key.Pos.Prev, Ranged: true}}, s.First.Window)
 	r := next.Open[0]
@@ -126,7 +130,7 @@ func Stretch(c *Change, s *ledger.Stretch) bool {
 	if len(c.Open) == 0 {
 		c.Version = next.Version
 	}
-	c.Token, c.Top, c.Open = next.Token, max(next.Top, r.To), append(c.Open, r)
+	c.Token, c.Top, c.Room, c.Open = next.Token, max(next.Top, r.To), c.Room.above(r.Span), append(c.Open, r)
 	return true
 }
 

@@ -14,7 +14,10 @@ func TestStretchIsWhatALookFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		top := rapid.Int64Range(0, 50).Draw(t, "top")
 		c := Change{Version: 7, Token: 3, Top: top}
-		facts := Facts{Version: 7, Token: 3, Top: top, HasRow: func(int64) bool { return false }}
+		if rapid.Bool().Draw(t, "something far above") {
+			c.Top, c.Room = 1<<40, Span{top, 1 << 40}
+		}
+		facts := Facts{Version: 7, Token: 3, Top: c.Top, Room: c.Room, HasRow: func(int64) bool { return false }}
 		if top > 0 {
 			facts.Segments = []Segment{{Span: Span{0, top}}}
 		}
@@ -37,7 +40,7 @@ func TestStretchIsWhatALookFinds(t *testing.T) {
 		if !Stretch(&c, &s) {
 			t.Fatalf("it leaves it alone: %+v", s)
 		}
-		if len(want.Open) != 1 || !reflect.DeepEqual(c.Open, want.Open) || c.Token != want.Token || c.Top != want.Top || c.Version != want.Version {
+		if len(want.Open) != 1 || !reflect.DeepEqual(c.Open, want.Open) || c.Token != want.Token || c.Top != want.Top || c.Room != want.Room || c.Version != want.Version {
 			t.Fatalf("%+v\nwant %+v", c, want)
 		}
 		for i, a := range answers {
@@ -66,6 +69,16 @@ func TestStretchIsLeftAlone(t *testing.T) {
 	} {
 		c := Change{Version: 7, Token: 3, Top: 10}
 		if Stretch(&c, &s) || !reflect.DeepEqual(c, Change{Version: 7, Token: 3, Top: 10}) {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+	beside := Change{Version: 7, Token: 3, Top: 100, Room: Span{10, 30}}
+	for name, s := range map[string]ledger.Stretch{
+		"below the room":  {First: entry(9), Last: 20},
+		"beyond the room": {First: entry(10), Last: 30},
+		"below the top":   {First: entry(30), Last: 40},
+	} {
+		if c := beside; Stretch(&c, &s) || !reflect.DeepEqual(c, beside) {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}

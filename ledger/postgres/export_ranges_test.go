@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -15,7 +16,9 @@ func LogStatements(o ledger.Owner, n int, until time.Time) map[string]Statement 
 	own := ledger.Unwrap(o).(*owner)
 	logs, ones, froms, tos := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	scopes, kinds, names, sets := make([]int32, n), make([]int16, n), make([][]byte, n), make([][]byte, n)
+	lows, highs := make(keyArray, n), make(keyArray, n)
 	for i := range n {
+		lows[i], highs[i] = uuid(ranges.JoinSum(logOf(int64(i+1)), 2100)), uuid(ranges.JoinSum(logOf(int64(i+1)), math.MaxInt64))
 		logs[i], ones[i], froms[i], tos[i] = int64(i+1), 1, 2000, 2100
 		scopes[i], kinds[i], names[i] = 1, 1, fmt.Appendf(nil, "log %d", i+1)
 	}
@@ -43,6 +46,7 @@ func LogStatements(o ledger.Owner, n int, until time.Time) map[string]Statement 
 		"segments":           {s.segments, []any{logs, froms, tos}},
 		"segments of ranges": {s.segmentsOf, []any{logs, ones}},
 		"segments held":      {s.segmentsHeld, []any{logs, ones}},
+		"room":               {s.room, []any{logs, tos, lows, highs}},
 		"write logs":         {s.writeLog, []any{logs, ones, ones, ones}},
 		"alter ranges":       {s.alter, []any{logs, ones, sets, sets, ones}},
 		"drop ranges":        {s.close, []any{logs, ones}},

@@ -34,6 +34,8 @@ type logAsks struct {
 	spans             []int64
 	firsts, lasts     []int64
 	lows, highs       keyArray
+	rooms, ends       []int64 // those that ask for room: their logs, and from where
+	froms, tops       keyArray
 	tokenLogs, tokens []int64
 	alone             bool
 }
@@ -55,6 +57,11 @@ func (u *update) asks() logAsks {
 		a.firsts, a.lasts = append(a.firsts, q.Span.From), append(a.lasts, q.Span.To)
 		a.lows = append(a.lows, uuid(ranges.JoinSum(q.Info.Log, q.Span.From)))
 		a.highs = append(a.highs, uuid(ranges.JoinSum(q.Info.Log, q.Span.To)))
+		if q.Room {
+			a.rooms, a.ends = append(a.rooms, log), append(a.ends, q.Span.To)
+			a.froms = append(a.froms, uuid(ranges.JoinSum(q.Info.Log, q.Span.To)))
+			a.tops = append(a.tops, uuid(ranges.JoinSum(q.Info.Log, math.MaxInt64)))
+		}
 	}
 	return a
 }
@@ -102,6 +109,9 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 		b.Queue(sql.read, a.spans, a.firsts, a.lasts).Query(s.ranges(u.me))
 		b.Queue(sql.segments, a.spans, a.firsts, a.lasts).Query(s.segments)
 		b.Queue(sql.rows, a.lows, a.highs).Query(s.keys)
+	}
+	if len(a.rooms) > 0 {
+		b.Queue(sql.room, a.rooms, a.ends, a.froms, a.tops).Query(s.room(u.queries))
 	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
@@ -216,6 +226,20 @@ func (s *rangeSight) segments(rows pgx.Rows) error {
 		return nil
 	})
 	return err
+}
+
+func (s *rangeSight) room(queries []ranges.Query) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var log, next int64
+		_, err := pgx.ForEachRow(rows, []any{&log, &next}, func() error {
+			i := s.at[log]
+			if from := queries[i].Span.To; from < next {
+				s.facts[i].Room = ranges.Span{From: from, To: next}
+			}
+			return nil
+		})
+		return err
+	}
 }
 
 func (s *rangeSight) keys(rows pgx.Rows) error {

@@ -7,7 +7,7 @@ type rangeStatements struct {
 	open, over, settings, make, trim, note, state          string
 	lock, lockSkip, share, shareSkip                       string
 	hold, holdOf, holdOfSkip, read, readOf, readHeld       string
-	segments, segmentsOf, segmentsHeld, rows               string
+	segments, segmentsOf, segmentsHeld, rows, room         string
 	writeLog, writeRows, alter, close, openMore, drop, put string
 	info, fence, probe, outcome                            string
 }
@@ -23,7 +23,7 @@ func newRangeStatements(r *strings.Replacer) rangeStatements {
 		hold: r.Replace(sqlRangeHold), holdOf: wait(sqlRangeHoldOf), holdOfSkip: skip(sqlRangeHoldOf),
 		read: by(sqlRangeRead, sqlAskedSpans), readOf: by(sqlRangeRead, sqlAskedTokens), readHeld: by(sqlRangeRead, sqlHeldTokens),
 		segments: r.Replace(sqlSegments), segmentsOf: r.Replace(sqlSegmentsOf), segmentsHeld: r.Replace(sqlSegmentsHeld),
-		rows:     r.Replace(sqlRowsBetween),
+		rows: r.Replace(sqlRowsBetween), room: r.Replace(sqlRoom),
 		writeLog: r.Replace(sqlLogWrite), writeRows: r.Replace(sqlRowsWrite), alter: r.Replace(sqlRangeAlter),
 		close: r.Replace(sqlRangeClose), openMore: r.Replace(sqlRangeOpenMore), drop: r.Replace(sqlSegmentDrop),
 		put: r.Replace(sqlSegmentPut), info: r.Replace(sqlLogInfo),
@@ -242,6 +242,19 @@ ORDER BY s.log, s.first`
 	sqlRowsBetween = `
 SELECT m.key FROM unnest($1::uuid[], $2::uuid[]) AS a(low, high)
 CROSS JOIN LATERAL (SELECT m.key FROM {s}.message m WHERE m.key >= a.low AND m.key < a.high OFFSET 0) m`
+
+	// sqlRoom finds what comes next at or behind an offset of logs that reach beyond: segments, ranges, and rows that nothing
+	// covers. Segments do not meet, so that of those that begin before only the last can reach it.
+	sqlRoom = `
+SELECT q.log, CASE WHEN p.last > q.last THEN q.last ELSE least(g.top, s.first, r.first,
+	('x' || encode(substring(uuid_send(m.key) FROM 9), 'hex'))::bit(64)::bigint) END
+FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::uuid[]) AS q(log, last, low, high)
+CROSS JOIN LATERAL (SELECT g.top FROM {s}.range_log g WHERE g.log = q.log AND g.top > q.last OFFSET 0) g
+LEFT JOIN LATERAL (SELECT p.last FROM {s}.segment p WHERE p.log = q.log AND p.first < q.last ORDER BY p.first DESC LIMIT 1) p ON true
+LEFT JOIN LATERAL (SELECT s.first FROM {s}.segment s WHERE s.log = q.log AND s.first >= q.last AND s.first < g.top
+	ORDER BY s.first LIMIT 1) s ON true
+LEFT JOIN LATERAL (SELECT min(greatest(r.first, q.last)) AS first FROM {s}.claim_range r WHERE r.log = q.log AND r.last > q.last) r ON true
+LEFT JOIN LATERAL (SELECT m.key FROM {s}.message m WHERE m.key >= q.low AND m.key <= q.high ORDER BY m.key LIMIT 1) m ON true`
 
 	// sqlRangeInTime ends the transaction if its writes come too late: by a division by zero, which codeLate knows.
 	sqlRangeInTime = `

@@ -90,6 +90,11 @@ func (b *batch) facts(g *rangeLog, q *ranges.Query) (*ranges.Facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading ranges of log %x: %w", g.log, err)
 	}
+	if q.Room && q.Span.To < g.top {
+		if err := b.room(g, q.Span.To, f); err != nil {
+			return nil, fmt.Errorf("reading what comes next in log %x: %w", g.log, err)
+		}
+	}
 	var rows map[int64]bool
 	f.HasRow = func(offset int64) bool {
 		if rows == nil && g.err == nil {
@@ -98,6 +103,25 @@ func (b *batch) facts(g *rangeLog, q *ranges.Query) (*ranges.Facts, error) {
 		return rows[offset]
 	}
 	return f, nil
+}
+
+// room finds what comes next in a log at or behind an offset: segments, ranges, and rows that nothing covers.
+func (b *batch) room(g *rangeLog, from int64, f *ranges.Facts) error {
+	low, high := ranges.JoinSum(g.log, from), ranges.JoinSum(g.log, math.MaxInt64)
+	var next int64
+	var key []byte
+	err := b.stmt(b.o.l.stmts.room).QueryRowContext(b.ctx, g.log[:], from, g.top, low[:], high[:]).Scan(&next, &key)
+	if err != nil {
+		return err
+	}
+	if key != nil {
+		_, offset := ranges.SplitSum([ledger.KeySize]byte(key))
+		next = min(next, offset)
+	}
+	if from < next {
+		f.Room = ranges.Span{From: from, To: next}
+	}
+	return nil
 }
 
 func contains(tokens []uint64, token uint64) bool {
@@ -153,6 +177,14 @@ const (
 	selectSegments = `SELECT first, last, messages, since, until, expiry, kind FROM ackledger_segment WHERE log = ?1 AND first <= ?3
 		AND first >= coalesce((SELECT max(first) FROM ackledger_segment WHERE log = ?1 AND first < ?2), ?2) AND last >= ?2
 		ORDER BY first`
+
+	// What comes next in a log (?1) at or behind an offset (?2), below its top (?3), and the key of the next row between ?4 and
+	// ?5. A segment or range that reaches beyond the offset is there already.
+	selectRoom = `SELECT min(?3,
+			coalesce((SELECT ?2 FROM (SELECT last FROM ackledger_segment WHERE log = ?1 AND first < ?2 ORDER BY first DESC LIMIT 1) WHERE last > ?2), ?3),
+			coalesce((SELECT first FROM ackledger_segment WHERE log = ?1 AND first >= ?2 ORDER BY first LIMIT 1), ?3),
+			coalesce((SELECT min(max(first, ?2)) FROM ackledger_claim_range WHERE log = ?1 AND last > ?2), ?3)),
+		(SELECT key FROM ackledger_message WHERE key >= ?4 AND key <= ?5 ORDER BY key LIMIT 1)`
 )
 
 func eachRange(ctx context.Context, stmt *sql.Stmt, log ranges.Log, do func(ranges.Range, int64) error) error {

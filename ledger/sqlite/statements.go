@@ -28,7 +28,7 @@ type statements struct {
 	owner, scope, insert, row, take, renew, succeed, release, fail, archive *sql.Stmt
 
 	rangeLog, setLog, trim, ranges, openRange, alterRange, closeRange, segments, putSegment, dropSegment, rowsOf, leave,
-	note *sql.Stmt
+	note, room *sql.Stmt
 }
 
 func (s *statements) list() map[**sql.Stmt]string {
@@ -67,6 +67,7 @@ func (s *statements) list() map[**sql.Stmt]string {
 		&s.alterRange: alterRange,
 		&s.closeRange: `DELETE FROM ackledger_claim_range WHERE log = ? AND token = ?`,
 		&s.segments:   selectSegments,
+		&s.room:       selectRoom,
 		&s.putSegment: `INSERT INTO ackledger_segment (log, first, last, messages, since, until, expiry, kind)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		&s.dropSegment: `DELETE FROM ackledger_segment WHERE log = ? AND first = ?`,
