@@ -104,11 +104,17 @@ func (s *store) claim(scope string, ids ...string) []ledger.Claim {
 	return claims
 }
 
+// settle asks again for a minute while the answer is unknown, as a worker does: 50 MB take a busy disk longer than a call.
 func (s *store) settle(list []ledger.Settlement) {
 	s.Helper()
-	errs, err := s.owner.Settle(s.Context(), list)
-	if err := errors.Join(append(errs, err)...); err != nil {
-		s.Fatal(err)
+	for end := time.Now().Add(time.Minute); ; {
+		errs, err := s.owner.Settle(s.Context(), list)
+		if err = errors.Join(append(errs, err)...); err == nil {
+			return
+		}
+		if !ledger.Unknown(err) || time.Now().After(end) {
+			s.Fatal(err)
+		}
 	}
 }
 
