@@ -22,6 +22,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ackledger/ackledger/internal/reliability"
 )
 
 // pkg is a package to change.
@@ -210,6 +212,11 @@ func (pr *program) run(ctx context.Context, names []string, mutant int, trace st
 	defer cancel()
 	cmd := exec.CommandContext(ctx, pr.bin, "-test.run", "^("+strings.Join(names, "|")+")$", "-test.failfast", "-test.timeout", "0")
 	cmd.Dir, cmd.WaitDelay = pr.dir, time.Second
-	cmd.Env = append(os.Environ(), pickVariable+"="+strconv.Itoa(mutant), traceVariable+"="+trace, "RAPID_NOFAILFILE=1")
+	cmd.Env = environment(mutant, trace)
 	return cmd.CombinedOutput()
+}
+
+// environment is that of the tests with one mutant on. They are short, so they record nothing of theirs in the page of long runs.
+func environment(mutant int, trace string) []string {
+	return append(os.Environ(), pickVariable+"="+strconv.Itoa(mutant), traceVariable+"="+trace, "RAPID_NOFAILFILE=1", reliability.Variable+"=")
 }
