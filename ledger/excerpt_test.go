@@ -52,6 +52,16 @@ func TestExcerptOfHeadersAndKeys(t *testing.T) {
 	}
 }
 
+// A key of exactly the length that an excerpt keeps is kept, and one byte more is not.
+func TestExcerptKeepsKeysUpToTheirBound(t *testing.T) {
+	for length, kept := range map[int]int{1 << 10: 1 << 10, 1<<10 + 1: 0} {
+		a := ledger.Archive{Group: strings.Repeat("k", length), Body: make([]byte, 5000)}
+		if e := a.Excerpt(2000); len(e.Group) != kept || e.Size() > 2000 {
+			t.Errorf("a key of %d bytes: %d kept, want %d", length, len(e.Group), kept)
+		}
+	}
+}
+
 // The mark has room for any numbers.
 func TestExcerptsMarkIsSmall(t *testing.T) {
 	huge := ledger.Archive{Group: strings.Repeat("k", 1<<20), Body: make([]byte, 1<<20)}

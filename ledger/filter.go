@@ -93,7 +93,6 @@ func (f *Filter) Check() error {
 	case f.Limit < 0:
 		return &InvalidError{Field: "Filter.Limit", Bound: "0 (none) or more", Value: fmt.Sprint(f.Limit)}
 	}
-	f.ids = nil
 	if len(f.IDs) > 0 {
 		f.ids = make(map[string]bool, len(f.IDs))
 	}

@@ -153,7 +153,7 @@ func TestSealIsNotForged(t *testing.T) {
 }
 
 func TestSealDamaged(t *testing.T) {
-	a := ledger.Archive{Body: []byte("body"), Headers: []ledger.Header{{Name: "n", Value: []byte("v")}}}
+	a := ledger.Archive{Body: []byte("body"), Headers: []ledger.Header{{Name: "n", Value: []byte("v"), Type: "t"}}}
 	if err := a.Seal(t.Context(), plainCipher{}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,6 @@ type call[I, O any] struct {
 	err     error // of a flush that failed
 	some    bool  // some items were answered
 	seen    map[uint64]struct{}
-	gone    bool          // the caller does not wait any more
 	wake    chan struct{} // admitted; then answered. Room for one
 }
 
@@ -82,7 +81,7 @@ func (g *group[I, O]) do(ctx context.Context, items []I) ([]O, error) {
 	}
 	c.items, c.buf = g.copy(c.items[:0], c.buf, items)
 	c.answers = make([]O, len(items))
-	c.left, c.sent, c.err, c.some, c.gone = len(items), 0, nil, false, false
+	c.left, c.sent, c.err, c.some = len(items), 0, nil, false
 	g.enqueue(c)
 	select {
 	case <-c.wake:
@@ -203,7 +202,6 @@ func (g *group[I, O]) abandon(ctx context.Context, c *call[I, O]) error {
 	if c.left == 0 {
 		return nil
 	}
-	c.gone = true
 	kept := g.queue[:0]
 	for _, q := range g.queue {
 		if q.call == c {
@@ -339,9 +337,7 @@ func (g *group[I, O]) answer(q queued[I, O], answers []O, i int, err error) {
 		c.err = MarkUnknown(c.err) // of one call cut in two, one part was carried out
 	}
 	g.free(c)
-	if !c.gone {
-		c.wake <- struct{}{}
-	}
+	c.wake <- struct{}{} // there is room, also when the caller does not wait any more
 }
 
 func (g *group[I, O]) unbusy(from []queued[I, O]) {
