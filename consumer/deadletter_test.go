@@ -42,6 +42,8 @@ func TestDeadLetterError(t *testing.T) {
 		{"", "body", ""},
 		{"boom", "", "boom"},
 		{"cannot charge {4111}: {4111}", "{4111}", "cannot charge [body]: [body]"},
+		{"not 4111", "4111", "not [body]"}, // as short as can be told
+		{"not 411", "411", "not 411"},
 		{"a sad case", "a", "a sad case"}, // too short to be told from any text
 		{"\xff\xfe", "body", "\uFFFD"},
 	} {

@@ -52,7 +52,6 @@ func (w *maintenance) Run(ctx context.Context) error {
 // until maintains, or rests, until Pause, Resume or the end of ctx.
 func (w *maintenance) until(ctx context.Context) error {
 	part, cancel := context.WithCancel(ctx)
-	defer cancel()
 	w.mu.Lock()
 	paused := w.paused
 	w.running = !paused

@@ -38,6 +38,8 @@ func TestOptionsBounds(t *testing.T) {
 		{"Options.Concurrency: must be 1 to 10000, is -1", consumer.Options{Concurrency: -1}},
 		{"Options.Concurrency: must be 1 to 10000, is 10001", consumer.Options{Concurrency: 10_001}},
 		{"", consumer.Options{Concurrency: 10_000}},
+		{"", consumer.Options{Rate: 0.001}},
+		{"", consumer.Options{Rate: 1e6}},
 		{"Options.Attempts: must be 1 to 1000, is -1", consumer.Options{Attempts: -1}},
 		{"Options.Attempts: must be 1 to 1000, is 1001", consumer.Options{Attempts: 1001}},
 		{"Options.ClaimAhead: must be 1 to 100000, is -1", consumer.Options{ClaimAhead: -1}},

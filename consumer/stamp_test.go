@@ -21,7 +21,9 @@ func stamps() []consumer.Stamp {
 	odd := consumer.NewStamp("\x00&=;%+ \xff\n", "ü\xfe\x00", nil)
 	moved := consumer.NewStamp("arn:aws:sqs:eu-west-1:1:orders", "message id", []byte("body"))
 	moved.Broker = true
-	return []consumer.Stamp{plain, full, odd, moved}
+	first := full // of its log
+	first.ID, first.Pos = "topic-0-0", &ledger.Position{Log: "cluster/uuid/0", Epoch: 3, Prev: -1}
+	return []consumer.Stamp{plain, full, odd, moved, first}
 }
 
 func TestStampRoundTrip(t *testing.T) {
