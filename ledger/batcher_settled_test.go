@@ -64,3 +64,42 @@ func TestUngroup(t *testing.T) {
 		t.Error("Ungroup does not find the owner beneath")
 	}
 }
+
+// keeper keeps the settlements that it is given, and answers when it is told to.
+type keeper struct {
+	ledger.Owner
+	got  chan []ledger.Settlement
+	gate chan struct{}
+}
+
+func (k *keeper) Settle(_ context.Context, list []ledger.Settlement) ([]error, error) {
+	k.got <- list
+	<-k.gate
+	return make([]error, len(list)), nil
+}
+
+// A caller that gives up has its slices back, although the flush goes on: what is written there does not reach the store.
+func TestGroupSettlesACopy(t *testing.T) {
+	k := &keeper{got: make(chan []ledger.Settlement, 1), gate: make(chan struct{})}
+	g := ledger.Group(k, ledger.GroupConfig{})
+	ctx, cancel := context.WithCancel(t.Context())
+	result, body := []byte("result"), []byte("body")
+	dead := &ledger.Archive{Key: key("s", "a"), Body: body}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := g.Settle(ctx, []ledger.Settlement{{Ticket: ledger.NewTicket(key("s", "a").Sum(), 1), Result: result, Dead: dead}})
+		ended <- err
+	}()
+	sent := <-k.got
+	cancel()
+	if err := <-ended; !ledger.Unknown(err) {
+		t.Errorf("%v, want an unknown answer", err)
+	}
+	copy(result, "xxxxxx")
+	copy(body, "xxxx")
+	dead.Kind = ledger.KindPanic
+	if string(sent[0].Result) != "result" || string(sent[0].Dead.Body) != "body" || sent[0].Dead.Kind != "" {
+		t.Errorf("the store has %q, %q, kind %q", sent[0].Result, sent[0].Dead.Body, sent[0].Dead.Kind)
+	}
+	close(k.gate)
+}

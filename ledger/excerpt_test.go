@@ -62,6 +62,26 @@ func TestExcerptKeepsKeysUpToTheirBound(t *testing.T) {
 	}
 }
 
+// Headers are kept as long as they have room together: 256 bytes of the limit are the mark's.
+func TestExcerptKeepsHeadersThatHaveRoom(t *testing.T) {
+	header := func(bytes int) ledger.Header { return ledger.Header{Name: "n", Value: make([]byte, bytes-1)} }
+	for _, c := range []struct{ second, left int }{{300, 0}, {301, 1}} {
+		a := ledger.Archive{Body: make([]byte, 5000), Headers: []ledger.Header{header(444), header(c.second)}}
+		e := a.Excerpt(1000)
+		if left, _ := e.LeftOut(); left.Headers != c.left || len(e.Headers) != 3-c.left || e.Size() > 1000 {
+			t.Errorf("a second header of %d bytes: %d left out of %d, %d bytes", c.second, left.Headers, len(e.Headers), e.Size())
+		}
+	}
+}
+
+// A batch that nobody unpacked says which records it has, and that they are in the log.
+func TestLeftOutBatch(t *testing.T) {
+	a := ledger.Archive{Headers: []ledger.Header{ledger.LeftOutBatch(7, 9)}}
+	if left, ok := a.LeftOut(); !ok || left.Offsets != "7..9" || left.Where != "the batch is in the log, and was not unpacked" {
+		t.Errorf("%+v, %v", left, ok)
+	}
+}
+
 // The mark has room for any numbers.
 func TestExcerptsMarkIsSmall(t *testing.T) {
 	huge := ledger.Archive{Group: strings.Repeat("k", 1<<20), Body: make([]byte, 1<<20)}

@@ -32,6 +32,10 @@ func TestFilterRefuses(t *testing.T) {
 			t.Errorf("%s: %v", c.field, err)
 		}
 	}
+	first := ledger.Filter{Offsets: &ledger.OffsetRange{}} // the first record of the first partition
+	if err := first.Check(); err != nil {
+		t.Errorf("partition 0, offset 0: %v", err)
+	}
 	zero := ledger.Filter{}
 	if err := errors.Join(zero.Check(), zero.CheckMessages()); err != nil {
 		t.Errorf("the zero filter: %v", err)

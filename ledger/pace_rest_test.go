@@ -10,6 +10,25 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
+// A row that was removed buys the way past twenty others, in the rest of its pass and through one pass more.
+func TestSweepPaceBuysTheWayPastOthers(t *testing.T) {
+	p := ledger.NewSweepPace(100, time.Second)
+	rests := func(name string, removed, rows int64, want bool) {
+		t.Helper()
+		if got := p.Pause(time.Second, removed, rows) > 0; got != want {
+			t.Errorf("%s: rests: %v, want %v", name, got, want)
+		}
+	}
+	rests("10 removed of 20 pay for 180 others", 10, 20, false)
+	rests("the first 179 of them", 0, 179, false)
+	rests("the last one", 0, 1, true)
+	p.PassEnded()
+	rests("1,000 removed of 1,000 in the next pass pay for 19,000", 1000, 1000, false)
+	p.PassEnded()
+	rests("of which as many are left as the pass had looked at", 0, 999, false)
+	rests("and no more", 0, 1, true)
+}
+
 // A sweep with little to remove, or with nothing to look at, leaves the database to others four times as long as it took.
 func TestSweepPaceRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

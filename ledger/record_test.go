@@ -63,6 +63,16 @@ func TestAppendErrorKeepsTheFirstAndTheLatest(t *testing.T) {
 	})
 }
 
+// An error's text of 2 KiB is kept whole, and a longer one says that it was cut.
+func TestAppendErrorCutsLongTexts(t *testing.T) {
+	for length, want := range map[int]string{2 << 10: "", 2<<10 + 1: "…"} {
+		list := ledger.AppendError(nil, ledger.AttemptError{Error: strings.Repeat("x", length)}, 16<<10)
+		if want = strings.Repeat("x", 2<<10) + want; list[0].Error != want {
+			t.Errorf("of %d bytes, %d are kept, want %d", length, len(list[0].Error), len(want))
+		}
+	}
+}
+
 // TestPitfall71_ErrorsWithAbsurdTimes: a time that JSON refuses must not lose the list of errors.
 func TestPitfall71_ErrorsWithAbsurdTimes(t *testing.T) {
 	list := []ledger.AttemptError{{Attempt: 1, Error: "x", At: time.Date(12026, 1, 1, 0, 0, 0, 0, time.UTC)}}
