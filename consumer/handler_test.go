@@ -79,6 +79,9 @@ func TestJSONErrorsNameThePositionAndNotTheText(t *testing.T) {
 	if o, err := handleJSON([]byte(`{"tags":` + strings.Repeat("[", 999) + strings.Repeat("]", 999) + `}`)); err == nil || strings.Contains(err.Error(), "deeper") {
 		t.Errorf("1000 levels: %+v, %v", o, err)
 	}
+	if o, err := handleJSON([]byte(`{"others":[` + strings.Repeat("[],", 2000) + `{}]}`)); err != nil {
+		t.Errorf("2000 lists side by side: %+v, %v", o, err)
+	}
 }
 
 func FuzzJSON(f *testing.F) {

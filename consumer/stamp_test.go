@@ -69,6 +69,13 @@ func TestParseStampRefuses(t *testing.T) {
 	}
 }
 
+// A separator that some parsers take is refused by name, so that no two read one stamp in two ways.
+func TestParseStampRefusesSemicolons(t *testing.T) {
+	if got, err := consumer.ParseStamp([]byte(stamps()[1].String() + ";x=1")); err == nil || got != nil || !strings.Contains(err.Error(), "semicolon") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestStampCounts(t *testing.T) {
 	s := consumer.NewStamp("source", "id", []byte("body"))
 	if !s.Counts("source", ledger.BodyFingerprint([]byte("body"))) || !s.Counts("source", ledger.NewFingerprint([]byte("body"), []byte("x"))) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -81,6 +82,13 @@ func TestParseStampKeys(t *testing.T) {
 	got, err := consumer.ParseStampKeys("2026:" + secret + " \n2025:" + secret + "\n")
 	if err != nil || !reflect.DeepEqual(got, []consumer.StampKey{stampKey("2026", 7), stampKey("2025", 7)}) {
 		t.Fatalf("%+v, %v", got, err)
+	}
+	var most strings.Builder
+	for i := range 16 {
+		most.WriteString("k" + strconv.Itoa(i) + ":" + secret + " ")
+	}
+	if got, err := consumer.ParseStampKeys(most.String()); err != nil || len(got) != 16 {
+		t.Errorf("as many as there may be: %d, %v", len(got), err)
 	}
 	for text, want := range map[string]string{
 		"":                                      "must be at least 1, are 0",
