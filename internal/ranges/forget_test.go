@@ -18,8 +18,9 @@ func TestForgetsLogsThatAreOver(t *testing.T) {
 	o.logs[Log{2}] = &held{used: old, open: map[uint64]*open{1: {}}}
 	o.logs[Log{3}] = &held{used: old, doubt: doubt}
 	o.logs[Log{4}] = &held{used: now.Add(-time.Minute)}
+	o.logs[Log{5}] = &held{used: now.Add(-forgetAfter)}
 	o.forget(now)
-	if _, ok := o.logs[Log{1}]; ok || len(o.logs) != 3 {
+	if _, ok := o.logs[Log{1}]; ok || len(o.logs) != 4 {
 		t.Fatalf("%d logs are known, the one that is over among them: %v", len(o.logs), ok)
 	}
 }
