@@ -68,10 +68,25 @@ type Health struct {
 
 // Stall is one message, partition or group that does not get on.
 type Stall struct {
-	What  string    `json:"what"`   // the message's id, or the topic and partition
-	Why   string    `json:"why"`    // such as "handler runs", "handler ignores its cancelled context", "span limit"
-	Since time.Time `json:"since"`  // the worker's clock
-	Lane  string    `json:"behind"` // the group, key or partition that waits behind it; empty: none
+	What   string    `json:"what"`   // the message's id, or the topic and partition
+	Reason string    `json:"reason"` // one of StallReasons
+	Why    string    `json:"why"`    // the same in words, such as "handler runs", "span limit"
+	Since  time.Time `json:"since"`  // the worker's clock
+	Lane   string    `json:"behind"` // the group, key or partition that waits behind it; empty: none
+}
+
+// What Stall.Reason may be.
+const (
+	StallSlow    = "slow"    // a handler has run for longer than Options.SlowAfter
+	StallDeaf    = "deaf"    // a handler ignores its cancelled context
+	StallRefused = "refused" // the ledger or the cipher refuses a settlement, which is repeated
+	StallSpan    = "span"    // a Kafka partition is not read: its oldest unfinished record is kafka.Config.Span behind
+	StallRoom    = "room"    // a Kafka partition is not read: it leaves the room to others
+)
+
+// StallReasons are all of them.
+func StallReasons() []string {
+	return []string{StallSlow, StallDeaf, StallRefused, StallSpan, StallRoom}
 }
 
 // Limiter limits how many handlers run at once across workers. [NewLimiter] makes one. It is safe for concurrent use.

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"go.opentelemetry.io/otel/sdk/metric"
 )
 
 // What cannot heal ends Run with an error that says what and where; nothing spins in silence.
@@ -87,14 +88,17 @@ func TestPitfall63_TroubleThatHeals(t *testing.T) {
 		h := s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, TopLevel: true, Err: kerr.GroupMaxSizeReached, Count: -1})
 		s.send(0, numbers("v", 5)...)
 		b := newBook()
-		r := s.start(b.handle, nil)
+		reader, c := metric.NewManualReader(), quick()
+		c.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+		r := s.start(b.handle, c)
 		eventually(t, "the trouble is reported", func() bool { return strings.Contains(r.Health().LastError, "GROUP_MAX_SIZE_REACHED") })
-		if r.Health().Ready {
+		if n, ok := gaugeOf(t, reader, "ackledger.ready"); r.Health().Ready || n != 0 || !ok {
 			t.Error("ready without a group")
 		}
 		h.Remove()
 		s.caughtUp()
 		r.ready()
+		eventually(t, "the metric says so", func() bool { n, _ := gaugeOf(t, reader, "ackledger.ready"); return n == 1 })
 		r.end()
 		b.once(t, numbers("v", 5))
 	})

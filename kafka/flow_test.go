@@ -96,13 +96,19 @@ func gaps(s *site) {
 // lagOf reads the lag metric of the only partition.
 func lagOf(t *testing.T, reader *metric.ManualReader) (int64, bool) {
 	t.Helper()
+	return gaugeOf(t, reader, "ackledger.kafka.lag")
+}
+
+// gaugeOf reads a gauge with one series.
+func gaugeOf(t *testing.T, reader *metric.ManualReader, name string) (int64, bool) {
+	t.Helper()
 	var rm metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &rm); err != nil {
 		t.Fatal(err)
 	}
 	for _, scope := range rm.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			if g, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == "ackledger.kafka.lag" && len(g.DataPoints) == 1 {
+			if g, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == name && len(g.DataPoints) == 1 {
 				return g.DataPoints[0].Value, true
 			}
 		}

@@ -34,7 +34,10 @@ func TestPitfall58_HeldPartitionLeavesRoom(t *testing.T) {
 			return b.handle(ctx, m)
 		}, c)
 		eventually(t, "the other partitions are handled", func() bool { return b.len() == len(others) })
-		eventually(t, "it is reported", func() bool { return len(r.table.stalls()) > 0 })
+		eventually(t, "it is reported", func() bool {
+			stalls := r.table.stalls()
+			return len(stalls) > 0 && stalls[0].Reason == consumer.StallRoom
+		})
 		eventually(t, "they are committed", func() bool { return s.committed(1) == 500 && s.committed(3) == 500 })
 		for _, v := range b.list {
 			if strings.Contains(v, "behind") {

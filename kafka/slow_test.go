@@ -115,7 +115,7 @@ func spanLimit(t *testing.T, audit Audit) {
 	}, c)
 	eventually(t, "the partition is reported", func() bool {
 		stalls := r.Health().Stalled
-		return len(stalls) == 1 && stalls[0].Why == "span limit" && stalls[0].What == recordID(s.topic, 0, 0)
+		return len(stalls) == 1 && stalls[0].Why == "span limit" && stalls[0].Reason == consumer.StallSpan && stalls[0].What == recordID(s.topic, 0, 0)
 	})
 	eventually(t, "what was delivered is handled", func() bool {
 		r.table.mu.Lock()

@@ -364,16 +364,16 @@ func (t *table) stalls() []consumer.Stall {
 	defer t.mu.Unlock()
 	var out []consumer.Stall
 	for p, a := range t.now {
-		why, since := "span limit", a.pausedAt
+		reason, why, since := consumer.StallSpan, "span limit", a.pausedAt
 		if since.IsZero() && a.stuck {
-			why, since = "leaves the room to other partitions", a.moved
+			reason, why, since = consumer.StallRoom, "leaves the room to other partitions", a.moved
 		}
 		if since.IsZero() {
 			continue
 		}
 		oldest, _ := a.tracker.Oldest()
 		out = append(out, consumer.Stall{
-			What: fmt.Sprintf("%s-%d-%d", p.topic, p.partition, oldest), Why: why, Since: since,
+			What: fmt.Sprintf("%s-%d-%d", p.topic, p.partition, oldest), Reason: reason, Why: why, Since: since,
 			Lane: fmt.Sprintf("%s-%d", p.topic, p.partition),
 		})
 	}

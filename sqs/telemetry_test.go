@@ -139,3 +139,36 @@ func TestALedgerThatIsAwayPausesPolling(t *testing.T) {
 	r.end()
 	b.once(t, []string{"m"})
 }
+
+// A queue that cannot be read makes the worker not ready, of which the engine knows nothing.
+func TestReadyIsAMetric(t *testing.T) {
+	s := newSite(t, "", 100)
+	reader := sdkmetric.NewManualReader()
+	ready := func() (n int64) {
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		n = -1
+		for _, scope := range all.ScopeMetrics {
+			for _, m := range scope.Metrics {
+				if g, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == "ackledger.ready" {
+					n = g.DataPoints[0].Value
+				}
+			}
+		}
+		return n
+	}
+	c := quick()
+	c.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	r := s.start(nothing, c)
+	eventually(t, "it is ready", func() bool { return ready() == 1 })
+	remove := s.srv.Inject(sqstest.Fault{Action: "ReceiveMessage", Status: 500, Times: -1})
+	eventually(t, "it is not ready", func() bool { return ready() == 0 && !r.Health().Ready })
+	remove()
+	eventually(t, "it is ready again", func() bool { return ready() == 1 })
+	r.end()
+	if n := ready(); n != -1 {
+		t.Errorf("a worker that ended is observed: %d", n)
+	}
+}

@@ -123,11 +123,6 @@ func New(cfg Config) (*Engine, error) {
 		e.rate = rate.NewLimiter(rate.Limit(o.Rate), int(max(1, min(o.Rate/10, math.MaxInt32))))
 		e.turn = consumer.NewLimiter(1)
 	}
-	tel, err := newTelemetry(e)
-	if err != nil {
-		return nil, err
-	}
-	e.tel = tel
 	e.gone, e.giveUp = context.WithCancel(context.Background())
 	e.starts, e.endStarts = context.WithCancel(e.gone)
 	e.toClaim, e.toRun = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
@@ -136,6 +131,11 @@ func New(cfg Config) (*Engine, error) {
 	e.s.bytes.Limit = o.MaxHeldBytes
 	e.newLetters()
 	e.refusals.kept = map[*Item]*kept{}
+	tel, err := newTelemetry(e) // the last: metrics may be collected from now on
+	if err != nil {
+		return nil, err
+	}
+	e.tel = tel
 	return e, nil
 }
 

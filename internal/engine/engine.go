@@ -95,6 +95,8 @@ type Config struct {
 	// Retained says that the broker keeps messages that are acknowledged, as a log does. There a message that is too large for
 	// the ledger's archive is archived without its body; elsewhere it is kept, and never acknowledged.
 	Retained bool
+	// Health is the worker's, for metrics: it knows more than the engine. Nil: the engine's.
+	Health func() consumer.Health
 	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of, with Verdict.Again. Zero:
 	// no limit, everything is held.
 	HoldMax time.Duration

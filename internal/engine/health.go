@@ -103,10 +103,10 @@ func (e *Engine) Health() consumer.Health {
 		stall := consumer.Stall{What: string(r.item.Key.ID), Since: began, Lane: r.item.Lane}
 		switch {
 		case now.After(since):
-			stall.Why = "handler ignores its cancelled context"
+			stall.Reason, stall.Why = consumer.StallDeaf, "handler ignores its cancelled context"
 			h.Alive = h.Alive && now.Sub(since) <= e.opt.Drain
 		case now.Sub(began) > e.opt.SlowAfter:
-			stall.Why = "handler runs"
+			stall.Reason, stall.Why = consumer.StallSlow, "handler runs"
 		default:
 			return
 		}

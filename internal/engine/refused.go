@@ -160,7 +160,8 @@ func (r *refusals) stalls() []consumer.Stall {
 	out := make([]consumer.Stall, 0, len(r.kept))
 	for it, k := range r.kept {
 		out = append(out, consumer.Stall{
-			What: string(it.Key.ID), Why: fmt.Sprintf("its settlement is refused: %v", k.why), Since: k.since, Lane: it.Lane,
+			What: string(it.Key.ID), Reason: consumer.StallRefused, Why: fmt.Sprintf("its settlement is refused: %v", k.why),
+			Since: k.since, Lane: it.Lane,
 		})
 	}
 	return out

@@ -135,7 +135,8 @@ func TestPitfall121_CipherAwayAfterAFinalVerdict(t *testing.T) {
 				it := item("one", "")
 				e.Offer([]*engine.Item{it})
 				pass(2 * time.Hour)
-				if h := e.Health(); len(h.Stalled) != 1 || h.Stalled[0].What != "one" || !strings.Contains(h.Stalled[0].Why, "no key") {
+				if h := e.Health(); len(h.Stalled) != 1 || h.Stalled[0].What != "one" || h.Stalled[0].Reason != consumer.StallRefused ||
+					!strings.Contains(h.Stalled[0].Why, "no key") {
 					t.Errorf("%+v", h)
 				}
 				if healed {

@@ -34,7 +34,7 @@ type telemetry struct {
 
 	claims, takeovers, lost, retries, dead, letters, unknowns, refusals, skips, forged metric.Int64Counter
 	handler, claim, settle, endToEnd                                                   metric.Float64Histogram
-	inFlight                                                                           metric.Registration
+	gauges                                                                             metric.Registration
 }
 
 func newTelemetry(e *Engine) (*telemetry, error) {
@@ -96,22 +96,7 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 	t.claim = histogram("ackledger.claim.duration", "Time of one Claim call.")
 	t.settle = histogram("ackledger.settle.duration", "Time of one Settle call.")
 	t.endToEnd = histogram("ackledger.end_to_end.duration", "From the broker's timestamp to the acknowledgement.")
-	held, err := m.Int64ObservableGauge("ackledger.in_flight", metric.WithDescription("Messages in hand, by state."))
-	if err != nil {
-		return err
-	}
-	states := map[string]metric.MeasurementOption{}
-	for _, s := range []string{"running", "queued", "waiting"} {
-		states[s] = metric.WithAttributes(attribute.String("state", s))
-	}
-	t.inFlight, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		l := e.Load()
-		o.ObserveInt64(held, int64(l.Running), t.attrs, states["running"])
-		o.ObserveInt64(held, int64(l.Queued), t.attrs, states["queued"])
-		o.ObserveInt64(held, int64(l.Waiting), t.attrs, states["waiting"])
-		return nil
-	}, held)
-	if err != nil {
+	if err := t.observe(e, m); err != nil {
 		return err
 	}
 	return failed
@@ -141,7 +126,7 @@ func (t *telemetry) announce(forwards bool) {
 	}
 }
 
-func (t *telemetry) close() { _ = t.inFlight.Unregister() } // an error means that it is gone already
+func (t *telemetry) close() { _ = t.gauges.Unregister() } // an error means that it is gone already
 
 // answered counts the answers of one call.
 func (t *telemetry) answered(claims []ledger.Claim) {

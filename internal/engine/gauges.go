@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/ackledger/ackledger/consumer"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// gauges is what is read of a worker when its metrics are collected: what it has in hand, and what probes are told.
+type gauges struct {
+	inFlight, bytes, limit, ready, alive, stalled metric.Int64ObservableGauge
+}
+
+// observe registers the gauges.
+func (t *telemetry) observe(e *Engine, m metric.Meter) error {
+	var g gauges
+	var all []metric.Observable
+	for _, of := range []struct {
+		gauge      *metric.Int64ObservableGauge
+		name, text string
+	}{
+		{&g.inFlight, "ackledger.in_flight", "Messages in hand, by state."},
+		{&g.bytes, "ackledger.held.bytes", "What the messages in hand take in memory, in bytes."},
+		{&g.limit, "ackledger.held.bytes.limit", "At how many bytes in hand the worker stops polling."},
+		{&g.ready, "ackledger.ready", "1: joined, the ledger answers, the broker is polled; 0: not so."},
+		{&g.alive, "ackledger.alive", "0: only a restart helps; 1: not so."},
+		{&g.stalled, "ackledger.stalled", "Messages, partitions and groups that do not get on, by reason."},
+	} {
+		made, err := m.Int64ObservableGauge(of.name, metric.WithDescription(of.text))
+		if err != nil {
+			return err
+		}
+		*of.gauge = made
+		all = append(all, made)
+	}
+	states := attributes("state", "running", "queued", "waiting")
+	reasons := attributes("reason", consumer.StallReasons()...)
+	health := e.cfg.Health
+	if health == nil {
+		health = e.Health
+	}
+	registered, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		l, bytes := e.inHand()
+		o.ObserveInt64(g.inFlight, int64(l.Running), t.attrs, states["running"])
+		o.ObserveInt64(g.inFlight, int64(l.Queued), t.attrs, states["queued"])
+		o.ObserveInt64(g.inFlight, int64(l.Waiting), t.attrs, states["waiting"])
+		o.ObserveInt64(g.bytes, bytes, t.attrs)
+		o.ObserveInt64(g.limit, e.opt.MaxHeldBytes, t.attrs)
+		h := health()
+		o.ObserveInt64(g.ready, one(h.Ready), t.attrs)
+		o.ObserveInt64(g.alive, one(h.Alive), t.attrs)
+		stalled := map[string]int64{}
+		for i := range h.Stalled {
+			stalled[h.Stalled[i].Reason]++
+		}
+		for reason, attribute := range reasons {
+			o.ObserveInt64(g.stalled, stalled[reason], t.attrs, attribute)
+		}
+		return nil
+	}, all...)
+	t.gauges = registered
+	return err
+}
+
+// attributes are those with which each of the values is measured.
+func attributes(name string, values ...string) map[string]metric.MeasurementOption {
+	made := make(map[string]metric.MeasurementOption, len(values))
+	for _, v := range values {
+		made[v] = metric.WithAttributes(attribute.String(name, v))
+	}
+	return made
+}
+
+func one(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// inHand says what is in hand, in items and in bytes.
+func (e *Engine) inHand() (Load, int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.load(), e.s.bytes.Total()
+}
