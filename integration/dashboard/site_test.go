@@ -53,7 +53,20 @@ type site struct {
 	holding  chan struct{} // a handler is in its first attempt at a message "held"
 	held     sync.Map      // bodies whose first attempt was
 	extended atomic.Int64  // how often visibilities had been changed when the round began
+	cipher   lock
 }
+
+// lock is a cipher that changes nothing, and fails once when it is told to.
+type lock struct{ broken atomic.Bool }
+
+func (l *lock) Seal(_ context.Context, plain []byte) ([]byte, error) {
+	if l.broken.CompareAndSwap(true, false) {
+		return nil, errors.New("there is no key")
+	}
+	return plain, nil
+}
+
+func (*lock) Open(_ context.Context, sealed []byte) ([]byte, error) { return sealed, nil }
 
 func newSite(t *testing.T, name string, s store) *site {
 	t.Helper()
@@ -84,7 +97,7 @@ func (s *site) run(meters *sdkmetric.MeterProvider) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	options := consumer.Options{Name: s.name, MeterProvider: meters, DeadLetter: dead,
+	options := consumer.Options{Name: s.name, MeterProvider: meters, DeadLetter: dead, Cipher: &s.cipher,
 		BackoffBase: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond, Lease: 3 * time.Second}
 	first, err := sqs.NewWorker(s.queues.Client(), s.queue, s.store, consumer.HandlerFunc(s.handle),
 		&sqs.Config{Options: options, WaitTime: time.Second, VisibilityTimeout: 4 * time.Second})
@@ -168,6 +181,7 @@ func (s *site) ask(id string) {
 func (s *site) trouble(m *memory.Ledger, round string) {
 	s.Helper()
 	s.extended.Store(int64(s.queues.Calls("ChangeMessageVisibilityBatch")))
+	s.cipher.broken.Store(true)
 	s.queues.Inject(sqstest.Fault{Action: "DeleteMessageBatch", Code: sqstest.CodeInternal, Entries: func(int, string) bool { return true }})
 	for _, word := range []string{"plain ", "late ", "bad ", "long "} {
 		s.send(word+round, 0)
@@ -183,8 +197,13 @@ func (s *site) trouble(m *memory.Ledger, round string) {
 	}
 	foreign := consumer.NewStamp(s.topic(), "orders-0-0", []byte("foreign "+round))
 	foreign.Group = "others"
-	s.produce(&kgo.Record{Topic: "orders", Value: []byte("record " + round)}, &kgo.Record{Topic: "orders", Value: []byte("foreign " + round),
-		Headers: []kgo.RecordHeader{{Key: consumer.StampName, Value: []byte(foreign.String())}}})
+	forged := consumer.NewStamp(s.topic(), "orders-0-1000000", []byte("forged "+round))
+	forged.Pos = &ledger.Position{Log: "log/0", Offset: 1_000_000} // there is no such record
+	stamped := func(body string, stamp consumer.Stamp) *kgo.Record {
+		return &kgo.Record{Topic: "orders", Value: []byte(body),
+			Headers: []kgo.RecordHeader{{Key: consumer.StampName, Value: []byte(stamp.String())}}}
+	}
+	s.produce(&kgo.Record{Topic: "orders", Value: []byte("record " + round)}, stamped("foreign "+round, foreign), stamped("forged "+round, forged))
 	held := s.send("held "+round, 0)
 	select {
 	case <-s.holding:
