@@ -155,14 +155,14 @@ func TestClosedTheShortWayIsRemembered(t *testing.T) {
 	log := Log{1}
 	s := newClosing(log)
 	s.closed = true
+	h := s.owner.logs[log]
 	for range 2 {
 		if errs, err := s.owner.Settle(t.Context(), []ledger.Settlement{success(log, 10, 1)}); err != nil || errs[0] != nil {
 			t.Errorf("told %v, %v", errs, err)
 		}
-	}
-	h := s.owner.logs[log]
-	if len(h.open) != 0 || len(h.past) != 1 || h.tail != (Span{0, 11}) || len(s.asked) != 0 {
-		t.Errorf("%d open, %d past, tail %v, rows asked %v", len(h.open), len(h.past), h.tail, s.asked)
+		if len(h.open) != 0 || len(h.past) != 1 || h.tail != (Span{0, 11}) || len(s.asked) != 0 {
+			t.Errorf("%d open, %d past, tail %v, rows asked %v", len(h.open), len(h.past), h.tail, s.asked)
+		}
 	}
 }
 

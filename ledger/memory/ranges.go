@@ -177,11 +177,6 @@ func (o *owner) change(g *rangeLog, c *ranges.Change, now time.Time) {
 		g.open[r.Token] = &openRange{Range: r, owner: o}
 		o.rows++
 	}
-	for _, s := range c.Put {
-		if at := s.Expiry.Sub(l.begin); !l.some || at < l.first {
-			l.first, l.some = at, true
-		}
-	}
 	g.put(c.Drop, c.Put)
 }
 

@@ -137,11 +137,14 @@ func TestRanges_AbandonedAreDissolved(t *testing.T) {
 	if err := o.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	sweep(t, l)
-	if l.Len() != 0 {
-		t.Fatalf("%d rows at once", l.Len())
+	for _, wait := range []time.Duration{0, time.Hour} {
+		c.pass(wait)
+		sweep(t, l)
+		if l.Len() != 0 {
+			t.Fatalf("%d rows after %s", l.Len(), wait)
+		}
 	}
-	c.pass(61 * time.Minute)
+	c.pass(time.Second)
 	if r := sweep(t, l); l.Len() != 2 || r.Abandoned != 0 {
 		t.Fatalf("%d rows, %+v", l.Len(), r)
 	}
