@@ -20,6 +20,7 @@ const (
 	DefaultAttempts       = 10
 	DefaultLease          = 30 * time.Second
 	DefaultDrain          = 25 * time.Second
+	DefaultGrace          = 30 * time.Second
 	DefaultBackoffBase    = time.Second
 	DefaultBackoffMax     = 15 * time.Minute
 	DefaultHandlerTimeout = time.Hour
@@ -67,6 +68,10 @@ type Options struct {
 	// Kubernetes' 30 s. What still runs then is left to the next owner and counts no attempt. For people whose platform
 	// gives a process more time to end, or less.
 	Drain time.Duration
+	// Grace is how long the platform gives the process to end before it kills it, 1 s to 24 h. Default 30 s, that of
+	// Kubernetes (terminationGracePeriodSeconds). Nothing waits for it: Health warns of a Drain that does not fit into it.
+	// For people whose platform gives more time, or less.
+	Grace time.Duration
 
 	// Park is for handlers whose outside effect must not be repeated blindly: a message whose attempt was cut short by a
 	// crash is not run again but archived as uncertain, and messages are claimed only when they start at once. So is, now and
@@ -119,8 +124,8 @@ type Options struct {
 	// unacknowledged, and tried again after BackoffMax. It has DeadLetterTimeout, and must end with its context.
 	Cipher ledger.Cipher
 
-	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 4,000. For
-	// people with few handlers and very fast ones.
+	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 4,000, or
+	// MaxHeld if that is less. For people with few handlers and very fast ones.
 	ClaimAhead int
 	// MaxHeld and MaxHeldBytes bound the messages that the worker holds (queued, running, waiting for a retry); when one
 	// is reached, polling stops. Defaults 20,000 and 64 MiB of bodies. For people with little memory, or with many messages
@@ -142,12 +147,13 @@ func (o Options) WithDefaults() (Options, error) {
 	setDefault(&o.Attempts, DefaultAttempts)
 	setDefault(&o.Lease, DefaultLease)
 	setDefault(&o.Drain, DefaultDrain)
+	setDefault(&o.Grace, DefaultGrace)
 	setDefault(&o.BackoffBase, DefaultBackoffBase)
 	setDefault(&o.BackoffMax, max(DefaultBackoffMax, o.BackoffBase))
 	setDefault(&o.HandlerTimeout, DefaultHandlerTimeout)
 	setDefault(&o.SlowAfter, DefaultSlowAfter)
-	setDefault(&o.ClaimAhead, DefaultClaimAhead)
 	setDefault(&o.MaxHeld, DefaultMaxHeld)
+	setDefault(&o.ClaimAhead, max(1, min(DefaultClaimAhead, o.MaxHeld)))
 	setDefault(&o.MaxHeldBytes, DefaultMaxHeldBytes)
 	setDefault(&o.Keep, max(DefaultKeep, o.Window))
 	setDefault(&o.DeadLetterTries, DefaultDeadLetterTries)
@@ -206,6 +212,7 @@ func (o *Options) validate() error {
 		inRange("MaxHeldBytes", o.MaxHeldBytes, 1, 64<<30),
 		inRange("Lease", o.Lease, 100*time.Millisecond, time.Hour),
 		inRange("Drain", o.Drain, time.Millisecond, 12*time.Hour),
+		inRange("Grace", o.Grace, time.Second, 24*time.Hour),
 		inRange("BackoffBase", o.BackoffBase, time.Millisecond, 12*time.Hour),
 		inRange("BackoffMax", o.BackoffMax, o.BackoffBase, 12*time.Hour),
 		inRange("HandlerTimeout", o.HandlerTimeout, time.Millisecond, 11*time.Hour),

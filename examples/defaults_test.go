@@ -28,6 +28,7 @@ var defaults = map[string]string{
 	"Options.SlowAfter":      span(consumer.DefaultSlowAfter),
 	"Options.Lease":          span(consumer.DefaultLease),
 	"Options.Drain":          span(consumer.DefaultDrain),
+	"Options.Grace":          span(consumer.DefaultGrace),
 	"Options.ClaimAhead":     count(consumer.DefaultClaimAhead),
 	"Options.MaxHeld":        count(consumer.DefaultMaxHeld),
 	"Options.MaxHeldBytes":   size(consumer.DefaultMaxHeldBytes),

@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"go/format"
@@ -8,11 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
@@ -139,6 +143,34 @@ func TestTheFirstWorkersRun(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 		})
+	}
+}
+
+// The one with a ledger in PostgreSQL, and one charge in the application's table.
+func TestTheWorkerOnPostgresRuns(t *testing.T) {
+	t.Parallel()
+	db := services.Postgres(t)
+	conn, err := pgx.Connect(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	if _, err := conn.Exec(t.Context(), "CREATE TABLE charges (order_id text NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	all := blocks(t)
+	b := all[slices.IndexFunc(all, func(b block) bool { return b.heading == "Your own PostgreSQL" })]
+	path := filepath.Join(t.TempDir(), "program")
+	b.compile(t, "build", "-o", path)
+	p := start(t, append(b.broker(t), "DATABASE_URL="+db.URL), path)
+	p.logs = true
+	waitUntil(t, "charge", func() bool {
+		var charges int
+		return conn.QueryRow(t.Context(), "SELECT count(*) FROM charges WHERE order_id = '1'").Scan(&charges) == nil && charges == 1
+	})
+	p.signal()
+	if got := p.end(); !slices.Equal(got, []string{"drained"}) {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -134,12 +134,15 @@ func (p *program) signal() {
 	}
 }
 
-// end waits until the program has ended well, and returns its lines.
+// end waits until the program has ended well, and returns its lines. Settings that a worker warns of are nobody's example.
 func (p *program) end() []string {
 	p.t.Helper()
 	<-p.ended
 	if p.err != nil || p.stderr.Len() > 0 && !p.logs {
 		p.t.Fatalf("ended with %v\n%s\n%s", p.err, strings.Join(p.output(), "\n"), &p.stderr)
+	}
+	if strings.Contains(p.stderr.String(), `"msg":"consumer: Options.`) {
+		p.t.Errorf("its settings are unwise: %s", &p.stderr)
 	}
 	if left, err := filepath.Glob(filepath.Join(p.cmd.Dir, "ackledger-*")); err != nil || len(left) > 0 {
 		p.t.Errorf("left behind: %q, %v", left, err)

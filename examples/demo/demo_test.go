@@ -87,3 +87,11 @@ func TestTheAuditOfTheArchiveSeesWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// What is short in the demo is not so short that a worker warns of it.
+func TestTheSettingsAreWise(t *testing.T) {
+	o, err := options(reporter{}, groupName).WithDefaults()
+	if got := o.Warnings(0); err != nil || len(got) > 0 {
+		t.Errorf("%v, %q", err, got)
+	}
+}

@@ -32,3 +32,11 @@ func TestTheAuditSeesWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+func TestTheSettingsAreWise(t *testing.T) {
+	t.Parallel()
+	o, err := options("demo", nil).WithDefaults()
+	if got := o.Warnings(0); err != nil || len(got) > 0 {
+		t.Errorf("%v, %q", err, got)
+	}
+}

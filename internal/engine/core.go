@@ -96,6 +96,8 @@ type Engine struct {
 	toPublish     *sync.Cond
 	letters       letters
 	refusals      refusals
+
+	unwise []string // what Options.Warnings says
 }
 
 var _ API = (*Engine)(nil)
@@ -131,6 +133,14 @@ func New(cfg Config) (*Engine, error) {
 	e.s.bytes.Limit = o.MaxHeldBytes
 	e.newLetters()
 	e.refusals.kept = map[*Item]*kept{}
+	conns := 0
+	if p, ok := cfg.Ledger.(ledger.Pooled); ok {
+		conns = p.TxConns()
+	}
+	e.unwise = o.Warnings(conns)
+	for _, text := range e.unwise {
+		e.log.Warn(text)
+	}
 	tel, err := newTelemetry(e) // the last: metrics may be collected from now on
 	if err != nil {
 		return nil, err

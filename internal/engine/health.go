@@ -89,6 +89,7 @@ func (e *Engine) Health() consumer.Health {
 	if !h.Ready && e.lastErr != nil {
 		h.LastError = e.lastErr.Error()
 	}
+	h.Warnings = append(h.Warnings, e.unwise...)
 	if e.unswept != nil {
 		h.Warnings = append(h.Warnings, e.unswept.Error())
 	}

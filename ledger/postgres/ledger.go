@@ -20,6 +20,8 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
+var _ ledger.Pooled = (*Ledger)(nil)
+
 // Ledger implements [ledger.Ledger] on PostgreSQL. Make it with [New]; it is safe for concurrent use.
 type Ledger struct {
 	cfg   Config
@@ -115,6 +117,9 @@ func (l *Ledger) Close() {
 
 // Limits implements [ledger.Ledger].
 func (l *Ledger) Limits() ledger.Limits { return l.cfg.Limits }
+
+// TxConns implements [ledger.Pooled]: it is the MaxConns of the pool that was given to [New].
+func (l *Ledger) TxConns() int { return int(l.user.Stat().MaxConns()) }
 
 // Join implements [ledger.Ledger]. Its errors for which [ledger.Unusable] is true: no tables, a schema too old or too
 // new for this program, a refused login, no such database, a missing privilege. The owner makes batches of concurrent
