@@ -13,6 +13,7 @@ const (
 	hung      = "hung" // a test ran into its time limit: killed, too
 	survived  = "survived"
 	unreached = "unreached" // no test comes by: survived, too
+	equal     = "equal"     // survived, and is known to change nothing
 )
 
 // patience is how long tests with a mutant may take, beside three times what they take without.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ type settings struct {
 	seed    uint64
 	budget  time.Duration
 	atOnce  int
+	again   string
 	verbose bool
 }
 
@@ -49,7 +51,8 @@ func main() {
 	flag.Uint64Var(&s.seed, "seed", 1, "draws the sample")
 	flag.DurationVar(&s.budget, "budget", 30*time.Second, "how long the tests are that judge one mutant, together")
 	flag.IntVar(&s.atOnce, "at-once", 3, "mutants that are judged at once")
-	flag.BoolVar(&s.verbose, "v", false, "print every mutant, not only those that live")
+	flag.StringVar(&s.again, "again", "", "judge only what is printed in this `file`, a former run's output, and write no row: to see whether new tests kill it")
+	flag.BoolVar(&s.verbose, "v", false, "print every mutant, not only those that live or hang")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -101,7 +104,15 @@ func (s *settings) measure(ctx context.Context, path string, tests []string, lis
 	if err != nil {
 		return err
 	}
-	programs, chosen, err := p.build(ctx, tmp, tests, sample(all, s.sample, s.seed))
+	chosen := sample(all, s.sample, s.seed)
+	if s.again != "" {
+		former, err := os.ReadFile(s.again)
+		if err != nil {
+			return err
+		}
+		chosen = printed(chosen, path, string(former))
+	}
+	programs, chosen, err := p.build(ctx, tmp, tests, chosen)
 	if err != nil {
 		return err
 	}
@@ -112,15 +123,26 @@ func (s *settings) measure(ctx context.Context, path string, tests []string, lis
 		}
 	}
 	say("%s: %d of %d mutants, surveyed in %s", path, len(chosen), len(all), time.Since(began).Round(time.Second))
-	ends := s.judgeAll(ctx, programs, chosen)
+	ends := s.judgeAll(ctx, path, programs, chosen, list)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return s.report(path, chosen, ends, list)
+	return s.report(path, ends)
 }
 
-// judgeAll judges some mutants at once.
-func (s *settings) judgeAll(ctx context.Context, programs []*program, chosen []candidate) []string {
+// line is how a mutant is printed, and found again.
+func line(path string, m *mutant) string {
+	return filepath.ToSlash(filepath.Clean(path)) + "/" + m.String()
+}
+
+// printed keeps those mutants that a former run printed.
+func printed(chosen []candidate, path, former string) []candidate {
+	former += "\n" // a line is whole, so that none is taken for the beginning of another
+	return slices.DeleteFunc(slices.Clone(chosen), func(c candidate) bool { return !strings.Contains(former, " "+line(path, &c.mutant)+"\n") })
+}
+
+// judgeAll judges some mutants at once, and prints each as soon as its end is known.
+func (s *settings) judgeAll(ctx context.Context, path string, programs []*program, chosen []candidate, list []equivalent) []string {
 	ends := make([]string, len(chosen))
 	next := make(chan int)
 	var judges sync.WaitGroup
@@ -131,7 +153,7 @@ func (s *settings) judgeAll(ctx context.Context, programs []*program, chosen []c
 				if err != nil {
 					fmt.Fprintln(os.Stderr, "mutation:", &chosen[i].mutant, err)
 				}
-				ends[i] = end
+				ends[i] = s.tell(path, &chosen[i].mutant, end, list)
 			}
 		})
 	}
@@ -146,30 +168,32 @@ func (s *settings) judgeAll(ctx context.Context, programs []*program, chosen []c
 	return ends
 }
 
-// report prints what lives and what is known of it, and writes the row.
-func (s *settings) report(path string, chosen []candidate, ends []string, list []equivalent) error {
+// tell prints a mutant that lives, or that merely hangs: a slow machine looks the same. It returns what counts, since one that is
+// known to change nothing may live.
+func (s *settings) tell(path string, m *mutant, end string, list []equivalent) string {
+	if (end == survived || end == unreached) && excuse(list, filepath.ToSlash(filepath.Clean(path)), m) != "" {
+		end = equal
+	}
+	if s.verbose || end == survived || end == unreached || end == hung {
+		fmt.Printf("%s %s\n    %s\n", end, line(path, m), m.text)
+	}
+	return end
+}
+
+// report counts the ends, and writes the row of a whole sample.
+func (s *settings) report(path string, ends []string) error {
 	counts := map[string]int{}
-	dir := filepath.ToSlash(filepath.Clean(path))
-	for i := range chosen {
-		m, end := &chosen[i].mutant, ends[i]
-		why := ""
-		if end == survived || end == unreached {
-			if why = excuse(list, dir, m); why != "" {
-				end = "equivalent"
-			}
-		}
+	for _, end := range ends {
 		counts[end]++
-		if s.verbose || why == "" && (end == survived || end == unreached) {
-			fmt.Printf("%s %s/%s\n    %s\n", end, dir, m, m.text)
-		}
 	}
 	dead, alive := counts[killed]+counts[hung], counts[survived]+counts[unreached]
 	share := float64(dead) / max(float64(dead+alive), 1)
-	fmt.Printf("%s: %d mutants, %d killed, %d hung, %d survived, %d unreached, %d change nothing: %.1f %% die\n", path, len(chosen),
-		counts[killed], counts[hung], counts[survived], counts[unreached], counts["equivalent"], 100*share)
-	if page := reliability.Page(); page != "" {
-		if err := reliability.Row(page, "mutation", "`"+strings.TrimPrefix(dir, "./")+"`", strconv.Itoa(len(chosen)), strconv.Itoa(dead),
-			strconv.Itoa(counts["equivalent"]), strconv.Itoa(alive), fmt.Sprintf("%.1f %%", 100*share), strconv.FormatUint(s.seed, 10), reliability.Today()); err != nil {
+	fmt.Printf("%s: %d mutants, %d killed, %d hung, %d survived, %d unreached, %d change nothing: %.1f %% die\n", path, len(ends),
+		counts[killed], counts[hung], counts[survived], counts[unreached], counts[equal], 100*share)
+	if page := reliability.Page(); page != "" && s.again == "" {
+		dir := filepath.ToSlash(filepath.Clean(path))
+		if err := reliability.Row(page, "mutation", "`"+strings.TrimPrefix(dir, "./")+"`", strconv.Itoa(len(ends)), strconv.Itoa(dead),
+			strconv.Itoa(counts[equal]), strconv.Itoa(alive), fmt.Sprintf("%.1f %%", 100*share), strconv.FormatUint(s.seed, 10), reliability.Today()); err != nil {
 			return err
 		}
 	}
