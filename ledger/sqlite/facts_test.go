@@ -1,0 +1,202 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/ranges"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// inLedger runs fn with a fresh ledger, and an owner as [Ledger.Join] has it below its ranges.
+func inLedger(t *testing.T, fn func(context.Context, *Ledger, *owner) error) {
+	t.Helper()
+	l, err := Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o, err := l.Join(t.Context(), time.Minute)
+	if err == nil {
+		err = fn(t.Context(), l, o.(*ranges.Owner).Store.(*owner))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inBatch runs fn in one transaction, on a log whose top is 100.
+func inBatch(t *testing.T, fn func(*batch, *rangeLog) error) {
+	t.Helper()
+	inLedger(t, func(ctx context.Context, _ *Ledger, o *owner) error {
+		return o.runLive(ctx, 1, func(b *batch) error {
+			g, err := b.newLog(ranges.Info{Log: ranges.Log{1}, Scope: "test", Name: "log", Prefix: "log-"})
+			if err != nil {
+				return err
+			}
+			g.top = 100
+			return fn(b, g)
+		})
+	})
+}
+
+func span(from, to int64) ranges.Span { return ranges.Span{From: from, To: to} }
+
+func segment(from, to int64) ranges.Segment {
+	return ranges.Segment{Span: span(from, to), Messages: to - from, Expiry: time.Now().Add(time.Hour)}
+}
+
+// TestRoomEndsAtWhatComesNext: what lies in the room of a log is claimed without another look, so the room ends where a segment,
+// a range or a row begins. One that is too large would run again what is done.
+func TestRoomEndsAtWhatComesNext(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		there ranges.Change
+		row   int64 // the offset of a row; 0: none; below 0: offset 0 of the next log
+		query ranges.Query
+		want  ranges.Span
+	}{
+		"nothing":                      {query: ranges.Query{Room: true}, want: span(20, 100)},
+		"not asked":                    {},
+		"asked at the top":             {query: ranges.Query{Room: true, Span: span(90, 100)}},
+		"a segment":                    {there: ranges.Change{Put: []ranges.Segment{segment(50, 60)}}, query: ranges.Query{Room: true}, want: span(20, 50)},
+		"a segment before":             {there: ranges.Change{Put: []ranges.Segment{segment(5, 10)}}, query: ranges.Query{Room: true}, want: span(20, 100)},
+		"a segment that ends here":     {there: ranges.Change{Put: []ranges.Segment{segment(5, 20)}}, query: ranges.Query{Room: true}, want: span(20, 100)},
+		"a segment that begins here":   {there: ranges.Change{Put: []ranges.Segment{segment(20, 25)}}, query: ranges.Query{Room: true}},
+		"a segment that reaches here":  {there: ranges.Change{Put: []ranges.Segment{segment(5, 21)}}, query: ranges.Query{Room: true}},
+		"the nearest of two segments":  {there: ranges.Change{Put: []ranges.Segment{segment(50, 60), segment(70, 80)}}, query: ranges.Query{Room: true}, want: span(20, 50)},
+		"a range":                      {there: ranges.Change{Open: []ranges.Range{{Span: span(60, 70), Token: 1}}}, query: ranges.Query{Room: true}, want: span(20, 60)},
+		"a range before":               {there: ranges.Change{Open: []ranges.Range{{Span: span(5, 20), Token: 1}}}, query: ranges.Query{Room: true}, want: span(20, 100)},
+		"a range that reaches here":    {there: ranges.Change{Open: []ranges.Range{{Span: span(5, 21), Token: 1}}}, query: ranges.Query{Room: true}},
+		"a row":                        {row: 40, query: ranges.Query{Room: true}, want: span(20, 40)},
+		"a row here":                   {row: 20, query: ranges.Query{Room: true}},
+		"a row before":                 {row: 19, query: ranges.Query{Room: true}, want: span(20, 100)},
+		"a row of the next log":        {row: -1, query: ranges.Query{Room: true}, want: span(20, 100)},
+		"a row, and a segment nearer":  {row: 40, there: ranges.Change{Put: []ranges.Segment{segment(30, 35)}}, query: ranges.Query{Room: true}, want: span(20, 30)},
+		"a row, and a segment further": {row: 40, there: ranges.Change{Put: []ranges.Segment{segment(50, 55)}}, query: ranges.Query{Room: true}, want: span(20, 40)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBatch(t, func(b *batch, g *rangeLog) error {
+				in, row := g, c.row
+				if row < 0 {
+					other := *g
+					other.log, in, row = ranges.Log{2}, &other, 0
+				}
+				if c.row != 0 {
+					c.there.Rows = []ranges.Row{{Offset: row, Nobody: true}}
+				}
+				c.there.Top = g.top
+				if err := b.change(in, &c.there); err != nil {
+					return err
+				}
+				if c.query.Span.Len() == 0 {
+					c.query.Span = span(10, 20)
+				}
+				facts, err := b.facts(g, &c.query)
+				if err == nil && facts.Room != c.want {
+					t.Errorf("the room is %v, want %v", facts.Room, c.want)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// TestFactsReachAsFarAsRanges: a range that ends is merged with the segments at both of its ends, so all of these are read for
+// each range that a plan is about.
+func TestFactsReachAsFarAsRanges(t *testing.T) {
+	t.Parallel()
+	there := ranges.Change{
+		Top:  100,
+		Open: []ranges.Range{{Span: span(10, 20), Token: 1}, {Span: span(30, 40), Token: 2}, {Span: span(60, 70), Token: 3}},
+		Put:  []ranges.Segment{segment(5, 10), segment(40, 45), segment(55, 60), segment(80, 90)},
+	}
+	for name, c := range map[string]struct {
+		query            ranges.Query
+		ranges, segments []int64 // where they begin
+	}{
+		"a span in one range":    {ranges.Query{Span: span(12, 13)}, []int64{10}, []int64{5}},
+		"a span over two ranges": {ranges.Query{Span: span(12, 31)}, []int64{10, 30}, []int64{5, 40}},
+		"one token":              {ranges.Query{Tokens: []uint64{3}}, []int64{60}, []int64{55}},
+		"two tokens":             {ranges.Query{Tokens: []uint64{1, 2}}, []int64{10, 30}, []int64{5, 40}},
+		"two tokens, the last":   {ranges.Query{Tokens: []uint64{2, 3}}, []int64{30, 60}, []int64{40, 55}},
+		"no range":               {ranges.Query{Span: span(82, 83)}, nil, []int64{80}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBatch(t, func(b *batch, g *rangeLog) error {
+				if err := b.change(g, &there); err != nil {
+					return err
+				}
+				facts, err := b.facts(g, &c.query)
+				if err != nil {
+					return err
+				}
+				var begin []int64
+				for i := range facts.Ranges {
+					begin = append(begin, facts.Ranges[i].From)
+					if facts.Ranges[i].Holder != ledger.Mine {
+						t.Errorf("range %d is held by %v", facts.Ranges[i].From, facts.Ranges[i].Holder)
+					}
+				}
+				wantAll(t, "ranges", begin, c.ranges)
+				begin = nil
+				for _, s := range facts.Segments {
+					begin = append(begin, s.From)
+				}
+				wantAll(t, "segments", begin, c.segments)
+				return nil
+			})
+		})
+	}
+}
+
+func wantAll(t *testing.T, what string, got, want []int64) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s from %v, want those from %v", what, got, want)
+	}
+}
+
+// TestMessagesAreLookedUpByID: a list by ids in one scope goes by their keys. The row is where a list of the whole table does not
+// come by.
+func TestMessagesAreLookedUpByID(t *testing.T) {
+	t.Parallel()
+	inLedger(t, func(ctx context.Context, l *Ledger, o *owner) error {
+		entries := []ledger.Entry{
+			{Key: ledger.Key{Scope: "test", ID: []byte("a")}, Delivery: []byte("1"), Window: time.Hour},
+			{Key: ledger.Key{Scope: "test", ID: []byte("b")}, Delivery: []byte("2"), Window: time.Hour},
+		}
+		if _, err := o.Claim(ctx, entries); err != nil {
+			return err
+		}
+		if err := l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "UPDATE ackledger_message SET num = -5 WHERE id = CAST('a' AS BLOB)")
+			return err
+		}); err != nil {
+			return err
+		}
+		found := 0
+		for m, err := range l.Messages(ctx, ledger.Filter{Scope: "test", IDs: [][]byte{[]byte("a"), []byte("c")}}) {
+			if err != nil {
+				return err
+			}
+			if found++; string(m.ID) != "a" {
+				t.Errorf("found %q", m.ID)
+			}
+		}
+		if found != 1 {
+			t.Errorf("found %d messages, want one", found)
+		}
+		return nil
+	})
+}
