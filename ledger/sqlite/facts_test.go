@@ -3,8 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -199,4 +202,135 @@ func TestMessagesAreLookedUpByID(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestDeadLettersAreLookedUpByID: a list by ids goes by their index, and reads nothing else.
+func TestDeadLettersAreLookedUpByID(t *testing.T) {
+	t.Parallel()
+	inLedger(t, func(ctx context.Context, l *Ledger, _ *owner) error {
+		p := deadPages{l: l, f: &ledger.Filter{IDs: [][]byte{[]byte("a"), []byte("b")}}, until: time.Now().UnixMicro(), at: math.MinInt64}
+		text, args := p.sql()
+		found := false
+		err := query(ctx, l.read, "EXPLAIN QUERY PLAN "+text, args, func(rows *sql.Rows) error {
+			var id, parent, unused int
+			var step string
+			err := rows.Scan(&id, &parent, &unused, &step)
+			found = found || strings.HasPrefix(step, "SEARCH a USING INDEX ackledger_archive_id (id=?")
+			return err
+		})
+		if !found {
+			t.Errorf("%s\nis not looked up by id", text)
+		}
+		return err
+	})
+}
+
+// TestLetterPurgedMeanwhile: a letter that is purged between its page and its body is left out, and the others stay what they are.
+func TestLetterPurgedMeanwhile(t *testing.T) {
+	t.Parallel()
+	inLedger(t, func(ctx context.Context, l *Ledger, o *owner) error {
+		for _, id := range []string{"a", "b", "c"} {
+			e := ledger.Entry{Key: ledger.Key{Scope: "test", ID: []byte(id)}, Delivery: []byte(id), Window: time.Hour}
+			claims, err := o.Claim(ctx, []ledger.Entry{e})
+			if err != nil {
+				return err
+			}
+			errs, err := o.Settle(ctx, []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Fail,
+				Dead: &ledger.Archive{Key: e.Key, Delivery: e.Delivery, Kind: ledger.KindError, Keep: time.Hour, Body: []byte("body " + id)}}})
+			if err = errors.Join(append(errs, err)...); err != nil {
+				return err
+			}
+		}
+		p := deadPages{l: l, f: &ledger.Filter{Body: true}, until: time.Now().UnixMicro(), at: math.MinInt64}
+		if err := p.page(ctx); err != nil {
+			return err
+		}
+		if _, err := l.Purge(ctx, ledger.PurgeRequest{Filter: ledger.Filter{IDs: [][]byte{[]byte("b")}}, By: ledger.By{Actor: "tester"}}); err != nil {
+			return err
+		}
+		page, err := p.next(ctx)
+		var bodies []string
+		for i := range page {
+			bodies = append(bodies, string(page[i].Key.ID)+": "+string(page[i].Body))
+		}
+		if want := []string{"a: body a", "c: body c"}; !slices.Equal(bodies, want) {
+			t.Errorf("%q, want %q", bodies, want)
+		}
+		return err
+	})
+}
+
+// TestClaimOfNothingTellsOfTheOwner: a claim without entries still says that its owner is dead.
+func TestClaimOfNothingTellsOfTheOwner(t *testing.T) {
+	t.Parallel()
+	inLedger(t, func(ctx context.Context, l *Ledger, o *owner) error {
+		if claims, err := o.Claim(ctx, nil); err != nil || len(claims) != 0 {
+			t.Errorf("%v, %v", claims, err)
+		}
+		if err := o.Leave(ctx); err != nil {
+			return err
+		}
+		if _, err := o.Claim(ctx, nil); !ledger.IsLost(err) {
+			t.Errorf("%v, want that the owner is lost", err)
+		}
+		return nil
+	})
+}
+
+// TestCloseClosesAll: nothing of a closed ledger can be asked any more, so no handle on the files is left.
+func TestCloseClosesAll(t *testing.T) {
+	t.Parallel()
+	l, err := Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, db := range map[string]*sql.DB{"read": l.read, "tx": l.tx, "main": l.main.db, "owners": l.owners.db} {
+		if db.PingContext(t.Context()) == nil {
+			t.Errorf("%s is open", name)
+		}
+	}
+}
+
+// TestLargestSharedCall: a call shares another's transaction up to a number of items, and no call that came later than asked for.
+func TestLargestSharedCall(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		n      uint64
+		items  int
+		shares bool
+	}{
+		"largest": {1, sharedItems, true}, "too large": {1, sharedItems + 1, false}, "too late": {2, 1, false},
+	} {
+		w := writer{sharers: []*sharer{{n: c.n, items: c.items}}}
+		if shares := w.next(1) != nil; shares != c.shares {
+			t.Errorf("%s: %v, want %v", name, shares, c.shares)
+		}
+	}
+}
+
+// TestTurnIsGivenUpWithItsTime: who waits for the turn to write until its time is up has not got it, and is busy; who was
+// cancelled is not.
+func TestTurnIsGivenUpWithItsTime(t *testing.T) {
+	t.Parallel()
+	turn := newTurn()
+	if err := turn.take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := turn.take(late); !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("late: %v, want ErrBusy", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := turn.take(gone); !errors.Is(err, context.Canceled) || errors.Is(err, ErrBusy) {
+		t.Errorf("cancelled: %v", err)
+	}
+	turn.give()
+	if err := turn.take(gone); err != nil { // a free one is taken even then
+		t.Errorf("a free turn: %v", err)
+	}
 }
