@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,8 @@ var packages = []struct {
 	{"./internal/engine", nil},
 	{"./consumer", []string{"./consumer/consumertest"}},
 	{"./replay", nil},
-	{"./sqs", nil},
-	{"./kafka", nil},
+	{"./sqs", []string{"./replay"}}, // which tests its replay sources and targets
+	{"./kafka", []string{"./replay"}},
 	{"./ledger/sqlite", nil},
 	{"./ledger/postgres", nil},
 }
@@ -110,7 +111,7 @@ func (s *settings) measure(ctx context.Context, path string, tests []string, lis
 		if err != nil {
 			return err
 		}
-		chosen = printed(chosen, path, string(former))
+		chosen = printed(all, path, string(former))
 	}
 	programs, chosen, err := p.build(ctx, tmp, tests, chosen)
 	if err != nil {
@@ -135,11 +136,16 @@ func line(path string, m *mutant) string {
 	return filepath.ToSlash(filepath.Clean(path)) + "/" + m.String()
 }
 
-// printed keeps those mutants that a former run printed.
-func printed(chosen []candidate, path, former string) []candidate {
-	former += "\n" // a line is whole, so that none is taken for the beginning of another
-	return slices.DeleteFunc(slices.Clone(chosen), func(c candidate) bool { return !strings.Contains(former, " "+line(path, &c.mutant)+"\n") })
+// printed finds those mutants that a former run printed. Lines may have moved since then.
+func printed(all []candidate, path, former string) []candidate {
+	moved := func(text string) string { return lineNumber.ReplaceAllString(text, "$1 ") }
+	former = moved(former) + "\n"
+	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool {
+		return !strings.Contains(former, " "+moved(line(path, &c.mutant))+"\n    "+c.text+"\n")
+	})
 }
+
+var lineNumber = regexp.MustCompile(`(\.go):\d+ `)
 
 // judgeAll judges some mutants at once, and prints each as soon as its end is known.
 func (s *settings) judgeAll(ctx context.Context, path string, programs []*program, chosen []candidate, list []equivalent) []string {

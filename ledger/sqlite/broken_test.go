@@ -129,11 +129,21 @@ func TestUnreadableIsNoAnswer(t *testing.T) {
 					file = w.app.owners
 				}
 				w.exec(t, file, "ALTER TABLE ackledger_"+table+" RENAME TO gone")
-				if err := calls[call](t.Context(), w); err == nil || errors.Is(err, ledger.ErrNotFound) {
+				if err := calls[call](t.Context(), w); err == nil || !strings.Contains(err.Error(), "no such table") {
 					t.Errorf("%v, want an error that says what cannot be read", err)
 				}
 			})
 		}
+	}
+}
+
+// TestUnreadableLogIsNoNewOne: a log that is there and cannot be read is not begun anew.
+func TestUnreadableLogIsNoNewOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	w.exec(t, w.app.main, "UPDATE ackledger_range_log SET version = -1")
+	if err := w.claim(t.Context(), records(5, 20)...); err == nil || !strings.Contains(err.Error(), "reading log") {
+		t.Errorf("%v, want that the log cannot be read", err)
 	}
 }
 

@@ -37,10 +37,9 @@ func (p *pass) logs(ctx context.Context) error {
 	for {
 		var seen []ranges.Log
 		var done int
-		began := time.Now()
+		b := &sweepTx{p: p}
 		err := p.l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			began = time.Now()
-			b := &sweepTx{p: p, ctx: ctx, tx: tx, now: began}
+			b.ctx, b.tx, b.now = ctx, tx, time.Now() // others wait from here on
 			err := p.held(tx.ExecContext(ctx, "UPDATE ackledger_maintenance SET lease_end = ? WHERE holder = ?",
 				b.now.Add(maintainLease).UnixMicro(), p.me))
 			if err == nil {
@@ -58,7 +57,7 @@ func (p *pass) logs(ctx context.Context) error {
 			past = seen[done-1][:]
 		}
 		p.report.Transactions++
-		p.report.Longest = max(p.report.Longest, time.Since(began))
+		p.report.Longest = max(p.report.Longest, time.Since(b.now))
 	}
 }
 

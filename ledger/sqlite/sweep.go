@@ -65,10 +65,10 @@ type step func(b *sweepTx, after, until int64, rows int) (last int64, looked, re
 func (p *pass) ranges(ctx context.Context, after, until int64, do step) error {
 	for after < until {
 		var last, looked, removed int64
-		began := time.Now()
+		b := &sweepTx{p: p}
 		err := p.l.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-			began = time.Now() // others wait from here on
-			last, looked, removed, err = do(&sweepTx{p: p, ctx: ctx, tx: tx, now: began}, after, until, p.pace.Rows())
+			b.ctx, b.tx, b.now = ctx, tx, time.Now() // others wait from here on
+			last, looked, removed, err = do(b, after, until, p.pace.Rows())
 			return err
 		})
 		if err != nil {
@@ -77,7 +77,7 @@ func (p *pass) ranges(ctx context.Context, after, until int64, do step) error {
 		if looked == 0 {
 			return nil
 		}
-		took := time.Since(began)
+		took := time.Since(b.now)
 		after = last
 		p.report.Transactions++
 		p.report.Longest = max(p.report.Longest, took)
