@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,16 +135,13 @@ func line(path string, m *mutant) string {
 	return filepath.ToSlash(filepath.Clean(path)) + "/" + m.String()
 }
 
-// printed finds those mutants that a former run printed. Lines may have moved since then.
+// printed finds those mutants that a former run printed, as far as their lines have not moved since.
 func printed(all []candidate, path, former string) []candidate {
-	moved := func(text string) string { return lineNumber.ReplaceAllString(text, "$1 ") }
-	former = moved(former) + "\n"
+	former += "\n"
 	return slices.DeleteFunc(slices.Clone(all), func(c candidate) bool {
-		return !strings.Contains(former, " "+moved(line(path, &c.mutant))+"\n    "+c.text+"\n")
+		return !strings.Contains(former, " "+line(path, &c.mutant)+"\n    "+c.text+"\n")
 	})
 }
-
-var lineNumber = regexp.MustCompile(`(\.go):\d+ `)
 
 // judgeAll judges some mutants at once, and prints each as soon as its end is known.
 func (s *settings) judgeAll(ctx context.Context, path string, programs []*program, chosen []candidate, list []equivalent) []string {
