@@ -47,7 +47,7 @@ func TestBehindPgBouncer(t *testing.T) {
 			work(t, name, pool, plain)
 		})
 	}
-	if r := ackledger(t, "list", "--ledger", url+"&default_query_exec_mode=exec", "--state", "succeeded"); r.code != 0 || !strings.Contains(r.text, "succeeded") {
+	if r := ackledger(t, "list", "--ledger", services.WithParameter(t, url, "default_query_exec_mode", "exec"), "--state", "succeeded"); r.code != 0 || !strings.Contains(r.text, "succeeded") {
 		t.Errorf("list: code %d: %s", r.code, r.text)
 	}
 	var clients int

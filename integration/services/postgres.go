@@ -36,14 +36,21 @@ type PostgresOptions struct {
 // PostgresServer is a PostgreSQL server that belongs to the caller.
 type PostgresServer struct {
 	*Server
+	version int
 }
 
-// URL leads to the database postgres as the superuser postgres, without a password.
-func (p *PostgresServer) URL() string { return postgresURL(p.Addr()) }
-
-func postgresURL(addr string) string {
-	return "postgres://postgres@" + addr + "/postgres?sslmode=disable"
+// URL leads to the database postgres as the superuser postgres, without a password. A user's own URL may have parameters
+// or none, and tests must work with both: that of version 14 has one, that of version 18 has none. A test adds its own
+// with [WithParameter].
+func (p *PostgresServer) URL() string {
+	url := postgresURL(p.Addr())
+	if p.version == 14 {
+		url += "?sslmode=disable"
+	}
+	return url
 }
+
+func postgresURL(addr string) string { return "postgres://postgres@" + addr + "/postgres" }
 
 // StartPostgres starts a server on a free loopback port with empty data in a temporary folder, and returns when it
 // answers. ctx bounds the start alone. The caller closes the server; it also ends with this process.
@@ -85,7 +92,7 @@ func StartPostgres(ctx context.Context, o PostgresOptions) (*PostgresServer, err
 	if err := server.Start(ctx); err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
-	return &PostgresServer{Server: server}, nil
+	return &PostgresServer{Server: server, version: o.Version}, nil
 }
 
 // setUpPostgres runs initdb and completes the server's command.

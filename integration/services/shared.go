@@ -194,6 +194,19 @@ func freshDatabase(tb testing.TB, env string, own func() (string, error)) *PG {
 	return pg
 }
 
+// WithParameter sets a parameter in a server's URL, which may have some or none.
+func WithParameter(tb testing.TB, server, name, value string) string {
+	tb.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		tb.Fatal("services: the server's URL cannot be read") // not the value: it may hold a password
+	}
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
 func execPostgres(ctx context.Context, url, statement string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

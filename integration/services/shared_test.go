@@ -9,6 +9,7 @@ import (
 )
 
 func TestFreshDatabases(t *testing.T) {
+	t.Parallel()
 	var kept, gone *PG
 	t.Run("inner", func(t *testing.T) {
 		gone = Postgres(t)
@@ -30,6 +31,7 @@ func TestFreshDatabases(t *testing.T) {
 }
 
 func TestSharedKafkaAndElasticMQ(t *testing.T) {
+	t.Parallel()
 	brokers, again := Kafka(t), Kafka(t)
 	if fmt.Sprint(brokers) != fmt.Sprint(again) {
 		t.Errorf("not shared: %v and %v", brokers, again)
@@ -96,6 +98,25 @@ func TestNamedServers(t *testing.T) {
 	got = record(t, func(tb testing.TB) { Kafka(tb) })
 	if !strings.Contains(got.skipped, EnvUnit) {
 		t.Errorf("not skipped: %+v", got)
+	}
+}
+
+// A test that joined its parameters to a URL by hand failed with a URL of the other kind.
+func TestWithParameter(t *testing.T) {
+	for server, want := range map[string]string{
+		"postgres://me:it%40s@h:1/db":                     "postgres://me:it%40s@h:1/db?application_name=a+b",
+		"postgres://h/db?sslmode=x":                       "postgres://h/db?application_name=a+b&sslmode=x",
+		"postgres://h/db?application_name=c&sslmode=x%26": "postgres://h/db?application_name=a+b&sslmode=x%26",
+	} {
+		if got := WithParameter(t, server, "application_name", "a b"); got != want {
+			t.Errorf("%s: %s, want %s", server, got, want)
+		}
+	}
+	for version, want := range map[int]bool{0: false, 14: true, 18: false} {
+		p := &PostgresServer{Server: &Server{addr: "h:1"}, version: version}
+		if got := strings.Contains(p.URL(), "?"); got != want {
+			t.Errorf("the URL of version %d has parameters: %v", version, got)
+		}
 	}
 }
 

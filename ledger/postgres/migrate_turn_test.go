@@ -34,7 +34,7 @@ func testMigrateWaits(t *testing.T, url string, id int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := pgx.Connect(t.Context(), named(t, url, "the_other"))
+	other, err := pgx.Connect(t.Context(), services.WithParameter(t, url, "application_name", "the_other"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 // TestJoinRefuses: what cannot heal by itself is told from an outage, in words that say what to do.
 func TestJoinRefuses(t *testing.T) {
+	t.Parallel()
 	db := services.Postgres(t)
 	b := openBench(t, db.URL, variant{})
 	refused := func(t *testing.T, b *bench, words ...string) {
@@ -60,6 +60,7 @@ func TestJoinRefuses(t *testing.T) {
 
 // TestJoinOutage: a server that is not there may come back.
 func TestJoinOutage(t *testing.T) {
+	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), "postgres://postgres@127.0.0.1:1/x?sslmode=disable")
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +78,7 @@ func TestJoinOutage(t *testing.T) {
 
 // TestMigrateAtOnce: any number of processes may migrate at the same time, and again; names need quotes.
 func TestMigrateAtOnce(t *testing.T) {
+	t.Parallel()
 	db := services.Postgres(t)
 	conn, err := pgx.ParseConfig(db.URL)
 	if err != nil {
@@ -104,6 +106,7 @@ func TestMigrateAtOnce(t *testing.T) {
 
 // TestConfigRefused: each bound names its field and the value.
 func TestConfigRefused(t *testing.T) {
+	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/x")
 	if err != nil {
 		t.Fatal(err)
@@ -136,6 +139,7 @@ func TestConfigRefused(t *testing.T) {
 
 // TestUserCannotStarve: InTx and the program may hold every connection of the pool; claims, settles and beats go on.
 func TestUserCannotStarve(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	o := join(t, b, time.Minute)
 	for range b.pool.Config().MaxConns {
@@ -156,6 +160,7 @@ func TestUserCannotStarve(t *testing.T) {
 
 // TestTxLimits: a transaction that idles or lasts too long ends, is rolled back, and its message can be settled.
 func TestTxLimits(t *testing.T) {
+	t.Parallel()
 	for name, cfg := range map[string]*postgres.Config{
 		"idle": {IdleLimit: 100 * time.Millisecond}, "total": {TxLimit: 100 * time.Millisecond},
 	} {
@@ -198,17 +203,4 @@ func TestJoinRefusesASchemaWithoutItsTables(t *testing.T) {
 	if !ledger.Unusable(err) || !strings.Contains(err.Error(), "archive") || strings.Contains(err.Error(), "message") {
 		t.Errorf("join without an archive: %v", err)
 	}
-}
-
-// named gives the sessions of a server's URL a name. The URL may have parameters or none.
-func named(t *testing.T, server, name string) string {
-	t.Helper()
-	u, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("application_name", name)
-	u.RawQuery = q.Encode()
-	return u.String()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
 )
@@ -60,7 +61,7 @@ func startSweeper(t *testing.T, b *bench) *sweeper {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), sweeperVariable+"="+named(t, b.url, sweeperName))
+	cmd.Env = append(os.Environ(), sweeperVariable+"="+services.WithParameter(t, b.url, "application_name", sweeperName))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
