@@ -14,8 +14,10 @@ import (
 // A test process that is killed (a timeout of go test, an impatient developer) leaves no server on its port, and its
 // data goes with the next server that starts.
 func TestKilledProcessLeavesNoServer(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"postgres", "elasticmq"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			proc, line := child(t, name)
 			addr, folder, _ := strings.Cut(line, " ")
 			if !listening(addr) {

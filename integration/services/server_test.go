@@ -29,6 +29,7 @@ func queryPostgres(t *testing.T, url, query string) string {
 }
 
 func TestPostgresRestarts(t *testing.T) {
+	t.Parallel()
 	s, err := StartPostgres(t.Context(), PostgresOptions{Conf: map[string]string{
 		"synchronous_commit": "off", "application_name": "it's", "port": "1",
 	}})
@@ -89,12 +90,14 @@ func closeServer(t *testing.T, s interface{ Close() error }) {
 }
 
 func TestPostgres14(t *testing.T) {
+	t.Parallel()
 	if got := queryPostgres(t, Postgres14(t).URL, "SHOW server_version"); !strings.HasPrefix(got, "14.") {
 		t.Errorf("want PostgreSQL 14, got %s", got)
 	}
 }
 
 func TestClosedServerStaysClosed(t *testing.T) {
+	t.Parallel()
 	s, err := StartElasticMQ(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +117,7 @@ func TestClosedServerStaysClosed(t *testing.T) {
 }
 
 func TestKafkaRestarts(t *testing.T) {
+	t.Parallel()
 	cluster, err := StartKafka(t.Context(), KafkaOptions{Brokers: 2, Properties: map[string]string{"auto.create.topics.enable": "false"}})
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +195,7 @@ func consume(t *testing.T, client *kgo.Client, n int) []string {
 
 // A server that cannot start says why, with the end of its own log, and at once.
 func TestStartFailureShowsTheLog(t *testing.T) {
+	t.Parallel()
 	_, err := StartPostgres(t.Context(), PostgresOptions{Conf: map[string]string{"shared_buffers": "nonsense"}})
 	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers"`) {
 		t.Errorf("got %v", err)

@@ -14,6 +14,7 @@ import (
 // TestBeatBesideAFlood: claims that wait for a lock hold every connection of the ledger, and more claims wait for these. A
 // beat that stood in that queue would come after the lease had ended, and a live worker would be declared dead.
 func TestBeatBesideAFlood(t *testing.T) {
+	t.Parallel()
 	const conns = 2
 	b := newBench(t, variant{cfg: &postgres.Config{MaxConns: conns, LockWait: time.Minute}})
 	o := join(t, b, time.Minute)
@@ -61,6 +62,7 @@ func lockWaiters(t *testing.T, b *bench) int {
 
 // TestStatsLockWaits: who waits for a row of the ledger shows, and no longer once it has it.
 func TestStatsLockWaits(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"18": false, "14": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,7 @@ import (
 // TestStoredPosition: a position comes back as it was, whether its delivery spells it or not, also after a reopening gave
 // that another name; and as versions before 5 wrote it.
 func TestStoredPosition(t *testing.T) {
+	t.Parallel()
 	long := "cluster/0b5a1f0e-6f6e-4a37-9d7c-0d9a4c0f8a11/3"
 	at := ledger.Position{Log: long, Epoch: 4, Offset: 70, Prev: 69}
 	for name, c := range map[string]struct {

@@ -41,6 +41,7 @@ func manyEntries(name string, n int) []ledger.Entry {
 // asked for one after the other, each in a transaction of its own, until its patience had ended, and failed though every
 // row had long been free.
 func TestPitfall100_HeldForAMoment(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{cfg: &postgres.Config{LockWait: 100 * time.Millisecond}})
 	o := join(t, b, time.Minute)
 	for name, kind := range map[string]ledger.SettleKind{"succeed": ledger.Succeed, "release": ledger.Release} {
@@ -77,6 +78,7 @@ func TestPitfall100_HeldForAMoment(t *testing.T) {
 
 // TestSettleBesideAHeldRow: a row that stays locked costs its settlement alone.
 func TestSettleBesideAHeldRow(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{cfg: &postgres.Config{LockWait: 20 * time.Millisecond}})
 	o := join(t, b, time.Minute)
 	entries := manyEntries("m", 50)
@@ -115,6 +117,7 @@ const (
 // keys in opposite order, hundreds of times: no deadlock, nobody waits long, and every answer is one that ledger.Decide
 // gives to a state that the row was in.
 func TestPitfall13_LeanStatements(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	owners := []ledger.Owner{ledger.Unwrap(join(t, b, time.Minute)), ledger.Unwrap(join(t, b, time.Minute))}
 	pending := &ledger.Row{State: ledger.Pending, Token: 1, Holder: ledger.Live}

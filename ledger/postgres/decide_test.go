@@ -41,6 +41,7 @@ type holders struct{ me, live, left, dead, gone int64 }
 // TestDecide writes thousands of rows in random states, also those that no sequence of calls reaches, and compares the
 // claim statement's answers and writes with ledger.Decide.
 func TestDecide(t *testing.T) {
+	t.Parallel()
 	for name, v := range map[string]variant{"18": {}, "14": {old: true}, "simple": {mode: pgx.QueryExecModeSimpleProtocol}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

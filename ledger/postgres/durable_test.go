@@ -17,6 +17,7 @@ import (
 // once after each answer. The two exec modes that such poolers need stand in for one: each statement comes with all it
 // needs, and no session state is relied on (the sessions' own setting is off).
 func TestPitfall107_DurableBehindAPooler(t *testing.T) {
+	t.Parallel()
 	services.NeedServers(t)
 	server, err := services.StartPostgres(t.Context(), services.PostgresOptions{Conf: map[string]string{
 		"wal_writer_delay": "10s", "wal_writer_flush_after": "1GB",

@@ -66,6 +66,7 @@ func pay(ctx context.Context, url string) error {
 
 // TestExample runs what Example shows, which has no output of its own for want of a database in the documentation.
 func TestExample(t *testing.T) {
+	t.Parallel()
 	url := services.Postgres(t).URL
 	if err := pay(t.Context(), url); err != nil {
 		t.Fatal(err)

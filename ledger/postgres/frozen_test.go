@@ -29,6 +29,7 @@ func idle(t *testing.T, b *bench) int {
 // A sweeper that was stopped between a statement and its COMMIT kept the rows of 500 logs locked: nobody could claim there
 // until TCP gave it up, and no other process could sweep. Its statements now go with their COMMIT.
 func TestFrozenSweeperHoldsNothing(t *testing.T) {
+	t.Parallel()
 	for _, marker := range []string{"sweep_log(", "sweep_message(", "sweep_archive(", "SET sealed"} {
 		t.Run(marker, func(t *testing.T) {
 			t.Parallel()
@@ -69,6 +70,7 @@ func TestFrozenSweeperHoldsNothing(t *testing.T) {
 
 // TestFrozenOperatorIsEnded: a command that was stopped in the middle of a renewal kept its message from everybody.
 func TestFrozenOperatorIsEnded(t *testing.T) {
+	t.Parallel()
 	frozen, b, cut := frozenBeside(t, "generation = coalesce(m.generation, 0) + 1")
 	o := join(t, b, time.Minute)
 	e := entry("m")
@@ -96,6 +98,7 @@ func TestFrozenOperatorIsEnded(t *testing.T) {
 // TestFrozenMigrationIsEnded: sessions of a migration are told not to be silent for long, with a transaction open or not: one
 // that was frozen between two migrations kept its turn from all others.
 func TestFrozenMigrationIsEnded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	inside, outside, err := postgres.MigrationIdle(t.Context(), b.pool.Config().ConnConfig)
 	if err != nil || min(inside, outside) <= 0 || max(inside, outside) > time.Minute {

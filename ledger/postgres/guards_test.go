@@ -38,6 +38,7 @@ func refusedOn(t *testing.T, b *bench, sql ...string) bool {
 // TestRoleGuards: a worker's role, or who got hold of it, made a message run again that had succeeded, by an UPDATE. What
 // is finished, in a row or in a range, stays finished whatever a worker's role sends.
 func TestRoleGuards(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"18": false, "14": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

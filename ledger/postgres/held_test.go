@@ -73,7 +73,7 @@ func TestHeldRowsHoldNobodyElse(t *testing.T) {
 }
 
 // A caller of a held row that ends its context is answered at once, and knows that nothing was written.
-func TestHeldRowAndCancelledCaller(t *testing.T) {
+func TestHeldRowAndCancelledCaller(t *testing.T) { // not in parallel with others: half a second is enough alone
 	b := newBench(t, variant{})
 	o := join(t, b, time.Minute)
 	s := claimAll(t, o, manyEntries("m", 2), ledger.Succeed)

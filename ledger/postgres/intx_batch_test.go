@@ -39,6 +39,7 @@ func runTx(l *lossy) func(context.Context, func(context.Context) error) error {
 // TestPitfall25_BatchCommitAnswerLost: the COMMIT of a batch landed, and its answer was lost. All rows are read, and say
 // so; nothing of the batch runs again.
 func TestPitfall25_BatchCommitAnswerLost(t *testing.T) {
+	t.Parallel()
 	bothTxs(t, func(t *testing.T, v variant) {
 		l := newLossy(t, v)
 		a, entries := batchAttempt(t, l.owner, "b", 20)
@@ -58,6 +59,7 @@ func TestPitfall25_BatchCommitAnswerLost(t *testing.T) {
 
 // TestPitfall119_BatchCommitAborted: the COMMIT of a batch never arrived. Nothing of it is marked as succeeded.
 func TestPitfall119_BatchCommitAborted(t *testing.T) {
+	t.Parallel()
 	bothTxs(t, func(t *testing.T, v variant) {
 		l := newLossy(t, v)
 		a, entries := batchAttempt(t, l.owner, "b", 20)
@@ -81,6 +83,7 @@ func TestPitfall119_BatchCommitAborted(t *testing.T) {
 // TestUnknownBatchWaitsForARow: while every row of a batch is locked, perhaps by its own transaction that goes on behind
 // a broken connection, nothing is known of it; one row that is free tells of all.
 func TestUnknownBatchWaitsForARow(t *testing.T) {
+	t.Parallel()
 	l := newLossy(t, variant{cfg: &postgres.Config{CommitLimit: time.Minute}})
 	behind, err := url.Parse(l.url)
 	if err != nil {
@@ -140,6 +143,7 @@ func TestUnknownBatchWaitsForARow(t *testing.T) {
 
 // TestPitfall85_BatchUserEnds: a batch handler that ends the transaction by itself settles none of its messages.
 func TestPitfall85_BatchUserEnds(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	o := join(t, b, time.Minute)
 	for name, text := range map[string]string{
@@ -178,6 +182,7 @@ func TestPitfall85_BatchUserEnds(t *testing.T) {
 // TestBatchRepeatableRead: a row of the batch is written after the transaction's snapshot. Nothing is committed, and the
 // batch is lost or to be run again, as its rows say; a success of somebody else is not taken for its own.
 func TestBatchRepeatableRead(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{cfg: &postgres.Config{Isolation: pgx.RepeatableRead}})
 	for name, kind := range map[string]ledger.SettleKind{"released": ledger.Release, "succeeded": ledger.Succeed} {
 		for _, n := range []int{1, 4} {
@@ -207,6 +212,7 @@ func TestBatchRepeatableRead(t *testing.T) {
 
 // TestBatchRefusedResult: a result that the database refuses spoils the batch, and is no outage: its messages run singly.
 func TestBatchRefusedResult(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	b.exec(t, "ALTER TABLE ackledger.message ADD CHECK (result IS DISTINCT FROM 'bad')")
 	a, _ := batchAttempt(t, join(t, b, time.Minute), "b", 4)

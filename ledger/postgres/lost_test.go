@@ -99,6 +99,7 @@ func bothTxs(t *testing.T, test func(t *testing.T, v variant)) {
 
 // TestPitfall25_CommitAnswerLost: a commit whose answer was lost was taken for a failure, and the effect repeated.
 func TestPitfall25_CommitAnswerLost(t *testing.T) {
+	t.Parallel()
 	bothTxs(t, func(t *testing.T, v variant) {
 		l := newLossy(t, v)
 		l.cut.cutAfter("commit\x00", false)
@@ -121,6 +122,7 @@ func TestPitfall25_CommitAnswerLost(t *testing.T) {
 // TestPitfall119_CommitAborted: a COMMIT that never arrived, with its answer lost, was marked as succeeded by repeating
 // the settle.
 func TestPitfall119_CommitAborted(t *testing.T) {
+	t.Parallel()
 	bothTxs(t, func(t *testing.T, v variant) {
 		l := newLossy(t, v)
 		l.cut.cutBefore("commit\x00")
@@ -140,6 +142,7 @@ func TestPitfall119_CommitAborted(t *testing.T) {
 
 // TestUnknownCommitStaysUnknown: when the row cannot be read either, the attempt says so, and nothing acknowledges.
 func TestUnknownCommitStaysUnknown(t *testing.T) {
+	t.Parallel()
 	bothTxs(t, func(t *testing.T, v variant) {
 		v.cfg = &postgres.Config{CommitLimit: 2500 * time.Millisecond} // time enough to send the COMMIT
 		l := newLossy(t, v)
@@ -157,6 +160,7 @@ func TestUnknownCommitStaysUnknown(t *testing.T) {
 // TestPitfall114_LostAnswer: an answer to a claim or settle that is lost on the wire is unknown, and asking again ends
 // it.
 func TestPitfall114_LostAnswer(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
 	} {

@@ -8,15 +8,16 @@ import (
 	"github.com/ackledger/ackledger/ledger/ledgertest"
 )
 
-func TestMaintain(t *testing.T) { ledgertest.RunMaintain(t, open) }
+func TestMaintain(t *testing.T) { t.Parallel(); ledgertest.RunMaintain(t, open) }
 
-func TestPitfall28_Abandoned(t *testing.T)       { ledgertest.Pitfall28(t, open) }
-func TestPitfall30_SweptRetentions(t *testing.T) { ledgertest.SweptRetentions(t, open) }
-func TestPitfall72_BeatsForAWeek(t *testing.T)   { ledgertest.Pitfall72(t, open) }
-func TestPitfall79_SweptMeanwhile(t *testing.T)  { ledgertest.SweptMeanwhile(t, open) }
+func TestPitfall28_Abandoned(t *testing.T)       { t.Parallel(); ledgertest.Pitfall28(t, open) }
+func TestPitfall30_SweptRetentions(t *testing.T) { t.Parallel(); ledgertest.SweptRetentions(t, open) }
+func TestPitfall72_BeatsForAWeek(t *testing.T)   { t.Parallel(); ledgertest.Pitfall72(t, open) }
+func TestPitfall79_SweptMeanwhile(t *testing.T)  { t.Parallel(); ledgertest.SweptMeanwhile(t, open) }
 
 // TestMaintainModes: the sweep and the statistics work in the exec modes that poolers need, and on the oldest PostgreSQL.
 func TestMaintainModes(t *testing.T) {
+	t.Parallel()
 	variants := map[string]variant{"oldest": {old: true}}
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		variants[mode.String()] = variant{mode: mode}

@@ -40,6 +40,7 @@ func fillDead(t *testing.T, b *bench) {
 // TestOperatePlans: what operators ask goes by an index, whatever the planner believes, and however it is asked: the first
 // page of 100,000 dead letters reads no more than what it shows.
 func TestOperatePlans(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"18": false, "14": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

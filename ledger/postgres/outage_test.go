@@ -78,6 +78,7 @@ func TestUnavailableIsTheDatabaseOnly(t *testing.T) {
 // A fence got no answer, of a connection that was cut without a word: InTx gave it up at CommitLimit, and the handler, which
 // had done everything, was charged with an attempt.
 func TestUnavailableIsASilentFence(t *testing.T) {
+	t.Parallel()
 	bothTxs(t, func(t *testing.T, v variant) {
 		v.mode, v.cfg = pgx.QueryExecModeExec, &postgres.Config{CommitLimit: time.Second} // a statement is one message
 		l := newLossy(t, v)

@@ -44,6 +44,7 @@ func (b *bench) number(t testing.TB, query string) (n int) {
 // TestPitfall06_ClockOff: a worker whose clock was an hour off took live leases for ended ones. Here the database's clock
 // is an hour off the worker's, either way.
 func TestPitfall06_ClockOff(t *testing.T) {
+	t.Parallel()
 	for _, off := range []string{"1 hour", "-1 hour"} {
 		t.Run(off, func(t *testing.T) {
 			t.Parallel()
@@ -80,6 +81,7 @@ func TestPitfall06_ClockOff(t *testing.T) {
 // TestPitfall09_PoisonedTransaction: after a duplicate insert everything in the transaction fails (25P02), and a handler
 // that swallows the error would be marked as succeeded. A savepoint saves the rest.
 func TestPitfall09_PoisonedTransaction(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	b.exec(t, "CREATE TABLE once (id text PRIMARY KEY)")
 	o := join(t, b, time.Minute)
@@ -121,6 +123,7 @@ func TestPitfall09_PoisonedTransaction(t *testing.T) {
 // TestPitfall10_FirstClaims: an insert-or-select returned no row under a concurrent insert, and 40001 in stricter
 // isolation. Whatever the database's default level, each new key runs once, and nothing reads as an outage.
 func TestPitfall10_FirstClaims(t *testing.T) {
+	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
@@ -170,6 +173,7 @@ func firstClaims(t *testing.T, owners []ledger.Owner, entries []ledger.Entry) {
 
 // TestPitfall73_SessionTime: leases, due times and expiries moved with the session's time zone and date style.
 func TestPitfall73_SessionTime(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -207,6 +211,7 @@ func TestPitfall73_SessionTime(t *testing.T) {
 // TestPitfall85_UserEnds: a handler that ends the transaction by itself would commit its effects without the success, or
 // the success without its effects.
 func TestPitfall85_UserEnds(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	o := join(t, b, time.Minute)
 	exec := func(text string) func(context.Context, pgx.Tx) error {
@@ -257,6 +262,7 @@ func TestPitfall85_UserEnds(t *testing.T) {
 // TestPitfall89_AsynchronousCommit: with synchronous_commit=off on the database an acknowledged settle was lost with
 // the server. Here the server is stopped at once after the answer.
 func TestPitfall89_AsynchronousCommit(t *testing.T) {
+	t.Parallel()
 	services.NeedServers(t)
 	server, err := services.StartPostgres(t.Context(), services.PostgresOptions{Conf: map[string]string{
 		"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_writer_flush_after": "1GB",
@@ -315,6 +321,7 @@ func TestPitfall89_AsynchronousCommit(t *testing.T) {
 // TestPitfall91_RefusedAlone: one entry that the database refuses (class 23 here) failed its whole batch, again and
 // again, as if the database were down.
 func TestPitfall91_RefusedAlone(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	b.exec(t, "ALTER TABLE ackledger.message ADD CHECK (id <> '13'), ADD CHECK (result IS DISTINCT FROM 'bad')")
 	o := join(t, b, time.Minute)
@@ -352,6 +359,7 @@ func TestPitfall91_RefusedAlone(t *testing.T) {
 // TestPitfall106_LongRepeatableRead: heartbeats on the message's row broke an InTx under REPEATABLE READ that lasted
 // longer than a lease (40001). Beats touch the owner's row alone.
 func TestPitfall106_LongRepeatableRead(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{cfg: &postgres.Config{Isolation: pgx.RepeatableRead}})
 	const lease = 400 * time.Millisecond
 	o, peer := join(t, b, lease), join(t, b, time.Minute)
@@ -380,6 +388,7 @@ func TestPitfall106_LongRepeatableRead(t *testing.T) {
 
 // TestPitfall111_OpenInsert: one key whose insert was still open made a whole batch wait, and then fail with 55P03.
 func TestPitfall111_OpenInsert(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	o := join(t, b, time.Minute)
 	claimOne(t, o, entry("first"), ledger.Run) // makes the scope

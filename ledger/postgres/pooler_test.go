@@ -48,6 +48,7 @@ func TestPoolerSaysError(t *testing.T) {
 
 // TestPoolerSaysErrorToCommit: so said it of a COMMIT, and the handler's effect was repeated.
 func TestPoolerSaysErrorToCommit(t *testing.T) {
+	t.Parallel()
 	bothTxs(t, func(t *testing.T, v variant) {
 		for _, ready := range []bool{false, true} {
 			l := newLossy(t, v)
@@ -62,6 +63,7 @@ func TestPoolerSaysErrorToCommit(t *testing.T) {
 
 // TestPoolerSaysErrorInside: and of a statement before it, which counted as the handler's failure.
 func TestPoolerSaysErrorInside(t *testing.T) {
+	t.Parallel()
 	bothTxs(t, func(t *testing.T, v variant) {
 		l := newLossy(t, v)
 		l.cut.answerAfter("the-effect", pooled(t, false))

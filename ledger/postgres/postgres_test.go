@@ -274,13 +274,17 @@ func shared(t *testing.T, v variant) ledgertest.Open {
 // open gives a case a database of its own.
 func open(t *testing.T) ledgertest.Store { return newBench(t, variant{}).store() }
 
-func TestLedger(t *testing.T)       { ledgertest.Run(t, shared(t, variant{})) }
-func TestInTx(t *testing.T)         { ledgertest.RunInTx(t, shared(t, variant{})) }
-func TestInSQLTx(t *testing.T)      { ledgertest.RunInTx(t, shared(t, variant{sql: true})) }
-func TestProcesses(t *testing.T)    { ledgertest.RunProcesses(t, open) }
-func TestDifferential(t *testing.T) { ledgertest.Differential(t, shared(t, variant{}), 40) }
+func TestLedger(t *testing.T)    { t.Parallel(); ledgertest.Run(t, shared(t, variant{})) }
+func TestInTx(t *testing.T)      { t.Parallel(); ledgertest.RunInTx(t, shared(t, variant{})) }
+func TestInSQLTx(t *testing.T)   { t.Parallel(); ledgertest.RunInTx(t, shared(t, variant{sql: true})) }
+func TestProcesses(t *testing.T) { t.Parallel(); ledgertest.RunProcesses(t, open) }
+func TestDifferential(t *testing.T) {
+	t.Parallel()
+	ledgertest.Differential(t, shared(t, variant{}), 40)
+}
 
 func TestInTxRepeatableRead(t *testing.T) {
+	t.Parallel()
 	for name, v := range map[string]variant{"pgx": {}, "sql": {sql: true}} {
 		t.Run(name, func(t *testing.T) {
 			v.cfg = &postgres.Config{Isolation: pgx.RepeatableRead}
@@ -301,6 +305,7 @@ func modes() []pgx.QueryExecMode {
 
 // TestModes runs the suite in the ways in which pgx can send a statement.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	for _, mode := range modes() {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -317,6 +322,7 @@ func TestModes(t *testing.T) {
 
 // TestOldest runs the suite on the oldest PostgreSQL that is supported.
 func TestOldest(t *testing.T) {
+	t.Parallel()
 	open := shared(t, variant{old: true})
 	ledgertest.Run(t, open)
 	ledgertest.RunInTx(t, open)

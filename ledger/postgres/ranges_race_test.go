@@ -66,6 +66,7 @@ func TestOpenNewerThanSnapshot(t *testing.T) {
 // TestLookNewerThanLock: a worker waits for a log, and whoever holds it puts a range, or a row and a segment, there. A
 // statement whose snapshot is older than the lock would see nothing of it.
 func TestLookNewerThanLock(t *testing.T) {
+	t.Parallel()
 	for name, put := range map[string]string{
 		"range": `INSERT INTO ackledger.claim_range (log, token, first, last, owner, messages, keep, at)
 			VALUES ($1, 7, 10, 20, $2, 10, 1e9, now())`,
@@ -218,6 +219,7 @@ func TestSettledBeforeDissolve(t *testing.T) {
 // TestFenceAfterDissolve: an InTx whose range was taken over, or whose message has left it, while its handler ran commits
 // nothing.
 func TestFenceAfterDissolve(t *testing.T) {
+	t.Parallel()
 	for name, meanwhile := range map[string]func(t *testing.T, b *bench, o ledger.Owner, all []ledger.Entry) ledger.Owner{
 		"taken over": func(t *testing.T, b *bench, o ledger.Owner, all []ledger.Entry) ledger.Owner {
 			declareDead(t, b, o)

@@ -15,6 +15,7 @@ import (
 // transaction is past its fence. The settlement waits for the commit, and then takes nothing out of the range: a row for it
 // would win over the success, and the effect would come twice.
 func TestSettledWhileItsCommitIsUnderWay(t *testing.T) {
+	t.Parallel()
 	body := []byte("body")
 	for name, settlement := range map[string]ledger.Settlement{
 		"an attempt is counted": {Kind: ledger.Release, Count: true, Failure: ledger.AttemptError{Kind: ledger.KindTimeout, Error: "late"}},

@@ -11,6 +11,7 @@ import (
 // TestRanges_AbandonedGoes: rows below the log's start stayed for ever, of messages that nobody can finish any more, since the
 // one segment that had them was still growing. The sweep of a worker's role cuts it at the start that workers have found.
 func TestRanges_AbandonedGoes(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"18": false, "14": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -61,6 +61,7 @@ func succeedAll(t *testing.T, o ledger.Owner, claims []ledger.Claim) {
 
 // TestRanges: a log's messages come and go without rows, and are known afterwards, one by one.
 func TestRanges(t *testing.T) {
+	t.Parallel()
 	for name, v := range map[string]variant{"18": {}, "14": {old: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,14 +92,18 @@ func TestRanges(t *testing.T) {
 }
 
 // TestRanged runs the suites of ranges on real servers, in every way to send a statement.
-func TestRanged(t *testing.T) { ledgertest.RunRanged(t, shared(t, variant{})) }
+func TestRanged(t *testing.T) { t.Parallel(); ledgertest.RunRanged(t, shared(t, variant{})) }
 
-func TestRangedMaintain(t *testing.T)  { ledgertest.RunRangedMaintain(t, open) }
-func TestRangedReopen(t *testing.T)    { ledgertest.RunRangedReopen(t, open) }
-func TestRangedProcesses(t *testing.T) { ledgertest.RunRangedProcesses(t, open) }
-func TestRangedOldest(t *testing.T)    { ledgertest.RunRanged(t, shared(t, variant{old: true})) }
+func TestRangedMaintain(t *testing.T)  { t.Parallel(); ledgertest.RunRangedMaintain(t, open) }
+func TestRangedReopen(t *testing.T)    { t.Parallel(); ledgertest.RunRangedReopen(t, open) }
+func TestRangedProcesses(t *testing.T) { t.Parallel(); ledgertest.RunRangedProcesses(t, open) }
+func TestRangedOldest(t *testing.T) {
+	t.Parallel()
+	ledgertest.RunRanged(t, shared(t, variant{old: true}))
+}
 
 func TestRangedModes(t *testing.T) {
+	t.Parallel()
 	for _, mode := range modes() {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -118,6 +123,7 @@ func TestRangedModes(t *testing.T) {
 }
 
 func TestRangedDifferential(t *testing.T) {
+	t.Parallel()
 	ledgertest.Differential(t, ledgertest.Ranged(shared(t, variant{})), 40)
 }
 

@@ -56,6 +56,7 @@ func grant(t *testing.T, admin *bench, role string, right postgres.Right) {
 // TestRoleWorker: the whole contract, InTx and the sweep included, holds under a role that owns nothing and deletes
 // no message, archived delivery or owner.
 func TestRoleWorker(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"18": false, "14": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,6 +83,7 @@ func TestRoleWorker(t *testing.T) {
 
 // TestRoleWorkerMayNotMore: what the worker's role is refused.
 func TestRoleWorkerMayNotMore(t *testing.T) {
+	t.Parallel()
 	admin, role := asRole(t, postgres.Worker, false)
 	o := join(t, admin, time.Minute)
 	c := claimOne(t, o, entry("a"), ledger.Run)
@@ -116,6 +118,7 @@ func TestRoleWorkerMayNotMore(t *testing.T) {
 
 // TestRoleOperator: the operator's role can do all that operators do, deletes nothing, and cannot rewrite its trace.
 func TestRoleOperator(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"18": false, "14": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,6 +151,7 @@ func testRoleOperator(t *testing.T, old bool) {
 
 // TestRoleWorkerMayNotOperate: what would leave no trace is refused, and changes nothing.
 func TestRoleWorkerMayNotOperate(t *testing.T) {
+	t.Parallel()
 	_, role := asRole(t, postgres.Worker, false)
 	o := join(t, role, time.Minute)
 	c := claimOne(t, o, entry("done"), ledger.Run)
@@ -181,6 +185,7 @@ func TestRoleWorkerMayNotOperate(t *testing.T) {
 }
 
 func TestGrantRefuses(t *testing.T) {
+	t.Parallel()
 	db := services.Postgres(t)
 	conn, err := pgx.ParseConfig(db.URL)
 	if err != nil {

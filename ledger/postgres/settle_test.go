@@ -13,6 +13,7 @@ import (
 // TestSucceedTogether: successes that share a token and have no result go in a statement of their own. It writes nobody
 // else's row and no other claim's, and is not taken where tokens or results differ.
 func TestSucceedTogether(t *testing.T) {
+	t.Parallel()
 	for name, v := range map[string]variant{"18": {}, "14": {old: true}, "simple": {mode: pgx.QueryExecModeSimpleProtocol}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -91,6 +91,7 @@ func failed(e ledger.Entry, c ledger.Claim) ledger.Settlement {
 // changed between the two is Busy: taken at its word, a live owner's row would be taken over, or an archived delivery
 // would run again.
 func TestRowNewerThanSnapshot(t *testing.T) {
+	t.Parallel()
 	e := entry("a")
 	for name, between := range map[string]func(t *testing.T, b *bench, first ledger.Owner, c ledger.Claim){
 		"taken over by an owner that joined after it": func(t *testing.T, b *bench, first ledger.Owner, _ ledger.Claim) {
@@ -163,6 +164,7 @@ func TestFreshKeyTaken(t *testing.T) {
 
 // TestLateStatements: what reaches the database after its deadline writes nothing, and says so.
 func TestLateStatements(t *testing.T) {
+	t.Parallel()
 	direct := newBench(t, variant{})
 	p := newPauser(t, direct)
 	o := join(t, p.bench, time.Minute)
@@ -206,6 +208,7 @@ func TestLateStatements(t *testing.T) {
 // TestPitfall113_NothingWritten: an owner that was declared dead wakes up and claims: it is told, and writes no row that
 // nobody could take over once its own row is swept.
 func TestPitfall113_NothingWritten(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	o := join(t, b, time.Minute)
 	claimOne(t, o, entry("before"), ledger.Run)

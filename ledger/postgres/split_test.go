@@ -71,6 +71,7 @@ func splitFor(t *testing.T, f *slowServer, limit, wait time.Duration) (left int,
 // TestSplitEndsBeforeItsCall: a batch with many locked items was split for half a second whatever time its call had left, so a
 // call that had less ended in the middle, without an answer for what was written.
 func TestSplitEndsBeforeItsCall(t *testing.T) {
+	t.Parallel()
 	locked := func(part []int32) bool { return slices.ContainsFunc(part, func(i int32) bool { return i < 500 }) }
 	for limit, want := range map[time.Duration]time.Duration{
 		100 * time.Millisecond: 60 * time.Millisecond, 300 * time.Millisecond: 160 * time.Millisecond, 10 * time.Second: 520 * time.Millisecond,
@@ -90,6 +91,7 @@ func TestSplitEndsBeforeItsCall(t *testing.T) {
 // TestSplitTooSlow: the database canceled a batch each time (a role's statement_timeout), and it was sent whole until its call
 // ended. Two tries tell that it is too long; what fits is found in a few steps.
 func TestSplitTooSlow(t *testing.T) {
+	t.Parallel()
 	poison := func(part []int32) bool { return slices.Contains(part, 1234) }
 	for name, c := range map[string]struct {
 		bad   func(part []int32) bool

@@ -37,6 +37,7 @@ func (s *shortWay) Open(ctx context.Context, openings []ranges.Opening) ([]bool,
 // A stamp names an offset far above the log's end. From then on each claim of the log locked it and looked at it, two round
 // trips and four statements in the place of one, for as long as the leader epoch lasted.
 func TestPitfall128_StampFarAhead(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"18": false, "14": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -86,6 +86,7 @@ func TestPitfall29_BoundedDelete(t *testing.T) {
 
 // TestSweepWaitsForNobody: an expired row that a frozen transaction holds is left for the next pass.
 func TestSweepWaitsForNobody(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	fillMessages(t, b, 100, -time.Hour)
 	tx, err := b.pool.Begin(t.Context())
@@ -111,6 +112,7 @@ func TestSweepWaitsForNobody(t *testing.T) {
 
 // TestSweepGoesRound: a pass begins where the one before stopped, and sees every page all the same.
 func TestSweepGoesRound(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	fillMessages(t, b, 5000, time.Hour)
 	pages := b.number(t, "SELECT pg_relation_size('ackledger.message') / 8192")
@@ -125,6 +127,7 @@ func TestSweepGoesRound(t *testing.T) {
 
 // TestSweepNeedsTheTurn: a process that was frozen beyond its lease removes nothing when it wakes up.
 func TestSweepNeedsTheTurn(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, variant{})
 	fillMessages(t, b, 100, -time.Hour)
 	b.exec(t, "UPDATE ackledger.maintenance SET holder = 2, lease_end = now() + interval '1 minute'")
@@ -151,6 +154,7 @@ const maxBuffers = 1500
 // TestPlansOfTheSweep: one transaction of the sweep reads its own pages and no others, whatever the planner believes of
 // the tables, at any size of them.
 func TestPlansOfTheSweep(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"18": false, "14": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -128,6 +128,7 @@ func (w *oldWorker) reach(t *testing.T, n int64) {
 // of version 1 go on through the migrations up to version 3. That to version 4 ends their owners' lives, since they would
 // claim rows beside ranges: they finish what they have, claim nothing more, and every row is as it was.
 func TestPitfall102_RollingDeploy(t *testing.T) {
+	t.Parallel()
 	db := services.Postgres(t)
 	conn, err := pgx.ParseConfig(db.URL)
 	if err != nil {

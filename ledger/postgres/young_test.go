@@ -14,6 +14,7 @@ import (
 // a cliff on every young deployment. Nothing that looks a message up ever scans the table, however young it is, and
 // whatever ran on its connections while it was small.
 func TestPitfall14_YoungTable(t *testing.T) {
+	t.Parallel()
 	modes := []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
 		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol}
 	for _, mode := range modes {
