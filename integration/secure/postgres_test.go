@@ -64,6 +64,15 @@ func TestPostgresOverTLS(t *testing.T) {
 		t.Errorf("TLS: %v, %v", encrypted, err)
 	}
 	cycle(t, pool, 10)
+	for mode, says := range map[string]string{
+		"verify-full": "the server's name is verified", "verify-ca": "its name was not looked at",
+		"prefer": "nobody has looked whose it is", "disable": "is not encrypted, and does not leave this machine",
+	} {
+		at := strings.Replace(right, "verify-full", mode, 1)
+		if r := ackledger(t, "doctor", "--ledger", at); r.code != 0 || !strings.Contains(r.text, says) {
+			t.Errorf("doctor with sslmode=%s: code %d: %s", mode, r.code, r.text)
+		}
+	}
 
 	for name, bad := range map[string]string{"an unknown authority": url("127.0.0.1", other), "another name": url("localhost", ca)} {
 		pool := openPool(t, bad, pgx.QueryExecModeCacheStatement)
