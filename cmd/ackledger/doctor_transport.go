@@ -19,20 +19,27 @@ const encryption = "encryption"
 
 // transportOf says whether what goes to the ledger's server is encrypted, and whether the server is who it says it is.
 func transportOf(conn *pgx.Conn) (grade, string, string) {
+	c := conn.Config().TLSConfig
+	return gradeOf(conn.PgConn().Conn(), c != nil && c.VerifyPeerCertificate != nil)
+}
+
+// gradeOf goes by the connection itself: of several hosts, or with sslmode=allow, the settings are those of one that was not
+// taken. authority says that the certificate was held to an authority, as sslmode=verify-ca does beside the handshake.
+func gradeOf(socket net.Conn, authority bool) (grade, string, string) {
 	const remedy = "add sslmode=verify-full to the ledger's URL, and sslrootcert where the authority is your own"
-	config, socket := conn.Config(), conn.PgConn().Conn()
 	secure, isTLS := socket.(*tls.Conn)
+	host, _, err := net.SplitHostPort(socket.RemoteAddr().String())
 	switch {
-	case isTLS && config.TLSConfig != nil && config.TLSConfig.InsecureSkipVerify && config.TLSConfig.VerifyPeerCertificate == nil:
-		return warning, "the ledger's connection is encrypted, and nobody has looked whose it is", remedy
-	case isTLS && config.TLSConfig != nil && config.TLSConfig.InsecureSkipVerify:
+	case isTLS && len(secure.ConnectionState().VerifiedChains) > 0:
+		return good, "the ledger's connection is encrypted (" + tls.VersionName(secure.ConnectionState().Version) + "), and the server's name is verified", ""
+	case isTLS && authority:
 		return warning, "the ledger's connection is encrypted, the server's certificate is an authority's, and its name was not looked at", remedy
 	case isTLS:
-		return good, "the ledger's connection is encrypted (" + tls.VersionName(secure.ConnectionState().Version) + "), and the server's name is verified", ""
-	case socket.RemoteAddr().Network() == "unix" || isLoopback(config.Host):
+		return warning, "the ledger's connection is encrypted, and nobody has looked whose it is", remedy
+	case socket.RemoteAddr().Network() == "unix" || err == nil && isLoopback(host):
 		return good, "the ledger's connection is not encrypted, and does not leave this machine", ""
 	}
-	return warning, fmt.Sprintf("the ledger's connection to %s is not encrypted", config.Host), remedy
+	return warning, fmt.Sprintf("the ledger's connection to %s is not encrypted", socket.RemoteAddr()), remedy
 }
 
 func isLoopback(host string) bool {
