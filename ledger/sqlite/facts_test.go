@@ -36,18 +36,28 @@ func inLedger(t *testing.T, fn func(context.Context, *Ledger, *owner) error) {
 	}
 }
 
-// inBatch runs fn in one transaction, on a log whose top is 100.
-func inBatch(t *testing.T, fn func(*batch, *rangeLog) error) {
+// inBatches runs fn for each case in a transaction of its own, on a new log whose top is 100.
+func inBatches[C any](t *testing.T, cases map[string]C, fn func(t *testing.T, b *batch, g *rangeLog, c C) error) {
 	t.Helper()
 	inLedger(t, func(ctx context.Context, _ *Ledger, o *owner) error {
-		return o.runLive(ctx, 1, func(b *batch) error {
-			g, err := b.newLog(ranges.Info{Log: ranges.Log{1}, Scope: "test", Name: "log", Prefix: "log-"})
-			if err != nil {
-				return err
-			}
-			g.top = 100
-			return fn(b, g)
-		})
+		n := byte(0)
+		for name, c := range cases {
+			n += 2 // the log behind it is nobody's
+			t.Run(name, func(t *testing.T) {
+				err := o.runLive(ctx, 1, func(b *batch) error {
+					g, err := b.newLog(ranges.Info{Log: ranges.Log{n}, Scope: "test", Name: "log", Prefix: "log-"})
+					if err != nil {
+						return err
+					}
+					g.top = 100
+					return fn(t, b, g, c)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return nil
 	})
 }
 
@@ -61,12 +71,13 @@ func segment(from, to int64) ranges.Segment {
 // a range or a row begins. One that is too large would run again what is done.
 func TestRoomEndsAtWhatComesNext(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	type room struct {
 		there ranges.Change
 		row   int64 // the offset of a row; 0: none; below 0: offset 0 of the next log
 		query ranges.Query
 		want  ranges.Span
-	}{
+	}
+	inBatches(t, map[string]room{
 		"nothing":                      {query: ranges.Query{Room: true}, want: span(20, 100)},
 		"not asked":                    {},
 		"asked at the top":             {query: ranges.Query{Room: true, Span: span(90, 100)}},
@@ -85,33 +96,29 @@ func TestRoomEndsAtWhatComesNext(t *testing.T) {
 		"a row of the next log":        {row: -1, query: ranges.Query{Room: true}, want: span(20, 100)},
 		"a row, and a segment nearer":  {row: 40, there: ranges.Change{Put: []ranges.Segment{segment(30, 35)}}, query: ranges.Query{Room: true}, want: span(20, 30)},
 		"a row, and a segment further": {row: 40, there: ranges.Change{Put: []ranges.Segment{segment(50, 55)}}, query: ranges.Query{Room: true}, want: span(20, 40)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBatch(t, func(b *batch, g *rangeLog) error {
-				in, row := g, c.row
-				if row < 0 {
-					other := *g
-					other.log, in, row = ranges.Log{2}, &other, 0
-				}
-				if c.row != 0 {
-					c.there.Rows = []ranges.Row{{Offset: row, Nobody: true}}
-				}
-				c.there.Top = g.top
-				if err := b.change(in, &c.there); err != nil {
-					return err
-				}
-				if c.query.Span.Len() == 0 {
-					c.query.Span = span(10, 20)
-				}
-				facts, err := b.facts(g, &c.query)
-				if err == nil && facts.Room != c.want {
-					t.Errorf("the room is %v, want %v", facts.Room, c.want)
-				}
-				return err
-			})
-		})
-	}
+	}, func(t *testing.T, b *batch, g *rangeLog, c room) error {
+		in, row := g, c.row
+		if row < 0 {
+			other := *g
+			other.log[0]++
+			in, row = &other, 0
+		}
+		if c.row != 0 {
+			c.there.Rows = []ranges.Row{{Offset: row, Nobody: true}}
+		}
+		c.there.Top = g.top
+		if err := b.change(in, &c.there); err != nil {
+			return err
+		}
+		if c.query.Span.Len() == 0 {
+			c.query.Span = span(10, 20)
+		}
+		facts, err := b.facts(g, &c.query)
+		if err == nil && facts.Room != c.want {
+			t.Errorf("the room is %v, want %v", facts.Room, c.want)
+		}
+		return err
+	})
 }
 
 // TestFactsReachAsFarAsRanges: a range that ends is merged with the segments at both of its ends, so all of these are read for
@@ -123,44 +130,40 @@ func TestFactsReachAsFarAsRanges(t *testing.T) {
 		Open: []ranges.Range{{Span: span(10, 20), Token: 1}, {Span: span(30, 40), Token: 2}, {Span: span(60, 70), Token: 3}},
 		Put:  []ranges.Segment{segment(5, 10), segment(40, 45), segment(55, 60), segment(80, 90)},
 	}
-	for name, c := range map[string]struct {
+	type reach struct {
 		query            ranges.Query
 		ranges, segments []int64 // where they begin
-	}{
+	}
+	inBatches(t, map[string]reach{
 		"a span in one range":    {ranges.Query{Span: span(12, 13)}, []int64{10}, []int64{5}},
 		"a span over two ranges": {ranges.Query{Span: span(12, 31)}, []int64{10, 30}, []int64{5, 40}},
 		"one token":              {ranges.Query{Tokens: []uint64{3}}, []int64{60}, []int64{55}},
 		"two tokens":             {ranges.Query{Tokens: []uint64{1, 2}}, []int64{10, 30}, []int64{5, 40}},
 		"two tokens, the last":   {ranges.Query{Tokens: []uint64{2, 3}}, []int64{30, 60}, []int64{40, 55}},
 		"no range":               {ranges.Query{Span: span(82, 83)}, nil, []int64{80}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inBatch(t, func(b *batch, g *rangeLog) error {
-				if err := b.change(g, &there); err != nil {
-					return err
-				}
-				facts, err := b.facts(g, &c.query)
-				if err != nil {
-					return err
-				}
-				var begin []int64
-				for i := range facts.Ranges {
-					begin = append(begin, facts.Ranges[i].From)
-					if facts.Ranges[i].Holder != ledger.Mine {
-						t.Errorf("range %d is held by %v", facts.Ranges[i].From, facts.Ranges[i].Holder)
-					}
-				}
-				wantAll(t, "ranges", begin, c.ranges)
-				begin = nil
-				for _, s := range facts.Segments {
-					begin = append(begin, s.From)
-				}
-				wantAll(t, "segments", begin, c.segments)
-				return nil
-			})
-		})
-	}
+	}, func(t *testing.T, b *batch, g *rangeLog, c reach) error {
+		if err := b.change(g, &there); err != nil {
+			return err
+		}
+		facts, err := b.facts(g, &c.query)
+		if err != nil {
+			return err
+		}
+		var begin []int64
+		for i := range facts.Ranges {
+			begin = append(begin, facts.Ranges[i].From)
+			if facts.Ranges[i].Holder != ledger.Mine {
+				t.Errorf("range %d is held by %v", facts.Ranges[i].From, facts.Ranges[i].Holder)
+			}
+		}
+		wantAll(t, "ranges", begin, c.ranges)
+		begin = nil
+		for _, s := range facts.Segments {
+			begin = append(begin, s.From)
+		}
+		wantAll(t, "segments", begin, c.segments)
+		return nil
+	})
 }
 
 func wantAll(t *testing.T, what string, got, want []int64) {

@@ -156,8 +156,8 @@ var newLedger = sync.OnceValues(func() (files [][]byte, err error) {
 	return files, nil
 })
 
-// open is a fresh ledger for one case.
-func open(t *testing.T) ledgertest.Store {
+// fresh is the path of a ledger for one case.
+func fresh(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger ?#%.db") // a file name may be anything
 	files, err := newLedger()
@@ -169,6 +169,13 @@ func open(t *testing.T) ledgertest.Store {
 			t.Fatal(err)
 		}
 	}
+	return path
+}
+
+// open is a fresh ledger for one case.
+func open(t *testing.T) ledgertest.Store {
+	t.Helper()
+	path := fresh(t)
 	l, a := openAt(t, path, nil)
 	return storeOf(l, a, path)
 }

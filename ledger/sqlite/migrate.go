@@ -62,7 +62,7 @@ func setWAL(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 		if err := pause(ctx); err != nil {
-			return err
+			return err // the time is up
 		}
 	}
 }
