@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -85,6 +86,10 @@ func collected(t *testing.T, reader sdk.Reader, name string) map[string]float64 
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
+	return valuesOf(&all, name)
+}
+
+func valuesOf(all *metricdata.ResourceMetrics, name string) map[string]float64 {
 	out := map[string]float64{}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
@@ -99,6 +104,10 @@ func collected(t *testing.T, reader sdk.Reader, name string) map[string]float64 
 			case metricdata.Sum[int64]:
 				for _, p := range d.DataPoints {
 					out[p.Attributes.Encoded(attribute.DefaultEncoder())] = float64(p.Value)
+				}
+			case metricdata.Sum[float64]:
+				for _, p := range d.DataPoints {
+					out[p.Attributes.Encoded(attribute.DefaultEncoder())] = p.Value
 				}
 			case metricdata.Gauge[float64]:
 				for _, p := range d.DataPoints {
@@ -193,5 +202,39 @@ func TestObserveLedgerThatIsAway(t *testing.T) {
 	}
 	if slices.ContainsFunc(all.ScopeMetrics, func(s metricdata.ScopeMetrics) bool { return len(s.Metrics) > 0 }) {
 		t.Errorf("metrics of a ledger that is away: %+v", all.ScopeMetrics)
+	}
+}
+
+// crowded is a ledger that is away, and whose pools are known all the same.
+type crowded struct{ lame }
+
+func (crowded) Pools() []ledger.PoolStats {
+	return []ledger.PoolStats{
+		{Name: "ledger", InUse: 1, Max: 4, Waits: 2, Waited: time.Second},
+		{Name: "intx", InUse: 10, Max: 10, Waits: 30, Waited: 90 * time.Second, GaveUp: 5},
+	}
+}
+
+// A pool that is empty is to be seen in the hour in which the database is away.
+func TestObserveLedgerPools(t *testing.T) {
+	reader := sdk.NewManualReader()
+	if _, err := consumer.ObserveLedger(crowded{}, sdk.NewMeterProvider(sdk.WithReader(reader))); err != nil {
+		t.Fatal(err)
+	}
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err == nil || !strings.Contains(err.Error(), "away") {
+		t.Errorf("collect: %v", err)
+	}
+	for name, want := range map[string]map[string]float64{
+		"ackledger.ledger.pool.used": {"pool=ledger": 1, "pool=intx": 10},
+		"ackledger.ledger.pool.max":  {"pool=ledger": 4, "pool=intx": 10},
+		"ackledger.ledger.pool.waits": {
+			"outcome=served,pool=ledger": 2, "outcome=gave_up,pool=ledger": 0, "outcome=served,pool=intx": 30, "outcome=gave_up,pool=intx": 5,
+		},
+		"ackledger.ledger.pool.wait.time": {"pool=ledger": 1, "pool=intx": 90},
+	} {
+		if got := valuesOf(&all, name); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }

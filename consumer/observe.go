@@ -20,7 +20,8 @@ const observeLimit = 5 * time.Second
 
 // ObserveLedger makes metrics of a ledger's statistics; docs/telemetry.md lists them. They are read when the metrics are
 // collected, by [ledger.Inspector.Stats]; a reading that fails goes to OpenTelemetry's error handler. Call it once in
-// one or a few processes: the ledger is one, whoever looks. A nil provider means the global one. Unregister ends it.
+// one or a few processes: the ledger is one, whoever looks. Its pools of connections ([ledger.PoolInspector]) are this process'
+// own, though, and are read even while the database is away. A nil provider means the global one. Unregister ends it.
 func ObserveLedger(l ledger.Inspector, mp metric.MeterProvider) (metric.Registration, error) {
 	if l == nil {
 		return nil, errors.New("consumer: ObserveLedger: must be given a ledger, is given nil")
@@ -40,10 +41,14 @@ func ObserveLedger(l ledger.Inspector, mp metric.MeterProvider) (metric.Registra
 	o.passAge = o.seconds("ackledger.ledger.pass.age", "How long ago the last pass ended that counted the messages.")
 	o.passTook = o.seconds("ackledger.ledger.pass.duration", "How long the last pass took.")
 	o.passRemoved = o.int("ackledger.ledger.pass.removed", "Rows that the last pass removed.")
-	claims, err := o.meter.Int64ObservableCounter("ackledger.ledger.claims",
-		metric.WithDescription("Claims that this process' ledger has decided, by whether the message was finished already."))
-	o.note(claims, err)
-	o.claims = claims
+	o.claims = o.counter("ackledger.ledger.claims", "Claims that this process' ledger has decided, by whether the message was finished already.")
+	o.poolUsed = o.int("ackledger.ledger.pool.used", "Connections of this process in hand, by pool.")
+	o.poolMax = o.int("ackledger.ledger.pool.max", "The most connections of this process, by pool.")
+	o.poolWaits = o.counter("ackledger.ledger.pool.waits", "Calls for which no connection was free, by pool and outcome.")
+	waited, err := o.meter.Float64ObservableCounter("ackledger.ledger.pool.wait.time", metric.WithUnit("s"),
+		metric.WithDescription("How long calls waited for a connection in sum, by pool; those that got one."))
+	o.note(waited, err)
+	o.poolWaited = waited
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -58,8 +63,16 @@ type observer struct {
 	err    error
 
 	messages, abandoned, owners, rows, bytes, waits, passRemoved metric.Int64ObservableGauge
+	poolUsed, poolMax                                            metric.Int64ObservableGauge
 	oldest, age, passAge, passTook                               metric.Float64ObservableGauge
-	claims                                                       metric.Int64ObservableCounter
+	claims, poolWaits                                            metric.Int64ObservableCounter
+	poolWaited                                                   metric.Float64ObservableCounter
+}
+
+func (o *observer) counter(name, text string) metric.Int64ObservableCounter {
+	c, err := o.meter.Int64ObservableCounter(name, metric.WithDescription(text))
+	o.note(c, err)
+	return c
 }
 
 func (o *observer) int(name, text string) metric.Int64ObservableGauge {
@@ -82,6 +95,11 @@ func (o *observer) note(g metric.Observable, err error) {
 }
 
 func (o *observer) observe(ctx context.Context, out metric.Observer) error {
+	if p, ok := o.ledger.(ledger.PoolInspector); ok {
+		for _, s := range p.Pools() {
+			o.pool(out, &s)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, observeLimit)
 	defer cancel()
 	s, err := o.ledger.Stats(ctx)
@@ -112,6 +130,15 @@ func (o *observer) observe(ctx context.Context, out metric.Observer) error {
 		out.ObserveInt64(o.passRemoved, s.Pass.Removed())
 	}
 	return nil
+}
+
+func (o *observer) pool(out metric.Observer, s *ledger.PoolStats) {
+	pool := with("pool", s.Name)
+	out.ObserveInt64(o.poolUsed, s.InUse, pool)
+	out.ObserveInt64(o.poolMax, s.Max, pool)
+	out.ObserveInt64(o.poolWaits, s.Waits, with("pool", s.Name, "outcome", "served"))
+	out.ObserveInt64(o.poolWaits, s.GaveUp, with("pool", s.Name, "outcome", "gave_up"))
+	out.ObserveFloat64(o.poolWaited, s.Waited.Seconds(), pool)
 }
 
 func (o *observer) scope(out metric.Observer, s *ledger.ScopeStats) {

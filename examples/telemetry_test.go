@@ -82,6 +82,11 @@ func (m meter) Int64ObservableCounter(name string, o ...metric.Int64ObservableCo
 	return m.Meter.Int64ObservableCounter(name, o...)
 }
 
+func (m meter) Float64ObservableCounter(name string, o ...metric.Float64ObservableCounterOption) (metric.Float64ObservableCounter, error) {
+	m.of.note(name)
+	return m.Meter.Float64ObservableCounter(name, o...)
+}
+
 func (m meter) Float64ObservableGauge(name string, o ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
 	m.of.note(name)
 	return m.Meter.Float64ObservableGauge(name, o...)

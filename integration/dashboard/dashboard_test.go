@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -33,6 +35,7 @@ func TestTheDashboardShowsWhatIsScraped(t *testing.T) {
 		t.Helper()
 		plain.work(name)
 		troubled.trouble(m, name)
+		crowd(t, pool)
 		plain.sweep()
 		troubled.sweep()
 		if _, err := pool.Exec(t.Context(), "ANALYZE"); err != nil { // PostgreSQL estimates no rows before
@@ -78,6 +81,24 @@ func look(t *testing.T, b *board, history []map[string]string, quiet bool) []str
 		t.Fatal(err)
 	}
 	return append(b.problems(t.Context(), both, "ackledger_", quiet), b.problems(t.Context(), single, "ackledger_ledger_", quiet)...)
+}
+
+// crowd lets a call wait for a connection that is opened for it, and another give up on one.
+func crowd(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	pool.Reset()
+	for range pool.Config().MaxConns {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+	}
+	hurried, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := pool.Acquire(hurried); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("all connections are in hand, and there is another: %v", err)
+	}
 }
 
 func openPostgres(t *testing.T) (*postgres.Ledger, *pgxpool.Pool) {

@@ -20,7 +20,10 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-var _ ledger.Pooled = (*Ledger)(nil)
+var (
+	_ ledger.Pooled        = (*Ledger)(nil)
+	_ ledger.PoolInspector = (*Ledger)(nil)
+)
 
 // Ledger implements [ledger.Ledger] on PostgreSQL. Make it with [New]; it is safe for concurrent use.
 type Ledger struct {

@@ -72,3 +72,17 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 	s.Answered = l.counts.Answered()
 	return s, nil
 }
+
+// Pools implements [ledger.PoolInspector]: the pool of the ledger's own calls, and the caller's, which InTx uses. pgxpool counts
+// (pgxpool.Stat).
+func (l *Ledger) Pools() []ledger.PoolStats {
+	return []ledger.PoolStats{poolStats("ledger", l.own), poolStats("intx", l.user)}
+}
+
+func poolStats(name string, pool *pgxpool.Pool) ledger.PoolStats {
+	s := pool.Stat()
+	return ledger.PoolStats{
+		Name: name, InUse: int64(s.AcquiredConns()), Max: int64(s.MaxConns()),
+		Waits: s.EmptyAcquireCount(), Waited: s.EmptyAcquireWaitTime(), GaveUp: s.CanceledAcquireCount(),
+	}
+}
