@@ -93,7 +93,10 @@ func (f *Filter) Check() error {
 	case f.Limit < 0:
 		return &InvalidError{Field: "Filter.Limit", Bound: "0 (none) or more", Value: fmt.Sprint(f.Limit)}
 	}
-	f.ids = make(map[string]bool, len(f.IDs))
+	f.ids = nil // without IDs a filter that selects everything stays the zero value: a replay asks nothing of it
+	if len(f.IDs) > 0 {
+		f.ids = make(map[string]bool, len(f.IDs))
+	}
 	for _, id := range f.IDs {
 		if len(id) == 0 || len(id) > MaxID {
 			return invalidLen("Filter.IDs", 1, MaxID, len(id))
