@@ -128,7 +128,8 @@ type Options struct {
 	// MaxHeld if that is less. For people with few handlers and very fast ones.
 	ClaimAhead int
 	// MaxHeld and MaxHeldBytes bound the messages that the worker holds (queued, running, waiting for a retry); when one
-	// is reached, polling stops. Defaults 20,000 and 64 MiB of bodies. For people with little memory, or with many messages
+	// is reached, polling stops. Defaults 20,000 and 64 MiB of memory: two copies of all
+	// that a message has, and what is made for it. For people with little memory, or with many messages
 	// that wait at once.
 	MaxHeld      int
 	MaxHeldBytes int64

@@ -15,11 +15,11 @@ import (
 func (s *site) startBatch(size int, h func(context.Context, []*consumer.Message) []error, c *Config) *running {
 	s.t.Helper()
 	c.Audit = s.audit
-	w, err := NewWorker([]kgo.Opt{
+	w, err := NewWorker(append([]kgo.Opt{
 		kgo.SeedBrokers(s.brokers...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic),
 		kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(50 * time.Millisecond),
 		kgo.HeartbeatInterval(200 * time.Millisecond),
-	}, s.ledger, consumer.Batch(size, h), c)
+	}, s.opts...), s.ledger, consumer.Batch(size, h), c)
 	if err != nil {
 		s.t.Fatal(err)
 	}

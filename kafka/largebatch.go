@@ -35,6 +35,14 @@ func unpackLimit(archive int) int {
 	return min(max(2*archive, minUnpacked), math.MaxInt32)
 }
 
+// Bounds of what a broker's answer has at most, as it is packed. The larger is the client's default.
+const minFetched, maxFetched = 1 << 20, 50 << 20
+
+// fetchLimit is the default of kgo.FetchMaxBytes: what the client has fetched is in memory beside what is held.
+func fetchLimit(held int64) int32 {
+	return int32(min(max(held/4, minFetched), maxFetched))
+}
+
 // largeBatch ends Run, or passes the batch. It is called between a poll and AllowRebalance, so the partition stays ours.
 func (w *Worker) largeBatch(b *kgo.ErrDecompressTooLarge) {
 	at := place{b.Topic, b.Partition}

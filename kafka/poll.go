@@ -67,21 +67,27 @@ func (w *Worker) waitRoom(ctx context.Context) bool {
 	return false
 }
 
-// meanSize is the mean size of the records of late, by which a poll's number of records follows from bytes.
-type meanSize struct{ bytes float64 }
+// firstSize is what a record counts that nobody has seen yet: the brokers' default of max.message.bytes, in two copies.
+const firstSize = 2 << 20
+
+// meanSize is the size of the records of late, by which a poll's number of records follows from bytes. It grows at once and
+// shrinks slowly: polls that bring too little cost less than one that brings too much.
+type meanSize struct{ bytes float64 } // zero: none came yet
 
 func (m *meanSize) fit(records int, bytes int64) int {
-	n := min(records, pollMax)
-	if m.bytes >= 1 {
-		n = min(n, int(float64(bytes)/m.bytes)+1)
+	mean := m.bytes
+	if mean == 0 {
+		mean = firstSize
 	}
-	return max(n, 1)
+	return max(min(records, pollMax, int(float64(bytes)/mean)+1), 1)
 }
 
 func (m *meanSize) saw(records int, bytes int64) {
-	if records > 0 {
-		m.bytes += (float64(bytes)/float64(records) - m.bytes) / 4
+	if records == 0 {
+		return
 	}
+	mean := max(float64(bytes)/float64(records), 1)
+	m.bytes = max(mean, m.bytes+(mean-m.bytes)/4)
 }
 
 // take offers a poll to the engine. Errors come first: one of them may say why the records behind it begin anew.
@@ -108,7 +114,7 @@ func (w *Worker) take(fetches kgo.Fetches, size *meanSize) {
 				}
 				fresh := w.accept(a, p.Records)
 				for _, d := range fresh {
-					bytes += int64(len(d.record.Value))
+					bytes += d.Size
 				}
 				items = prepare(&w.set, fresh, items)
 			}
@@ -123,7 +129,7 @@ type offer struct {
 	stretch *engine.Stretch
 }
 
-// offer gives the engine what a poll came to, in its order; bytes are of the items' bodies.
+// offer gives the engine what a poll came to, in its order; bytes are of the items.
 func (w *Worker) offer(all []offer, bytes int64, size *meanSize) {
 	n := 0
 	for _, o := range all {

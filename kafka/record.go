@@ -11,9 +11,24 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// slab is how many records share what is allocated for them. One record that waits for a retry keeps its slab in memory,
-// so a slab is small.
-const slab = 8
+// slab is how many records share what is allocated for their bytes, and slabBytes from how many bytes on they do not. One record
+// that waits for a retry keeps its slab in memory, so a slab is small.
+const (
+	slab      = 8
+	slabBytes = 1 << 10
+)
+
+// cutSlab returns how many of n records share what is allocated.
+func cutSlab(n int, size func(i int) int64) int {
+	n = min(n, slab)
+	bytes := int64(0)
+	for i := range n {
+		if bytes += size(i) - recordOverhead; bytes > slabBytes {
+			return max(i, 1)
+		}
+	}
+	return n
+}
 
 // delivery is one record in the worker's hands.
 type delivery struct {
@@ -33,7 +48,7 @@ type delivery struct {
 // waits for a retry must not keep the batch in memory. So there are two copies, the handler's and the one to be archived.
 func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item {
 	for len(fresh) > 0 {
-		some := fresh[:min(slab, len(fresh))]
+		some := fresh[:cutSlab(len(fresh), func(i int) int64 { return fresh[i].Size })]
 		fresh = fresh[len(some):]
 		texts, bytes := 0, 0
 		for _, d := range some {
@@ -70,7 +85,7 @@ func lend(s *settings, some []*engine.Item, at *cursor) {
 	}
 	digits := decimals(some[len(some)-1].Ref.(*delivery).record.Offset)
 	for len(some) > 0 {
-		slab := some[:min(slab, len(some))]
+		slab := some[:cutSlab(len(some), func(i int) int64 { return some[i].Size })]
 		some = some[len(slab):]
 		texts, bytes := 0, 0
 		for _, it := range slab {
@@ -185,8 +200,24 @@ func (d *delivery) keep(copies *arena) {
 // isLarge says that a record is larger than the ledger archives, or than a quarter of what the worker holds. It is most of its
 // batch, so it keeps its bytes instead of a copy, and it goes through the engine by itself.
 func (s *settings) isLarge(r *kgo.Record) bool {
-	n := archivedSize(r)
-	return n > s.archive || int64(n) > s.MaxHeldBytes/4
+	return archivedSize(r) > s.archive || heldSize(r) > s.MaxHeldBytes/4
+}
+
+// What a record takes in memory beside its bytes, by measurement (TestHeldBytesAreMemory): the delivery, its names, its place
+// in queues and in the tracker; and the two copies of a header without its value.
+const (
+	recordOverhead = 1500
+	headerOverhead = 144
+)
+
+// heldSize is how many bytes of memory a record takes in hand: the handler's copy, the one to be archived, and what is made
+// for them. As long as it is part of a stretch it takes less.
+func heldSize(r *kgo.Record) int64 {
+	n := recordOverhead + 2*(len(r.Key)+len(r.Value))
+	for i := range r.Headers {
+		n += headerOverhead + len(r.Headers[i].Key) + 2*len(r.Headers[i].Value)
+	}
+	return int64(n)
 }
 
 // archivedSize is what a record counts against the ledger's Limits.Archive.

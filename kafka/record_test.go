@@ -78,15 +78,17 @@ func TestRecordsAreCopied(t *testing.T) {
 func TestPollsFitTheRoom(t *testing.T) {
 	t.Parallel()
 	var m meanSize
+	if got := m.fit(100_000, 64<<20); got != 33 {
+		t.Errorf("nothing is known: %d records", got)
+	}
+	m.saw(10, 10<<10)
 	if got := m.fit(100_000, 64<<20); got != pollMax {
 		t.Errorf("much room: %d records", got)
 	}
 	if got := m.fit(7, 64<<20); got != 7 {
 		t.Errorf("room for 7: %d records", got)
 	}
-	for range 50 {
-		m.saw(10, 10<<20)
-	}
+	m.saw(10, 10<<20) // they grow at once
 	if got := m.fit(10_000, 8<<20); got < 8 || got > 10 {
 		t.Errorf("8 MiB and records of 1 MiB: %d records", got)
 	}

@@ -25,7 +25,7 @@ type batch struct {
 	of      *assignment
 	at      cursor // of the first record
 	records []*kgo.Record
-	bytes   int64  // of the bodies
+	bytes   int64  // of memory, see heldSize
 	seq     uint64 // of the first record in the tracker, the others follow
 }
 
@@ -38,7 +38,7 @@ func (b *batch) Len() int { return len(b.records) }
 func (b *batch) Offset(i int) int64 { return b.records[i].Offset }
 
 // Size implements engine.Records.
-func (b *batch) Size(i int) int { return len(b.records[i].Value) }
+func (b *batch) Size(i int) int64 { return heldSize(b.records[i]) }
 
 // SentAt implements engine.Records.
 func (b *batch) SentAt(i int) time.Time { return b.records[i].Timestamp }
@@ -50,19 +50,15 @@ func (b *batch) Items(from, to int, reuse []*engine.Item) []*engine.Item {
 		at.prev = b.records[from-1].Offset
 	}
 	items := slices.Grow(reuse[:0], to-from)
-	var some []delivery
 	for i := from; i < to; i++ {
 		var d *delivery
 		if at := i - from; at < len(reuse) {
 			d = reuse[at].Ref.(*delivery)
 			*d = delivery{}
 		} else {
-			if len(some) == 0 {
-				some = make([]delivery, min(slab, to-i))
-			}
-			d, some = &some[0], some[1:]
+			d = new(delivery)
 		}
-		d.of, d.seq, d.record, d.Ref = b.of, b.seq+uint64(i), b.records[i], d
+		d.of, d.seq, d.record, d.Ref, d.Size = b.of, b.seq+uint64(i), b.records[i], d, b.Size(i)
 		items = append(items, &d.Item)
 	}
 	lend(b.set, items, &at)
@@ -113,8 +109,8 @@ func (w *Worker) takeStretch(a *assignment, records []*kgo.Record) *engine.Stret
 	if !it.Ranged || it.Skip || it.Invalid != nil {
 		return nil
 	}
-	for _, r := range records {
-		b.bytes += int64(len(r.Value))
+	for i := range records {
+		b.bytes += b.Size(i)
 	}
 	full, ok := w.table.acceptAll(a, b)
 	if !ok {
@@ -162,8 +158,8 @@ func (t *table) finishOne(f *engine.Finished, now time.Time) *assignment {
 		if f.Verdict.Ack && !d.of.gone {
 			d.of.tracker.Finish(d.seq)
 		}
-		d.of.weight.Remove(int64(len(d.body)))
-		t.weight.Remove(int64(len(d.body)))
+		d.of.weight.Remove(d.Size)
+		t.weight.Remove(d.Size)
 		t.letGo(d.of, 1, now)
 		return d.of
 	}
@@ -172,7 +168,7 @@ func (t *table) finishOne(f *engine.Finished, now time.Time) *assignment {
 		if f.Verdict.Ack && !b.of.gone {
 			b.of.tracker.Finish(b.seq + uint64(i))
 		}
-		bytes += int64(b.Size(i))
+		bytes += b.Size(i)
 	}
 	b.of.weight.AddAll(-bytes)
 	t.weight.AddAll(-bytes)

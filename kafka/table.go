@@ -105,7 +105,6 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 		return nil, false, nil
 	}
 	fresh = make([]*delivery, 0, len(records))
-	var some []delivery
 	for i, r := range records {
 		seq, ok := a.tracker.Add(r.Offset, r.LeaderEpoch)
 		if !ok {
@@ -119,13 +118,7 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 			a.tracker.Finish(seq)
 			continue
 		}
-		if len(some) == 0 {
-			some = make([]delivery, min(slab, len(records)-i))
-		}
-		d := &some[0]
-		some = some[1:]
-		d.of, d.seq, d.record = a, seq, r
-		fresh = append(fresh, d)
+		fresh = append(fresh, &delivery{of: a, seq: seq, record: r}) // each by itself: one that waits keeps no others in memory
 	}
 	t.hold(a, fresh)
 	return fresh, t.reaches(a), rewound
@@ -144,9 +137,9 @@ func (t *table) reaches(a *assignment) bool {
 func (t *table) hold(a *assignment, fresh []*delivery) {
 	t.holdMore(a, len(fresh))
 	for _, d := range fresh {
-		n := int64(len(d.record.Value))
-		a.weight.Add(n)
-		t.weight.Add(n)
+		d.Size = heldSize(d.record)
+		a.weight.Add(d.Size)
+		t.weight.Add(d.Size)
 	}
 }
 

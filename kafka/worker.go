@@ -116,7 +116,10 @@ func (w *Worker) options(life context.Context) []kgo.Opt {
 	if w.set.Reset == ResetEarliest {
 		reset = kgo.NewOffset().AtStart()
 	}
-	before := []kgo.Opt{kgo.WithLogger(clientLog{w.log}), kgo.MaxDecompressBatchBytes(unpackLimit(w.set.archive))}
+	before := []kgo.Opt{
+		kgo.WithLogger(clientLog{w.log}), kgo.MaxDecompressBatchBytes(unpackLimit(w.set.archive)),
+		kgo.FetchMaxBytes(fetchLimit(w.set.MaxHeldBytes)),
+	}
 	after := []kgo.Opt{
 		kgo.WithContext(life),
 		kgo.ConsumeTopics(), // they are added once Run has seen that they may be consumed

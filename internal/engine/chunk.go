@@ -10,8 +10,8 @@ import (
 // they take waits for each other, so a chunk is worth a short time of work, and keeps few bytes alive.
 const (
 	chunkTime  = 200 * time.Microsecond
-	chunkItems = 69 // their runs are just small enough for the allocator not to make a span of memory of its own for them
-	chunkBytes = 64 << 10
+	chunkItems = 69        // their runs are just small enough for the allocator not to make a span of memory of its own for them
+	chunkBytes = 128 << 10 // of Item.Size
 	// spread is how slow a handler has to be for its messages to go to as many goroutines as are idle.
 	spread = 10 * time.Microsecond
 	// batchSpread is the same of one call of a batch handler.
@@ -221,7 +221,7 @@ func (e *Engine) take(before *chunk) *chunk {
 // takeReady takes items that may start now. Each is running from then on: one that lost its place and got it back is in
 // the queue twice.
 func (e *Engine) takeReady() []*Item {
-	n, bytes := e.chunkSize(), 0
+	n, bytes := e.chunkSize(), int64(0)
 	items := e.scratch[:0]
 	for len(items) < n && e.s.readyQ.len() > 0 && (bytes < chunkBytes || e.batch != nil) {
 		it := e.s.readyQ.pop()
@@ -234,7 +234,7 @@ func (e *Engine) takeReady() []*Item {
 		}
 		e.s.setPhase(it, running)
 		items = append(items, it)
-		bytes += len(it.Msg.Body)
+		bytes += it.Size
 		if it.single {
 			break
 		}

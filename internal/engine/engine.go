@@ -24,6 +24,9 @@ type Item struct {
 	// Log is the ledger.Position.Log of the log in which the message lies, for its order among stretches; empty: that of
 	// its key, which is another where it carries a stamp.
 	Log string
+	// Size is how many bytes of memory the message takes as long as it is in hand, for Options.MaxHeldBytes. Zero: its
+	// body's length.
+	Size int64
 	// Window is how long the ledger keeps the message's row; zero: Options.Window.
 	Window time.Duration
 	// Deadline is when the broker forgets the message, less a margin; zero: never, or not known.

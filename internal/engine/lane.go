@@ -151,7 +151,10 @@ func (s *sched) add(it *Item) {
 // enter is add without a place in the claim queue.
 func (s *sched) enter(it *Item) {
 	s.held++
-	s.bytes.Add(int64(len(it.Msg.Body)))
+	if it.Size == 0 {
+		it.Size = int64(len(it.Msg.Body)) // kept, since a handler may change its message
+	}
+	s.bytes.Add(it.Size)
 	it.sum = it.Key.Sum()
 	s.joinLines(it)
 	if it.Lane != "" {
@@ -346,7 +349,7 @@ func (s *sched) remove(it *Item) {
 	}
 	s.setPhase(it, finished)
 	s.held--
-	s.bytes.Remove(int64(len(it.Msg.Body)))
+	s.bytes.Remove(it.Size)
 	s.leaveLines(it)
 	s.prune()
 	l := it.lane

@@ -166,7 +166,7 @@ func (s *sched) popPiece(n int, together bool) (p piece) {
 			p.to += (left + pieces - 1) / pieces
 			return p
 		}
-		for bytes := 0; p.to < st.n && p.to-p.from < n && bytes < chunkBytes; p.to++ {
+		for bytes := int64(0); p.to < st.n && p.to-p.from < n && bytes < chunkBytes; p.to++ {
 			bytes += st.Records.Size(p.to)
 		}
 		return p

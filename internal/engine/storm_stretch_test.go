@@ -111,7 +111,7 @@ func (r *stormRecords) Keep(*engine.Item)        {}
 func (r *stormRecords) body(i int) []byte {
 	return fmt.Appendf(nil, "body of %s-%d", r.log, r.offsets[i])
 }
-func (r *stormRecords) Size(i int) int { return len(r.body(i)) }
+func (r *stormRecords) Size(i int) int64 { return int64(len(r.body(i))) }
 
 func (r *stormRecords) Items(from, to int, _ []*engine.Item) (out []*engine.Item) {
 	for i := from; i < to; i++ {

@@ -18,8 +18,8 @@ type Records interface {
 	Keep(it *Item)
 	// Offset is a record's offset.
 	Offset(i int) int64
-	// Size is the length of a record's body.
-	Size(i int) int
+	// Size is the Item.Size of what is made of a record.
+	Size(i int) int64
 	// SentAt is a record's consumer.Message.SentAt.
 	SentAt(i int) time.Time
 }
@@ -96,7 +96,7 @@ func (e *Engine) OfferStretch(st *Stretch) {
 	log := st.Claim.First.Key.Pos.Log
 	st.n, st.whole, st.came, st.log = st.Records.Len(), true, time.Now(), log
 	for i := range st.n {
-		st.bytes += int64(st.Records.Size(i))
+		st.bytes += st.Records.Size(i)
 	}
 	e.mu.Lock()
 	e.ranged = true

@@ -50,7 +50,7 @@ func TestHowMuchAGoroutineTakes(t *testing.T) {
 		"20 µs, others idle":     {20 * time.Microsecond, false, 7, repeat(24, 10), 3},
 		"a millisecond":          {time.Millisecond, false, 0, repeat(100, 10), 1},
 		"limited":                {1, true, 0, repeat(100, 10), 1},
-		"large bodies":           {1, false, 0, repeat(100, 20<<10), 4},
+		"large bodies":           {1, false, 0, repeat(100, 40<<10), 4},
 		"huge bodies":            {1, false, 0, repeat(100, 1<<20), 1},
 		"a large one among them": {1, false, 0, append([]int{10, 10, chunkBytes}, repeat(20, 10)...), 3},
 	} {
