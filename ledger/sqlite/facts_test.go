@@ -337,3 +337,52 @@ func TestTurnIsGivenUpWithItsTime(t *testing.T) {
 		t.Errorf("a free turn: %v", err)
 	}
 }
+
+// TestPurgeLooksAgain: a letter whose message moved on since it was listed keeps its body, which may be the only copy.
+func TestPurgeLooksAgain(t *testing.T) {
+	t.Parallel()
+	inLedger(t, func(ctx context.Context, l *Ledger, o *owner) error {
+		for i, c := range []struct {
+			meanwhile string
+			purged    int64
+		}{
+			{"", 1}, {"UPDATE ackledger_message SET state = 1", 0}, {"UPDATE ackledger_message SET token = token + 1", 0},
+			{"DELETE FROM ackledger_message", 0}, // its range may have it now, under no token
+		} {
+			id := []byte{byte('a' + i)}
+			e := ledger.Entry{Key: ledger.Key{Scope: "test", ID: id}, Delivery: id, Window: time.Hour}
+			claims, err := o.Claim(ctx, []ledger.Entry{e})
+			if err != nil {
+				return err
+			}
+			errs, err := o.Settle(ctx, []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Fail,
+				Dead: &ledger.Archive{Key: e.Key, Delivery: id, Kind: ledger.KindError, Keep: time.Hour, Body: []byte("body")}}})
+			if err = errors.Join(append(errs, err)...); err != nil {
+				return err
+			}
+			var listed []ledger.DeadLetter
+			for d, err := range l.DeadLetters(ctx, ledger.Filter{IDs: [][]byte{id}}) {
+				if err != nil {
+					return err
+				}
+				listed = append(listed, d)
+			}
+			err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+				if c.meanwhile != "" {
+					if _, err := tx.ExecContext(ctx, c.meanwhile); err != nil {
+						return err
+					}
+				}
+				n, err := purge(ctx, tx, ledger.By{Actor: "tester"}, listed)
+				if n != c.purged || len(listed) != 1 {
+					t.Errorf("%q: %d of %d are purged, want %d", c.meanwhile, n, len(listed), c.purged)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
