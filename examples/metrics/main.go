@@ -1,5 +1,5 @@
-// Command metrics lets Prometheus scrape a worker and its ledger: dashboard.json shows both in Grafana, and
-// prometheus.yml says where to scrape.
+// Command metrics lets Prometheus scrape a worker and its ledger: dashboard.json shows both in Grafana, alerts.yaml says
+// when to call somebody, and prometheus.yml where to scrape.
 //
 // Alone it handles four orders from a queue of its own (one fails at first, one for good), asks itself what it would tell
 // Prometheus, and ends. With -queue-url it works on yours until SIGTERM.

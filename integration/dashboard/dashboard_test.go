@@ -18,7 +18,7 @@ import (
 // TestTheDashboardShowsWhatIsScraped: each query of the dashboard, run by Prometheus' engine, has a result with the labels
 // that its legend names; a rate is above zero, after what it counts has happened between two scrapes. Each metric of
 // ackledger is in a query. Two targets are scraped: workers on a ledger in memory, to which everything happens, and
-// workers on PostgreSQL, whose ledger must fill the ledger's panels alone.
+// workers on PostgreSQL, whose ledger must fill the ledger's panels alone. The alerts' rules select what is there, too.
 func TestTheDashboardShowsWhatIsScraped(t *testing.T) {
 	t.Parallel()
 	b := readBoard(t)
@@ -62,6 +62,13 @@ func TestTheDashboardShowsWhatIsScraped(t *testing.T) {
 	// A counter that is not there yet has no rate when it appears: the first round makes them all.
 	round("one", true)
 	round("two", false)
+	both, err := newMonitor(history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range unseen(t.Context(), both, readAlerts(t)) {
+		t.Error(problem)
+	}
 }
 
 // look shows the dashboard with the scrapes of both targets, and its ledger's panels with those of PostgreSQL alone.

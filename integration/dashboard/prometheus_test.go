@@ -98,9 +98,14 @@ func (m *monitor) names() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// query runs an expression at the time of the last scrape. What Prometheus has to remark about it is an error.
+// query runs an expression at the time of the last scrape.
 func (m *monitor) query(ctx context.Context, expr string) (promql.Vector, error) {
-	q, err := m.engine.NewInstantQuery(ctx, m, nil, expr, m.now)
+	return m.queryAt(ctx, expr, m.now)
+}
+
+// queryAt runs an expression at a time. What Prometheus has to remark about it is an error.
+func (m *monitor) queryAt(ctx context.Context, expr string, at time.Time) (promql.Vector, error) {
+	q, err := m.engine.NewInstantQuery(ctx, m, nil, expr, at)
 	if err != nil {
 		return nil, err
 	}
