@@ -73,7 +73,7 @@ func healthy() history {
 	h := history{}
 	for _, target := range []string{"a", "b"} {
 		h[target] = map[string]course{
-			ready: during(20, 3, always(0), always(1)), alive: during(20, 1, always(0), always(1)),
+			ready: during(18, 2, always(math.NaN()), during(20, 3, always(0), always(1))), alive: during(20, 1, always(0), always(1)),
 			stalledBy("slow"): always(2), stalledBy("deaf"): during(30, 5, always(1), always(0)), stalledBy("refused"): always(0),
 			stalledBy("span"): always(0), stalledBy("room"): during(30, 8, always(2), always(0)),
 			deadKind: always(4), unsent: always(0), lost: always(0), refused: always(0), unknown: jumps(25, 3),
@@ -129,6 +129,7 @@ func TestAlertsFireWhereTheirFaultIs(t *testing.T) {
 	}{
 		"none":                      {"a", ready, healthy()["a"][ready], nil, 0},
 		"not ready":                 {"a", ready, from(always(0), always(1)), []string{"AckledgerNotReady"}, 6},
+		"no worker":                 {"a", ready, from(always(math.NaN()), always(1)), []string{"AckledgerNoWorker"}, 6},
 		"not alive":                 {"a", alive, from(always(0), always(1)), []string{"AckledgerNotAlive"}, 3},
 		"deaf":                      {"a", stalledBy("deaf"), from(always(1), always(0)), []string{"AckledgerStalled"}, 11},
 		"a settlement is repeated":  {"b", stalledBy("refused"), from(always(1), always(0)), []string{"AckledgerStalled"}, 11},

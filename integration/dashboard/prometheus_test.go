@@ -57,9 +57,9 @@ func newMonitor(scrapes []map[string]string) (*monitor, error) {
 	return m, nil
 }
 
-// store keeps one answer of a target, and notes its series as present.
+// store keeps one answer of a target, and notes its series as present. Prometheus adds that the target is up.
 func (m *monitor) store(target, text string, present map[string]bool) error {
-	parser := textparse.NewPromParser([]byte(text), labels.NewSymbolTable(), false)
+	parser := textparse.NewPromParser([]byte(text+"\nup 1\n"), labels.NewSymbolTable(), false)
 	for {
 		entry, err := parser.Next()
 		switch {
