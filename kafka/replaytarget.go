@@ -125,6 +125,8 @@ func (t *ReplayTarget) Accept(l *replay.Letter) error {
 	switch {
 	case !t.has(l.Message.Source, topic), len(t.opt.Topics) > 0 && !slices.Contains(t.opt.Topics, topic):
 		return fmt.Errorf("%w: %.300q", replay.ErrElsewhere, l.Message.Source)
+	case !l.Vouched && len(t.opt.Topics) == 0:
+		return fmt.Errorf("only the letter itself says that it came from topic %q: name the topic as the target, or as Config.Origin", topic)
 	case l.Message.Source == t.dead:
 		return errors.New("it came from the dead-letter topic itself")
 	case l.Stamp == nil:

@@ -16,6 +16,9 @@ import (
 
 var errSealed = errors.New("it is sealed by the workers' cipher, and Config.Filter.Cipher is not set")
 
+// errAstray is of a record that would send its message to another queue or topic than the one that its consumer reads.
+var errAstray = errors.New("the archive record names a source that is not that of its scope")
+
 // errLeftOut is of a message that was larger than the ledger archives: without its body it is another message.
 type errLeftOut struct {
 	ledger.LeftOut
@@ -161,7 +164,10 @@ func (a *archive) letter(ctx context.Context, d *ledger.DeadLetter) (*Letter, er
 	if n := len(d.Errors); n > 0 {
 		l.Class, l.Error = d.Errors[n-1].Kind, d.Errors[n-1].Error
 	}
-	_, l.Consumer, _ = ParseScope(d.Key.Scope)
+	source, name, ok := ParseScope(d.Key.Scope)
+	if l.Consumer = name; ok && d.Source != "" && d.Source != source {
+		l.Unreadable = fmt.Errorf("%w: %.200q, and %.200q", errAstray, d.Source, d.Key.Scope)
+	}
 	emptyKey := d.UnmarkEmptyKey()
 	m := &l.Message
 	*m = consumer.Message{

@@ -94,6 +94,9 @@ func (r *runner) identify(l *Letter, last *scoped) {
 		if errors.Is(l.Unreadable, errSealed) {
 			l.decision.Reason = Sealed
 		}
+		if errors.Is(l.Unreadable, errAstray) {
+			l.decision.Reason = Astray
+		}
 		if _, ok := errors.AsType[*errLeftOut](l.Unreadable); ok {
 			l.decision.Reason = LeftOut
 		}
@@ -162,6 +165,9 @@ func (r *runner) decide(ctx context.Context, letters []*Letter) ([]*Letter, erro
 	if err := r.ask(ctx, letters); err != nil {
 		return nil, err
 	}
+	for _, l := range letters {
+		l.Vouched = l.Archived || l.Moved || l.known()
+	}
 	if err := r.rekey(ctx, letters); err != nil {
 		return nil, err
 	}
@@ -180,6 +186,9 @@ func (r *runner) decide(ctx context.Context, letters []*Letter) ([]*Letter, erro
 			return nil, err
 		}
 		if l.decision.Step == Mismatch && r.c.Mismatched && !r.c.FreshKeys && !r.c.Mend {
+			if err := r.vouchMismatch(ctx, l); err != nil {
+				return nil, err
+			}
 			owns = append(owns, l)
 		}
 	}
@@ -190,7 +199,7 @@ func (r *runner) decide(ctx context.Context, letters []*Letter) ([]*Letter, erro
 		return nil, err
 	}
 	for _, l := range owns {
-		l.decision = Plan(Case{Identified: true, Fingerprint: l.Fingerprint, Status: l.status, Proved: true})
+		l.decision = Plan(Case{Identified: true, Fingerprint: l.Fingerprint, Status: l.status, Proved: true, Unknown: true})
 	}
 	return kept, nil
 }
@@ -271,8 +280,9 @@ func selectsAll(f ledger.Filter) bool {
 func (r *runner) plan(ctx context.Context, l *Letter) error {
 	c := Case{
 		Identified: l.Identified, Archived: l.Archived, Superseded: l.Superseded, Kind: l.Kind, Token: l.Token,
-		Fingerprint: l.Fingerprint, Status: l.status, Unknown: r.c.Unknown, Proved: !r.src.Removes(),
+		Fingerprint: l.Fingerprint, Status: l.status, Vouched: l.Vouched || l.known(), Unknown: r.c.Unknown, Proved: !r.src.Removes(),
 	}
+	l.Vouched = c.Vouched || l.Message.Source == r.c.Origin
 	if l.Identified && !c.Proved && l.status.State == ledger.Succeeded && l.status.Fingerprint.IsZero() {
 		rec, err := r.get(ctx, l.Key)
 		if err != nil {
@@ -350,20 +360,6 @@ func (l *Letter) becomeOwn() {
 	l.own, l.Stamp, l.Token, l.Kind = true, nil, 0, ""
 	l.Message.ID, l.Fingerprint = id, ledger.BodyFingerprint(l.Message.Body)
 	l.Key = ledger.Key{Scope: l.Key.Scope, ID: []byte(id)}.Known()
-}
-
-// unsigned says why a letter may not be sent for the sake of its stamp; empty: it may. What this run signs, workers believe: so a
-// letter that nobody has signed must be one that the ledger knows.
-func (r *runner) unsigned(l *Letter) Reason {
-	_, here := r.dst.(*inPlace)
-	switch keys := r.c.StampKeys; {
-	case l.Stamp == nil:
-	case len(keys) == 0 && l.Stamp.Signer != "" && !here:
-		return Keyless
-	case len(keys) > 0 && !l.Stamp.SignedBy(keys...) && (l.status.State == 0 || l.status.Fingerprint.IsZero()):
-		return Unsigned
-	}
-	return ""
 }
 
 // stamp gives a letter the stamp of its copy. One whose key cannot be told from its id has none: no copy would meet its row.

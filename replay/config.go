@@ -37,13 +37,17 @@ type Config struct {
 
 	// Consumer and Origin are for dead letters that do not say which consumer failed (those that SQS moved by itself), and
 	// where they came from (Message.Source). By default a consumer is taken from the ledger, if it knows exactly one of
-	// that source; and what does not say where it came from is refused.
+	// that source; and what does not say where it came from is refused. A letter that says the same as Origin is not alone
+	// with that: see Unknown.
 	Consumer, Origin string
 	// Mismatched sends what is no copy of the message that has its id, and what does not say whose copy it is, as messages
 	// of their own: for people who have looked at them. By default they are left.
 	Mismatched bool
-	// Unknown sends dead letters that the ledger does not know any more, or whose consumer it has never seen: for people
-	// who know that they were not handled since. By default they are refused: it may be another ledger's.
+	// Unknown sends dead letters that the ledger does not know (any more), or whose consumer it has never seen: for people who
+	// know that they were not handled since. By default they are refused: it may be another ledger's, or somebody who may write
+	// to the dead-letter queue or topic has put it there. What SQS moved by itself, whose consumer the ledger knows, needs no
+	// Unknown. One whose source is its own word alone goes only to a target that the caller has named (a queue, a topic, or by
+	// Origin), or to a queue whose redrive policy names the dead-letter queue.
 	Unknown bool
 	// FreshKeys makes child keys change (the generation grows), so that outside effects which were done already, such as a
 	// payment, are done AGAIN. Only failed messages are renewed. For people whose effects must be repeated on purpose.

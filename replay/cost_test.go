@@ -63,9 +63,9 @@ type quickLedger struct {
 func (l quickLedger) Scopes(context.Context) ([]string, error)        { return []string{l.scope}, nil }
 func (quickLedger) Audit(context.Context, []ledger.AuditRecord) error { return nil }
 func (quickLedger) Status(_ context.Context, keys []ledger.Key) ([]ledger.Status, error) {
-	out := make([]ledger.Status, len(keys))
+	out, empty := make([]ledger.Status, len(keys)), ledger.BodyFingerprint(nil)
 	for i := range out {
-		out[i] = ledger.Status{State: ledger.Failed, Token: 1}
+		out[i] = ledger.Status{State: ledger.Failed, Token: 1, Fingerprint: empty}
 	}
 	return out, nil
 }

@@ -23,6 +23,9 @@ func (r *runner) count(l *Letter, result *Result) {
 		if l.own {
 			reason = ownSent
 		}
+		if _, here := r.dst.(*inPlace); !here {
+			rep.Targets[l.Message.Source]++
+		}
 	case result != nil && result.Outcome == Kept && result.Err == nil:
 		rep.Left++
 		step, reason = Leave, result.Reason
@@ -98,7 +101,7 @@ func (r *runner) progress(since *mark, now time.Time) Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := Progress{Report: r.report, Seen: r.seen.Load(), Total: r.total, Elapsed: now.Sub(r.report.Began), Left: -1}
-	p.Report.Reasons, p.Report.Samples = maps.Clone(r.report.Reasons), nil
+	p.Report.Reasons, p.Report.Targets, p.Report.Samples = maps.Clone(r.report.Reasons), maps.Clone(r.report.Targets), nil
 	p.Report.Warnings = slices.Clone(r.report.Warnings)
 	if since == nil {
 		since = &mark{at: r.report.Began}

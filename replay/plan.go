@@ -49,9 +49,11 @@ const (
 	Mended     Reason = "its body was mended since: the ledger's archive has the new one"
 	Behind     Reason = "behind one of its group or key that failed or is left"
 	Sealed     Reason = "it is sealed by the workers' cipher, which this run does not have"
+	Astray     Reason = "its archive record names another source than its scope"
 	LeftOut    Reason = "it was too large to be archived with its body, which is in the log"
 	Keyless    Reason = "its stamp is signed, and this run has no keys: no worker would take its copy for what it is"
 	Unsigned   Reason = "no key of this run has signed its stamp, and the ledger does not know its message with this body"
+	Unvouched  Reason = "its consumer has never seen it with this body, and only it says where it came from: anybody may have put it there"
 	Stranger   Reason = "it has no stamp of its own body: whose copy it is is not known"
 )
 
@@ -62,6 +64,9 @@ type Case struct {
 	Identified bool
 	// Archived says that it comes from the ledger's archive, which nobody can forge, and where nothing is removed.
 	Archived bool
+	// Vouched says that not the letter alone says where it came from and what it is: the broker does (Letter.Moved), or the
+	// ledger, which knows it.
+	Vouched bool
 	// Superseded says that a later failure of the message is archived.
 	Superseded bool
 	// Kind is why it failed; empty: not known.
@@ -78,7 +83,7 @@ type Case struct {
 	Renewals uint64
 	// Mended says that the message is known to have failed with this body, which was mended since (ledger.Renewal).
 	Mended bool
-	// Unknown says that the caller takes messages of which the ledger has forgotten the row.
+	// Unknown says that the caller takes messages that the ledger does not know, or not any more.
 	Unknown bool
 }
 
@@ -93,6 +98,14 @@ type Decision struct {
 // Plan decides about one dead letter. It is pure: no clock, no chance, no I/O. Whatever it says may be late by the time it
 // is done; then the claim table (ledger.Decide) makes the copy harmless.
 func Plan(c Case) Decision {
+	d := planLetter(c)
+	if d.Step == Send && !c.Vouched && !c.Unknown {
+		return Decision{Step: Refuse, Reason: Unvouched}
+	}
+	return d
+}
+
+func planLetter(c Case) Decision {
 	s := c.Status
 	switch {
 	case !c.Identified:

@@ -16,7 +16,7 @@ var (
 
 // letter is a dead letter with a stamp of its own body, that failed under token 3.
 func letter(s ledger.Status, change ...func(*replay.Case)) replay.Case {
-	c := replay.Case{Identified: true, Token: 3, Fingerprint: this, Status: s}
+	c := replay.Case{Identified: true, Vouched: true, Token: 3, Fingerprint: this, Status: s}
 	for _, f := range change {
 		f(&c)
 	}
@@ -30,6 +30,7 @@ func row(s ledger.State, token uint64, f ledger.Fingerprint) ledger.Status {
 func TestPlan(t *testing.T) {
 	stranger := func(c *replay.Case) { c.Identified = false }
 	mismatch := func(c *replay.Case) { c.Kind = ledger.KindMismatch }
+	alone := func(c *replay.Case) { c.Vouched = false }
 	unstamped := func(c *replay.Case) { c.Token = 0 }
 	archived := func(c *replay.Case) { c.Archived = true }
 	later := func(c *replay.Case) { c.Superseded = true }
@@ -60,7 +61,10 @@ func TestPlan(t *testing.T) {
 		"pending, live":                        {letter(held(pending, ledger.Live, time.Second, 0)), replay.Decision{Step: replay.Leave, Reason: replay.Live}},
 		"pending, in backoff":                  {letter(held(pending, ledger.Nobody, 0, time.Second)), replay.Decision{Step: replay.Leave, Reason: replay.Backoff}},
 		"pending, claimed without fingerprint": {letter(row(ledger.Pending, 4, ledger.Fingerprint{})), replay.Decision{Step: replay.Send, Reason: replay.Abandoned, Token: 4}},
+		"pending, and it alone says what":      {letter(row(ledger.Pending, 4, ledger.Fingerprint{}), alone), replay.Decision{Step: replay.Refuse, Reason: replay.Unvouched}},
 		"no row, moved by SQS unseen":          {letter(ledger.Status{}, unstamped), replay.Decision{Step: replay.Send, Reason: replay.New}},
+		"no row, and it alone says what":       {letter(ledger.Status{}, unstamped, alone), replay.Decision{Step: replay.Refuse, Reason: replay.Unvouched}},
+		"no row, taken on request":             {letter(ledger.Status{}, unstamped, alone, unknown), replay.Decision{Step: replay.Send, Reason: replay.New}},
 		"no row any more":                      {letter(ledger.Status{}), replay.Decision{Step: replay.Refuse, Reason: replay.Forgotten}},
 		"no row any more, taken on request":    {letter(ledger.Status{}, unknown), replay.Decision{Step: replay.Send, Reason: replay.New, Token: 3}},
 		"a mismatch by kind":                   {letter(row(ledger.Failed, 3, this), mismatch), replay.Decision{Step: replay.Mismatch, Reason: replay.OtherBody}},
@@ -83,7 +87,7 @@ func TestPlan(t *testing.T) {
 func anyCase(t *rapid.T) replay.Case {
 	fingerprint := rapid.SampledFrom([]ledger.Fingerprint{{}, this, other})
 	return replay.Case{
-		Identified: rapid.Bool().Draw(t, "identified"), Archived: rapid.Bool().Draw(t, "archived"),
+		Identified: rapid.Bool().Draw(t, "identified"), Vouched: rapid.Bool().Draw(t, "vouched"), Archived: rapid.Bool().Draw(t, "archived"),
 		Superseded: rapid.Bool().Draw(t, "superseded"), Unknown: rapid.Bool().Draw(t, "unknown"), Proved: rapid.Bool().Draw(t, "proved"),
 		Kind:  rapid.SampledFrom([]ledger.FailureKind{"", ledger.KindExhausted, ledger.KindMismatch}).Draw(t, "kind"),
 		Token: rapid.Uint64Range(0, 5).Draw(t, "token"), Fingerprint: this,
@@ -103,6 +107,8 @@ func TestPlanNeverDoesHarm(t *testing.T) {
 		disagrees := !s.Fingerprint.IsZero() && !s.Fingerprint.Agrees(c.Fingerprint)
 		if d.Step == replay.Send {
 			switch {
+			case !c.Vouched && !c.Unknown:
+				t.Fatalf("sent, though only it says what it is: %+v", c)
 			case s.State == ledger.Succeeded:
 				t.Fatalf("sent, though it succeeded: %+v", c)
 			case s.State == ledger.Pending && !s.Free():
@@ -130,7 +136,7 @@ func TestPlanNeverDoesHarm(t *testing.T) {
 func TestPlanForgetsNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := anyCase(t)
-		c.Identified, c.Superseded, c.Kind = true, false, ledger.KindExhausted
+		c.Identified, c.Vouched, c.Superseded, c.Kind = true, true, false, ledger.KindExhausted
 		c.Status.Fingerprint = this
 		free := c.Status.State == ledger.Pending && c.Status.Free()
 		failed := c.Status.State == ledger.Failed && (c.Token == 0 || c.Token >= c.Status.Token)

@@ -29,6 +29,8 @@ type Report struct {
 	Refused    int64 `json:"refused"`
 	Mismatched int64 `json:"mismatched"` // not sent: see Config.Mismatched
 	Failed     int64 `json:"failed"`     // the send failed, or the handler did
+	// Targets counts what was sent by the queue (ARN) or topic (`cluster/topic`) that it was sent to; with DryRun, would be.
+	Targets map[string]int64 `json:"targets,omitempty"`
 	// Unread are, about, those that the source has beside Read and that the run could not see: see Unreader.
 	Unread int64 `json:"unread,omitempty"`
 
@@ -71,6 +73,11 @@ func (r *Report) Text() string {
 		{r.Refused, "refused"}, {r.Mismatched, "mismatched"}, {r.Failed, "failed"},
 	} {
 		fmt.Fprintf(&b, "  %7d %s\n", line.n, line.text)
+		if line.text == verb {
+			for _, target := range slices.Sorted(maps.Keys(r.Targets)) {
+				fmt.Fprintf(&b, "    %7d to %s\n", r.Targets[target], target)
+			}
+		}
 	}
 	for _, reason := range slices.SortedFunc(maps.Keys(r.Reasons), func(x, y Reason) int {
 		return cmp.Or(cmp.Compare(r.Reasons[y], r.Reasons[x]), cmp.Compare(x, y))

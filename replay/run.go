@@ -56,7 +56,7 @@ func Run(ctx context.Context, op ledger.Operator, src Source, dst Target, c Conf
 		return Report{}, err
 	}
 	r := &runner{c: c, op: op, src: src, dst: dst, budget: newBudget(maxBytes), blocked: map[line]bool{}, total: -1}
-	r.report = Report{Source: src.String(), Target: dst.String(), DryRun: c.DryRun, Began: time.Now(), Reasons: map[Reason]int64{}}
+	r.report = Report{Source: src.String(), Target: dst.String(), DryRun: c.DryRun, Began: time.Now(), Reasons: map[Reason]int64{}, Targets: map[string]int64{}}
 	err = r.begin(ctx)
 	if err == nil {
 		err = r.work(ctx)

@@ -19,6 +19,12 @@ type Letter struct {
 	Key ledger.Key
 	// Identified says that Message.ID names the message (see Case.Identified).
 	Identified bool
+	// Moved says that the broker itself moved the letter here and says where it came from (SQS: DeadLetterQueueSourceArn),
+	// which nobody can forge.
+	Moved bool
+	// Vouched is Run's, for Target.Accept: not the letter alone says where it came from. The broker does, or the ledger, which
+	// knows the message with this body, or Config.Origin.
+	Vouched bool
 	// Archived and Superseded are of the ledger's archive: see Case.
 	Archived, Superseded bool
 	// At is when it failed, or was archived, for filters; zero: not known.

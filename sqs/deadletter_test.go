@@ -331,9 +331,17 @@ func TestParseDeadLetterOfOthers(t *testing.T) {
 		}
 	}
 	broken := moved(nil)
-	broken.MessageAttributes[EnvelopeName] = text(`{"v":2}`)
+	broken.MessageAttributes[EnvelopeName] = text(`{"v":2,"original-source":"` + testARN + `"}`)
 	if _, err := ParseDeadLetter(broken); err == nil || !strings.Contains(err.Error(), "version must be 1, is 2") {
 		t.Errorf("%v", err)
+	}
+	for _, envelope := range []string{`{"v":1,"original-source":"` + testARN + `2","original-id":"x","original-body":"nil"}`, "no envelope"} {
+		m := moved(&good)
+		m.MessageAttributes[EnvelopeName] = text(envelope)
+		d, err := ParseDeadLetter(m)
+		if err != nil || d.Message.Source != testARN || d.Message.ID != "order-1" || string(d.Message.Body) != "body" || len(d.Message.Headers) != 3 {
+			t.Errorf("%q: %+v, %v", envelope, d, err)
+		}
 	}
 }
 

@@ -256,30 +256,38 @@ func sizeOf(in *sqs.SendMessageInput) int {
 // (DeadLetterQueueSourceArn), Message.ID and Delivery are the MessageId, which SQS keeps when it moves a message; a
 // console redrive or a move task to this queue gave it a new one, by which nobody recognises it, unless it has a stamp.
 //
+// What SQS says about the source outranks what the letter says: where DeadLetterQueueSourceArn names another queue than the
+// envelope, the envelope is an attribute like any other.
+//
 // DeadLetter.Stamp is set only if it is of this source and this body; what is forged, or copied from another message,
 // leaves it nil. An envelope that cannot be read is an error.
 func ParseDeadLetter(m *types.Message) (*consumer.DeadLetter, error) {
-	d := &consumer.DeadLetter{Message: consumer.Message{
+	d, _, err := parseDeadLetter(m)
+	return d, err
+}
+
+// parseDeadLetter says as well whether the letter is one that [DeadLetterQueue] sent.
+func parseDeadLetter(m *types.Message) (d *consumer.DeadLetter, ours bool, err error) {
+	d = &consumer.DeadLetter{Message: consumer.Message{
 		ID: aws.ToString(m.MessageId), Group: groupOf(m), Body: bodyOf(m), Headers: headersOf(m),
 		SentAt: sentAt(m), Received: receives(m), Source: m.Attributes[deadSource],
 	}}
 	d.Delivery = []byte(d.Message.ID)
-	sealed, ours := m.MessageAttributes[EnvelopeName]
-	if ours {
-		if err := unseal(d, aws.ToString(sealed.StringValue)); err != nil {
-			return nil, fmt.Errorf("sqs: message %s: attribute %s: %w", aws.ToString(m.MessageId), EnvelopeName, err)
+	if sealed, ok := m.MessageAttributes[EnvelopeName]; ok {
+		if ours, err = unseal(d, aws.ToString(sealed.StringValue)); err != nil {
+			return nil, false, fmt.Errorf("sqs: message %s: attribute %s: %w", aws.ToString(m.MessageId), EnvelopeName, err)
 		}
 	}
 	stamp := stampOf(m, d)
 	if stamp == nil {
-		return d, nil
+		return d, ours, nil
 	}
 	if d.Stamp = stamp; !ours && d.Message.Source == "" {
 		d.Message.Source, d.Delivery = stamp.Source, nil // a copy that has no more than its stamp
 		d.Message.Headers = slices.DeleteFunc(d.Message.Headers, func(h ledger.Header) bool { return h.Name == consumer.StampName })
 	}
 	d.Message.ID = stamp.ID
-	return d, nil
+	return d, ours, nil
 }
 
 // deadSource is the system attribute that SQS sets when it moves a message to a dead-letter queue.
@@ -305,26 +313,29 @@ func stampOf(m *types.Message, d *consumer.DeadLetter) *consumer.Stamp {
 	return s
 }
 
-// unseal turns the copy back into what was delivered from the source.
-func unseal(d *consumer.DeadLetter, sealed string) error {
+// unseal turns the copy back into what was delivered from the source. False: it is not from where SQS says it is, and stays.
+func unseal(d *consumer.DeadLetter, sealed string) (bool, error) {
 	var e envelope
-	if err := json.Unmarshal([]byte(sealed), &e); err != nil {
-		return err
+	err := json.Unmarshal([]byte(sealed), &e)
+	if moved := d.Message.Source; moved != "" && e.Source != moved {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	if e.Version != envelopeVersion || e.Source == "" {
-		return fmt.Errorf("its version must be %d, is %d, and it must name a source, names %.100q", envelopeVersion, e.Version, e.Source)
+		return false, fmt.Errorf("its version must be %d, is %d, and it must name a source, names %.100q", envelopeVersion, e.Version, e.Source)
 	}
 	m := &d.Message
-	var err error
 	if m.Body, err = e.Body.restore(m.Body); err != nil {
-		return err
+		return false, err
 	}
 	m.Headers = e.headers(m.Headers)
 	m.ID, m.Source, m.Group, m.Key, m.SentAt = e.ID, e.Source, e.Group, e.Key, fromMilliseconds(e.SentAt)
 	m.Topic, m.Partition, m.Offset, m.Attempt, m.Received = e.Topic, e.Partition, e.Offset, e.Attempts, 0
 	d.Delivery, d.Kind, d.Class, d.Error = e.Delivery, e.Kind, e.Class, e.Error
 	d.Consumer, d.FailedAt = e.Consumer, fromMilliseconds(e.FailedAt)
-	return nil
+	return true, nil
 }
 
 // headers puts the message's own headers together again: attributes by name as a worker shows them, and the trace header

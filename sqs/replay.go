@@ -308,13 +308,12 @@ func (s *ReplaySource) take(messages []types.Message) (fresh []*replay.Letter, a
 // newLetter reads a message of the queue.
 func newLetter(m *types.Message, r *inHand) *replay.Letter {
 	l := &replay.Letter{Origin: r}
-	d, err := ParseDeadLetter(m)
+	d, ours, err := parseDeadLetter(m)
 	if err != nil {
 		l.Message.ID, l.Unreadable = r.id, err
 		return l
 	}
-	_, ours := m.MessageAttributes[EnvelopeName]
-	l.DeadLetter, l.At = *d, d.FailedAt
+	l.DeadLetter, l.At, l.Moved = *d, d.FailedAt, m.Attributes[deadSource] != ""
 	l.Identified = d.Stamp != nil || !ours && d.Message.Source != ""
 	if d.Stamp != nil {
 		l.Token = d.Stamp.Token

@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,11 +22,17 @@ import (
 type ReplayTarget struct {
 	client ReplayAPI
 	given  []string
-	dead   string                                   // the address of the dead letters
-	find   func(arn string) (url string, err error) // asks for a queue that is not given
+	dead   string                         // the address of the dead letters
+	find   func(arn string) (home, error) // asks for a queue that is not given
 
-	mu   sync.Mutex
-	urls map[string]func() (string, error) // by ARN; what was found, or why nothing was
+	mu    sync.Mutex
+	homes map[string]func() (home, error) // by ARN; what was found, or why nothing was
+}
+
+// home is a queue that letters came from.
+type home struct {
+	url string
+	own bool // it is given, or its redrive policy names the dead letters' queue: a letter need not be vouched for
 }
 
 var _ replay.Target = (*ReplayTarget)(nil)
@@ -61,11 +68,11 @@ func (t *ReplayTarget) End(context.Context) error { return nil }
 
 // Begin looks the given queues up. The dead letters' own queue is refused.
 func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
-	t.dead, t.urls = b.Source, map[string]func() (string, error){}
-	t.find = func(arn string) (string, error) { return t.ask(context.WithoutCancel(ctx), arn) }
+	t.dead, t.homes = b.Source, map[string]func() (home, error){}
+	t.find = func(arn string) (home, error) { return t.ask(context.WithoutCancel(ctx), arn) }
 	for _, url := range t.given {
 		ask, cancel := context.WithTimeout(ctx, callTimeout)
-		arn, err := t.arnOf(ask, url)
+		arn, _, err := t.look(ask, url)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("sqs: queue %q: %w", url, err)
@@ -73,34 +80,41 @@ func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
 		if arn == "" || arn == t.dead {
 			return fmt.Errorf("sqs: the target must not be the dead-letter queue itself, is %q", url)
 		}
-		t.urls[arn] = func() (string, error) { return url, nil }
+		t.homes[arn] = func() (home, error) { return home{url, true}, nil }
 	}
 	return nil
 }
 
-func (t *ReplayTarget) arnOf(ctx context.Context, url string) (string, error) {
-	out, err := t.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
-		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
-	})
+// look asks for a queue's ARN, and whether its redrive policy names the dead letters' queue.
+func (t *ReplayTarget) look(ctx context.Context, url string) (arn string, redrives bool, err error) {
+	out, err := t.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: []types.QueueAttributeName{
+		types.QueueAttributeNameQueueArn, types.QueueAttributeNameRedrivePolicy,
+	}})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	return out.Attributes[string(types.QueueAttributeNameQueueArn)], nil
+	var policy redrive
+	text := out.Attributes[string(types.QueueAttributeNameRedrivePolicy)]
+	redrives = json.Unmarshal([]byte(text), &policy) == nil && policy.Target == t.dead && t.dead != ""
+	return out.Attributes[string(types.QueueAttributeNameQueueArn)], redrives, nil
 }
 
 // Accept implements replay.Target.
 func (t *ReplayTarget) Accept(l *replay.Letter) error {
 	arn := l.Message.Source
-	if _, err := t.resolve(arn); err != nil {
+	q, err := t.resolve(arn)
+	switch {
+	case err != nil:
 		return err
-	}
-	if arn == t.dead {
+	case !l.Vouched && !q.own:
+		return fmt.Errorf("only the letter itself says that it came from %s, whose redrive policy does not name this dead-letter "+
+			"queue: name the queue as the target, or as Config.Origin", arn)
+	case arn == t.dead:
 		return errors.New("it came from the dead-letter queue itself")
-	}
-	if l.Stamp == nil {
+	case l.Stamp == nil:
 		return errors.New("its identity cannot be told in a stamp: it can be replayed in place")
 	}
-	_, err := SourceInput(&l.DeadLetter, arn)
+	_, err = SourceInput(&l.DeadLetter, arn)
 	if errors.Is(err, ErrNoRoom) {
 		return fmt.Errorf("%w: it can be replayed in place", err)
 	}
@@ -108,16 +122,16 @@ func (t *ReplayTarget) Accept(l *replay.Letter) error {
 }
 
 // resolve finds a queue by its ARN. Each is asked for once in a run: all letters of a queue go, or none does.
-func (t *ReplayTarget) resolve(arn string) (string, error) {
+func (t *ReplayTarget) resolve(arn string) (home, error) {
 	t.mu.Lock()
-	found, asked := t.urls[arn]
+	found, asked := t.homes[arn]
 	if _, _, ok := splitARN(arn); !asked && (!ok || len(t.given) > 0) {
 		t.mu.Unlock()
-		return "", fmt.Errorf("%w: %.200q", replay.ErrElsewhere, arn)
+		return home{}, fmt.Errorf("%w: %.200q", replay.ErrElsewhere, arn)
 	}
 	if !asked {
-		found = sync.OnceValues(func() (string, error) { return t.find(arn) })
-		t.urls[arn] = found
+		found = sync.OnceValues(func() (home, error) { return t.find(arn) })
+		t.homes[arn] = found
 	}
 	t.mu.Unlock()
 	return found()
@@ -125,27 +139,27 @@ func (t *ReplayTarget) resolve(arn string) (string, error) {
 
 // ask asks for a queue, again as long as that may help. Names are found in the client's region only, where another queue may
 // have the name.
-func (t *ReplayTarget) ask(ctx context.Context, arn string) (url string, err error) {
+func (t *ReplayTarget) ask(ctx context.Context, arn string) (q home, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	var is string
 	for tries := 1; ; tries++ {
-		if url, is, err = t.named(ctx, arn); err == nil {
+		if q, is, err = t.named(ctx, arn); err == nil {
 			break
 		}
 		if k := kindOf(err); k == kindHopeless || k == kindHandle || tries == replayTries || ctx.Err() != nil {
-			return "", fmt.Errorf("queue %s cannot be found with this client: %w", arn, err)
+			return home{}, fmt.Errorf("queue %s cannot be found with this client: %w", arn, err)
 		}
 		pause(ctx, retryDelay(tries))
 	}
 	if is != arn {
-		return "", fmt.Errorf("%w: %s, whose name is that of %q for this client: use one of its own region", replay.ErrElsewhere, arn, is)
+		return home{}, fmt.Errorf("%w: %s, whose name is that of %q for this client: use one of its own region", replay.ErrElsewhere, arn, is)
 	}
-	return url, nil
+	return q, nil
 }
 
 // named looks for a queue by the name and account of an ARN, and says which ARN it has.
-func (t *ReplayTarget) named(ctx context.Context, arn string) (url, is string, err error) {
+func (t *ReplayTarget) named(ctx context.Context, arn string) (q home, is string, err error) {
 	account, name, _ := splitARN(arn)
 	in := &sqs.GetQueueUrlInput{QueueName: &name}
 	if account != "" {
@@ -153,11 +167,11 @@ func (t *ReplayTarget) named(ctx context.Context, arn string) (url, is string, e
 	}
 	out, err := t.client.GetQueueUrl(ctx, in)
 	if err != nil {
-		return "", "", err
+		return home{}, "", err
 	}
-	url = aws.ToString(out.QueueUrl)
-	is, err = t.arnOf(ctx, url)
-	return url, is, err
+	q.url = aws.ToString(out.QueueUrl)
+	is, q.own, err = t.look(ctx, q.url)
+	return q, is, err
 }
 
 // copied is one letter on its way.
@@ -177,17 +191,17 @@ func (t *ReplayTarget) Send(ctx context.Context, letters []*replay.Letter) []rep
 	var waiting []*copied
 	for i, l := range letters {
 		c := &copied{result: &results[i]}
-		url, err := t.resolve(l.Message.Source)
+		q, err := t.resolve(l.Message.Source)
 		if err == nil {
-			c.in, err = SourceInput(&l.DeadLetter, url)
+			c.in, err = SourceInput(&l.DeadLetter, q.url)
 		}
 		if err != nil {
 			results[i].Err = err
 			continue
 		}
 		c.size = sizeOf(c.in)
-		if strings.HasSuffix(url, ".fifo") {
-			c.lane = url + " " + aws.ToString(c.in.MessageGroupId)
+		if strings.HasSuffix(q.url, ".fifo") {
+			c.lane = q.url + " " + aws.ToString(c.in.MessageGroupId)
 		}
 		waiting = append(waiting, c)
 	}

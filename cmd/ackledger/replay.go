@@ -72,6 +72,10 @@ and one that was interrupted or killed is simply run again. A message leaves a d
 sent. It handles what was there when it began: if the bug still lives, it ends. A source that a worker of this ledger
 consumes is refused: its messages are live.
 
+A letter that SQS has not moved and that the ledger does not know is refused without --unknown; with it, where only the
+letter itself says where it came from, name the target (--to sqs:QUEUE, kafka:TOPIC) or --origin. The report, of a dry run
+too, has a line for each queue and topic.
+
 A mismatch, whose body is not the one that is known under its id, is sent with --mismatches only, as a message of its own.
 Where workers have Options.Stamps.Keys, give the command the same (ACKLEDGER_STAMP_KEYS, or --stamp-keys-file): a copy that
 is not signed is another message to them, and runs whenever it is sent.
@@ -102,7 +106,7 @@ To replay through your handler, without the broker, use replay.InPlace in a prog
 	flags.IntVar(&r.cfg.Concurrency, "concurrency", r.cfg.Concurrency, "so many sends at once")
 	flags.IntVar(&r.cfg.StopAfter, "max-errors", r.cfg.StopAfter, "stop at this many errors")
 	flags.BoolVar(&r.cfg.Mismatched, "mismatches", false, "send mismatches, too, as messages of their own")
-	flags.BoolVar(&r.cfg.Unknown, "unknown", false, "send what the ledger does not know any more: it may have been handled since")
+	flags.BoolVar(&r.cfg.Unknown, "unknown", false, "send what the ledger does not know (any more): it may have been handled since, or be forged")
 	flags.BoolVar(&r.anyGroup, "any-group", false, "Kafka: although other groups read the topic")
 	flags.BoolVar(&r.cfg.FreshKeys, "fresh-keys", false, "change the child keys: effects that were done are done AGAIN")
 	flags.BoolVar(&r.renewed, "renewed", false, "with --source archive: only what was renewed (--fresh-keys, --body-file) and has not run since")

@@ -73,9 +73,12 @@ func (x *machine) look(r, number uint8, l letter) {
 	if x.calm && s.terminal(l.Message) {
 		return // what is failed may stay so
 	}
+	status := x.status(row)
+	byBroker := l.Token == 0 // which moved it
 	d := replay.Plan(replay.Case{
 		Identified: true, Archived: number >= fromArchive, Superseded: number >= fromArchive && x.superseded(l),
-		Token: uint64(l.Token), Fingerprint: bodyOf(l.Other), Status: x.status(row),
+		Vouched: number >= fromArchive || byBroker || status.Fingerprint == bodyOf(l.Other),
+		Token:   uint64(l.Token), Fingerprint: bodyOf(l.Other), Status: status,
 	})
 	switch {
 	case x.off[LookUp]:
