@@ -78,6 +78,38 @@ func (k *keeper) Settle(_ context.Context, list []ledger.Settlement) ([]error, e
 	return make([]error, len(list)), nil
 }
 
+// Flushes have as many items and bytes as they may have, and no more: here two settlements, by number or by size. What is asked
+// of one log at two leader epochs is asked for twice.
+func TestGroupFillsFlushesToTheirBounds(t *testing.T) {
+	settlement := func(id string) ledger.Settlement {
+		return ledger.Settlement{Ticket: ledger.NewTicket(key("s", id).Sum(), 1), Result: make([]byte, 36)} // 100 bytes
+	}
+	for name, cfg := range map[string]ledger.GroupConfig{"items": {Items: 2, Flushes: 1}, "bytes": {Bytes: 200, Flushes: 1}} {
+		k := &keeper{got: make(chan []ledger.Settlement), gate: make(chan struct{})}
+		close(k.gate)
+		g := ledger.Group(k, cfg)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := g.Settle(t.Context(), []ledger.Settlement{settlement("a"), settlement("b"), settlement("c"), settlement("d"), settlement("e")})
+			ended <- err
+		}()
+		for i, want := range []int{2, 2, 1} {
+			if got := len(<-k.got); got != want {
+				t.Errorf("%s: flush %d has %d items, want %d", name, i+1, got, want)
+			}
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r := &recorder{}
+	entries := ask("a", "b")
+	entries[0].Key.Pos, entries[1].Key.Pos = &ledger.Position{Log: "l", Epoch: 1, Offset: 7}, &ledger.Position{Log: "l", Epoch: 2, Offset: 7}
+	if claims, err := ledger.Group(r, ledger.GroupConfig{}).Claim(t.Context(), entries); err != nil || claims[1].Answer != ledger.Run {
+		t.Errorf("%+v, %v", claims, err)
+	}
+}
+
 // A caller that gives up has its slices back, although the flush goes on: what is written there does not reach the store.
 func TestGroupSettlesACopy(t *testing.T) {
 	k := &keeper{got: make(chan []ledger.Settlement, 1), gate: make(chan struct{})}

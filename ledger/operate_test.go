@@ -15,10 +15,11 @@ func TestReopenRequestChecksItsFilter(t *testing.T) {
 	wantInvalid(t, r.Check(), "Filter.Limit")
 }
 
-// finderOf answers Get with an error for its one message.
+// finderOf answers with errors for its one message.
 type finderOf struct {
-	scope string
-	err   error
+	scope  string
+	err    error // of Get
+	status error
 }
 
 func (f finderOf) Get(context.Context, ledger.Key) (ledger.Record, error) {
@@ -30,16 +31,19 @@ func (f finderOf) Status(_ context.Context, keys []ledger.Key) ([]ledger.Status,
 	for i := range out {
 		out[i].State = ledger.Failed
 	}
-	return out, nil
+	return out, f.status
 }
 
 // A record that cannot be read is an error, not a record that is not there: an operator would take it for gone.
 func TestFindRecordsSaysWhatItCannotRead(t *testing.T) {
 	broken := errors.New("connection reset")
-	if found, err := ledger.FindRecords(t.Context(), finderOf{"s", broken}, nil, "", []byte("a")); !errors.Is(err, broken) {
+	if found, err := ledger.FindRecords(t.Context(), finderOf{scope: "s", err: broken}, nil, "", []byte("a")); !errors.Is(err, broken) {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if _, err := ledger.FindRecords(t.Context(), finderOf{"s", ledger.ErrNotFound}, nil, "", []byte("a")); !errors.Is(err, ledger.ErrNotFound) {
+	if found, err := ledger.FindRecords(t.Context(), finderOf{scope: "s", status: broken}, nil, "", []byte("a")); !errors.Is(err, broken) {
+		t.Errorf("no states: %+v, %v", found, err)
+	}
+	if _, err := ledger.FindRecords(t.Context(), finderOf{scope: "s", err: ledger.ErrNotFound}, nil, "", []byte("a")); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("one that went meanwhile: %v", err)
 	}
 }

@@ -73,10 +73,8 @@ func (p *SweepPace) Rest(ctx context.Context, d time.Duration, removed, rows int
 	if pause <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
