@@ -58,12 +58,10 @@ func apart[T any](name string, f func() (T, error)) <-chan answer[T] {
 func inTime[T any](name string, f func() (T, error)) (T, error) {
 	answered := apart(name, f)
 	for _, d := range [...]time.Duration{callLimit, moment} {
-		limit := time.NewTimer(d)
 		select {
 		case a := <-answered:
-			limit.Stop()
 			return a.value, a.err
-		case <-limit.C:
+		case <-time.After(d):
 		}
 	}
 	var none T

@@ -29,7 +29,6 @@ type run struct {
 	inner *inner        // nil: nobody has asked for it
 	cause error         // of our cancelling it; nil: we did not
 	ended time.Duration // when we cancelled it, or its handler returned, since Engine.born; 0: neither
-	over  bool          // the handler has returned
 	skip  skip          // why it was not started; its goroutine writes it
 	given bool          // SetResult had set something for the message when its handler returned; its goroutine writes it
 
@@ -147,14 +146,12 @@ func (r *run) stopFor(cause error) {
 func (r *run) finish() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.over = true
 	if r.ended == 0 {
 		r.ended = max(time.Since(r.e.born), 1)
 	}
 	switch {
 	case r.inner != nil:
 		cause := context.Cause(r.inner.Context)
-		r.inner.cancel(nil)
 		r.inner.stop()
 		return cause
 	case r.timeUp():
@@ -177,10 +174,6 @@ func (r *run) real() context.Context {
 	}
 	ctx, stop := context.WithDeadlineCause(ctx, r.limit(), consumer.ErrTimeout)
 	r.inner = &inner{Context: ctx, stop: stop, cancel: cancel}
-	if r.over {
-		cancel(nil)
-		stop()
-	}
 	return ctx
 }
 

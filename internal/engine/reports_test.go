@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// deaf is a sink that hears nothing.
+type deaf struct{}
+
+func (deaf) Finish([]Finished) {}
+
+// idle is an engine that was not started.
+func idle(t *testing.T, o consumer.Options) *Engine {
+	t.Helper()
+	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
+	e, err := New(Config{Options: o, Ledger: memory.New(), Handler: handler, Sink: deaf{}, System: "test", Source: "source"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func watched(t *testing.T) (*Engine, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zap.DebugLevel)
+	o, err := consumer.Options{Name: "n", Logger: zap.New(core)}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return idle(t, o), logs
+}
+
+// Whoever reads the log learns of which message it speaks, which attempt that was, and why, in each case that needs somebody.
+func TestOutcomesAreReported(t *testing.T) {
+	boom := errors.New("boom")
+	for text, c := range map[string]struct {
+		o  outcome
+		st step
+	}{
+		"handler failed after its transaction had committed: the message succeeded":   {outcome{err: boom, kind: ledger.KindError}, step{ack: true}},
+		"the attempt's transaction was lost or is unknown: the ledger is asked again": {outcome{err: boom, txErr: boom}, step{ask: true}},
+		"attempt failed":   {outcome{err: boom, kind: ledger.KindError}, step{count: true, after: time.Second}},
+		"handler panicked": {outcome{err: boom, kind: ledger.KindPanic}, step{}},
+		"":                 {outcome{}, step{ack: true}}, // a success is nobody's business
+	} {
+		e, logs := watched(t)
+		it := plainItem("", "order 17")
+		it.attempt, it.ticket = 3, ledger.NewTicket(it.Key.Sum(), 7)
+		e.report(it, c.o, c.st)
+		if text == "" {
+			if logs.Len() != 0 {
+				t.Errorf("a success is logged: %+v", logs.All())
+			}
+			continue
+		}
+		if logs.Len() != 1 || logs.All()[0].Message != text {
+			t.Errorf("%s: %+v", text, logs.All())
+			continue
+		}
+		fields := logs.All()[0].ContextMap()
+		if fields["message_id"] != "order 17" || fields["attempt"] != int64(3) || fields["token"] != uint64(7) || fields["error"] != "boom" {
+			t.Errorf("%s: %v", text, fields)
+		}
+	}
+}
+
+// Abandoned messages are named with their scope: they are all that is left of what no broker brings any more.
+func TestAbandonedMessagesAreNamed(t *testing.T) {
+	e, logs := watched(t)
+	e.swept(ledger.SweepReport{Rows: 7})
+	e.swept(ledger.SweepReport{Rows: 7, Abandoned: 1, Oldest: []ledger.Abandoned{{Scope: "orders", ID: []byte("17")}}})
+	all := logs.All()
+	if len(all) != 2 || all[0].Level != zap.DebugLevel || all[1].Level != zap.WarnLevel {
+		t.Fatalf("%+v", all)
+	}
+	if names, ok := all[1].ContextMap()["oldest"].([]any); !ok || len(names) != 1 || names[0] != "orders/17" {
+		t.Errorf("%v", all[1].ContextMap())
+	}
+}
+
+// A handler that cannot be called is refused before anything is claimed for it.
+func TestCheckHandler(t *testing.T) {
+	one := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
+	many := func(context.Context, []*consumer.Message) []error { return nil }
+	for name, c := range map[string]struct {
+		h    consumer.Handler
+		want string
+	}{
+		"one":        {one, ""},
+		"nil":        {nil, "must not be nil"},
+		"nil func":   {consumer.HandlerFunc(nil), "must not be nil"},
+		"smallest":   {sized{one, 1}, ""},
+		"largest":    {sized{one, consumer.MaxBatch}, ""},
+		"none":       {sized{one, 0}, "must be 1 to"},
+		"too many":   {sized{one, consumer.MaxBatch + 1}, "must be 1 to"},
+		"as is made": {consumer.Batch(2, many), ""},
+	} {
+		if err := CheckHandler(c.h); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// sized is a batch handler of any size.
+type sized struct {
+	consumer.Handler
+	n int
+}
+
+func (s sized) BatchSize() int                                           { return s.n }
+func (s sized) HandleBatch(context.Context, []*consumer.Message) []error { return nil }
+
+// keeping is a target that says how long it keeps dead letters, when it is asked for the n-th time.
+type keeping struct {
+	consumer.DeadLetterer
+	asked int
+	says  func(n int) (time.Duration, error)
+}
+
+func (k *keeping) Retention(context.Context) (time.Duration, error) {
+	k.asked++
+	return k.says(k.asked)
+}
+
+// A target that does not answer is asked three times, and one that keeps things for ever is asked once.
+func TestTargetIsAskedForItsRetention(t *testing.T) {
+	away := errors.New("away")
+	for name, c := range map[string]struct {
+		says  func(n int) (time.Duration, error)
+		keeps time.Duration
+		err   error
+		asked int
+	}{
+		"at once":           {func(int) (time.Duration, error) { return time.Hour, nil }, time.Hour, nil, 1},
+		"the third time":    {func(n int) (time.Duration, error) { return time.Hour, []error{away, away, nil}[n-1] }, time.Hour, nil, 3},
+		"never":             {func(int) (time.Duration, error) { return 0, away }, 0, away, 3},
+		"for ever":          {func(int) (time.Duration, error) { return 0, consumer.ErrUnbounded }, 0, consumer.ErrUnbounded, 1},
+		"nearly for ever":   {func(int) (time.Duration, error) { return ledger.MaxWindow/2 + 1, nil }, 0, consumer.ErrUnbounded, 1},
+		"as long as can be": {func(int) (time.Duration, error) { return ledger.MaxWindow / 2, nil }, ledger.MaxWindow / 2, nil, 1},
+		"less than nothing": {func(int) (time.Duration, error) { return -1, nil }, 0, nil, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := &keeping{says: c.says}
+			o := consumer.Options{DeadLetter: k, DeadLetterTimeout: time.Second}
+			began := time.Now()
+			keeps, err := TargetRetention(t.Context(), &o)
+			if keeps != c.keeps || !errors.Is(err, c.err) || k.asked != c.asked {
+				t.Errorf("%s: %s, %v, asked %d times; want %s, %v, %d", name, keeps, err, k.asked, c.keeps, c.err, c.asked)
+			}
+			if waited := time.Since(began); c.asked == 3 && waited != 1500*time.Millisecond {
+				t.Errorf("%s: waited %s between the tries", name, waited)
+			}
+		})
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	k := &keeping{says: func(int) (time.Duration, error) { return 0, away }}
+	if _, err := TargetRetention(ended, &consumer.Options{DeadLetter: k, DeadLetterTimeout: time.Second}); !errors.Is(err, away) || k.asked != 1 {
+		t.Errorf("with a context that ended: %v, asked %d times", err, k.asked)
+	}
+}
+
+// A record that may be identified later is, if nobody looks into it: no stamp, and none of the user's functions.
+func TestIdentityIsLeftForLater(t *testing.T) {
+	stamp := consumer.NewStamp("source", "id", []byte("b"))
+	stamped := []consumer.Header{{Name: consumer.StampName, Value: []byte(stamp.String())}}
+	for name, c := range map[string]struct {
+		later   bool
+		o       consumer.Options
+		headers []consumer.Header
+		want    bool
+	}{
+		"plain":            {later: true, want: true},
+		"not to be":        {},
+		"with a stamp":     {later: true, headers: stamped},
+		"with KeyFunc":     {later: true, o: consumer.Options{KeyFunc: func(*consumer.Message) (string, error) { return "k", nil }}},
+		"with Fingerprint": {later: true, o: consumer.Options{FingerprintFunc: func(*consumer.Message) ([]byte, error) { return []byte("f"), nil }}},
+	} {
+		m := &consumer.Message{ID: "t-0-7", Body: []byte("b"), Headers: c.headers}
+		id := Identify(&c.o, Origin{Source: "source", Scope: "s", Later: c.later}, m)
+		if id.Later != c.want || id.Fingerprint.IsZero() != c.want {
+			t.Errorf("%s: later %v, fingerprint %v", name, id.Later, id.Fingerprint)
+		}
+	}
+}
+
+// Stamps that are refused are warned of, one of many, and not for each message: whoever forges them must not fill the log.
+func TestRefusedStampsAreWarnedOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, logs := watched(t)
+		defer e.giveUp()
+		offer := func(ids ...string) {
+			var items []*Item
+			for _, id := range ids {
+				it := plainItem("", id)
+				it.Refused = errors.New("forged")
+				items = append(items, it)
+			}
+			e.Offer(append(items, plainItem("", "honest "+ids[0])))
+		}
+		offer("a", "b")
+		offer("c")
+		warned := func() []observer.LoggedEntry { return logs.FilterMessageSnippet("a stamp was refused").All() }
+		if all := warned(); len(all) != 1 || all[0].ContextMap()["message_id"] != "b" {
+			t.Errorf("%+v", all)
+		}
+		time.Sleep(forgedPause + time.Second)
+		e.Offer([]*Item{plainItem("", "honest")})
+		offer("d")
+		if all := warned(); len(all) != 2 || all[1].ContextMap()["message_id"] != "d" {
+			t.Errorf("a while later: %+v", all)
+		}
+	})
+}
+
+// Whoever waits for room hears when the ledger answers again, and nothing when it goes on answering.
+func TestLedgerThatIsBackIsTold(t *testing.T) {
+	e, _ := watched(t)
+	e.sess = &session{}
+	closed := func(ch <-chan struct{}) bool {
+		select {
+		case <-ch:
+			return true
+		default:
+			return false
+		}
+	}
+	e.note(errors.New("away"))
+	waits := e.Changed()
+	if e.note(errors.New("away")); closed(waits) {
+		t.Error("told while the ledger is away")
+	}
+	if e.note(nil); !closed(waits) {
+		t.Error("not told that it is back")
+	}
+	waits = e.Changed()
+	if e.note(nil); closed(waits) {
+		t.Error("told that nothing has changed")
+	}
+}
+
+// The dead letter of a mismatch that is archived counts as held until it is published, as any other.
+func TestFiledLettersAreHeld(t *testing.T) {
+	e, _ := watched(t)
+	it := plainItem("", "a")
+	e.s.add(it)
+	e.enlist(it)
+	s := &settlement{item: it, kind: ledger.Fail, more: &ledger.Settlement{}, whole: &ledger.Archive{}}
+	if e.publishFiled(s); e.letters.held != 1 || e.letters.waiting.len() != 1 {
+		t.Fatalf("%d held, %d waiting", e.letters.held, e.letters.waiting.len())
+	}
+	next := e.letters.waiting.pop()
+	if e.publish(&next); e.letters.held != 0 || it.phase != finished || s.filed {
+		t.Errorf("%d held, phase %d, the settlement itself is filed: %v", e.letters.held, it.phase, s.filed)
+	}
+}
