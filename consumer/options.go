@@ -30,6 +30,9 @@ const (
 	DefaultMaxHeldBytes   = 64 << 20
 	DefaultKeep           = 90 * 24 * time.Hour
 
+	DefaultBreakerFailures = 100
+	DefaultBreakerPercent  = 50
+
 	DefaultDeadLetterTries   = 5
 	DefaultDeadLetterTimeout = 5 * time.Second
 )
@@ -108,6 +111,10 @@ type Options struct {
 	// own, or whose workers may not remove rows.
 	NoMaintenance bool
 
+	// Breaker stops the worker while most of what it handles fails for good. Default: when more than 100 messages, and more
+	// than half of those that came to their end, do within a minute. For people whose messages mostly fail by design.
+	Breaker Breaker
+
 	// DeadLetter forwards messages that failed for good, for people who watch a dead-letter queue or topic, or whose other
 	// tools read one. Default: none, the ledger's archive has them. A target that is away delays no other message, and
 	// neither readiness nor a shutdown waits for it.
@@ -159,6 +166,7 @@ func (o Options) WithDefaults() (Options, error) {
 	setDefault(&o.Keep, max(DefaultKeep, o.Window))
 	setDefault(&o.DeadLetterTries, DefaultDeadLetterTries)
 	setDefault(&o.DeadLetterTimeout, DefaultDeadLetterTimeout)
+	o.Breaker.setDefaults()
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -196,7 +204,7 @@ func (o *Options) validate() error {
 	if o.Cipher != nil && isNil(o.Cipher) {
 		return errors.New("consumer: Options.Cipher: must be a cipher, is a nil pointer")
 	}
-	if err := o.Stamps.validate(); err != nil {
+	if err := errors.Join(o.Stamps.validate(), o.Breaker.validate()); err != nil {
 		return err
 	}
 	if len(o.Name) > 255 {

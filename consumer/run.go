@@ -77,6 +77,7 @@ type Stall struct {
 
 // What Stall.Reason may be.
 const (
+	StallBreaker = "breaker" // the worker is paused: most messages fail for good (Options.Breaker)
 	StallSlow    = "slow"    // a handler has run for longer than Options.SlowAfter
 	StallDeaf    = "deaf"    // a handler ignores its cancelled context
 	StallRefused = "refused" // the ledger or the cipher refuses a settlement, which is repeated
@@ -86,7 +87,7 @@ const (
 
 // StallReasons are all of them.
 func StallReasons() []string {
-	return []string{StallSlow, StallDeaf, StallRefused, StallSpan, StallRoom}
+	return []string{StallBreaker, StallSlow, StallDeaf, StallRefused, StallSpan, StallRoom}
 }
 
 // Limiter limits how many handlers run at once across workers. [NewLimiter] makes one. It is safe for concurrent use.

@@ -34,6 +34,9 @@ var defaults = map[string]string{
 	"Options.MaxHeldBytes":   size(consumer.DefaultMaxHeldBytes),
 	"Options.Keep":           span(consumer.DefaultKeep),
 
+	"Options.Breaker.Failures": count(consumer.DefaultBreakerFailures),
+	"Options.Breaker.Percent":  count(consumer.DefaultBreakerPercent),
+
 	"Options.DeadLetterTries":   count(consumer.DefaultDeadLetterTries),
 	"Options.DeadLetterTimeout": span(consumer.DefaultDeadLetterTimeout),
 
@@ -127,7 +130,8 @@ func TestTheTableOfDefaultsIsThatOfTheConstants(t *testing.T) {
 func TestEveryDefaultIsInTheTable(t *testing.T) {
 	for folder, prefix := range map[string]string{"consumer": "Options.", "sqs": "sqs.Config.", "kafka": "kafka.Config."} {
 		for _, name := range defaultConstants(t, filepath.Join("..", folder)) {
-			if _, known := defaults[prefix+strings.TrimPrefix(name, "Default")]; !known {
+			field := strings.Replace(strings.TrimPrefix(name, "Default"), "Breaker", "Breaker.", 1) // a struct in Options
+			if _, known := defaults[prefix+field]; !known {
 				t.Errorf("%s.%s is not in the table of defaults", folder, name)
 			}
 		}

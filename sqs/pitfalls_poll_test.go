@@ -60,7 +60,7 @@ func TestPitfall32_ReleasedIntoTheOwnPoll(t *testing.T) {
 func TestPitfall43_BadMessagesLeakNoSlots(t *testing.T) {
 	s, g := newSite(t, "", 100), newGate()
 	c := quick()
-	c.Concurrency = 4
+	c.Concurrency, c.Breaker.Off = 4, true
 	c.KeyFunc = func(m *consumer.Message) (string, error) {
 		if m.Body[0] == 'k' {
 			return "", errors.New("no key")

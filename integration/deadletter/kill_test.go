@@ -57,7 +57,7 @@ func child(args []string) error {
 	}
 	w, err := sqs.NewWorker(client, url, l, consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
 		return consumer.Terminal(errBug)
-	}), &sqs.Config{Options: consumer.Options{Name: "billing", Lease: 500 * time.Millisecond, DeadLetter: target, Concurrency: 4},
+	}), &sqs.Config{Options: consumer.Options{Name: "billing", Lease: 500 * time.Millisecond, DeadLetter: target, Concurrency: 4, Breaker: consumer.Breaker{Off: true}},
 		VisibilityTimeout: 2 * time.Second, WaitTime: time.Second})
 	if err != nil {
 		return err

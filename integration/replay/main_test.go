@@ -129,7 +129,10 @@ func ends(l *postgres.Ledger, o orders) (src replay.Source, dst replay.Target, e
 }
 
 func options(name string) consumer.Options {
-	return consumer.Options{Name: name, Concurrency: 8, Lease: lease, Drain: 5 * time.Second, BackoffBase: 50 * time.Millisecond, BackoffMax: time.Second}
+	return consumer.Options{
+		Name: name, Concurrency: 8, Lease: lease, Drain: 5 * time.Second, BackoffBase: 50 * time.Millisecond, BackoffMax: time.Second,
+		Breaker: consumer.Breaker{Off: true}, // thousands are to fail
+	}
 }
 
 func sqsClient(endpoint string) *awssqs.Client {

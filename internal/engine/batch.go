@@ -132,7 +132,7 @@ func (e *Engine) alone(it *Item) {
 	switch {
 	case it.sess.lost:
 		e.giveBack(it)
-	case it.dropped || e.draining || e.closed, e.opt.Park && e.paused:
+	case it.dropped || e.draining || e.closed, e.opt.Park && e.paused, e.heldBack(it):
 		e.release(it)
 	default:
 		e.s.readyQ.push(it)

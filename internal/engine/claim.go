@@ -261,7 +261,7 @@ func (e *Engine) ours(it *Item) {
 	switch {
 	case it.sess.lost:
 		e.giveBack(it)
-	case it.dropped || e.draining, e.opt.Park && !it.solo && e.paused:
+	case it.dropped || e.draining, e.opt.Park && !it.solo && e.paused, e.heldBack(it):
 		e.release(it)
 	case it.Invalid != nil:
 		e.fail(it, ledger.KindInvalid, it.Invalid)

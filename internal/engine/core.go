@@ -94,8 +94,10 @@ type Engine struct {
 	toSolo        *sync.Cond
 	toRescue      *sync.Cond
 	toPublish     *sync.Cond
+	toProbe       *sync.Cond
 	letters       letters
 	refusals      refusals
+	brake         brake
 
 	unwise []string // what Options.Warnings says
 }
@@ -130,8 +132,10 @@ func New(cfg Config) (*Engine, error) {
 	e.toClaim, e.toRun = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
 	e.toSettle, e.toSolo = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
 	e.toRescue, e.toPublish = sync.NewCond(&e.mu), sync.NewCond(&e.mu)
+	e.toProbe = sync.NewCond(&e.mu)
 	e.s.bytes.Limit = o.MaxHeldBytes
 	e.newLetters()
+	e.newBrake()
 	e.refusals.kept = map[*Item]*kept{}
 	conns := 0
 	if p, ok := cfg.Ledger.(ledger.Pooled); ok {
@@ -160,6 +164,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.loops.Go(e.timer)
 	e.loops.Go(e.soloLoop)
 	e.loops.Go(e.rescuer)
+	e.loops.Go(e.probeLoop)
 	if m, ok := e.cfg.Ledger.(ledger.Maintainer); ok && !e.opt.NoMaintenance {
 		e.loops.Go(func() { e.maintain(m) })
 	}
@@ -211,6 +216,10 @@ func (e *Engine) enlist(it *Item) {
 // unlock ends a critical section: it turns what must not stay ours into releases, wakes whoever has work now, and tells
 // the sink outside of the lock.
 func (e *Engine) unlock() {
+	if e.brake.tripped {
+		e.brake.tripped = false
+		e.releaseClaimed()
+	}
 	for _, it := range e.s.toRelease {
 		if it.phase == claimed {
 			e.release(it)
@@ -259,6 +268,9 @@ func (e *Engine) wakeLoops() {
 	}
 	if e.s.suspectQ.len() > 0 || e.keeps {
 		e.toSolo.Signal()
+	}
+	if e.brake.breaker.open {
+		e.toProbe.Signal()
 	}
 	if e.settleQ.len()+e.stretchesDone.len() > 0 {
 		e.toSettle.Signal()
@@ -353,7 +365,10 @@ func (e *Engine) timer() {
 }
 
 // mayStart says whether handlers may start: fail closed.
-func (e *Engine) mayStart() bool {
+func (e *Engine) mayStart() bool { return e.mayWork() && !e.brake.breaker.open }
+
+// mayWork says whether it is only for the breaker whether handlers may start.
+func (e *Engine) mayWork() bool {
 	return e.sess != nil && e.up && !e.paused && !e.draining && !e.closed
 }
 

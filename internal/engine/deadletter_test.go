@@ -210,7 +210,7 @@ func TestDeafTargetIsBounded(t *testing.T) {
 		l := memory.New()
 		to := &target{do: func(context.Context, int, *consumer.DeadLetter) error { <-t.Context().Done(); return errBoom }}
 		o := forwarding(to)
-		o.DeadLetterTries, o.DeadLetterTimeout = 1, time.Second
+		o.DeadLetterTries, o.DeadLetterTimeout, o.Breaker.Off = 1, time.Second, true
 		e, b := begin(t, l, o, boom)
 		in := items(200, noLane)
 		e.Offer(in)

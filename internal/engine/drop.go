@@ -217,7 +217,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.closed, e.draining = true, true
 	idle := len(e.chunks) == 0
 	e.tellRest(e.dropAll(func(*Item) bool { return true }, false), consumer.ErrShutdown) // nothing, after Drain
-	for _, c := range []interface{ Broadcast() }{e.toClaim, e.toRun, e.toSettle, e.toSolo, e.toRescue, e.toPublish} {
+	for _, c := range []interface{ Broadcast() }{e.toClaim, e.toRun, e.toSettle, e.toSolo, e.toRescue, e.toPublish, e.toProbe} {
 		c.Broadcast()
 	}
 	e.improved()

@@ -10,7 +10,7 @@ import (
 
 // gauges is what is read of a worker when its metrics are collected: what it has in hand, and what probes are told.
 type gauges struct {
-	inFlight, bytes, limit, ready, alive, stalled metric.Int64ObservableGauge
+	inFlight, bytes, limit, ready, alive, stalled, breaker metric.Int64ObservableGauge
 }
 
 // observe registers the gauges.
@@ -26,6 +26,7 @@ func (t *telemetry) observe(e *Engine, m metric.Meter) error {
 		{&g.limit, "ackledger.held.bytes.limit", "At how many bytes in hand the worker stops polling."},
 		{&g.ready, "ackledger.ready", "1: joined, the ledger answers, the broker is polled; 0: not so."},
 		{&g.alive, "ackledger.alive", "0: only a restart helps; 1: not so."},
+		{&g.breaker, "ackledger.breaker.open", "1: the worker is paused, because too many messages fail for good; 0: not so."},
 		{&g.stalled, "ackledger.stalled", "Messages, partitions and groups that do not get on, by reason."},
 	} {
 		made, err := m.Int64ObservableGauge(of.name, metric.WithDescription(of.text))
@@ -51,6 +52,7 @@ func (t *telemetry) observe(e *Engine, m metric.Meter) error {
 		h := health()
 		o.ObserveInt64(g.ready, one(h.Ready), t.attrs)
 		o.ObserveInt64(g.alive, one(h.Alive), t.attrs)
+		o.ObserveInt64(g.breaker, one(e.breakerOpen()), t.attrs)
 		stalled := map[string]int64{}
 		for i := range h.Stalled {
 			stalled[h.Stalled[i].Reason]++

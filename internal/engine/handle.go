@@ -57,8 +57,8 @@ func (e *Engine) runChunk(c *chunk) {
 				e.execute(r)
 			}
 			since = r.after()
-			if c.ordered && !r.plain() {
-				break // those behind it may have to wait for it
+			if !r.plain() && (c.ordered || r.finallyFailed()) {
+				break // those behind it may have to wait for it, or for the breaker
 			}
 		}
 	}
@@ -251,6 +251,7 @@ func (e *Engine) decide(r *run, o outcome) {
 func (e *Engine) apply(r *run, now time.Time) {
 	it := r.item
 	if r.end == nil {
+		e.judge(it, now.Sub(e.born), true)
 		e.succeed(it, r.result())
 		return
 	}
@@ -259,6 +260,7 @@ func (e *Engine) apply(r *run, now time.Time) {
 	case st.again:
 		e.alone(it)
 	case st.ack:
+		e.judge(it, now.Sub(e.born), true)
 		e.finish(it, Verdict{Ack: true})
 	case st.ask:
 		e.uncertain(it, now)

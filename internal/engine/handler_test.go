@@ -186,7 +186,7 @@ func TestPitfall66_PanicsAndGoexits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memory.New()
 		o := options()
-		o.Attempts = 1
+		o.Attempts, o.Breaker.Off = 1, true
 		var m *consumer.Message
 		var none map[string]int
 		ways := []func() error{
@@ -250,6 +250,7 @@ func TestPitfall43_BadMessagesLeakNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memory.New()
 		o := options()
+		o.Breaker.Off = true
 		o.KeyFunc = func(m *consumer.Message) (string, error) {
 			if !strings.HasPrefix(m.ID, "good") {
 				return "", errBoom

@@ -21,7 +21,7 @@ func (e *Engine) Room() (int, int64) {
 func (e *Engine) Open() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.mayStart()
+	return e.mayStart() || e.hungry()
 }
 
 // Live implements API.
@@ -86,7 +86,11 @@ func (e *Engine) Health() consumer.Health {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := consumer.Health{Alive: true, Ready: e.mayStart()}
-	if !h.Ready && e.lastErr != nil {
+	switch {
+	case h.Ready:
+	case e.mayWork():
+		h.LastError = e.brake.why
+	case e.lastErr != nil:
 		h.LastError = e.lastErr.Error()
 	}
 	h.Warnings = append(h.Warnings, e.unwise...)
@@ -94,7 +98,7 @@ func (e *Engine) Health() consumer.Health {
 		h.Warnings = append(h.Warnings, e.unswept.Error())
 	}
 	h.Warnings = append(h.Warnings, e.refusals.warnings(e.cfg.Ledger.Limits().Archive, e.cfg.Retained)...)
-	h.Stalled = append(h.Stalled, e.refusals.stalls()...)
+	h.Stalled = append(append(h.Stalled, e.brake.stalls()...), e.refusals.stalls()...)
 	e.eachRun(func(c *chunk, r *run) {
 		began := e.born.Add(time.Duration(c.at.Load()))
 		since := e.born.Add(r.cancelled)

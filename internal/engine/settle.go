@@ -66,6 +66,7 @@ func (e *Engine) settle(it *Item, set *ledger.Settlement) {
 	e.s.setPhase(it, settling)
 	s := settlement{item: it, sess: it.sess, kind: set.Kind, more: set}
 	if set.Kind == ledger.Fail {
+		e.judge(it, time.Since(e.born), false)
 		e.forward(s)
 		return
 	}

@@ -192,6 +192,9 @@ func (c *chunk) plain() bool {
 	return true
 }
 
+// finallyFailed says whether the message is to be archived.
+func (r *run) finallyFailed() bool { return r.end != nil && r.end.step.settle == ledger.Fail }
+
 func (r *run) plain() bool {
 	return r.skip == started && (r.end == nil || r.end == committed) && !r.given
 }
@@ -213,6 +216,7 @@ func (e *Engine) endedStretch(c *chunk) bool {
 	}
 	c.applied, st.chunk, c.spare = len(c.runs), nil, c.items
 	e.pace.done += len(c.runs)
+	e.brake.breaker.handled(c.done, len(c.runs), 0)
 	if st.done = st.next; st.done == st.n {
 		e.settleStretch(st)
 	} else if !e.mayStart() {

@@ -5,7 +5,7 @@ func (e *Engine) soloLoop() {
 	failed := 0
 	for {
 		e.mu.Lock()
-		for !e.closed && (!e.mayStart() || e.s.suspectQ.len() == 0) {
+		for !e.closed && (!e.maySolo() || e.s.suspectQ.len() == 0) {
 			e.toSolo.Wait()
 		}
 		if e.closed {
@@ -50,6 +50,7 @@ func (e *Engine) runSuspect() bool {
 	}
 	select {
 	case <-done:
+		e.probed(it)
 		e.cfg.Suspects.Release()
 	default: // we are closed, and its handler runs on
 		go func() {
@@ -59,6 +60,9 @@ func (e *Engine) runSuspect() bool {
 	}
 	return ok
 }
+
+// maySolo says whether a suspect may be asked for.
+func (e *Engine) maySolo() bool { return e.mayStart() || e.mayProbe() }
 
 // concludes waits for done. It is false if the engine closes before.
 func (e *Engine) concludes(done <-chan struct{}) bool {
@@ -80,6 +84,9 @@ func (e *Engine) takeSuspect(has *Item) (*session, *Item) {
 		}
 		e.s.setPhase(c, claiming)
 		c.placed, c.extra().answered = true, make(chan struct{})
+		if e.brake.breaker.open && has == nil {
+			e.brake.probe, e.brake.spoken = c, probeVoid
+		}
 		return true
 	}
 	if has != nil {
@@ -88,7 +95,7 @@ func (e *Engine) takeSuspect(has *Item) (*session, *Item) {
 		}
 		return nil, nil
 	}
-	for e.s.suspectQ.len() > 0 && e.mayStart() {
+	for e.s.suspectQ.len() > 0 && e.maySolo() {
 		if c := e.s.suspectQ.pop(); take(c) {
 			return e.sess, c
 		}
@@ -105,7 +112,7 @@ func (e *Engine) runAlone(sess *session, it *Item) (ok bool, done chan struct{})
 	var c *chunk
 	switch {
 	case !ok || it.phase != claimed || !it.isHead():
-	case e.mayStart():
+	case e.mayWork() && !e.heldBack(it):
 		c = e.newChunk([]*Item{it}, e.batch != nil, nil)
 		c.admitted = true
 	default: // paused, or an outage, since it was asked for
