@@ -73,9 +73,10 @@ func (s *shop) start(ctx context.Context) (stop func() error, err error) {
 	return func() error { cancel(); return <-ended }, nil
 }
 
-// options are short in time, so that the demo is: production keeps the defaults.
+// options are short in time, so that the demo is, and without the breaker, which would stop a handler that refuses all of its
+// messages: production keeps the defaults.
 func options(name string, target consumer.DeadLetterer) consumer.Options {
-	return consumer.Options{Name: name, Concurrency: 4, Lease: 5 * time.Second, DeadLetter: target}
+	return consumer.Options{Name: name, Concurrency: 4, Lease: 5 * time.Second, DeadLetter: target, Breaker: consumer.Breaker{Off: true}}
 }
 
 // audit reads the table of charges. The error says what is wrong with it.
