@@ -38,7 +38,7 @@ func TestPlanOfAMendedBody(t *testing.T) {
 		"the row's is not known":    {now, ledger.Fingerprint{}, ledger.Failed, Decision{Step: Send, Reason: Failed, Token: 4}},
 		"now, succeeded, and known": {now, now, ledger.Succeeded, Decision{Step: Drop, Reason: Succeeded}},
 	} {
-		got := Plan(Case{Identified: true, Fingerprint: c.letter, Mended: true, Status: ledger.Status{State: c.state, Token: 4, Fingerprint: c.row}})
+		got := Plan(Case{Identified: true, Vouched: true, Fingerprint: c.letter, Mended: true, Status: ledger.Status{State: c.state, Token: 4, Fingerprint: c.row}})
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
@@ -123,7 +123,9 @@ func TestScopeOfTheLetterBefore(t *testing.T) {
 	}
 }
 
-func counting() *runner { return &runner{report: Report{Reasons: map[Reason]int64{}}, total: -1} }
+func counting() *runner {
+	return &runner{report: Report{Reasons: map[Reason]int64{}, Targets: map[string]int64{}}, total: -1}
+}
 
 // TestSamplesAreFew: every letter is counted, and twenty of those that stay are shown.
 func TestSamplesAreFew(t *testing.T) {

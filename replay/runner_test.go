@@ -113,7 +113,7 @@ func (t *taking) Send(_ context.Context, letters []*Letter) []Result {
 }
 
 func aLetter(body string) *Letter {
-	l := &Letter{Identified: true}
+	l := &Letter{Identified: true, Moved: true}
 	l.Consumer, l.Kind = aConsumer, ledger.KindExhausted
 	l.Message = consumer.Message{Source: aQueue, ID: "m", Body: []byte(body)}
 	l.Key, l.Fingerprint = ledger.Key{Scope: Scope(aQueue, aConsumer), ID: []byte("m")}, ledger.BodyFingerprint([]byte(body))
