@@ -25,6 +25,7 @@ const (
 	unknown   = `ackledger_settles_unknown_total{` + ofWorker + `}`
 	refused   = `ackledger_settles_refused_total{` + ofWorker + `,reason="too_large"}`
 	ready     = `ackledger_ready{` + ofWorker + `}`
+	breaker   = `ackledger_breaker_open{` + ofWorker + `}`
 	alive     = `ackledger_alive{` + ofWorker + `}`
 	passAge   = `ackledger_ledger_pass_age_seconds`
 	abandoned = `ackledger_ledger_abandoned{scope="kafka:c/orders/payments"}`
@@ -75,7 +76,7 @@ func healthy() history {
 		h[target] = map[string]course{
 			ready: during(18, 2, always(math.NaN()), during(20, 3, always(0), always(1))), alive: during(20, 1, always(0), always(1)),
 			stalledBy("slow"): always(2), stalledBy("deaf"): during(30, 5, always(1), always(0)), stalledBy("refused"): always(0),
-			stalledBy("span"): always(0), stalledBy("room"): during(30, 8, always(2), always(0)),
+			breaker: always(0), stalledBy("breaker"): always(0), stalledBy("span"): always(0), stalledBy("room"): during(30, 8, always(2), always(0)),
 			deadKind: always(4), unsent: always(0), lost: always(0), refused: always(0), unknown: jumps(25, 3),
 			`ackledger_dead_letters_forwarded_total{` + ofWorker + `,outcome="sent"}`: always(4),
 			`ackledger_handler_duration_seconds_count{` + ofWorker + `,outcome="ok"}`: during(20, ends, func(m float64) float64 {
@@ -160,6 +161,17 @@ func TestAlertsFireWhereTheirFaultIs(t *testing.T) {
 			told[alert] = true
 		}
 	}
+	t.Run("the breaker is open", func(t *testing.T) { // and the worker neither ready nor getting on
+		t.Parallel()
+		h := healthy()
+		for series, is := range map[string]course{
+			breaker: from(always(1), always(0)), stalledBy("breaker"): from(always(1), always(0)), ready: from(always(0), always(1)),
+		} {
+			h["a"][series] = is
+		}
+		h.check(t, []string{"AckledgerBreakerOpen"}, 1)
+	})
+	told["AckledgerBreakerOpen"] = true
 	for name, is := range map[string]course{
 		"the sweep is behind": from(func(m float64) float64 { return (m - fault) * 60 }, saw(0, 60, 1)),
 		"nobody ever swept":   from(always(math.NaN()), saw(0, 60, 1)),
