@@ -43,6 +43,8 @@ type Decision struct {
 	// Renew says that the row begins anew: first claim, the list of errors, and the expiry, unless what it has is later.
 	Renew     bool
 	Wait      time.Duration
+	Held      bool
+	First     bool
 	Suspect   bool
 	Uncertain bool
 	TookOver  bool
@@ -54,7 +56,7 @@ type Decision struct {
 // Decide is pure: no clock, no chance, no I/O. Stores that decide in SQL are checked against it.
 func Decide(row *Row, e Entry) Decision {
 	if row == nil { // 1
-		return Decision{Answer: Run, Write: true, Token: 1, Renew: true}
+		return Decision{Answer: Run, Write: true, Token: 1, Renew: true, First: true}
 	}
 	if row.Unseen { // 2
 		return Decision{Answer: Busy}
@@ -70,7 +72,7 @@ func Decide(row *Row, e Entry) Decision {
 	}
 	if row.State == Pending { // 6
 		if row.Holder == Live {
-			return Decision{Answer: Busy, Wait: max(row.HeldFor, 0)}
+			return Decision{Answer: Busy, Wait: max(row.HeldFor, 0), Held: true}
 		}
 		if row.DueIn > 0 {
 			return Decision{Answer: Busy, Wait: row.DueIn}
@@ -102,6 +104,7 @@ func decideTake(row *Row, e Entry) Decision {
 	}
 	d := Decision{ // 10
 		Answer: Run, Write: true, Token: row.Token + 1, Attempts: row.Attempts, Crashes: crashes, TookOver: abandoned,
+		First: row.State == Pending && row.Holder == Mine && row.Token == 1,
 	}
 	if row.State == Failed {
 		d.Attempts, d.Crashes, d.Renew = 0, min(crashes, SuspectCrashes), true

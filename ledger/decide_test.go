@@ -43,6 +43,8 @@ func TestDecide(t *testing.T) {
 	redrive := func(crashes int) D {
 		return D{Answer: ledger.Run, Write: true, Token: 8, Crashes: crashes, Renew: true}
 	}
+	first := D{Answer: ledger.Run, Write: true, Token: 1, Renew: true, First: true}
+	live := D{Answer: ledger.Busy, Held: true}
 	suspect := D{Answer: ledger.Busy, Suspect: true}
 	plain, solo, park := ledger.Entry{Fingerprint: body}, ledger.Entry{Fingerprint: body, Solo: true},
 		ledger.Entry{Fingerprint: body, Park: true}
@@ -54,8 +56,8 @@ func TestDecide(t *testing.T) {
 		entry ledger.Entry
 		want  D
 	}{
-		{"1 none", nil, plain, D{Answer: ledger.Run, Write: true, Token: 1, Renew: true}},
-		{"1 none, park and stamped", nil, ledger.Entry{Park: true, StampToken: 4}, D{Answer: ledger.Run, Write: true, Token: 1, Renew: true}},
+		{"1 none", nil, plain, first},
+		{"1 none, park and stamped", nil, ledger.Entry{Park: true, StampToken: 4}, first},
 		{"2 unseen", row(func(r *ledger.Row) { r.Unseen = true }), plain, busy},
 		{"2 unseen before all", row(func(r *ledger.Row) { r.Unseen, r.Archived, r.State = true, true, ledger.Succeeded }), plain, busy},
 		{"3 archived, failed", row(func(r *ledger.Row) { r.State, r.Archived = ledger.Failed, true }), plain, done},
@@ -65,9 +67,9 @@ func TestDecide(t *testing.T) {
 		{"4 mismatch, live", row(func(r *ledger.Row) { r.Fingerprint, r.Holder = other, ledger.Live }), plain, D{Answer: ledger.Mismatch}},
 		{"4 mismatch, succeeded", row(func(r *ledger.Row) { r.Fingerprint, r.State = other, ledger.Succeeded }), plain, D{Answer: ledger.Mismatch}},
 		{"5 succeeded", row(func(r *ledger.Row) { r.State = ledger.Succeeded }), stamped(3), done},
-		{"6 live", row(func(r *ledger.Row) { r.Holder, r.HeldFor = ledger.Live, time.Minute }), plain, D{Answer: ledger.Busy, Wait: time.Minute}},
-		{"6 live, overrun", row(func(r *ledger.Row) { r.Holder, r.HeldFor = ledger.Live, -time.Minute }), plain, busy},
-		{"6 live, five crashes", held(ledger.Live, 5), solo, busy},
+		{"6 live", row(func(r *ledger.Row) { r.Holder, r.HeldFor = ledger.Live, time.Minute }), plain, D{Answer: ledger.Busy, Wait: time.Minute, Held: true}},
+		{"6 live, overrun", row(func(r *ledger.Row) { r.Holder, r.HeldFor = ledger.Live, -time.Minute }), plain, live},
+		{"6 live, five crashes", held(ledger.Live, 5), solo, live},
 		{"6 not due", row(func(r *ledger.Row) { r.DueIn = time.Second }), plain, D{Answer: ledger.Busy, Wait: time.Second}},
 		{"6 not due, suspect", row(func(r *ledger.Row) { r.DueIn, r.Crashes = time.Second, 3 }), plain, D{Answer: ledger.Busy, Wait: time.Second}},
 		{"7 fifth crash", held(ledger.Dead, 4), plain, spent(5, false, true)},
@@ -93,7 +95,7 @@ func TestDecide(t *testing.T) {
 		{"10 mine", held(ledger.Mine, 1), plain, run(1, false)},
 		{"7 mine, park, claimed before", held(ledger.Mine, 0), park, spent(0, true, false)},
 		{"10 mine, park, first claim", row(func(r *ledger.Row) { r.Holder, r.Token = ledger.Mine, 1 }), park,
-			D{Answer: ledger.Run, Write: true, Token: 2, Attempts: 3}},
+			D{Answer: ledger.Run, Write: true, Token: 2, Attempts: 3, First: true}},
 		{"10 left", held(ledger.Left, 1), plain, run(1, true)},
 		{"10 dead", held(ledger.Dead, 0), plain, run(1, true)},
 		{"10 dead, solo", held(ledger.Dead, 3), solo, run(4, true)},

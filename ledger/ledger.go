@@ -179,6 +179,14 @@ type Claim struct {
 	Suspect bool
 	// Uncertain comes with Spent: not the crash limit but Park. Whether the effect happened is not known.
 	Uncertain bool
+	// Held comes with Busy: a live owner has the message, and Wait is the rest of its lease.
+	Held bool
+	// First comes with Run: the ledger knew nothing of the message before. It comes again with the next claim of the same
+	// owner, which is asked because the answer was lost, or a release was not confirmed; not if two in a row were lost.
+	First bool
+	// Ranged comes with Run: the message lies in a range. Released without a wait and uncounted it leaves no trace there, so
+	// that its next claim is its first.
+	Ranged bool
 	// TookOver says that a live attempt of another owner, dead or left, was taken over.
 	TookOver bool
 	// Outcome comes with Done.

@@ -31,7 +31,7 @@ type Stats struct {
 	// row locks (sqlite, memory).
 	LockWaits int64
 	// Answered counts what this [Ledger] value has answered since it was made: the tables do not say how often a message was
-	// asked for. Workers count the same as metric ackledger.claims, by answer.
+	// asked for. Workers count the same as metrics ackledger.claims and ackledger.dedup.
 	Answered Answered
 }
 
@@ -39,14 +39,17 @@ type Stats struct {
 type Answered struct {
 	Decided    int64 // all but Busy: what is asked for again until it is decided counts once
 	Duplicates int64 // Done: messages that were finished already
+	// First counts messages that were claimed for the first time ([Claim.First]), but those that were given back without a
+	// trace ([Claim.Ranged]): these count when they are claimed the next time. Retries and take-overs are no first claims.
+	First int64
 }
 
-// DedupRate is the share of duplicates in what was decided, from 0 to 1; 0 before the first.
+// DedupRate is the share of duplicates in messages that were new or duplicates, from 0 to 1; 0 before the first.
 func (a Answered) DedupRate() float64 {
-	if a.Decided == 0 {
+	if a.First+a.Duplicates <= 0 {
 		return 0
 	}
-	return float64(a.Duplicates) / float64(a.Decided)
+	return float64(a.Duplicates) / float64(a.First+a.Duplicates)
 }
 
 // MaxStatScopes is how many scopes Stats names.

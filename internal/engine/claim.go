@@ -215,10 +215,12 @@ func (e *Engine) unclaimed(sess *session, items []*Item) {
 // answered does what the claim table says, item by item.
 func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) {
 	e.tel.answered(answers)
+	var known dedup
 	now := time.Now()
 	e.mu.Lock()
 	for i, it := range items {
 		c := &answers[i]
+		known.add(it, c)
 		it.sess, it.ticket, it.maybe = sess, c.Ticket, it.maybe && unexplained(c)
 		it.attempt, it.generation, it.crashes = c.Attempt, c.Generation, c.Crashes
 		if len(c.Errors) > 0 || it.rare != nil {
@@ -247,6 +249,7 @@ func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) 
 		}
 	}
 	e.unlock()
+	e.tel.deduplicated(known)
 }
 
 // unexplained says whether a message is busy for no known reason: its row may be locked by our own claim or InTx, whose

@@ -339,6 +339,9 @@ func (e *Engine) tell(it *Item, v Verdict) {
 		return
 	}
 	it.told = true
+	if it.behind && !v.Ack {
+		e.tel.deduplicated(dedup{timeouts: 1})
+	}
 	e.out = append(e.out, Finished{Item: it, Verdict: v})
 }
 

@@ -32,6 +32,9 @@ type task struct {
 	dropped    bool     // the broker has it back, or will: nothing new begins with it
 	told       bool     // the sink knows
 	ran        bool     // a handler of this process had the message
+	met        bool     // claimed before, in an answer that came
+	ranged     bool     // ledger.Claim.Ranged
+	behind     bool     // a live owner had it when the ledger last said why it is busy
 	maybe      bool     // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	lane       *lane    // nil: no order
 	prev, next *Item    // in the lane

@@ -61,6 +61,11 @@ func (s *settlement) after() time.Duration {
 	return s.more.After
 }
 
+// unharmed says whether the message is given back as if it had never been claimed.
+func (s *settlement) unharmed() bool {
+	return s.kind == ledger.Release && (s.more == nil || !s.more.Count && s.more.After == 0)
+}
+
 // settle puts a settlement of an item that is ours on its way.
 func (e *Engine) settle(it *Item, set *ledger.Settlement) {
 	e.s.setPhase(it, settling)
@@ -273,6 +278,10 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 	}
 	switch {
 	case err == nil && s.kind == ledger.Release:
+		if it.ranged && s.unharmed() {
+			it.met = false
+			e.tel.deduplicated(dedup{returned: 1})
+		}
 		e.released(it, s.after(), now)
 	case err == nil:
 		if s.kind == ledger.Fail {

@@ -14,6 +14,7 @@ import (
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
+	"go.opentelemetry.io/otel/sdk/metric"
 )
 
 // stretches is an engine that is given records of one log, and what became of each.
@@ -22,6 +23,7 @@ type stretches struct {
 	t     *testing.T
 	l     *memory.Ledger
 	net   *link
+	seen  *metric.ManualReader
 	mu    sync.Mutex
 	ran   []int64 // offsets, as handlers began
 	whole int     // records that came back together
@@ -57,12 +59,14 @@ func (s *stretches) Finish(done []engine.Finished) {
 func newStretches(t *testing.T, h func(ctx context.Context, offset int64) error) *stretches {
 	t.Helper()
 	l := memory.New()
-	s := &stretches{t: t, l: l, net: &link{Ledger: l, stretches: true}, acks: map[int64]int{}, keeps: map[int64]int{}}
+	s := &stretches{t: t, l: l, net: &link{Ledger: l, stretches: true}, acks: map[int64]int{}, keeps: map[int64]int{},
+		seen: metric.NewManualReader()}
 	o, err := options().WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.BackoffBase, o.BackoffMax = time.Second, time.Second
+	o.MeterProvider = metric.NewMeterProvider(metric.WithReader(s.seen))
 	handle := func(ctx context.Context, m *consumer.Message) error {
 		var offset int64
 		if _, err := fmt.Sscanf(m.ID, "a-%d", &offset); err != nil {
@@ -76,7 +80,7 @@ func newStretches(t *testing.T, h func(ctx context.Context, offset int64) error)
 		}
 		return h(ctx, offset)
 	}
-	s.Engine, err = engine.New(engine.Config{Options: o, Ledger: s.net, Sink: s, Handler: consumer.HandlerFunc(handle), Suspects: consumer.NewLimiter(1)})
+	s.Engine, err = engine.New(engine.Config{System: "test", Options: o, Ledger: s.net, Sink: s, Handler: consumer.HandlerFunc(handle), Suspects: consumer.NewLimiter(1)})
 	if err == nil {
 		err = s.Start(t.Context())
 	}
@@ -101,11 +105,16 @@ func (s *stretches) records(n int) *stormRecords {
 
 func (s *stretches) offer(n int) { s.OfferStretch(s.records(n).stretch()) }
 
-// want expects each record to be acknowledged once and kept so often, and to have run once but for those.
+// want expects each record to be acknowledged once and kept so often, and to have run once but for those; and that each was
+// counted as new once.
 func (s *stretches) want(whole int, ran map[int64]int) {
 	s.t.Helper()
+	counts := deduplicated(s.t, s.seen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if n := counts["miss"] - counts["returned"]; n != s.next {
+		s.t.Errorf("%d records counted as new, want %d", n, s.next)
+	}
 	if s.whole != whole {
 		s.t.Errorf("%d records came back together, want %d", s.whole, whole)
 	}

@@ -138,6 +138,7 @@ func (e *Engine) answeredStretches(sess *session, stretches []*Stretch, tokens [
 	}
 	e.unlock()
 	e.tel.ran(run)
+	e.tel.deduplicated(dedup{misses: run})
 }
 
 // answeredParts tells the items of a stretch that it is ours, or that each is to be asked for.

@@ -31,10 +31,11 @@ type telemetry struct {
 	global   atomic.Pointer[trace.Tracer] // of the global provider, once there is one
 	name     string
 	answers  map[ledger.Answer]metric.MeasurementOption
+	results  [len(dedupResults)]metric.MeasurementOption // by the order of dedupResults
 
-	claims, takeovers, lost, retries, dead, letters, unknowns, refusals, skips, forged metric.Int64Counter
-	handler, claim, settle, endToEnd                                                   metric.Float64Histogram
-	gauges                                                                             metric.Registration
+	claims, dedups, takeovers, lost, retries, dead, letters, unknowns, refusals, skips, forged metric.Int64Counter
+	handler, claim, settle, endToEnd                                                           metric.Float64Histogram
+	gauges                                                                                     metric.Registration
 }
 
 func newTelemetry(e *Engine) (*telemetry, error) {
@@ -57,6 +58,9 @@ func newTelemetry(e *Engine) (*telemetry, error) {
 	}
 	for a := ledger.Busy; a <= ledger.Mismatch; a++ {
 		t.answers[a] = metric.WithAttributeSet(attribute.NewSet(append(base, attribute.String("answer", a.String()))...))
+	}
+	for i, result := range dedupResults {
+		t.results[i] = metric.WithAttributeSet(attribute.NewSet(append(base, attribute.String("result", result))...))
 	}
 	m := mp.Meter(instrumentation)
 	if err := t.instruments(e, m); err != nil {
@@ -83,6 +87,7 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 		return h
 	}
 	t.claims = counter("ackledger.claims", "Answers of the ledger, by answer: run, done, busy, spent, mismatch.")
+	t.dedups = counter("ackledger.dedup", "What deliveries were, by result: miss, returned, hit, timeout.")
 	t.takeovers = counter("ackledger.takeovers", "Messages taken over from an owner that died or left.")
 	t.lost = counter("ackledger.leases.lost", "Leases of this worker that were lost.")
 	t.retries = counter("ackledger.retries", "Attempts that failed and will be repeated.")
@@ -111,6 +116,9 @@ func (t *telemetry) announce(forwards bool) {
 	}
 	for _, answer := range t.answers {
 		t.claims.Add(ctx, 0, answer)
+	}
+	for _, result := range t.results {
+		t.dedups.Add(ctx, 0, result)
 	}
 	for _, kind := range []ledger.FailureKind{
 		ledger.KindError, ledger.KindPanic, ledger.KindGoexit, ledger.KindTimeout, ledger.KindTerminal, ledger.KindExhausted,
@@ -152,6 +160,17 @@ func (t *telemetry) answered(claims []ledger.Claim) {
 func (t *telemetry) ran(n int64) {
 	if n > 0 {
 		t.claims.Add(context.Background(), n, t.answers[ledger.Run])
+	}
+}
+
+// dedupResults are the values of the attribute, in the order of dedup's fields.
+var dedupResults = [...]string{"miss", "returned", "hit", "timeout"}
+
+func (t *telemetry) deduplicated(d dedup) {
+	for i, n := range [...]int64{d.misses, d.returned, d.hits, d.timeouts} {
+		if n > 0 {
+			t.dedups.Add(context.Background(), n, t.results[i])
+		}
 	}
 }
 

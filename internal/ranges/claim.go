@@ -19,6 +19,7 @@ type claiming struct {
 	logs    []*logClaim
 	rows    []int  // entries that their rows decide about
 	only    []bool // of rows: see Store.ClaimRows
+	firsts  []int  // of entries that have left a range, or nothing, for a row: see ledger.Claim.First
 	wrote   bool
 	began   time.Time
 }
@@ -251,15 +252,18 @@ func (c *claiming) take(l *logClaim) {
 		l.doubt.Remove(Span{l.asks[i].Offset, l.asks[i].Offset + 1})
 		switch a.Verdict {
 		case Fresh:
-			out.Answer, out.Token, out.Attempt = ledger.Run, a.Token, 1
+			out.Answer, out.Token, out.Attempt, out.First, out.Ranged = ledger.Run, a.Token, 1, true, true
 			out.Ticket = ledger.NewTicket(JoinSum(l.log, l.asks[i].Offset), a.Token)
 		case Done:
 			out.Answer, out.Outcome.State = ledger.Done, ledger.Succeeded
 			c.owner.finished(l.held, l.asks[i].Offset)
 		case InRow, ToRow:
 			c.toRow(l.asks[i].Index, a.Verdict == InRow)
+			if a.First {
+				c.firsts = append(c.firsts, l.asks[i].Index)
+			}
 		default:
-			out.Wait = a.Wait
+			out.Wait, out.Held = a.Wait, a.Held
 		}
 	}
 }
@@ -293,6 +297,9 @@ func (c *claiming) claimRows(ctx context.Context) error {
 	}
 	for at, i := range c.rows {
 		c.out[i] = claims[at]
+	}
+	for _, i := range c.firsts {
+		c.out[i].First = c.out[i].Answer == ledger.Run
 	}
 	return nil
 }

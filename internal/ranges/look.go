@@ -34,6 +34,8 @@ type Answer struct {
 	Verdict Verdict
 	Token   uint64        // with Fresh
 	Wait    time.Duration // with Busy: as ledger.Claim.Wait
+	Held    bool          // with Busy: a live owner has it
+	First   bool          // with InRow: as ledger.Claim.First
 }
 
 // rowStride is for how many offsets at once a log's messages are bound to rows: so far ahead need nobody look at ranges
@@ -113,8 +115,7 @@ func (l *looking) answer(i int) {
 		}
 		return
 	case at != nil && at.Rows && l.above(a):
-		l.out[i].Verdict = InRow
-		l.forget(a.Offset)
+		l.out[i] = l.forget(a.Offset)
 		return
 	case at != nil && at.Rows:
 		l.out[i].Verdict = ToRow
@@ -136,8 +137,7 @@ func (l *looking) answer(i int) {
 		return
 	}
 	if a.Offset < l.f.Top && l.f.Token > 0 {
-		l.out[i].Verdict = InRow
-		l.forget(a.Offset)
+		l.out[i] = l.forget(a.Offset)
 		return
 	}
 	l.out[i].Verdict = ToRow
@@ -150,11 +150,12 @@ func (l *looking) answer(i int) {
 func (l *looking) above(a *Ask) bool { return a.Ranged && l.f.Token > 0 }
 
 // forget makes a row of what may have been in a range once, and was given back: its token must be higher than it was then.
-func (l *looking) forget(offset int64) {
+func (l *looking) forget(offset int64) Answer {
 	if l.c.Token == l.f.Token {
 		l.c.Token++
 	}
 	l.c.Rows = append(l.c.Rows, Row{Offset: offset, Token: l.c.Token, Nobody: true, At: l.f.Now, Expiry: l.f.Now.Add(l.window)})
+	return Answer{Verdict: InRow, First: true}
 }
 
 // renew keeps a binding to rows for longer than owners go by it without a look.
@@ -190,7 +191,7 @@ func (l *looking) inside(r *Range, offset int64) Answer {
 	case l.taken[r.Token]:
 		return Answer{Verdict: InRow}
 	case r.Holder == ledger.Live:
-		return Answer{Wait: max(r.HeldFor, 0)}
+		return Answer{Wait: max(r.HeldFor, 0), Held: true}
 	case r.Locked || r.Holder == ledger.Nobody:
 		return Answer{}
 	case r.Holder == ledger.Mine: // our own claim, whose answer was lost
@@ -200,7 +201,7 @@ func (l *looking) inside(r *Range, offset int64) Answer {
 		l.touched[r.Token] = true
 		r.Done.Add(Span{offset, offset + 1})
 		l.row(r, offset)
-		return Answer{Verdict: InRow}
+		return Answer{Verdict: InRow, First: true}
 	}
 	l.dissolve(r)
 	return Answer{Verdict: InRow}

@@ -159,6 +159,7 @@ func (c *settling) sort(i int) {
 	case s.Kind == ledger.Release && !s.Count && s.After == 0 && !h.doubt.Has(offset):
 		r.Back.Add(one)
 		r.Messages--
+		c.owner.counts.back(1)
 		r.dirty, r.gave = true, true
 	default:
 		r.Done.Add(one)
@@ -255,6 +256,7 @@ func (c *settling) unmark(these func(Log) bool) {
 		}
 		if m.of.Back.Has(m.at.From) {
 			m.of.Messages++
+			c.owner.counts.back(-1)
 		}
 		m.of.Done.Remove(m.at)
 		m.of.Back.Remove(m.at)

@@ -54,7 +54,7 @@ func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) 
 		for j, r := range l.opening.Change.Open {
 			l.open[r.Token] = &open{Range: r}
 			tokens[l.of[j]] = r.Token
-			o.counts.decided.Add(stretches[l.of[j]].Messages())
+			o.counts.opened(stretches[l.of[j]].Messages())
 		}
 	}
 	if err != nil {

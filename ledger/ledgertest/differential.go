@@ -286,7 +286,7 @@ func (d *differ) claimed(me int, id string, m ledger.Entry, c ledger.Claim, agai
 		want.TookOver = c.TookOver
 	}
 	if c.Err != nil || c.Answer != want.Answer || c.Suspect != want.Suspect || c.Uncertain != want.Uncertain ||
-		c.TookOver != want.TookOver || (c.Wait > 0) != (want.Wait > 0) || c.Wait > want.Wait {
+		c.TookOver != want.TookOver || c.Held != want.Held || !d.Ranged && !again && c.First != want.First || (c.Wait > 0) != (want.Wait > 0) || c.Wait > want.Wait {
 		d.rt.Fatalf("claim of %s by %d: %+v\nwant %+v\nof %+v", id, me, c, want, seen)
 	}
 	if c.Answer == ledger.Done && r.State == ledger.Succeeded && !bytes.Equal(c.Outcome.Result, r.result) &&

@@ -23,6 +23,7 @@ func RunMaintain(t *testing.T, open Open) {
 		{"Sweep_Cancelled", sweepCancelled},
 		{"Maintain_UntilCancelled", maintainUntilCancelled},
 		{"Stats_CountsAndAges", statsCounts},
+		{"Stats_FirstClaims", statsFirst},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -87,6 +87,7 @@ func (o *owner) claim(now time.Time, sum [ledger.KeySize]byte, e *ledger.Entry, 
 	}
 	r.call = l.calls
 	c.Answer, c.Wait, c.Suspect, c.Uncertain, c.TookOver = d.Answer, d.Wait, d.Suspect, d.Uncertain, d.TookOver
+	c.Held, c.First = d.Held, d.First
 	switch d.Answer {
 	case ledger.Done:
 		c.Outcome = ledger.Outcome{State: r.state, Result: clone(l.rows.rest(r).result)}

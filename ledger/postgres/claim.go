@@ -36,7 +36,7 @@ const (
 	flagOnly = 4
 )
 
-const holderLeft, holderDead = 3, 4 // as sqlClaim numbers them
+const holderMine, holderLive, holderLeft, holderDead = 1, 2, 3, 4 // as sqlClaim numbers them
 
 // claimCall is one call of Claim.
 type claimCall struct {
@@ -299,7 +299,7 @@ func (c *claimCall) read(results pgx.BatchResults, part []int32) (claimState, er
 func (a *claimAnswer) claim() (ledger.Claim, error) {
 	switch a.rule {
 	case ruleNew:
-		return ledger.Claim{Answer: ledger.Run, Ticket: ledger.NewTicket(*a.key, 1), Token: 1, Attempt: 1}, nil
+		return ledger.Claim{Answer: ledger.Run, Ticket: ledger.NewTicket(*a.key, 1), Token: 1, Attempt: 1, First: true}, nil
 	case ruleUnseen:
 		return ledger.Claim{}, nil
 	case ruleArchived, ruleSucceeded, ruleOldCopy:
@@ -308,7 +308,7 @@ func (a *claimAnswer) claim() (ledger.Claim, error) {
 	case ruleMismatch:
 		return ledger.Claim{Answer: ledger.Mismatch, Ticket: ledger.MismatchTicket(*a.key)}, nil
 	case ruleHeld:
-		return ledger.Claim{Wait: time.Duration(a.wait) * time.Microsecond}, nil
+		return ledger.Claim{Wait: time.Duration(a.wait) * time.Microsecond, Held: a.holder == holderLive}, nil
 	case ruleSuspect:
 		return ledger.Claim{Suspect: true}, nil
 	case ruleSpent, ruleRun:
@@ -325,10 +325,10 @@ func (a *claimAnswer) taken() ledger.Claim {
 	c := ledger.Claim{
 		Answer: ledger.Run, Ticket: ledger.NewTicket(*a.key, uint64(a.token)), Token: uint64(a.token),
 		Attempt: int(a.attempts) + 1, Crashes: int(a.crashes), Generation: int(a.generation), Errors: list,
-		TookOver: a.holder == holderLeft || a.holder == holderDead,
+		TookOver: a.holder == holderLeft || a.holder == holderDead, First: a.holder == holderMine && a.token == 2,
 	}
 	if a.rule == ruleSpent {
-		c.Answer, c.Attempt, c.Uncertain = ledger.Spent, 0, a.crashes < ledger.CrashLimit
+		c.Answer, c.Attempt, c.First, c.Uncertain = ledger.Spent, 0, false, a.crashes < ledger.CrashLimit
 	}
 	return c
 }

@@ -87,7 +87,7 @@ func (c *claimCall) noteFresh(part []int32, written int, keys [][ledger.KeySize]
 				continue
 			}
 		}
-		c.out[i] = ledger.Claim{Answer: ledger.Run, Ticket: ledger.NewTicket(c.sums[i], 1), Token: 1, Attempt: 1}
+		c.out[i] = ledger.Claim{Answer: ledger.Run, Ticket: ledger.NewTicket(c.sums[i], 1), Token: 1, Attempt: 1, First: true}
 	}
 	return left, nil
 }

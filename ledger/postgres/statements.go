@@ -216,7 +216,7 @@ UNION ALL
 SELECT w.rule, w.key, w.token, w.attempts, w.crashes, coalesce(w.generation, 0), w.holder, 0, NULL, w.errors
 FROM written w
 UNION ALL
-SELECT d.rule, d.key, d.token, d.state, d.counted, 0, 0,
+SELECT d.rule, d.key, d.token, d.state, d.counted, 0, CASE d.rule WHEN 6 THEN d.holder ELSE 0 END,
 	CASE WHEN d.rule <> 6 THEN 0
 		WHEN d.holder = 2 THEN greatest((extract(epoch FROM d.lease_end - (SELECT at FROM clock)) * 1000000)::bigint, 0)
 		ELSE (extract(epoch FROM d.due - (SELECT at FROM clock)) * 1000000)::bigint END,

@@ -133,6 +133,7 @@ func (b *batch) take(sum []byte, e *ledger.Entry, d ledger.Decision) error {
 
 func answer(c *ledger.Claim, sum [ledger.KeySize]byte, d ledger.Decision) {
 	c.Answer, c.Wait, c.Suspect, c.Uncertain, c.TookOver = d.Answer, d.Wait, d.Suspect, d.Uncertain, d.TookOver
+	c.Held, c.First = d.Held, d.First
 	if d.Answer == ledger.Mismatch {
 		c.Ticket = ledger.MismatchTicket(sum)
 	}

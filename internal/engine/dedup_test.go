@@ -1,0 +1,235 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+	"go.opentelemetry.io/otel/sdk/metric"
+)
+
+// deduplicated reads metric ackledger.dedup, by result.
+func deduplicated(t *testing.T, r metric.Reader) map[string]int64 {
+	t.Helper()
+	got := map[string]int64{}
+	for name, n := range read(t, r) {
+		if result, ok := strings.CutPrefix(name, "ackledger.dedup "); ok {
+			got[result] = n
+		}
+	}
+	return got
+}
+
+// workload is an engine whose deliveries are counted, on rows or in ranges.
+type workload struct {
+	*engine.Engine
+	*broker
+	t      *testing.T
+	l      *memory.Ledger
+	net    *link
+	reader *metric.ManualReader
+	ranged bool
+	next   int64
+
+	mu    sync.Mutex
+	fails map[string]int // how often the handler is still to fail
+	slow  map[string]bool
+	vague map[string]bool // the handler's transaction ends, and nobody knows how
+}
+
+func newWorkload(t *testing.T, ranged bool) *workload {
+	t.Helper()
+	l := memory.New()
+	w := &workload{t: t, l: l, net: &link{Ledger: l}, reader: metric.NewManualReader(), ranged: ranged, fails: map[string]int{}, slow: map[string]bool{},
+		vague: map[string]bool{}}
+	o := options()
+	o.MeterProvider = metric.NewMeterProvider(metric.WithReader(w.reader))
+	w.Engine, w.broker = begin(t, w.net, o, func(ctx context.Context, m *consumer.Message) error {
+		w.mu.Lock()
+		fails, slow, vague := w.fails[m.ID] > 0, w.slow[m.ID], w.vague[m.ID]
+		w.fails[m.ID]--
+		w.slow[m.ID], w.vague[m.ID] = false, false
+		w.mu.Unlock()
+		switch {
+		case fails:
+			return errBoom
+		case slow:
+			<-ctx.Done()
+			return ctx.Err()
+		case vague:
+			a, _ := ledger.AttemptFrom(ctx)
+			if err := a.Begin(); err != nil {
+				return err
+			}
+			a.End(ledger.AttemptUnknown, errDown)
+			return errDown
+		}
+		return nil
+	})
+	return w
+}
+
+// fresh makes the first deliveries of n messages.
+func (w *workload) fresh(n int, lane string) (all []*engine.Item) {
+	for range n {
+		all = append(all, w.delivery(w.next, lane))
+		w.next++
+	}
+	return all
+}
+
+// again makes another delivery of each.
+func (w *workload) again(items []*engine.Item) (all []*engine.Item) {
+	for _, it := range items {
+		all = append(all, w.delivery(it.Key.Pos.Offset, it.Lane))
+	}
+	return all
+}
+
+func (w *workload) delivery(offset int64, lane string) *engine.Item {
+	it := rangedItem(offset, &late{body: []byte(consumerID(offset)), delivery: consumerID(offset)})
+	it.Ranged, it.Lane = w.ranged, lane
+	return it
+}
+
+// elsewhere makes another worker claim messages.
+func (w *workload) elsewhere(items ...*engine.Item) ledger.Owner {
+	w.t.Helper()
+	o, err := w.l.Join(w.t.Context(), time.Hour)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, it := range items {
+		e := ledger.Entry{Key: it.Key, Ranged: it.Ranged, Window: time.Hour}
+		e.Fingerprint, e.Delivery = it.Late.Identify()
+		if c, err := o.Claim(w.t.Context(), []ledger.Entry{e}); err != nil || c[0].Answer != ledger.Run {
+			w.t.Fatalf("claim: %+v, %v", c, err)
+		}
+	}
+	return o
+}
+
+// want checks what was counted: first claims, but for those that were given back without a trace, hits and timeouts.
+func (w *workload) want(step string, first, hits, timeouts int64) {
+	w.t.Helper()
+	got := deduplicated(w.t, w.reader)
+	if got["miss"]-got["returned"] != first || got["hit"] != hits || got["timeout"] != timeouts {
+		w.t.Errorf("%s: %v, want %d first claims, %d hits, %d timeouts", step, got, first, hits, timeouts)
+	}
+	if got["returned"] > 0 && !w.ranged {
+		w.t.Errorf("%s: %d returned, of messages with rows", step, got["returned"])
+	}
+}
+
+// Each message counts as new once and each duplicate once, whatever else happens: a known workload of first claims,
+// redeliveries, retries, take-overs, lost answers, busy waits and messages given back.
+func TestDeliveriesAreCountedByWhatTheyWere(t *testing.T) {
+	for name, ranged := range map[string]bool{"rows": false, "ranges": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorkload(t, ranged)
+				w.want("before", 0, 0, 0)
+				in := w.fresh(20, "")
+				w.fails[consumerID(3)], w.fails[consumerID(4)] = 1, 2
+				w.Offer(in)
+				pass(time.Minute)
+				w.wantAcked(t, in...)
+				w.want("20 messages, three retries", 20, 0, 0)
+
+				w.Offer(w.again(in[:10]))
+				pass(time.Second)
+				w.want("10 redeliveries", 20, 10, 0)
+
+				w.takeOvers()
+				w.want("3 take-overs, 2 waits given up", 20, 10, 2)
+
+				in = w.fresh(4, "")
+				w.net.set(nil, only(memory.Claim, errDown))
+				w.Offer(in)
+				pass(time.Second)
+				w.net.set(nil, nil)
+				pass(time.Minute)
+				w.wantAcked(t, in...)
+				w.want("4 claims whose answer was lost", 24, 10, 2)
+
+				in = w.fresh(5, "lane")
+				other := w.elsewhere(in[0])
+				w.Offer(in)
+				pass(30 * time.Second)
+				if err := other.Leave(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Minute)
+				w.wantAcked(t, in...)
+				w.want("4 messages behind one that is busy, and is taken over", 28, 10, 2)
+
+				in = w.fresh(1, "")
+				w.slow[in[0].Msg.ID] = true
+				w.Offer(in)
+				pass(time.Second)
+				w.l.Declare(w.net.owner())
+				pass(time.Minute)
+				w.wantAcked(t, in...)
+				w.want("a message of a lease that was lost", 29, 10, 2)
+				w.Offer(w.again(in))
+				pass(time.Second)
+				w.want("its redelivery", 29, 11, 2)
+
+				in = w.fresh(2, "")
+				w.vague[in[0].Msg.ID], w.vague[in[1].Msg.ID] = true, true
+				w.Offer(in)
+				pass(time.Minute)
+				w.wantAcked(t, in...)
+				w.want("two whose transaction is unknown, asked for again", 31, 11, 2)
+
+				w.drained()
+				end(t, w.Engine)
+			})
+		})
+	}
+}
+
+// takeOvers offers three messages that a worker held that left or died, and two that one holds until the broker has them back.
+func (w *workload) takeOvers() {
+	w.t.Helper()
+	left, died, held := w.fresh(2, ""), w.fresh(1, ""), w.fresh(2, "")
+	if err := w.elsewhere(left...).Leave(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.l.Declare(w.elsewhere(died...).ID())
+	w.elsewhere(held...)
+	for _, items := range [][]*engine.Item{left, died, held} {
+		w.Offer(items)
+	}
+	pass(time.Minute)
+	w.wantAcked(w.t, append(left, died...)...)
+	<-w.Drop(func(it *engine.Item) bool { return it == held[0] || it == held[1] }, 0)
+	pass(time.Second)
+	w.wantKept(w.t, held...)
+}
+
+// drained offers a message whose handler ends unharmed when the broker has it back, twice; then it runs.
+func (w *workload) drained() {
+	w.t.Helper()
+	in := w.fresh(1, "")
+	for range 2 {
+		w.slow[in[0].Msg.ID] = true
+		w.Offer(in)
+		pass(time.Second)
+		<-w.Drop(func(it *engine.Item) bool { return it == in[0] }, time.Second)
+		pass(time.Second)
+		w.wantKept(w.t, in...)
+		in = w.again(in)
+	}
+	w.Offer(in)
+	pass(time.Second)
+	w.wantAcked(w.t, in...)
+	w.want("a message given back twice", 32, 11, 2)
+}
