@@ -229,6 +229,7 @@ func TestUnwrittenIsNoAnswer(t *testing.T) {
 		"a sweep's log":               {bare: true, before: "DELETE FROM ackledger_claim_range", on: "DELETE ON ackledger_range_log", call: func(ctx context.Context, w *world) error { return w.sweep(ctx) }},
 		"the token of a sweep's log":  {bare: true, before: "DELETE FROM ackledger_claim_range", on: "INSERT ON ackledger_meta", call: func(ctx context.Context, w *world) error { return w.sweep(ctx) }},
 		"the turn of a sweep":         {on: "UPDATE ON ackledger_maintenance", call: func(ctx context.Context, w *world) error { return w.sweep(ctx) }},
+		"how far a sweep is":          {on: "UPDATE OF next ON ackledger_maintenance", call: func(ctx context.Context, w *world) error { return w.sweep(ctx) }},
 		"the end of a sweep":          {on: "UPDATE OF seen ON ackledger_maintenance", call: func(ctx context.Context, w *world) error { return w.sweep(ctx) }},
 		"a hint that a letter was sent": {on: "UPDATE OF replayed_at ON ackledger_archive", call: func(ctx context.Context, w *world) error {
 			return w.Audit(ctx, []ledger.AuditRecord{{By: tester, Action: ledger.ActionReplay, Key: message("failed").Key, Delivery: []byte("failed")}})

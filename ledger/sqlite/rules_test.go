@@ -245,3 +245,29 @@ func TestRefusedCommit(t *testing.T) {
 		t.Errorf("%+v, %v, want it pending", r, err)
 	}
 }
+
+// TestRefusedSharedCommit: calls that share a transaction are answered with its COMMIT's error, and nothing of them is written.
+func TestRefusedSharedCommit(t *testing.T) {
+	t.Parallel()
+	l, app := openAt(t, fresh(t), (&sqlite.Config{}).Break([]string{"foreign_keys = ON"}, nil, 0))
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"CREATE TABLE account (id TEXT PRIMARY KEY)",
+		"CREATE TABLE booking (account TEXT REFERENCES account DEFERRABLE INITIALLY DEFERRED)",
+		"CREATE TRIGGER books AFTER INSERT ON ackledger_message BEGIN INSERT INTO booking VALUES ('nobody'); END",
+	} {
+		if _, err := app.main.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if claims, err := o.Claim(t.Context(), []ledger.Entry{message("m")}); err == nil {
+		t.Errorf("claimed: %+v", claims)
+	}
+	var rows int
+	if err := app.main.QueryRowContext(t.Context(), "SELECT count(*) FROM ackledger_message").Scan(&rows); err != nil || rows != 0 {
+		t.Errorf("%d rows, %v, want none", rows, err)
+	}
+}
