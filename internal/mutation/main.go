@@ -50,7 +50,7 @@ func main() {
 	flag.IntVar(&s.sample, "sample", 200, "mutants of each package")
 	flag.Uint64Var(&s.seed, "seed", 1, "draws the sample")
 	flag.DurationVar(&s.budget, "budget", 30*time.Second, "how long the tests are that judge one mutant, together")
-	flag.IntVar(&s.atOnce, "at-once", 3, "mutants that are judged at once")
+	flag.IntVar(&s.atOnce, "at-once", 3, "mutants that are judged at once, and tests that are surveyed")
 	flag.StringVar(&s.again, "again", "", "judge only what is printed in this `file`, a former run's output, and write no row: to see whether new tests kill it")
 	flag.BoolVar(&s.verbose, "v", false, "print every mutant, not only those that live or hang")
 	flag.Parse()
@@ -118,7 +118,7 @@ func (s *settings) measure(ctx context.Context, path string, tests []string, lis
 	}
 	say := func(format string, args ...any) { fmt.Printf("# "+format+"\n", args...) }
 	for _, pr := range programs {
-		if err := pr.survey(ctx, tmp, 2*time.Minute, say); err != nil {
+		if err := pr.survey(ctx, tmp, 2*time.Minute, s.atOnce, say); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/reliability"
@@ -167,9 +168,9 @@ func without(chosen []candidate, said [][]string) []candidate {
 	return left
 }
 
-// survey runs each test alone, and notes how long it takes and which mutants it reaches. Tests that fail as the code stands, or
-// take longer than limit, are left out.
-func (pr *program) survey(ctx context.Context, tmp string, limit time.Duration, say func(string, ...any)) error {
+// survey runs each test in a process of its own, some at once, and notes how long it takes and which mutants it reaches. Tests
+// that fail as the code stands, or take longer than limit, are left out.
+func (pr *program) survey(ctx context.Context, tmp string, limit time.Duration, atOnce int, say func(string, ...any)) error {
 	cmd := exec.CommandContext(ctx, pr.bin, "-test.list", ".*")
 	cmd.Dir = pr.dir
 	out, err := cmd.Output()
@@ -178,30 +179,51 @@ func (pr *program) survey(ctx context.Context, tmp string, limit time.Duration, 
 	}
 	for name := range strings.Lines(string(out)) {
 		name = strings.TrimSpace(name)
-		if !strings.HasPrefix(name, "Test") && !strings.HasPrefix(name, "Example") && !strings.HasPrefix(name, "Fuzz") {
-			continue
+		if strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Example") || strings.HasPrefix(name, "Fuzz") {
+			pr.tests = append(pr.tests, test{name: name})
 		}
-		trace := filepath.Join(tmp, "trace")
-		_ = os.Remove(trace) // there may be none
-		began := time.Now()
-		if said, err := pr.run(ctx, []string{name}, 0, trace, limit); err != nil {
-			say("%s: %s is left out: %v %.200s", pr.path, name, err, tail(said))
-			continue
-		}
-		t := test{name: name, took: time.Since(began), reaches: map[int]bool{}}
-		text, err := os.ReadFile(trace)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		for line := range strings.Lines(string(text)) {
-			if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
-				t.reaches[n] = true
-			}
-		}
-		pr.tests = append(pr.tests, t)
 	}
+	next := make(chan *test)
+	errs := make([]error, atOnce)
+	var runs sync.WaitGroup
+	for i := range atOnce {
+		runs.Go(func() {
+			trace := filepath.Join(tmp, "trace"+strconv.Itoa(i))
+			for t := range next {
+				began := time.Now()
+				said, err := pr.run(ctx, []string{t.name}, 0, trace, limit)
+				if t.took = time.Since(began); err != nil {
+					say("%s: %s is left out: %v %.200s", pr.path, t.name, err, tail(said))
+				} else if t.reaches, err = readTrace(trace); err != nil {
+					errs[i] = err
+				}
+				_ = os.Remove(trace) // there may be none
+			}
+		})
+	}
+	for i := range pr.tests {
+		next <- &pr.tests[i]
+	}
+	close(next)
+	runs.Wait()
+	pr.tests = slices.DeleteFunc(pr.tests, func(t test) bool { return t.reaches == nil })
 	slices.SortFunc(pr.tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
-	return ctx.Err()
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// readTrace reads which mutants a test has reached.
+func readTrace(trace string) (map[int]bool, error) {
+	text, err := os.ReadFile(trace)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	reached := map[int]bool{}
+	for line := range strings.Lines(string(text)) {
+		if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+			reached[n] = true
+		}
+	}
+	return reached, nil
 }
 
 func tail(text []byte) []byte { return text[max(len(text)-400, 0):] }
