@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// What a drain leaves behind is named, and what is not named is counted.
+func TestDrainErrorCountsTheRest(t *testing.T) {
+	for more, want := range map[int]string{
+		0: "drain: must end within 30s, still in hand: a, b", 1: "drain: must end within 30s, still in hand: a, b and 1 more",
+	} {
+		if got := (&DrainError{Limit: 30 * time.Second, IDs: []string{"a", "b"}, More: more}).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The oldest stall comes first: it is what has to be looked at, and the list is cut.
+func TestOldestStallIsFirst(t *testing.T) {
+	e, _ := watched(t)
+	now := time.Now()
+	for i := range maxStalls + 10 {
+		e.refusals.kept[plainItem("", fmt.Sprint(i))] = &kept{since: now.Add(-time.Duration(i) * time.Second), why: errors.New("too large")}
+	}
+	stalled := e.Health().Stalled
+	if len(stalled) != maxStalls || stalled[0].What != fmt.Sprint(maxStalls+9) {
+		t.Fatalf("%d stalls, the first is %+v", len(stalled), stalled[0])
+	}
+	if !slices.IsSortedFunc(stalled, func(a, b consumer.Stall) int { return a.Since.Compare(b.Since) }) {
+		t.Errorf("not in order: %+v", stalled)
+	}
+}
+
+// Where a body that is too large stays is said: in the log alone, or in its place.
+func TestLargeMessagesAreWarnedOf(t *testing.T) {
+	r := refusals{large: 2, last: "order 17"}
+	for retained, want := range map[bool]string{true: "its body stays in the log alone", false: "it is kept, and holds its place"} {
+		if got := r.warnings(100, retained); len(got) != 1 || !strings.Contains(got[0], want) || !strings.Contains(got[0], "order 17") {
+			t.Errorf("retained %v: %q, want %q", retained, got, want)
+		}
+	}
+	if got := (&refusals{}).warnings(100, true); got != nil {
+		t.Errorf("without any: %q", got)
+	}
+}
+
+// A settlement that is refused again is repeated later each time, and those that wait for a suspect do not wait for it.
+func TestRefusedSettlementsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := watched(t)
+		it := plainItem("", "a")
+		answered := make(chan struct{})
+		it.extra().answered = answered
+		s := &settlement{item: it, kind: ledger.Fail, more: &ledger.Settlement{}}
+		var waits []time.Duration
+		for n := range 4 {
+			e.mu.Lock()
+			e.hold(s, errors.New("refused"), false)
+			e.mu.Unlock()
+			began := time.Now()
+			for e.settleQ.len() == n {
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+			}
+			waits = append(waits, time.Since(began))
+		}
+		for i := 1; i < len(waits); i++ {
+			if waits[i] < waits[i-1]*3/2 {
+				t.Errorf("it is repeated after %v, want longer each time", waits)
+			}
+		}
+		select {
+		case <-answered:
+		default:
+			t.Error("who waits for the suspect still waits")
+		}
+		if it.extra().answered != nil {
+			t.Error("it would be told twice")
+		}
+	})
+}
+
+// What may have been ours is not once its session has ended: another one asks for it as for any other.
+func TestNothingMayBeOursAfterTheSession(t *testing.T) {
+	for _, p := range []phase{queued, waiting, suspect} {
+		e, _ := watched(t)
+		it := plainItem("", "a")
+		it.phase, it.maybe = p, true
+		e.mu.Lock()
+		e.loseItem(it)
+		e.mu.Unlock()
+		if it.maybe || it.phase != p {
+			t.Errorf("phase %d: it may be ours: %v, phase %d", p, it.maybe, it.phase)
+		}
+	}
+}
+
+// A ledger that does not let a session leave is asked again, less and less often, and Health says why.
+func TestLeavingIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("the ledger is away")
+		e, _ := watched(t)
+		var live context.CancelFunc
+		e.gone, live = context.WithCancel(t.Context())
+		defer live()
+		l := memory.New()
+		o, err := l.Join(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked []time.Time
+		l.FailBefore(func(_ context.Context, op memory.Op) error {
+			if asked = append(asked, time.Now()); op != memory.Leave || len(asked) > 4 {
+				return nil
+			}
+			return away
+		})
+		if !e.leave(&session{owner: o}) || len(asked) != 5 {
+			t.Fatalf("asked %d times, want 5", len(asked))
+		}
+		for i := 1; i < len(asked); i++ {
+			if wait, low := asked[i].Sub(asked[i-1]), 50*time.Millisecond<<(i-1); wait < low {
+				t.Errorf("asked after %s, want at least %s", wait, low)
+			}
+		}
+		if !errors.Is(e.lastErr, away) {
+			t.Errorf("the last error is %v", e.lastErr)
+		}
+	})
+}
+
+// Dead letters are counted by whether their target has them.
+func TestForwardedLettersAreCounted(t *testing.T) {
+	reader := metric.NewManualReader()
+	o, err := consumer.Options{Name: "n", MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := idle(t, o)
+	e.tel.published(2, true)
+	e.tel.published(3, false)
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "ackledger.dead_letters.forwarded" {
+				for _, p := range sum.DataPoints {
+					outcome, _ := p.Attributes.Value(attribute.Key("outcome"))
+					got[outcome.AsString()] = p.Value
+				}
+			}
+		}
+	}
+	if got["sent"] != 2 || got["unsent"] != 3 {
+		t.Errorf("%v, want 2 sent and 3 unsent", got)
+	}
+}
+
+// fickle is a dead-letter target that is away for a while.
+type fickle struct{ away error }
+
+func (f *fickle) String() string                                      { return "fickle" }
+func (f *fickle) Publish(context.Context, *consumer.DeadLetter) error { return f.away }
+func (f *fickle) Source(context.Context) (string, error)              { return "", nil }
+func (f *fickle) Retention(context.Context) (time.Duration, error)    { return time.Hour, nil }
+
+// A target that no try reaches is away until a dead letter gets through, and not because it refuses one for good.
+func TestTargetIsAwayUntilALetterGetsThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, logs := watched(t)
+		e.base, e.letters.ctx = t.Context(), t.Context()
+		target := &fickle{}
+		e.letters.target, e.letters.calls = target, make(chan struct{}, 1)
+		e.opt.DeadLetterTries, e.opt.DeadLetterTimeout = 2, time.Second
+		for i, c := range []struct {
+			err        error
+			away, sent bool
+			said       string
+		}{
+			{nil, false, true, ""},
+			{consumer.Terminal(errors.New("too large")), false, false, "dead letter not published"},
+			{errors.New("away"), true, false, "the dead-letter target is away"},
+			{errors.New("away"), true, false, "dead letter not published"},
+			{nil, false, true, "dead letters are published again"},
+		} {
+			target.away = c.err
+			logs.TakeAll()
+			it := plainItem("", "a")
+			s := &settlement{item: it, sess: &session{ended: make(chan struct{})}, kind: ledger.Fail, more: &ledger.Settlement{Dead: &ledger.Archive{Key: it.Key}}}
+			e.publishLetter(s)
+			said := ""
+			for _, entry := range logs.All() {
+				said += entry.Message + "\n"
+			}
+			if e.letters.away != c.away || s.more.Dead.Sent != c.sent || !strings.Contains(said, c.said) || (said == "") != (c.said == "") {
+				t.Errorf("%d: away %v, sent %v, said %q; want %v, %v, %q", i, e.letters.away, s.more.Dead.Sent, said, c.away, c.sent, c.said)
+			}
+		}
+	})
+}
