@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -69,11 +70,12 @@ func appendRecord(b []byte, delta int, n int64) []byte {
 	return append(b, r...)
 }
 
-// appendBatch appends a record batch with magic 2.
+// appendBatch appends a record batch with magic 2. It is of now: a broker removes what is older than its retention, at any time.
 func appendBatch(b []byte, attributes int16, records int, body []byte) []byte {
+	now := time.Now().UnixMilli()
 	batch := kmsg.RecordBatch{
 		Length: int32(49 + len(body)), PartitionLeaderEpoch: -1, Magic: 2, Attributes: attributes, LastOffsetDelta: int32(records - 1),
-		FirstTimestamp: 1, MaxTimestamp: 1, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(records), Records: body,
+		FirstTimestamp: now, MaxTimestamp: now, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(records), Records: body,
 	}
 	at := len(b)
 	b = batch.AppendTo(b)

@@ -67,13 +67,18 @@ func TestRefusedSettlementsBackOff(t *testing.T) {
 		answered := make(chan struct{})
 		it.extra().answered = answered
 		s := &settlement{item: it, kind: ledger.Fail, more: &ledger.Settlement{}}
+		ready := func() int {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return e.settleQ.len()
+		}
 		var waits []time.Duration
 		for n := range 4 {
 			e.mu.Lock()
 			e.hold(s, errors.New("refused"), false)
 			e.mu.Unlock()
 			began := time.Now()
-			for e.settleQ.len() == n {
+			for ready() == n {
 				time.Sleep(time.Millisecond)
 				synctest.Wait()
 			}
@@ -89,6 +94,8 @@ func TestRefusedSettlementsBackOff(t *testing.T) {
 		default:
 			t.Error("who waits for the suspect still waits")
 		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		if it.extra().answered != nil {
 			t.Error("it would be told twice")
 		}
