@@ -50,6 +50,12 @@ type site struct {
 func newSite(t *testing.T, kind string, maxReceives int, options ...func(*sqstest.Options)) *site {
 	t.Helper()
 	t.Parallel()
+	return newSiteAlone(t, kind, maxReceives, options...)
+}
+
+// newSiteAlone is newSite for a test that runs beside no other, such as one that reads the process's heap.
+func newSiteAlone(t *testing.T, kind string, maxReceives int, options ...func(*sqstest.Options)) *site {
+	t.Helper()
 	s := &site{t: t, ledger: memory.New(), name: "q-" + rand.Text()[:10] + kind}
 	o := sqstest.Options{Observe: s.observe}
 	for _, set := range options {

@@ -99,11 +99,30 @@ func (w *Worker) prepare(h *hold) *engine.Item {
 	h.msg, id = newMessage(&h.raw, w.queue.arn)
 	h.item = engine.Item{
 		Msg: &h.msg, Delivery: id, Lane: h.group, Window: w.queue.window, Deadline: w.queue.deadline(h.msg.SentAt),
-		Original: original, Alive: w.isAlive, Ref: h,
+		Original: original, Alive: w.isAlive, Ref: h, Size: heldSize(&h.raw),
 	}
 	from := engine.Origin{Key: ledger.Key{Scope: w.queue.scope, ID: id}, Source: w.queue.arn, Records: engine.NoRecords{}}
 	h.item.Identity = engine.Identify(&w.set.Options, from, &h.msg)
 	return &h.item
+}
+
+// What is made for a message, and for each of its attributes, beside their bytes.
+const (
+	messageOverhead   = 3000
+	attributeOverhead = 450
+)
+
+// heldSize is how many bytes of memory a message takes in hand: what the client made of the answer, the handler's copy, and what
+// is made for both.
+func heldSize(raw *types.Message) int64 {
+	n := messageOverhead + 2*len(aws.ToString(raw.Body)) + 2*len(aws.ToString(raw.ReceiptHandle))
+	for name, v := range raw.MessageAttributes {
+		n += attributeOverhead + len(name) + 2*(len(aws.ToString(v.StringValue))+len(v.BinaryValue))
+	}
+	for name, v := range raw.Attributes {
+		n += len(name) + 2*len(v)
+	}
+	return int64(n)
 }
 
 // original is engine.Item.Original.

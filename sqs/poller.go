@@ -16,6 +16,7 @@ const (
 	pollMargin = 5 * time.Second        // for the answer of a poll, beside its wait
 	lookAgain  = 100 * time.Millisecond // at whether a slot is free: a message that begins to wait tells nobody
 	aheadOf    = 250 * time.Millisecond // of handling that is received ahead
+	firstSize  = 2 * maxMessage         // what a message counts as long as none has come: two copies of the largest
 )
 
 // situation is what the number of polls follows from.
@@ -54,12 +55,12 @@ type poller struct {
 	since    time.Time // begin of the count of finished messages
 	finished int
 	rate     float64 // finished messages in a second
-	mean     float64 // bytes of a message, of late
+	mean     float64 // bytes of memory of a message, of late: it grows at once, and shrinks slowly
 	wake     chan struct{}
 }
 
 func newPoller(maxOpen, maxAhead int) *poller {
-	return &poller{maxOpen: maxOpen, maxAhead: maxAhead, wanted: 1, since: time.Now(), wake: make(chan struct{}, 1)}
+	return &poller{maxOpen: maxOpen, maxAhead: maxAhead, wanted: 1, since: time.Now(), mean: firstSize, wake: make(chan struct{}, 1)}
 }
 
 // done counts finished messages: how many are received ahead follows from it.
@@ -97,9 +98,11 @@ func (p *poller) ask(s situation, bytes int64, now time.Time) (n int, wait time.
 	p.measure(now)
 	s.open, s.asked, s.wanted = p.open, p.asked, p.wanted
 	s.ahead = min(int(p.rate*aheadOf.Seconds()), p.maxAhead)
-	if n = s.demand(); n == 0 || float64(bytes)-float64(p.asked)*p.mean <= 0 {
+	left := float64(bytes) - float64(p.asked)*p.mean
+	if n = s.demand(); n == 0 || left <= 0 {
 		return 0, lookAgain
 	}
+	n = min(n, int(left/p.mean)+1)
 	p.open++
 	p.asked += n
 	return n, 0
@@ -121,8 +124,9 @@ func (p *poller) answered(n, got int, bytes int64) {
 	default:
 		p.wanted = min(p.wanted+1, p.maxOpen)
 	}
-	if got > 0 {
-		p.mean += (float64(bytes)/float64(got) - p.mean) / 4
+	if got > 0 && bytes > 0 {
+		mean := float64(bytes) / float64(got)
+		p.mean = max(mean, p.mean+(mean-p.mean)/4)
 	}
 	poke(p.wake)
 }
@@ -212,7 +216,7 @@ func (w *Worker) poll(n int) {
 		switch r.is {
 		case arrivedNew:
 			it := w.prepare(r.hold)
-			bytes += int64(len(it.Msg.Body))
+			bytes += it.Size
 			items = append(items, it)
 		case arrivedDead:
 			w.log.Warn("message arrived after its visibility timeout: it is left to come again",
