@@ -160,6 +160,7 @@ func TestObserveLedger(t *testing.T) {
 		"ackledger.ledger.pending.age":    {"quantile=0.95,scope=s": 7200, "quantile=0.99,scope=s": 7200},
 		"ackledger.ledger.owners":         {"fate=live": 0, "fate=overdue": 1, "fate=left": 0, "fate=dead": 0},
 		"ackledger.ledger.lock_waits":     {"": 0},
+		"ackledger.ledger.lock_wait.time": {"": 0},
 		"ackledger.ledger.claims":         {"answer=done": 1, "answer=other": 2},
 		"ackledger.ledger.pass.age":       {"": 60},
 		"ackledger.ledger.pass.removed":   {"": 1},

@@ -38,6 +38,7 @@ func ObserveLedger(l ledger.Inspector, mp metric.MeterProvider) (metric.Registra
 	o.rows = o.int("ackledger.ledger.table.rows", "Estimated rows, by table.")
 	o.bytes = o.int("ackledger.ledger.table.bytes", "Size, by table and part.")
 	o.waits = o.int("ackledger.ledger.lock_waits", "Sessions on the ledger's tables that wait for a lock now.")
+	o.waited = o.sum("ackledger.ledger.lock_wait.time", "How long sessions waited for locks in sum, as far as this process has seen it.")
 	o.passAge = o.seconds("ackledger.ledger.pass.age", "How long ago the last pass ended that counted the messages.")
 	o.passTook = o.seconds("ackledger.ledger.pass.duration", "How long the last pass took.")
 	o.passRemoved = o.int("ackledger.ledger.pass.removed", "Rows that the last pass removed.")
@@ -45,10 +46,7 @@ func ObserveLedger(l ledger.Inspector, mp metric.MeterProvider) (metric.Registra
 	o.poolUsed = o.int("ackledger.ledger.pool.used", "Connections of this process in hand, by pool.")
 	o.poolMax = o.int("ackledger.ledger.pool.max", "The most connections of this process, by pool.")
 	o.poolWaits = o.counter("ackledger.ledger.pool.waits", "Calls for which no connection was free, by pool and outcome.")
-	waited, err := o.meter.Float64ObservableCounter("ackledger.ledger.pool.wait.time", metric.WithUnit("s"),
-		metric.WithDescription("How long calls waited for a connection in sum, by pool; those that got one."))
-	o.note(waited, err)
-	o.poolWaited = waited
+	o.poolWaited = o.sum("ackledger.ledger.pool.wait.time", "How long calls waited for a connection in sum, by pool; those that got one.")
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -66,7 +64,13 @@ type observer struct {
 	poolUsed, poolMax                                            metric.Int64ObservableGauge
 	oldest, age, passAge, passTook                               metric.Float64ObservableGauge
 	claims, poolWaits                                            metric.Int64ObservableCounter
-	poolWaited                                                   metric.Float64ObservableCounter
+	waited, poolWaited                                           metric.Float64ObservableCounter
+}
+
+func (o *observer) sum(name, text string) metric.Float64ObservableCounter {
+	c, err := o.meter.Float64ObservableCounter(name, metric.WithUnit("s"), metric.WithDescription(text))
+	o.note(c, err)
+	return c
 }
 
 func (o *observer) counter(name, text string) metric.Int64ObservableCounter {
@@ -122,6 +126,7 @@ func (o *observer) observe(ctx context.Context, out metric.Observer) error {
 		out.ObserveInt64(o.bytes, t.IndexBytes, with("table", t.Name, "part", "index"))
 	}
 	out.ObserveInt64(o.waits, s.LockWaits)
+	out.ObserveFloat64(o.waited, s.LockWaited.Seconds())
 	out.ObserveInt64(o.claims, s.Answered.Duplicates, with("answer", "done"))
 	out.ObserveInt64(o.claims, s.Answered.Decided-s.Answered.Duplicates, with("answer", "other"))
 	if !s.At.IsZero() {

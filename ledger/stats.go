@@ -30,6 +30,10 @@ type Stats struct {
 	// LockWaits is how many sessions on the ledger's tables wait for a lock at this moment; always 0 where there are no
 	// row locks (sqlite, memory).
 	LockWaits int64
+	// LockWaited is how long such sessions have waited in sum, as far as calls of Stats on this [Ledger] value have seen it: of
+	// a wait that was there at a call, all until the last call at which it was. Waits that begin and end between two calls are
+	// not in it. It only grows, and is always 0 where LockWaits is.
+	LockWaited time.Duration
 	// Answered counts what this [Ledger] value has answered since it was made: the tables do not say how often a message was
 	// asked for. Workers count the same as metrics ackledger.claims and ackledger.dedup.
 	Answered Answered

@@ -65,6 +65,8 @@ type statistics struct {
 	Owners    owners     `json:"owners"`
 	Tables    []table    `json:"tables"`
 	LockWaits int64      `json:"lock_waits"`
+	// LockWaited is how long these have waited up to now, in sum.
+	LockWaited float64 `json:"lock_waited_seconds"`
 	// DeadLetters are there if they were asked for.
 	DeadLetters []deadLetters `json:"dead_letters,omitempty"`
 }
@@ -95,7 +97,7 @@ type table struct {
 }
 
 func newStatistics(s *ledger.Stats) statistics {
-	out := statistics{Owners: owners(s.Owners), LockWaits: s.LockWaits, Scopes: []scope{}, Tables: []table{}}
+	out := statistics{Owners: owners(s.Owners), LockWaits: s.LockWaits, LockWaited: s.LockWaited.Seconds(), Scopes: []scope{}, Tables: []table{}}
 	if !s.At.IsZero() {
 		at, pass := s.At.UTC(), newSweep(&s.Pass)
 		out.At, out.Age, out.Pass = &at, s.Age.Seconds(), &pass
@@ -145,8 +147,8 @@ func printStats(out io.Writer, s *ledger.Stats) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t  %s\n", rows, size(t.Bytes), size(t.IndexBytes), t.Name)
 	}
 	o := s.Owners
-	fmt.Fprintf(w, "\nowners: %s live (%s overdue), %s left, %s dead; %s sessions wait for locks\n", count(o.Live),
-		count(o.Overdue), count(o.Left), count(o.Dead), count(s.LockWaits))
+	fmt.Fprintf(w, "\nowners: %s live (%s overdue), %s left, %s dead; %s sessions wait for locks, for %s in sum\n", count(o.Live),
+		count(o.Overdue), count(o.Left), count(o.Dead), count(s.LockWaits), short(s.LockWaited))
 	return w.Flush()
 }
 

@@ -41,6 +41,7 @@ func TestTheDashboardShowsWhatIsScraped(t *testing.T) {
 		if _, err := pool.Exec(t.Context(), "ANALYZE"); err != nil { // PostgreSQL estimates no rows before
 			t.Fatal(err)
 		}
+		defer queue(t, pool)()
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for deadline := time.Now().Add(20 * time.Second); ; <-tick.C {
@@ -105,6 +106,29 @@ func crowd(t *testing.T, pool *pgxpool.Pool) {
 	defer cancel()
 	if _, err := pool.Acquire(hurried); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("all connections are in hand, and there is another: %v", err)
+	}
+}
+
+// queue lets a session wait for the lock that another holds on a row of the ledger, until the returned function is called.
+func queue(t *testing.T, pool *pgxpool.Pool) (end func()) {
+	t.Helper()
+	const lock = "SELECT FROM ackledger.meta FOR UPDATE"
+	holder, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.Exec(t.Context(), lock); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		_, err := pool.Exec(t.Context(), lock)
+		waited <- err
+	}()
+	return func() {
+		if err := errors.Join(holder.Rollback(t.Context()), <-waited); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -72,11 +72,16 @@ func TestStatsLockWaits(t *testing.T) {
 }
 
 func testStatsLockWaits(t *testing.T, b *bench) {
+	var waited time.Duration
 	waits := func() int64 {
 		s, err := b.Stats(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
+		if s.LockWaited < waited {
+			t.Errorf("%s waited in sum, after %s", s.LockWaited, waited)
+		}
+		waited = s.LockWaited
 		return s.LockWaits
 	}
 	o := join(t, b, time.Minute)
@@ -87,20 +92,26 @@ func testStatsLockWaits(t *testing.T, b *bench) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	if n := waits(); n != 0 {
-		t.Errorf("%d wait before anybody asked", n)
+	if n := waits(); n != 0 || waited != 0 {
+		t.Errorf("%d wait before anybody asked, for %s", n, waited)
 	}
-	locked := make(chan error, 1)
+	locked, began := make(chan error, 1), time.Now()
 	go func() { // the ledger's own statements wait for moments alone
 		_, err := b.pool.Exec(t.Context(), "SELECT FROM ackledger.message WHERE id = 'held' FOR NO KEY UPDATE")
 		locked <- err
 	}()
 	poll(t, "one session waits for the row", func() bool { return waits() == 1 })
+	first := time.Now()
+	poll(t, "it has waited for a second", func() bool { return waits() == 1 && waited >= time.Second })
+	if took := time.Since(began); waited > took || waited < time.Since(first)/2 { // however often it was looked at, it counts once
+		t.Errorf("it waited for %s at most, and %s were counted", took, waited)
+	}
 	unlock()
 	if err := <-locked; err != nil {
 		t.Error(err)
 	}
-	if n := waits(); n != 0 {
-		t.Errorf("%d wait after all is free", n)
+	sum := waited
+	if n := waits(); n != 0 || waited != sum {
+		t.Errorf("%d wait after all is free, for %s, before that %s", n, waited, sum)
 	}
 }

@@ -41,6 +41,7 @@ type Ledger struct {
 
 	scopes   scopes
 	counts   ranges.Counts
+	waits    lockWaits
 	mayAudit atomic.Bool // this role may read the audit
 }
 
