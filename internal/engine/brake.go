@@ -122,11 +122,7 @@ func (e *Engine) probeLoop() {
 			return
 		}
 		e.probed(it)
-		if failed++; ok {
-			failed = 0
-		} else {
-			e.nap(outage(failed))
-		}
+		failed = e.rest(failed, ok)
 	}
 }
 

@@ -68,6 +68,11 @@ func TestPitfall131_BrokenDeploy(t *testing.T) {
 		"park":       {lane: noLane, change: func(o *consumer.Options) { o.Park = true }},
 		"rate":       {lane: noLane, change: func(o *consumer.Options) { o.Rate = 1000 }},
 		"limiter":    {lane: noLane, change: func(o *consumer.Options) { o.Limiter = consumer.NewLimiter(2) }},
+		"transactions": {lane: noLane, handler: func(d *deploy) consumer.Handler {
+			return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+				return memory.InTx(ctx, func(ctx context.Context) error { return d.Handle(ctx, m) })
+			})
+		}},
 		"batches": {lane: noLane, size: 20, handler: func(d *deploy) consumer.Handler {
 			return consumer.Batch(20, func(ctx context.Context, ms []*consumer.Message) []error {
 				errs := make([]error, len(ms))

@@ -33,12 +33,7 @@ func (e *Engine) claimLoop() {
 			return
 		}
 		if stretches > 0 && !e.doubts() && (n == 0 || !e.turns.claim.items()) {
-			if e.claimStretches(stretches) {
-				failed = 0
-				continue
-			}
-			failed++
-			e.nap(outage(failed))
+			failed = e.rest(failed, e.claimStretches(stretches))
 			continue
 		}
 		items, sess := e.s.takeDoubts(claimBatch, buf.items[:0]), e.sess
@@ -55,12 +50,7 @@ func (e *Engine) claimLoop() {
 		e.mu.Lock()
 		e.claiming -= len(items)
 		e.unlock()
-		if ok {
-			failed = 0
-			continue
-		}
-		failed++
-		e.nap(outage(failed))
+		failed = e.rest(failed, ok)
 	}
 }
 

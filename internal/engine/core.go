@@ -411,6 +411,15 @@ func (e *Engine) nap(d time.Duration) {
 	}
 }
 
+// rest counts the calls that the ledger did not take, one after the other, and naps after each, longer each time.
+func (e *Engine) rest(failed int, ok bool) int {
+	if ok {
+		return 0
+	}
+	e.nap(outage(failed + 1))
+	return failed + 1
+}
+
 // outage is the delay before the n-th repetition of a call to a ledger that does not answer.
 func outage(n int) time.Duration {
 	p := backoff.Policy{Base: 100 * time.Millisecond, Max: 5 * time.Second}

@@ -140,15 +140,134 @@ func TestLeavingIsRepeated(t *testing.T) {
 		if !e.leave(&session{owner: o}) || len(asked) != 5 {
 			t.Fatalf("asked %d times, want 5", len(asked))
 		}
-		for i := 1; i < len(asked); i++ {
-			if wait, low := asked[i].Sub(asked[i-1]), 50*time.Millisecond<<(i-1); wait < low {
-				t.Errorf("asked after %s, want at least %s", wait, low)
-			}
-		}
+		wantSpaced(t, asked)
 		if !errors.Is(e.lastErr, away) {
 			t.Errorf("the last error is %v", e.lastErr)
 		}
 	})
+}
+
+// A ledger that cannot be joined again is asked less and less often, and Health says why.
+func TestRejoiningIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, logs := watched(t)
+		away, tries, joins := errors.New("the ledger is away"), []time.Time{}, memory.New()
+		joins.FailBefore(func(_ context.Context, op memory.Op) error {
+			if op != memory.Join {
+				return nil
+			}
+			if tries = append(tries, time.Now()); len(tries) > 4 {
+				return nil
+			}
+			if known := errors.Is(e.lastErr, away); known != (len(tries) > 1) {
+				t.Errorf("try %d: the last error is %v", len(tries), e.lastErr)
+			}
+			return away
+		})
+		e.cfg.Ledger = joins
+		var live context.CancelFunc
+		e.gone, live = context.WithCancel(t.Context())
+		defer live()
+		if e.rejoin() == nil || len(tries) != 5 {
+			t.Fatalf("tried %d times, want 5", len(tries))
+		}
+		wantSpaced(t, tries)
+		if n := logs.FilterMessage("cannot join the ledger").Len(); n != 4 {
+			t.Errorf("%d were logged, want 4", n)
+		}
+	})
+}
+
+// wantSpaced expects each call to come later than the one before it did, as outages do.
+func wantSpaced(t *testing.T, calls []time.Time) {
+	t.Helper()
+	for i := 1; i < len(calls); i++ {
+		if wait, low := calls[i].Sub(calls[i-1]), 50*time.Millisecond<<(i-1); wait < low {
+			t.Errorf("call %d came after %s, want at least %s", i, wait, low)
+		}
+	}
+}
+
+// After calls that the ledger does not take, one after the other, a loop rests for longer each time; not after a success.
+func TestRestsGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := watched(t)
+		failed, calls := 0, []time.Time{time.Now()}
+		for range 4 {
+			failed = e.rest(failed, false)
+			calls = append(calls, time.Now())
+		}
+		wantSpaced(t, calls)
+		began := time.Now()
+		if failed = e.rest(failed, true); failed != 0 || time.Since(began) != 0 {
+			t.Errorf("after a success: %d failed, rested %s", failed, time.Since(began))
+		}
+		if e.rest(failed, false); time.Since(began) > 100*time.Millisecond {
+			t.Errorf("the first failure after it costs %s", time.Since(began))
+		}
+	})
+}
+
+// A claim without an answer is repeated once the sent one can change nothing any more, and later each time.
+func TestUnansweredClaimsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := watched(t)
+		l := memory.New()
+		o, err := l.Join(t.Context(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.sess = &session{owner: o, ended: make(chan struct{})}
+		var asked []time.Time
+		l.FailAfter(func(_ context.Context, op memory.Op) error {
+			if asked = append(asked, time.Now().Add(-e.callTimeout()*time.Duration(len(asked)))); len(asked) > 4 {
+				return nil
+			}
+			return ledger.MarkUnknown(errors.New("no answer"))
+		})
+		it := plainItem("", "a")
+		e.s.add(it)
+		if !e.ask(e.sess, &claimBuf{items: e.s.takeClaims(1, false, nil)}, false) || len(asked) != 5 {
+			t.Fatalf("asked %d times, want 5", len(asked))
+		}
+		wantSpaced(t, asked) // beside the time for which the sent one may still change something
+	})
+}
+
+// Whoever waits for room is told once that there is some, not by each step after it.
+func TestRoomIsToldOfOnce(t *testing.T) {
+	e, _ := watched(t)
+	e.mu.Lock()
+	e.s.eased = true
+	e.unlock()
+	waits := e.Changed()
+	e.mu.Lock()
+	e.unlock()
+	select {
+	case <-waits:
+		t.Error("told of room that nobody made")
+	default:
+	}
+}
+
+// A drain whose time is up names what is still in hand: what the broker does not have back, and what still runs or is settled.
+func TestDrainNamesWhatIsInHand(t *testing.T) {
+	e, _ := watched(t)
+	for id, c := range map[string]struct {
+		told  bool
+		phase phase
+	}{"given back": {true, queued}, "runs": {true, running}, "is settled": {true, settling}, "waits": {false, waiting}, "began": {false, running}} {
+		it := plainItem("", id)
+		it.told, it.phase = c.told, c.phase
+		e.enlist(it)
+	}
+	var stuck *DrainError
+	if !errors.As(e.cancelRunning(), &stuck) {
+		t.Fatal("nothing is in hand")
+	}
+	if slices.Sort(stuck.IDs); !slices.Equal(stuck.IDs, []string{"began", "is settled", "runs", "waits"}) {
+		t.Errorf("%q", stuck.IDs)
+	}
 }
 
 // Dead letters are counted by whether their target has them.

@@ -1,8 +1,14 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // TestStretchesOfALogAreClaimedInOneCallAtATime: a stretch whose log is being claimed waits in the queue, not in a call that
@@ -37,4 +43,84 @@ func TestStretchesOfALogAreClaimedInOneCallAtATime(t *testing.T) {
 	take(100)
 	answered(a2)
 	take(100, a3)
+}
+
+// logRecords are records of a log that were done before.
+type logRecords int
+
+func (r logRecords) Len() int             { return int(r) }
+func (r logRecords) Keep(*Item)           {}
+func (r logRecords) Offset(i int) int64   { return int64(i) }
+func (r logRecords) Size(int) int64       { return 1 }
+func (r logRecords) SentAt(int) time.Time { return time.Time{} }
+func (r logRecords) Items(from, to int, _ []*Item) (out []*Item) {
+	for i := from; i < to; i++ {
+		out = append(out, &Item{Msg: &consumer.Message{}, Identity: Identity{
+			Key: ledger.Key{Scope: "s", ID: []byte{byte(i)}, Pos: &ledger.Position{Log: "a", Offset: int64(i)}}}})
+	}
+	return out
+}
+
+// answers is an owner that answers for stretches what it is told to.
+type answers struct {
+	ledger.StretchOwner
+	token uint64
+	err   error
+	asked func()
+}
+
+func (a *answers) ClaimStretches(context.Context, []ledger.Stretch) ([]uint64, error) {
+	a.asked()
+	return []uint64{a.token}, a.err
+}
+
+// askingFor is an engine, not started, that claims stretches of one log.
+func askingFor(t *testing.T, a *answers) *Engine {
+	e, _ := watched(t)
+	e.opt.Concurrency, e.opt.ClaimAhead = 100, 1000
+	e.sess, e.up, e.ranged = &session{stretches: a, ended: make(chan struct{})}, true, true
+	return e
+}
+
+func (e *Engine) offers(log string, n int) {
+	st := &Stretch{Records: logRecords(n), log: log, whole: true, n: n}
+	st.Claim = ledger.Stretch{First: ledger.Entry{Key: ledger.Key{Pos: &ledger.Position{Log: log}}}, Last: int64(n - 1)}
+	e.s.addStretch(st)
+	e.s.stretchQ.push(st)
+}
+
+// A call for few costs the ledger as much as one for many: beside one that is under way they gather until they are as many.
+func TestStretchesGatherBesideACall(t *testing.T) {
+	a := &answers{token: 7}
+	e := askingFor(t, a)
+	a.asked = func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.offers("b", 10)
+		if n := e.claimableStretches(); n != 0 {
+			t.Errorf("%d are asked for beside 30, with 10 that wait", n)
+		}
+		e.offers("c", 20)
+		if n := e.claimableStretches(); n != 170 {
+			t.Errorf("%d are asked for beside 30, with 30 that wait, want 170", n)
+		}
+	}
+	e.mu.Lock()
+	e.offers("a", 30)
+	if !e.claimStretches(e.claimableStretches()) || e.claiming != 0 || e.s.ahead != 30 {
+		t.Errorf("%d are under way, %d ahead, when the call is over", e.claiming, e.s.ahead)
+	}
+}
+
+// What the ledger leaves alone, or refuses to answer for, is ahead of no handler: its place is for what can run.
+func TestStretchesThatAreNotOursAreNotAhead(t *testing.T) {
+	for _, a := range []*answers{{}, {err: errors.New("away")}} {
+		e := askingFor(t, a)
+		a.asked = func() {}
+		e.mu.Lock()
+		e.offers("a", 30)
+		if ok := e.claimStretches(30); ok != (a.err == nil) || e.s.ahead != 0 || e.s.claimQ.len() != 30 {
+			t.Errorf("%v: %v, %d ahead, %d to be asked for one by one", a.err, ok, e.s.ahead, e.s.claimQ.len())
+		}
+	}
 }

@@ -21,12 +21,7 @@ func (e *Engine) soloLoop() {
 			e.cfg.Suspects.Release()
 			continue // the drain began
 		}
-		if e.runSuspect() {
-			failed = 0
-		} else {
-			failed++
-			e.nap(outage(failed))
-		}
+		failed = e.rest(failed, e.runSuspect())
 	}
 }
 
