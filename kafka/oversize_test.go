@@ -17,7 +17,9 @@ import (
 )
 
 // sendZeros produces a record of n zeros, which is tiny on its way and in the log: a topic's max.message.bytes does not see it.
-func (s *site) sendZeros(n int, headers ...kgo.RecordHeader) {
+func (s *site) sendZeros(n int, headers ...kgo.RecordHeader) { s.t.Helper(); s.sendZerosTo(0, n, headers...) }
+
+func (s *site) sendZerosTo(p int32, n int, headers ...kgo.RecordHeader) {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ProducerBatchMaxBytes(99<<20), kgo.BrokerMaxWriteBytes(100<<20),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.ZstdCompression()))
@@ -25,7 +27,7 @@ func (s *site) sendZeros(n int, headers ...kgo.RecordHeader) {
 		s.t.Fatal(err)
 	}
 	defer client.Close()
-	r := &kgo.Record{Topic: s.topic, Key: []byte("zeros"), Value: make([]byte, n), Headers: headers}
+	r := &kgo.Record{Topic: s.topic, Partition: p, Key: []byte("zeros"), Value: make([]byte, n), Headers: headers}
 	if err := client.ProduceSync(s.t.Context(), r).FirstErr(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func (e *Engine) refused(s *settlement, err error, unsealed bool) {
 	case s.kind == ledger.Release || it.ticket.IsMismatch():
 		it.maybe = s.kind == ledger.Release
 		e.wait(it, time.Now().Add(e.opt.BackoffMax))
-	case it.dropped || e.draining || e.cfg.HoldMax > 0 && e.opt.BackoffMax > e.cfg.HoldMax:
+	case it.dropped || e.draining || e.cfg.HoldMax > 0 && e.opt.BackoffBase > e.cfg.HoldMax:
 		e.forget(it)
 		e.settle(it, &ledger.Settlement{Kind: ledger.Release, After: e.opt.BackoffMax})
 	default:
@@ -100,7 +100,7 @@ func (e *Engine) refused(s *settlement, err error, unsealed bool) {
 	}
 }
 
-// hold keeps a settlement, and repeats it after a backoff.
+// hold keeps a settlement, and repeats it after a backoff, which is no longer than an item is held.
 func (e *Engine) hold(s *settlement, err error, unsealed bool) {
 	it := s.item
 	k := e.refusals.kept[it]
@@ -114,7 +114,11 @@ func (e *Engine) hold(s *settlement, err error, unsealed bool) {
 		close(r.answered)
 		r.answered = nil
 	}
-	k.timer = time.AfterFunc(e.policy.backoff.Ceiling(k.times), func() {
+	wait := e.policy.backoff.Ceiling(k.times)
+	if e.cfg.HoldMax > 0 {
+		wait = min(wait, e.cfg.HoldMax)
+	}
+	k.timer = time.AfterFunc(wait, func() {
 		e.mu.Lock()
 		defer e.unlock()
 		if e.refusals.kept[it] == k {

@@ -159,6 +159,36 @@ func TestPitfall121_CipherAwayAfterAFinalVerdict(t *testing.T) {
 	}
 }
 
+// Where longer waits than HoldMax go back to the broker, what is refused for a while does not: its handler has spoken. It is tried
+// more often instead.
+func TestRefusedForAWhileWithALongBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, o := memory.New(), options()
+		var away atomic.Bool
+		away.Store(true)
+		o.BackoffBase, o.BackoffMax = time.Second, 4*time.Hour
+		o.Cipher = mirror{broken: func() error {
+			if away.Load() {
+				return errors.New("no key")
+			}
+			return nil
+		}}
+		runs := 0
+		e, b := begin(t, l, o, func(context.Context, *consumer.Message) error { runs++; return consumer.Terminal(errBoom) },
+			func(c *engine.Config) { c.HoldMax = 15 * time.Minute })
+		it := item("one", "")
+		e.Offer([]*engine.Item{it})
+		pass(5 * time.Hour)
+		away.Store(false)
+		pass(15*time.Minute + time.Second)
+		b.wantAcked(t, it)
+		if rec := state(t, l, it); rec.State != ledger.Failed || runs != 1 {
+			t.Errorf("%d runs, %+v", runs, rec)
+		}
+		end(t, e)
+	})
+}
+
 // A revocation gives what is kept back at once, and a lost lease ends in a claim by whoever is next.
 func TestWhatIsKeptGoesWithItsPartitionAndItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
