@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -62,6 +63,58 @@ func stampOfARecordYetToCome(s *site) {
 	}
 	r.end()
 	b.once(t, want)
+}
+
+// Whose stamps count is the worker's to say, whatever holds its records: a copy whose stamp counts is done already, any other one is
+// a message of its own. While keys change, what the old one has signed counts.
+func TestWhoseStampsCount(t *testing.T) {
+	key := func(id string, fill byte) consumer.StampKey {
+		return consumer.StampKey{ID: id, Secret: bytes.Repeat([]byte{fill}, 32)}
+	}
+	gone, old, next := key("gone", 1), key("old", 2), key("next", 3)
+	copies := []struct {
+		value    string
+		by       []consumer.StampKey
+		withKeys bool
+	}{
+		{"unsigned", nil, false},
+		{"signed", []consumer.StampKey{next}, true},
+		{"signed with the old key", []consumer.StampKey{old}, true},
+		{"signed with a key that is gone", []consumer.StampKey{gone}, false},
+		{"signed with another key of that name", []consumer.StampKey{key("next", 4)}, false},
+	}
+	for name, stamps := range map[string]consumer.Stamps{
+		"by default": {}, "ignored": {Ignore: true}, "with keys": {Keys: []consumer.StampKey{next, old}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(t *testing.T, audit Audit) {
+				s := fakeSite(t, 2).with(audit)
+				b, c := newBook(), quick()
+				c.Stamps = stamps
+				r := s.start(b.handle, c)
+				for _, of := range copies {
+					s.send(0, of.value)
+				}
+				s.caughtUp()
+				for i, of := range copies {
+					st := consumer.NewStamp(r.cluster+"/"+s.topic, recordID(s.topic, 0, int64(i)), []byte(of.value))
+					st.Pos = s.key(r, 0, 0, int64(i)).Pos
+					s.sendRecords(withStamp(&kgo.Record{Topic: s.topic, Partition: 1, Value: []byte(of.value)}, st.Sign(of.by...)))
+				}
+				s.caughtUp()
+				r.end()
+				for _, of := range copies {
+					want := 2
+					if name == "by default" || name == "with keys" && of.withKeys {
+						want = 1
+					}
+					if got := b.runs[of.value]; got != want {
+						t.Errorf("%s: handled %d times, want %d", of.value, got, want)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A topic is deleted and created again. A letter of its former life hides nothing of this one's, but no worker takes its
