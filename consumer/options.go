@@ -128,7 +128,7 @@ type Options struct {
 
 	// Cipher seals body and headers of what fails before the ledger archives it, once it is published to DeadLetter. For
 	// people whose database must not show their messages. Default: none. While it fails, what should be archived is kept,
-	// unacknowledged, and tried again after BackoffMax. It has DeadLetterTimeout, and must end with its context.
+	// unacknowledged, and sealing it is tried again, BackoffBase doubling to BackoffMax. It has DeadLetterTimeout, and must end with its context.
 	Cipher ledger.Cipher
 
 	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 4,000, or
@@ -137,7 +137,8 @@ type Options struct {
 	// MaxHeld and MaxHeldBytes bound the messages that the worker holds (queued, running, waiting for a retry); when one
 	// is reached, polling stops. Defaults 20,000 and 64 MiB of memory: two copies of all
 	// that a message has, and what is made for it. For people with little memory, or with many messages
-	// that wait at once.
+	// that wait at once. The largest message does not count if it has more than a quarter of MaxHeldBytes: alone, it stops no
+	// polling. So memory is bounded by MaxHeldBytes and one message.
 	MaxHeld      int
 	MaxHeldBytes int64
 

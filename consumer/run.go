@@ -82,7 +82,7 @@ const (
 	StallDeaf    = "deaf"    // a handler ignores its cancelled context
 	StallRefused = "refused" // the ledger or the cipher refuses a settlement, which is repeated
 	StallSpan    = "span"    // a Kafka partition is not read: its oldest unfinished record is kafka.Config.Span behind
-	StallRoom    = "room"    // a Kafka partition is not read: it leaves the room to others
+	StallRoom    = "room"    // a Kafka partition is not read: it leaves the room to others, or there is none
 )
 
 // StallReasons are all of them.

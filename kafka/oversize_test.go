@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,9 +18,7 @@ import (
 )
 
 // sendZeros produces a record of n zeros, which is tiny on its way and in the log: a topic's max.message.bytes does not see it.
-func (s *site) sendZeros(n int, headers ...kgo.RecordHeader) { s.t.Helper(); s.sendZerosTo(0, n, headers...) }
-
-func (s *site) sendZerosTo(p int32, n int, headers ...kgo.RecordHeader) {
+func (s *site) sendZeros(partition int32, n int, headers ...kgo.RecordHeader) {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers...), kgo.ProducerBatchMaxBytes(99<<20), kgo.BrokerMaxWriteBytes(100<<20),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.ZstdCompression()))
@@ -27,7 +26,7 @@ func (s *site) sendZerosTo(p int32, n int, headers ...kgo.RecordHeader) {
 		s.t.Fatal(err)
 	}
 	defer client.Close()
-	r := &kgo.Record{Topic: s.topic, Partition: p, Key: []byte("zeros"), Value: make([]byte, n), Headers: headers}
+	r := &kgo.Record{Topic: s.topic, Partition: partition, Key: []byte("zeros"), Value: make([]byte, n), Headers: headers}
 	if err := client.ProduceSync(s.t.Context(), r).FirstErr(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func oneRecordStopsNobody(s *site) {
 	const size = 5 << 20
 	s.ledger = limited(4 << 20)
 	s.send(0, numbers("before ", 50)...)
-	s.sendZeros(size, kgo.RecordHeader{Key: "trace", Value: []byte("7")})
+	s.sendZeros(0, size, kgo.RecordHeader{Key: "trace", Value: []byte("7")})
 	s.send(0, numbers("behind ", 500)...)
 	s.send(1, numbers("other ", 500)...)
 	var runs atomic.Int64
@@ -82,29 +81,67 @@ func oneRecordStopsNobody(s *site) {
 	}
 }
 
-// A large record that waits for a retry keeps no other record waiting, of no partition and no other key.
+// A large record that waits for a retry keeps no other record waiting: none of another partition, and none of its own but what the
+// order puts behind it.
 func TestPitfall122_LargeRecordWaits(t *testing.T) {
-	inBoth(t, func(t *testing.T, audit Audit) {
-		s := fakeSite(t, 2).with(audit)
-		s.ledger = limited(16 << 20)
-		s.sendZeros(5 << 20)
-		s.send(0, numbers("same ", 1000)...)
-		s.send(1, numbers("other ", 1000)...)
-		b, c := newBook(), quick()
-		c.MaxHeldBytes = 4 << 20
-		r := s.start(func(ctx context.Context, m *consumer.Message) error {
-			if isZeros(m) {
-				return consumer.RetryAfter(errors.New("not yet"), time.Hour)
-			}
-			return b.handle(ctx, m)
-		}, c)
-		eventually(t, "all the others are handled", func() bool { return b.len() == 2000 })
-		eventually(t, "the other partition is committed", func() bool { return s.committed(1) == 1000 })
-		if at := s.committed(0); at > 0 {
-			t.Errorf("partition 0 is committed to %d", at)
+	for name, c := range map[string]struct {
+		order   Order
+		handled int
+	}{"by key": {OrderKey, 2000}, "by partition": {OrderPartition, 1000}, "unordered": {OrderNone, 2000}} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(t *testing.T, audit Audit) { largeRecordWaits(fakeSite(t, 2).with(audit), c.order, c.handled) })
+		})
+	}
+}
+
+func largeRecordWaits(s *site, order Order, handled int) {
+	t := s.t
+	s.ledger = limited(16 << 20)
+	s.sendZeros(0, 5<<20)
+	s.send(0, numbers("same ", 1000)...)
+	s.send(1, numbers("other ", 1000)...)
+	b, c := newBook(), quick()
+	c.Order, c.MaxHeldBytes = order, 4<<20
+	r := s.start(waitForZeros(b), c)
+	eventually(t, "all the others are handled", func() bool { return b.len() == handled })
+	eventually(t, "the other partition is committed", func() bool { return s.committed(1) == 1000 })
+	if at := s.committed(0); at > 0 {
+		t.Errorf("partition 0 is committed to %d", at)
+	}
+	r.end()
+}
+
+// waitForZeros handles all but zeros, which are to come again much later.
+func waitForZeros(b *book) consumer.HandlerFunc {
+	return func(ctx context.Context, m *consumer.Message) error {
+		if isZeros(m) {
+			return consumer.RetryAfter(errors.New("not yet"), time.Hour)
 		}
-		r.end()
+		return b.handle(ctx, m)
+	}
+}
+
+// Two large records that wait take all the room that the user gives. Then nothing is polled, and Health says why.
+func TestLargeRecordsTakeAllTheRoom(t *testing.T) {
+	t.Parallel()
+	s := fakeSite(t, 3)
+	s.ledger = limited(16 << 20)
+	s.sendZeros(0, 5<<20)
+	s.sendZeros(1, 5<<20)
+	c := quick()
+	c.MaxHeldBytes = 4 << 20
+	r := s.start(waitForZeros(newBook()), c)
+	eventually(t, "Health says so", func() bool {
+		warnings := strings.Join(r.Health().Warnings, "")
+		return strings.Contains(warnings, "2 messages in hand") && strings.Contains(warnings, "nothing is polled")
 	})
+	eventually(t, "the partitions do not leave room to others", func() bool {
+		stalls := r.Health().Stalled
+		return len(stalls) > 0 && !slices.ContainsFunc(stalls, func(st consumer.Stall) bool {
+			return st.Reason != consumer.StallRoom || !strings.Contains(st.Why, "takes all the room")
+		})
+	})
+	r.end()
 }
 
 // People whose ledger must hold whatever failed have Run end, by name, before such a record is handled.
@@ -113,7 +150,7 @@ func TestOversizeEndsRun(t *testing.T) {
 		s := fakeSite(t, 1).with(audit)
 		s.ledger = limited(4 << 20)
 		s.send(0, numbers("before ", 10)...)
-		s.sendZeros(5 << 20)
+		s.sendZeros(0, 5<<20)
 		s.send(0, "behind")
 		b, c := newBook(), quick()
 		c.Oversize = OversizeEnd
@@ -138,7 +175,7 @@ func TestLargeRecordsMemory(t *testing.T) {
 	const size = 65 << 20
 	s := fakeSite(t, 1)
 	var runs atomic.Int64
-	s.sendZeros(size)
+	s.sendZeros(0, size)
 	s.send(0, numbers("behind ", 100)...)
 	runtime.GC()
 	highest := heapDuring(t, func() {

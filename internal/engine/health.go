@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -98,6 +99,10 @@ func (e *Engine) Health() consumer.Health {
 		h.Warnings = append(h.Warnings, e.unswept.Error())
 	}
 	h.Warnings = append(h.Warnings, e.refusals.warnings(e.cfg.Ledger.Limits().Archive, e.cfg.Retained)...)
+	if n := e.s.bytes.Crowd(); n > 0 {
+		h.Warnings = append(h.Warnings, fmt.Sprintf("%d messages in hand are each larger than a quarter of Options.MaxHeldBytes (%d), and take all of it: "+
+			"nothing is polled until one of them is finished", n, e.opt.MaxHeldBytes))
+	}
 	h.Stalled = append(append(h.Stalled, e.brake.stalls()...), e.refusals.stalls()...)
 	e.eachRun(func(c *chunk, r *run) {
 		began := e.born.Add(time.Duration(c.at.Load()))

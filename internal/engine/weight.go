@@ -44,4 +44,12 @@ func (w *Weight) Counted() int64 {
 // Room is how much more is wanted; zero or less: nothing.
 func (w *Weight) Room() int64 { return w.Limit - w.Counted() }
 
+// Crowd is how many large messages take all the room together; zero: they do not.
+func (w *Weight) Crowd() int {
+	if len(w.large) < 2 || w.Room() > 0 {
+		return 0
+	}
+	return len(w.large)
+}
+
 func (w *Weight) isLarge(n int64) bool { return n > w.Limit/4 }

@@ -32,6 +32,18 @@ func TestWeight(t *testing.T) {
 		if largest > limit/4 {
 			counted -= largest
 		}
+		crowd := 0
+		for _, n := range in {
+			if n > limit/4 {
+				crowd++
+			}
+		}
+		if crowd < 2 || counted < limit {
+			crowd = 0
+		}
+		if w.Crowd() != crowd {
+			t.Fatalf("%v: a crowd of %d, want %d", in, w.Crowd(), crowd)
+		}
 		if w.Total() != total || w.Counted() != counted || w.Room() != limit-counted {
 			t.Fatalf("%v: total %d, counted %d, room %d; want %d, %d", in, w.Total(), w.Counted(), w.Room(), total, counted)
 		}
