@@ -82,6 +82,25 @@ func TestRanges_Fold(t *testing.T) {
 	claim(t, o, m, ledger.Run) // its window is over
 }
 
+// What is left of a range that is taken over joins what was finished beside it, however little of it was asked about.
+func TestRanges_TakenOverJoinsWhatLiesBeside(t *testing.T) {
+	l := memory.New()
+	o, taker := join(t, l), join(t, l)
+	var all []ledger.Entry
+	for offset := range int64(15) {
+		all = append(all, record(0, offset, 0))
+	}
+	succeedAll(t, o, claimAll(t, o, all[:5], ledger.Run))
+	held := claimAll(t, o, all[5:10], ledger.Run)
+	succeedAll(t, taker, claimAll(t, taker, all[10:], ledger.Run))
+	succeedAll(t, o, held[3:])
+	l.Declare(o.ID())
+	claim(t, taker, all[7], ledger.Run)
+	if in := segments(t, l, all[1]); in == nil || in.From != 0 || in.To != 15 {
+		t.Errorf("in %+v, want one segment of 15", in)
+	}
+}
+
 // A failed message stays as long as a segment has its offset: without its row, the segment would swallow the replay.
 func TestRanges_FailedRowStays(t *testing.T) {
 	c := newClock()

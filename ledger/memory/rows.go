@@ -99,8 +99,7 @@ func (t *rows) add(sum [ledger.KeySize]byte, e *ledger.Entry) *row {
 func (t *rows) newPage() *page {
 	full := t.pages[t.open]
 	p := &page{ids: make([]byte, 0, len(full.ids))}
-	if full.live == 0 { // emptied while it was open
-		t.pages[t.open] = nil
+	if full.live == 0 { // emptied while it was open: the new one takes its place
 		t.free = append(t.free, t.open)
 	}
 	if n := len(t.free); n > 0 {

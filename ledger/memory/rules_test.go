@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -88,9 +89,124 @@ func TestSweepLooksAtEveryRow(t *testing.T) {
 	for i := range 250 {
 		claim(t, o, entry(strconv.Itoa(i)), ledger.Run)
 	}
+	began := time.Now()
 	report, err := l.Sweep(t.Context(), ledger.MaintainConfig{Batch: 100})
 	if err != nil || report.Rows != 250 || report.Transactions != 3 || scopeStats(t, l).Pending != 250 {
 		t.Errorf("%+v, %v", report, err)
+	}
+	if all := time.Since(began); report.Longest <= 0 || report.Longest > all {
+		t.Errorf("the longest transaction took %s, all of them %s", report.Longest, all)
+	}
+}
+
+// A pass that is given up in the middle says so, instead of what it had counted by then.
+func TestSweepGivenUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	looks := -1000 // the claims
+	l := memory.New(memory.WithClock(func() time.Time {
+		if looks++; looks == 50 {
+			cancel()
+		}
+		return time.Unix(1_800_000_000, 0)
+	}))
+	o := join(t, l)
+	for i := range 150 {
+		claim(t, o, entry(strconv.Itoa(i)), ledger.Run)
+	}
+	looks = 0
+	if r, err := l.Sweep(ctx, ledger.MaintainConfig{Batch: 100}); !errors.Is(err, context.Canceled) || r.Rows != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if s, err := l.Stats(t.Context()); err != nil || !s.At.IsZero() {
+		t.Errorf("stats of a pass that was given up: %+v, %v", s, err)
+	}
+}
+
+// A reader of the audit whose time is up is told so: what it has got is not all.
+func TestAuditsOfACallThatEnded(t *testing.T) {
+	l := memory.New()
+	r := ledger.AuditRecord{By: ledger.By{Actor: "x"}, Action: ledger.ActionReplay, Key: entry("a").Key}
+	if err := l.Audit(t.Context(), []ledger.AuditRecord{r, r}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var errs []error
+	for _, err := range l.Audits(ctx, ledger.AuditFilter{}) {
+		errs = append(errs, err)
+		cancel()
+	}
+	if len(errs) != 2 || errs[0] != nil || !errors.Is(errs[1], context.Canceled) {
+		t.Errorf("%v", errs)
+	}
+}
+
+// Declare says whether there was such an owner, and whether it was live.
+func TestDeclareSaysWhom(t *testing.T) {
+	l := memory.New()
+	o := join(t, l)
+	if !l.Declare(o.ID()) || l.Declare(o.ID()) || l.Declare("nobody") {
+		t.Error("a live owner is declared dead once, and nobody else is")
+	}
+}
+
+// The archived delivery of a failure says how often its message was renewed by then, and nothing of that is said of a mismatch,
+// which is another message's. A mended copy was not sent again by anybody yet, whatever its original was.
+func TestArchiveOfARenewedMessage(t *testing.T) {
+	l := memory.New()
+	o := join(t, l)
+	me, e := ledger.By{Actor: "me", Reason: "why"}, entry("a")
+	dead := func(delivery string) *ledger.Archive {
+		return &ledger.Archive{Key: e.Key, Delivery: []byte(delivery), Body: []byte("b"), Keep: time.Hour}
+	}
+	run := claim(t, o, e, ledger.Run)
+	settle(t, o, ledger.Settlement{Ticket: run.Ticket, Kind: ledger.Fail, Dead: dead("first")})
+	sent := ledger.AuditRecord{By: me, Action: ledger.ActionReplay, Key: e.Key, Delivery: []byte("first")}
+	if err := l.Audit(t.Context(), []ledger.AuditRecord{sent}); err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := l.Renew(t.Context(), ledger.Renewal{Key: e.Key, Token: run.Token, By: me, Mended: true, Body: []byte("m"), Fingerprint: ledger.Fingerprint{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Fingerprint, e.Delivery, e.StampToken = ledger.Fingerprint{1}, renewed.Delivery, renewed.Token
+	other := e
+	other.Fingerprint, other.Delivery = ledger.Fingerprint{1: 1, 15: 1}, []byte("other's")
+	odd := claim(t, o, other, ledger.Mismatch)
+	settle(t, o, ledger.Settlement{Ticket: odd.Ticket, Kind: ledger.Fail, Dead: dead("other's")})
+	e.Delivery = []byte("second")
+	settle(t, o, ledger.Settlement{Ticket: claim(t, o, e, ledger.Run).Ticket, Kind: ledger.Fail, Dead: dead("second")})
+	rec, err := l.Get(t.Context(), e.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	generations, replayed := map[string]int{}, map[string]bool{}
+	for _, a := range rec.Archived {
+		generations[string(a.Delivery)], replayed[string(a.Delivery)] = a.Generation, !a.Replayed.IsZero()
+	}
+	copied := string(renewed.Delivery)
+	if want := map[string]int{"first": 0, copied: 1, "other's": 0, "second": 1}; !maps.Equal(generations, want) {
+		t.Errorf("generations %v, want %v", generations, want)
+	}
+	if !replayed["first"] || replayed[copied] {
+		t.Errorf("replayed: %v", replayed)
+	}
+}
+
+// What is purged goes with its message, if that goes before it would.
+func TestPurgedGoesWithItsMessage(t *testing.T) {
+	l := memory.New()
+	o := join(t, l)
+	e := entry("a")
+	dead := &ledger.Archive{Key: e.Key, Delivery: []byte("d"), Body: []byte("b"), Keep: 100 * time.Hour}
+	settle(t, o, ledger.Settlement{Ticket: claim(t, o, e, ledger.Run).Ticket, Kind: ledger.Fail, Dead: dead})
+	r := ledger.PurgeRequest{Filter: ledger.Filter{Scope: e.Key.Scope}, By: ledger.By{Actor: "me", Reason: "why"}}
+	if report, err := l.Purge(t.Context(), r); err != nil || report.Purged != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	rec, err := l.Get(t.Context(), e.Key)
+	if err != nil || len(rec.Archived) != 1 || !rec.Archived[0].Expiry.Equal(rec.Expiry) {
+		t.Errorf("the message goes at %s, what is purged: %+v, %v", rec.Expiry, rec.Archived, err)
 	}
 }
 
