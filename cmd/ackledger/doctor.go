@@ -263,7 +263,7 @@ func (d *doctor) report(out io.Writer, f findings) error {
 		if x.Grade != good {
 			line += fmt.Sprintf("%-8s   -> %s\n", "", x.Remedy)
 		}
-		if _, err := io.WriteString(out, line); err != nil {
+		if _, err := io.WriteString(out, safe(line)); err != nil {
 			return err
 		}
 	}

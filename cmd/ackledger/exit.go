@@ -67,11 +67,11 @@ var (
 	paramPassword = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'?[^&\s]*|[^&\s]+)`)
 )
 
-// oneLine is an error for people: one line, without passwords, and in the words of this command.
+// oneLine is an error for people: one line that moves no terminal's cursor, without passwords, and in the words of this command.
 func oneLine(err error) string {
 	text := blanks.ReplaceAllString(strings.TrimSpace(err.Error()), " ")
 	text = strings.ReplaceAll(text, "run postgres.Migrate", "run `ackledger migrate`")
-	return masked(text)
+	return safe(masked(text))
 }
 
 func masked(text string) string {

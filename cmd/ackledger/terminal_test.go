@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // What producers put into names moved the cursor of whoever listed them with --json, or turned the text around. JSON has the same
@@ -24,6 +27,50 @@ func TestPitfall140_JSONOnATerminal(t *testing.T) {
 		if strings.ContainsFunc(out.String(), unprintable) {
 			t.Errorf("%q is printed as %q", want, out.String())
 		}
+	}
+}
+
+// Whatever a command prints, as text, as JSON or as an error, names move no cursor and turn nothing around: those in the ledger and
+// those that it was given.
+func TestNamesOnATerminal(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		const mark = "\u202eevil\u202c\u009b2J\u200f\u2066"
+		const source = "arn:aws:sqs:eu-west-1:000000000000:orders" + mark
+		id := "order " + mark
+		for _, consumer := range []string{"shipping", "billing"} {
+			scope := "sqs:" + source + "/" + consumer + mark
+			dead := deadArchive(scope, id, ledger.KindTerminal, "no JSON "+mark)
+			dead.Body, dead.Group, dead.Source, dead.Headers = []byte(mark), mark, source, []ledger.Header{{Name: mark, Value: []byte(mark), Type: mark}}
+			s.settle([]ledger.Settlement{{Ticket: s.claim(scope, id)[0].Ticket, Kind: ledger.Fail, Dead: dead}})
+		}
+		s.run("maintain", "--once")
+		for _, args := range [][]string{
+			{"list"}, {"list", "--state", "failed"}, {"list", "--header", mark}, {"show", id, "--body"}, {"stats"}, {"doctor"}, {"purge", "--all"},
+			{"replay", "--source", "archive", "--to", "source", "--region", "eu-west-1", "--endpoint-url", "http://127.0.0.1:1"},
+		} {
+			for _, form := range [][]string{nil, {"--json"}} {
+				s.prints(slices.Concat(args, form))
+			}
+		}
+		for _, wrong := range [][]string{
+			{mark}, {"list", "--" + mark}, {"list", "--since", mark}, {"list", "--scope", mark}, {"show", "another " + mark},
+			{"replay", "--source", "kafka:" + mark, "--to", "source", "--brokers", mark}, {"migrate", "--worker-role", mark, "--operator-role", mark},
+		} {
+			s.prints(wrong)
+		}
+		if r := ackledger(t, "list", "--ledger", filepath.Join(t.TempDir(), mark)); r.code == 0 || strings.ContainsFunc(r.errors, unprintable) {
+			t.Errorf("%d: %q", r.code, r.errors)
+		}
+	})
+}
+
+// prints runs a command and looks at what it prints.
+func (s *store) prints(args []string) {
+	s.Helper()
+	r := ackledger(s.T, append(args, "--ledger", s.name)...)
+	if r.out+r.errors == "" || strings.ContainsFunc(r.out+r.errors, unprintable) {
+		s.Errorf("%q prints %q and %q", args, r.out, r.errors)
 	}
 }
 
