@@ -81,6 +81,44 @@ func TestPitfall120_LargerThanTheArchive(t *testing.T) {
 	}
 }
 
+// The ledger does not take the entry without the body for a while, or takes it and its answer is lost: the handler has spoken, and
+// the dead letter is published.
+func TestLargerThanTheArchiveDuringAnOutage(t *testing.T) {
+	for name, fail := range map[string]func(*memory.Ledger, memory.Fault){
+		"nothing is settled": (*memory.Ledger).FailBefore, "answers are lost": (*memory.Ledger).FailAfter,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, to := tight(), &target{}
+				var away atomic.Bool
+				away.Store(true)
+				fail(l, func(_ context.Context, op memory.Op) error {
+					if op == memory.Settle && away.Load() {
+						return errors.New("away")
+					}
+					return nil
+				})
+				runs := 0
+				e, b := begin(t, l, forwarding(to), func(context.Context, *consumer.Message) error { runs++; return consumer.Terminal(errBoom) }, retained)
+				it := large("large", "")
+				e.Offer([]*engine.Item{it})
+				pass(10 * time.Minute)
+				away.Store(false)
+				pass(time.Minute)
+				b.wantAcked(t, it)
+				rec := state(t, l, it)
+				if runs != 1 || to.count() != 1 || rec.State != ledger.Failed || len(rec.Archived) != 1 {
+					t.Fatalf("%d runs, %d dead letters, %+v", runs, to.count(), rec)
+				}
+				if _, ok := rec.Archived[0].LeftOut(); !ok || !rec.Archived[0].Sent {
+					t.Errorf("%+v", rec.Archived[0])
+				}
+				end(t, e)
+			})
+		})
+	}
+}
+
 // What is too large only when it is sealed is sealed without its body. The mark is sealed, too.
 func TestLargerThanTheArchiveWhenSealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
