@@ -10,10 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
@@ -234,6 +230,59 @@ func TestUnansweredClaimsBackOff(t *testing.T) {
 	})
 }
 
+// Leaving a session waits for its own handlers, as long as they may take, and for no other's.
+func TestLeavingWaitsForTheHandlersOfTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := watched(t)
+		e.gone = t.Context()
+		mine, other := &session{}, &session{}
+		it := plainItem("", "a")
+		it.sess = mine
+		c := e.newChunk([]*Item{it}, false, nil)
+		c.next.Store(1)
+		took := func(sess *session) time.Duration {
+			began := time.Now()
+			e.settleDown(sess)
+			return time.Since(began)
+		}
+		if d := took(other); d != 0 {
+			t.Errorf("waited %s for a handler of another session", d)
+		}
+		if d, limit := took(mine), e.opt.Lease/3; d < limit || d > limit+time.Second {
+			t.Errorf("waited %s for one that goes on, want %s", d, limit)
+		}
+		time.AfterFunc(time.Second, func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			c.applied = 1
+		})
+		if d := took(mine); d < time.Second || d > 2*time.Second {
+			t.Errorf("waited %s for one that ends after a second", d)
+		}
+	})
+}
+
+// What succeeded behind another of its lane is settled with it, and with the result that was set.
+func TestEarlySuccessesKeepTheirResults(t *testing.T) {
+	for _, result := range []string{"", "result"} {
+		e, _ := watched(t)
+		sess, a, b := &session{}, plainItem("l", "a"), plainItem("l", "b")
+		for it, p := range map[*Item]phase{a: settling, b: running} {
+			e.s.add(it)
+			it.sess, it.phase = sess, p
+		}
+		a.next, b.next = b, nil
+		b.extra().early = &early{}
+		if result != "" {
+			b.extra().early.result = []byte(result)
+		}
+		batch, _ := e.takeEarly([]settlement{{item: a, sess: sess, kind: ledger.Succeed}}, 0)
+		if len(batch) != 2 || (batch[1].more == nil) != (result == "") || result != "" && string(batch[1].more.Result) != result {
+			t.Errorf("%q: %d together, %+v", result, len(batch), batch[len(batch)-1].more)
+		}
+	}
+}
+
 // Whoever waits for room is told once that there is some, not by each step after it.
 func TestRoomIsToldOfOnce(t *testing.T) {
 	e, _ := watched(t)
@@ -270,33 +319,17 @@ func TestDrainNamesWhatIsInHand(t *testing.T) {
 	}
 }
 
-// Dead letters are counted by whether their target has them.
-func TestForwardedLettersAreCounted(t *testing.T) {
-	reader := metric.NewManualReader()
-	o, err := consumer.Options{Name: "n", MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}.WithDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := idle(t, o)
-	e.tel.published(2, true)
-	e.tel.published(3, false)
-	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]int64{}
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "ackledger.dead_letters.forwarded" {
-				for _, p := range sum.DataPoints {
-					outcome, _ := p.Attributes.Value(attribute.Key("outcome"))
-					got[outcome.AsString()] = p.Value
-				}
-			}
+// A suspect that is gone when its turn comes is no failure: nothing is rested for, and its place is free.
+func TestSuspectThatIsGoneIsNoFailure(t *testing.T) {
+	e, _ := watched(t)
+	e.cfg.Suspects = consumer.NewLimiter(1)
+	for range 3 {
+		if err := e.cfg.Suspects.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if got["sent"] != 2 || got["unsent"] != 3 {
-		t.Errorf("%v, want 2 sent and 3 unsent", got)
+		if !e.runSuspect() {
+			t.Error("it counts as a failure")
+		}
 	}
 }
 

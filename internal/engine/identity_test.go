@@ -85,6 +85,15 @@ func TestIdentityOfAStamp(t *testing.T) {
 	}
 }
 
+// The longest id that the ledger takes counts.
+func TestStampOfTheLongestID(t *testing.T) {
+	long := strings.Repeat("x", ledger.MaxID)
+	m := message([]byte("body"), consumer.NewStamp(origin.Source, long, []byte("body")))
+	if id := engine.Identify(&consumer.Options{}, origin, m); string(id.Key.ID) != long || m.ID != long {
+		t.Errorf("its identity is %+v", id)
+	}
+}
+
 func TestStampOfAnotherGroup(t *testing.T) {
 	body := []byte("body")
 	for _, c := range []struct {

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -74,6 +76,12 @@ func (a *answers) ClaimStretches(context.Context, []ledger.Stretch) ([]uint64, e
 	return []uint64{a.token}, a.err
 }
 
+// Claim is away.
+func (a *answers) Claim(context.Context, []ledger.Entry) ([]ledger.Claim, error) {
+	a.asked()
+	return nil, errors.New("away")
+}
+
 // askingFor is an engine, not started, that claims stretches of one log.
 func askingFor(t *testing.T, a *answers) *Engine {
 	e, _ := watched(t)
@@ -122,5 +130,43 @@ func TestStretchesThatAreNotOursAreNotAhead(t *testing.T) {
 		if ok := e.claimStretches(30); ok != (a.err == nil) || e.s.ahead != 0 || e.s.claimQ.len() != 30 {
 			t.Errorf("%v: %v, %d ahead, %d to be asked for one by one", a.err, ok, e.s.ahead, e.s.claimQ.len())
 		}
+	}
+}
+
+// A claim of stretches without an answer is repeated, one by one, once the sent one can change nothing any more, and a moment later.
+func TestUnansweredStretchesAreAskedForLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &answers{err: ledger.MarkUnknown(errors.New("no answer"))}
+		e := askingFor(t, a)
+		e.sess.owner = a
+		var asked []time.Time
+		a.asked = func() { asked = append(asked, time.Now()) }
+		e.mu.Lock()
+		e.offers("a", 2)
+		if e.claimStretches(2) || len(asked) != 2 {
+			t.Fatalf("asked %d times, want 2", len(asked))
+		}
+		if waited := asked[1].Sub(asked[0]); waited < e.callTimeout()+50*time.Millisecond {
+			t.Errorf("asked again after %s, what was sent counts for %s", waited, e.callTimeout())
+		}
+	})
+}
+
+// A record of a stretch of which another copy is in hand is given back when the stretch is split: it does not run beside it.
+func TestSplitGivesBackWhatAnotherCopyHas(t *testing.T) {
+	e := askingFor(t, &answers{token: 7, asked: func() {}})
+	e.mu.Lock()
+	e.offers("a", 2)
+	e.claimStretches(2)
+	e.mu.Lock()
+	other := logRecords(2).Items(1, 2, nil)[0]
+	e.s.enter(other)
+	e.s.holdKey(other)
+	e.split("a")
+	if e.settleQ.len() != 1 {
+		t.Fatalf("%d are given back, want 1", e.settleQ.len())
+	}
+	if s := e.settleQ.pop(); s.kind != ledger.Release || !bytes.Equal(s.item.Key.ID, other.Key.ID) || s.sess != e.sess {
+		t.Errorf("%v of %q", s.kind, s.item.Key.ID)
 	}
 }

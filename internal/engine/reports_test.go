@@ -251,17 +251,50 @@ func TestLedgerThatIsBackIsTold(t *testing.T) {
 	}
 }
 
+// Whoever waits for room hears that the worker is resumed.
+func TestResumeIsTold(t *testing.T) {
+	e, _ := watched(t)
+	e.Pause()
+	waits := e.Changed()
+	e.Resume()
+	select {
+	case <-waits:
+	default:
+		t.Error("nobody is told")
+	}
+}
+
+// A transaction that broke off with the database says that the ledger is away: nothing else starts until it answers.
+func TestBrokenTransactionStopsTheWorker(t *testing.T) {
+	for name, c := range map[string]struct {
+		err error
+		up  bool
+	}{"its own failure": {errors.New("constraint"), true}, "the database's": {ledger.MarkUnavailable(errors.New("refused")), false}} {
+		e, _ := watched(t)
+		e.sess, e.up = &session{}, true
+		r := &run{e: e, item: plainItem("", "a")}
+		r.lead = r
+		e.decide(r, outcome{err: c.err, kind: ledger.KindError, state: ledger.AttemptOpen, txErr: c.err})
+		if e.up != c.up {
+			t.Errorf("%s: the ledger is taken to be reachable: %v", name, e.up)
+		}
+	}
+}
+
 // The dead letter of a mismatch that is archived counts as held until it is published, as any other.
 func TestFiledLettersAreHeld(t *testing.T) {
 	e, _ := watched(t)
 	it := plainItem("", "a")
 	e.s.add(it)
 	e.enlist(it)
-	s := &settlement{item: it, kind: ledger.Fail, more: &ledger.Settlement{}, whole: &ledger.Archive{}}
+	s := &settlement{item: it, kind: ledger.Fail, more: &ledger.Settlement{Dead: &ledger.Archive{Body: []byte("sealed")}}, whole: &ledger.Archive{}}
 	if e.publishFiled(s); e.letters.held != 1 || e.letters.waiting.len() != 1 {
 		t.Fatalf("%d held, %d waiting", e.letters.held, e.letters.waiting.len())
 	}
 	next := e.letters.waiting.pop()
+	if next.more.Dead != s.whole || string(s.more.Dead.Body) != "sealed" {
+		t.Errorf("what is published is sealed, or what is archived is not: %+v, %+v", next.more.Dead, s.more.Dead)
+	}
 	if e.publish(&next); e.letters.held != 0 || it.phase != finished || s.filed {
 		t.Errorf("%d held, phase %d, the settlement itself is filed: %v", e.letters.held, it.phase, s.filed)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"sync"
@@ -74,16 +75,12 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 	var failed error
 	counter := func(name, text string) metric.Int64Counter {
 		c, err := m.Int64Counter(name, metric.WithDescription(text))
-		if err != nil && failed == nil {
-			failed = err
-		}
+		failed = errors.Join(failed, err)
 		return c
 	}
 	histogram := func(name, text string) metric.Float64Histogram {
 		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text))
-		if err != nil && failed == nil {
-			failed = err
-		}
+		failed = errors.Join(failed, err)
 		return h
 	}
 	t.claims = counter("ackledger.claims", "Answers of the ledger, by answer: run, done, busy, spent, mismatch.")
@@ -101,10 +98,7 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 	t.claim = histogram("ackledger.claim.duration", "Time of one Claim call.")
 	t.settle = histogram("ackledger.settle.duration", "Time of one Settle call.")
 	t.endToEnd = histogram("ackledger.end_to_end.duration", "From the broker's timestamp to the acknowledgement.")
-	if err := t.observe(e, m); err != nil {
-		return err
-	}
-	return failed
+	return errors.Join(failed, t.observe(e, m))
 }
 
 // announce says zero of what is counted, once: a series that begins with its first event has no rate and no increase at that

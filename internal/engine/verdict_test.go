@@ -14,6 +14,25 @@ import (
 
 var errBoom = errors.New("boom")
 
+// What a model is told of a run is what the engine does.
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		e    Ended
+		want Next
+	}{
+		"success":               {Ended{}, Next{Settle: ledger.Succeed}},
+		"failure":               {Ended{Err: errBoom}, Next{Settle: ledger.Release, After: time.Second, Count: true}},
+		"committed":             {Ended{State: ledger.AttemptSucceeded}, Next{Ack: true}},
+		"nobody knows":          {Ended{Err: errBoom, State: ledger.AttemptUnknown}, Next{Ask: true}},
+		"the database was away": {Ended{Err: errBoom, Outage: true}, Next{Settle: ledger.Release, After: time.Second}},
+		"for good":              {Ended{Err: consumer.Terminal(errBoom)}, Next{Settle: ledger.Fail}},
+	} {
+		if got := Judge(3, c.e, 1); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	p := policy{attempts: 3, backoff: backoff.Policy{Base: time.Second, Max: time.Minute}}
 	unavailable := ledger.MarkUnavailable(errBoom)
