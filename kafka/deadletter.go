@@ -337,10 +337,7 @@ func SourceRecord(d *consumer.DeadLetter) (*kgo.Record, error) {
 		return nil, err
 	}
 	m := &d.Message
-	r := &kgo.Record{Topic: topic, Key: m.Key, Value: m.Body, Timestamp: m.SentAt}
-	if n := len(m.Headers); n > 0 || d.Stamp != nil {
-		r.Headers = make([]kgo.RecordHeader, 0, n+1)
-	}
+	r := &kgo.Record{Topic: topic, Key: m.Key, Value: m.Body, Timestamp: m.SentAt, Headers: make([]kgo.RecordHeader, 0, len(m.Headers)+1)}
 	for i := range m.Headers {
 		if h := &m.Headers[i]; h.Name != consumer.StampName || d.Stamp == nil {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})

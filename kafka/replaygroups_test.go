@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -67,17 +68,23 @@ func TestReplayTargetNeedsToSeeTheGroups(t *testing.T) {
 // A group that cannot be described may be one that reads the topic and has not committed yet: a replay does not begin.
 func TestReplayTargetIsToldOfAllGroups(t *testing.T) {
 	t.Parallel()
-	const busy = "readers"
+	const busy, sharing = "readers", "sharers"
 	classic := func(err *kerr.Error) kmsg.Response {
 		return &kmsg.DescribeGroupsResponse{Groups: []kmsg.DescribeGroupsResponseGroup{{Group: busy, ErrorCode: err.Code}}}
 	}
 	consumer := func(err *kerr.Error) kmsg.Response {
 		return &kmsg.ConsumerGroupDescribeResponse{Groups: []kmsg.ConsumerGroupDescribeResponseGroup{{Group: busy, ErrorCode: err.Code}}}
 	}
+	share := func(err *kerr.Error) kmsg.Response {
+		return &kmsg.ShareGroupDescribeResponse{Groups: []kmsg.ShareGroupDescribeResponseGroup{{GroupID: sharing, ErrorCode: err.Code}}}
+	}
 	for name, c := range map[string]struct {
 		answer  kmsg.Response
 		refused error
 	}{
+		"a share group may not be seen":       {share(kerr.GroupAuthorizationFailed), kerr.GroupAuthorizationFailed},
+		"a share group that is not described": {share(kerr.UnknownServerError), kerr.UnknownServerError},
+		"a share group that is gone":          {share(kerr.GroupIDNotFound), nil},
 		"all are described":                   {nil, nil},
 		"a coordinator that loads":            {classic(kerr.CoordinatorNotAvailable), kerr.CoordinatorNotAvailable},
 		"that of the new protocol":            {consumer(kerr.UnknownServerError), kerr.UnknownServerError},
@@ -100,6 +107,7 @@ func TestReplayTargetIsToldOfAllGroups(t *testing.T) {
 		if err := kadm.NewClient(client).CommitAllOffsets(t.Context(), busy, at); err != nil {
 			t.Fatal(err)
 		}
+		shares(t, client, sharing, "others")
 		if c.answer != nil {
 			fake.ControlKey(c.answer.Key(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 				fake.KeepControl()
@@ -151,14 +159,35 @@ func TestReplayTargetFindsEachKindOfReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("nobody reads the topic")
-	share := kmsg.NewPtrShareGroupHeartbeatRequest()
-	share.GroupID, share.MemberID, share.SubscribedTopicNames = "sharers", "AAAAAAAAAAAAAAAAAAAAAQ", []string{"orders"}
-	if resp, err := share.RequestWith(t.Context(), client); err != nil || resp.ErrorCode != 0 {
-		t.Fatalf("join a share group: %v, %+v", err, resp)
-	}
+	shares(t, client, "sharers", "orders")
 	want("a share group", "sharers")
 	answer(kmsg.ConsumerGroupDescribeResponseGroup{Group: "joining", Members: []kmsg.ConsumerGroupDescribeResponseGroupMember{
 		{SubscribedTopics: []string{"orders"}},
 	}})
 	want("a member that has no partition yet", "joining", "sharers")
+}
+
+// shares joins a share group.
+func shares(t *testing.T, client *kgo.Client, group, topic string) {
+	t.Helper()
+	share := kmsg.NewPtrShareGroupHeartbeatRequest()
+	share.GroupID, share.MemberID, share.SubscribedTopicNames = group, "AAAAAAAAAAAAAAAAAAAAAQ", []string{topic}
+	if resp, err := share.RequestWith(t.Context(), client); err != nil || resp.ErrorCode != 0 {
+		t.Fatalf("join a share group: %v, %+v", err, resp)
+	}
+}
+
+// Brokers that do not say what they know are not taken for old ones, which are asked less.
+func TestBrokersThatDoNotAnswerAreNoOldOnes(t *testing.T) {
+	t.Parallel()
+	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if known, err := knows(ended, kadm.NewClient(client), kmsg.NewPtrMetadataRequest()); known || err == nil {
+		t.Errorf("%v, %v", known, err)
+	}
 }
