@@ -42,6 +42,7 @@ type settings struct {
 	budget  time.Duration
 	atOnce  int
 	again   string
+	tests   string
 	verbose bool
 }
 
@@ -52,6 +53,7 @@ func main() {
 	flag.DurationVar(&s.budget, "budget", 30*time.Second, "how long the tests are that judge one mutant, together")
 	flag.IntVar(&s.atOnce, "at-once", 3, "mutants that are judged at once, and tests that are surveyed")
 	flag.StringVar(&s.again, "again", "", "judge only what is printed in this `file`, a former run's output, and write no row: to see whether new tests kill it")
+	flag.StringVar(&s.tests, "tests", everyTest, "judge by tests whose names match this `regexp` alone, and write no row: to see at once whether a new test kills")
 	flag.BoolVar(&s.verbose, "v", false, "print every mutant, not only those that live or hang")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -89,6 +91,9 @@ func contains(list []string, path string) bool {
 	return false
 }
 
+// everyTest matches the names of all tests.
+const everyTest = ".*"
+
 // enough is the share of mutants, of those that change something, that is to die in each package.
 const enough = 0.9
 
@@ -118,7 +123,7 @@ func (s *settings) measure(ctx context.Context, path string, tests []string, lis
 	}
 	say := func(format string, args ...any) { fmt.Printf("# "+format+"\n", args...) }
 	for _, pr := range programs {
-		if err := pr.survey(ctx, tmp, 2*time.Minute, s.atOnce, say); err != nil {
+		if err := pr.survey(ctx, tmp, s.tests, 2*time.Minute, s.atOnce, say); err != nil {
 			return err
 		}
 	}
@@ -192,7 +197,7 @@ func (s *settings) report(path string, ends []string) error {
 	share := float64(dead) / max(float64(dead+alive), 1)
 	fmt.Printf("%s: %d mutants, %d killed, %d hung, %d survived, %d unreached, %d change nothing: %.1f %% die\n", path, len(ends),
 		counts[killed], counts[hung], counts[survived], counts[unreached], counts[equal], 100*share)
-	if page := reliability.Page(); page != "" && s.again == "" {
+	if page := reliability.Page(); page != "" && s.again == "" && s.tests == everyTest {
 		dir := filepath.ToSlash(filepath.Clean(path))
 		if err := reliability.Row(page, "mutation", "`"+strings.TrimPrefix(dir, "./")+"`", strconv.Itoa(len(ends)), strconv.Itoa(dead),
 			strconv.Itoa(counts[equal]), strconv.Itoa(alive), fmt.Sprintf("%.1f %%", 100*share), strconv.FormatUint(s.seed, 10), reliability.Today()); err != nil {

@@ -38,7 +38,7 @@ func TestJudges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := programs[0].survey(t.Context(), tmp, time.Minute, 2, t.Logf); err != nil {
+	if err := programs[0].survey(t.Context(), tmp, everyTest, time.Minute, 2, t.Logf); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}

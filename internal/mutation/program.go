@@ -168,10 +168,10 @@ func without(chosen []candidate, said [][]string) []candidate {
 	return left
 }
 
-// survey runs each test in a process of its own, some at once, and notes how long it takes and which mutants it reaches. Tests
+// survey runs each of these tests in a process of its own, some at once, and notes how long it takes and which mutants it reaches. Tests
 // that fail as the code stands, or take longer than limit, are left out.
-func (pr *program) survey(ctx context.Context, tmp string, limit time.Duration, atOnce int, say func(string, ...any)) error {
-	cmd := exec.CommandContext(ctx, pr.bin, "-test.list", ".*")
+func (pr *program) survey(ctx context.Context, tmp, tests string, limit time.Duration, atOnce int, say func(string, ...any)) error {
+	cmd := exec.CommandContext(ctx, pr.bin, "-test.list", tests)
 	cmd.Dir = pr.dir
 	out, err := cmd.Output()
 	if err != nil {
