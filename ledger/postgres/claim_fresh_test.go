@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -15,6 +16,19 @@ func TestFreshAtOdds(t *testing.T) {
 	_, err := c.noteFresh([]int32{0, 1, 2}, 2, c.sums[:1])
 	if !ledger.Unknown(err) {
 		t.Errorf("two of three messages written, one named: %v", err)
+	}
+}
+
+// TestClaimAtOdds: a claim whose numbers are at odds is an error, and neither a lost owner nor a late statement; what is late
+// is said to be.
+func TestClaimAtOdds(t *testing.T) {
+	t.Parallel()
+	err := claimState{answered: true, live: true, inTime: true, written: 1, taken: 2}.check(&owner{})
+	if err == nil || ledger.IsLost(err) || errors.Is(err, errLate) {
+		t.Errorf("two messages taken, one written: %v", err)
+	}
+	if err := (claimState{answered: true, live: true}).check(&owner{}); !errors.Is(err, errLate) {
+		t.Errorf("late: %v", err)
 	}
 }
 

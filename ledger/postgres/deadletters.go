@@ -168,7 +168,7 @@ func (p *deadPages) bodies(ctx context.Context, part []ledger.DeadLetter) ([]led
 		var headers, body []byte
 		err := rows.Scan(&place, &headers, &body)
 		if err != nil {
-			return err
+			return err // as rows.Err does
 		}
 		d := part[place-1]
 		d.Body = body

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -58,6 +59,24 @@ func LogStatements(o ledger.Owner, n int, until time.Time) map[string]Statement 
 		out[name] = Statement{tune, q.sql, q.args}
 	}
 	return out
+}
+
+// CloseRange asks for the short end of a range of o, whose n messages from the offset of e on are all done, and says whether it is
+// closed. The segment before it begins at an offset.
+func CloseRange(ctx context.Context, o ledger.Owner, e ledger.Entry, token uint64, segment, n int64) (bool, error) {
+	log, first := ranges.SplitSum(e.Key.Sum())
+	closed, err := ledger.Unwrap(o).(*owner).Close(ctx, []ranges.Closing{{Log: log, Token: token, Segment: segment,
+		Range: ranges.Span{From: first, To: first + n}, Messages: n, Window: time.Hour}})
+	return err == nil && closed[0], err
+}
+
+// RangeOutcome reads what became of an InTx of one message that o holds in a range now, as that does when the answer to its
+// COMMIT is lost.
+func RangeOutcome(o ledger.Owner, ticket ledger.Ticket) func(context.Context) (ledger.AttemptState, error) {
+	a, own := ledger.NewAttempt(o, ticket), ledger.Unwrap(o).(*owner)
+	r := &run{attempt: a, owner: own, ledger: own.ledger}
+	r.rows, r.fences = own.ranged.Fences(a.Tickets())
+	return r.rangeOutcome
 }
 
 // SweepTune goes before each statement of the sweep.

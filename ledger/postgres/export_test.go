@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -209,6 +210,11 @@ func MigrationIdle(ctx context.Context, conn *pgx.ConnConfig) (inside, outside t
 func MigrateWaiting(ctx context.Context, conn *pgx.ConnConfig, wait time.Duration) error {
 	db := openSchema(conn, DefaultSchema)
 	return errors.Join(migrate(ctx, db, DefaultSchema, wait), db.Close())
+}
+
+// UnlockTurn gives back the turn to migrate the default schema.
+func UnlockTurn(ctx context.Context, conn *sql.Conn) error {
+	return turn{id: lockID(DefaultSchema)}.SessionUnlock(ctx, conn)
 }
 
 // MigrationTurns are the advisory locks of the default schema: of its making, and of its migrations.

@@ -100,7 +100,7 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 			var name, prefix []byte
 			var log int64
 			if err := rows.Scan(&name, &log, &prefix); err != nil {
-				return err
+				return err // as rows.Err does
 			}
 			info := ranges.Info{Scope: string(name), Log: logOf(log), Prefix: string(prefix)}
 			if key, ok := info.KeyOf(id); ok {
@@ -269,7 +269,7 @@ func (l *Ledger) listed(ctx context.Context, sql string, args ...any) (page []le
 		var sum [ledger.KeySize]byte
 		r := messageRow{rec: &m.Record}
 		if err := rows.Scan(slices.Concat([]any{&sum}, r.dest(), s.dest())...); err != nil {
-			return err
+			return err // as rows.Err does
 		}
 		err := r.fill()
 		m.Key, m.Status = sum, s.status()

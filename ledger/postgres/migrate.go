@@ -121,7 +121,7 @@ func checkPrivate(ctx context.Context, db *sql.DB, schema string) error {
 func newProvider(db *sql.DB, schema string, wait time.Duration) (*goose.Provider, error) {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
-		return nil, err
+		return nil, err // never: the name is a constant
 	}
 	return goose.NewProvider(goose.DialectPostgres, db, files,
 		goose.WithTableName(versionTable), goose.WithSessionLocker(turn{lockID(schema), wait}),

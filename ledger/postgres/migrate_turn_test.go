@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
@@ -98,5 +100,60 @@ func testMigrateWaits(t *testing.T, url string, id int64) {
 	}
 	if err := <-migrated; err != nil {
 		t.Errorf("once it is its turn: %v", err)
+	}
+}
+
+// TestTurnGivenBack: a turn to migrate that the session does not have any more (a pooler gave it another one) was no turn, and
+// the migration says so.
+func TestTurnGivenBack(t *testing.T) {
+	t.Parallel()
+	_, migrates := postgres.MigrationTurns()
+	db, err := sql.Open("pgx", services.Postgres(t).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "SELECT pg_advisory_lock($1)", migrates); err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.UnlockTurn(t.Context(), conn); err != nil {
+		t.Error(err)
+	}
+	const lacks = "did not have the lock"
+	if err := postgres.UnlockTurn(t.Context(), conn); err == nil || !strings.Contains(err.Error(), lacks) {
+		t.Errorf("twice: %v", err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.UnlockTurn(t.Context(), conn); err == nil || strings.Contains(err.Error(), lacks) {
+		t.Errorf("without a connection: %v", err)
+	}
+}
+
+// TestMigrateCutOff: a connection that breaks while the schema is looked for is an outage, and not a schema that is missing.
+func TestMigrateCutOff(t *testing.T) {
+	t.Parallel()
+	cut, url := newCutter(t, services.Postgres(t).URL)
+	conn, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut.cutBefore("pg_namespace")
+	if err := postgres.Migrate(t.Context(), conn, ""); err == nil || ledger.Unusable(err) || cut.count() != 1 {
+		t.Errorf("%d cuts: %v", cut.count(), err)
+	}
+}
+
+// TestMigrateMayNotCreate: a role that may not create schemas is told so.
+func TestMigrateMayNotCreate(t *testing.T) {
+	t.Parallel()
+	_, role := asRole(t, postgres.Worker, false)
+	if err := postgres.Migrate(t.Context(), role.pool.Config().ConnConfig, "another"); !ledger.Unusable(err) || !strings.Contains(err.Error(), "privilege") {
+		t.Errorf("%v, want a missing privilege", err)
 	}
 }

@@ -37,7 +37,7 @@ func (l *Ledger) hint(ctx context.Context, records []*ledger.ArchiveRecord) erro
 	err := l.list(ctx, sqlReplayed, []any{sums, names, since}, func(rows pgx.Rows) error {
 		var place, at int64
 		if err := rows.Scan(&place, &at); err != nil {
-			return err
+			return err // as rows.Err does
 		}
 		if r, last := records[place-1], time.UnixMicro(at); last.After(r.Replayed) {
 			r.Replayed = last

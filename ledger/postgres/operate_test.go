@@ -1,9 +1,13 @@
 package postgres_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/ledgertest"
+	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
 // TestOperate: the operators' contract on the newest and the oldest server, and in the ways to send a statement.
@@ -29,3 +33,61 @@ func TestPitfall97_BugStillLives(t *testing.T)        { t.Parallel(); ledgertest
 func TestPitfall103_CopiesWithoutRow(t *testing.T)    { t.Parallel(); ledgertest.Pitfall103(t, open) }
 func TestPitfall116_ReplayedFiveTimes(t *testing.T)   { t.Parallel(); ledgertest.Pitfall116(t, open) }
 func TestPitfall117_InPlaceReplayKilled(t *testing.T) { t.Parallel(); ledgertest.Pitfall117(t, open) }
+
+// TestOperatorsGiveConnectionsBack: what operators ask for, one after the other, needs one connection, and an error of one call
+// is not taken for the end of what it lists.
+func TestOperatorsGiveConnectionsBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{cfg: &postgres.Config{MaxConns: 1}})
+	key := failOnce(t, b, "a", "d")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 3 {
+		note := ledger.AuditRecord{By: ledger.By{Actor: "a"}, Action: ledger.ActionReplay, Key: key, Delivery: []byte("d")}
+		if err := b.Audit(ctx, []ledger.AuditRecord{note}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := 0
+	for _, err := range b.Audits(ctx, ledger.AuditFilter{}) {
+		if listed++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if listed != 3 {
+		t.Errorf("%d audit rows, want 3", listed)
+	}
+	b.exec(t, "ALTER TABLE ackledger.scope RENAME TO away")
+	for _, err := range b.Audits(ctx, ledger.AuditFilter{}) {
+		if listed++; !ledger.Unusable(err) {
+			t.Errorf("a list that cannot begin: %v", err)
+		}
+	}
+	for _, err := range b.Messages(ctx, ledger.Filter{Scope: "scope"}) {
+		if listed++; !ledger.Unusable(err) {
+			t.Errorf("messages that cannot be listed: %v", err)
+		}
+	}
+	if listed != 5 {
+		t.Error("a list that cannot begin is empty, and says nothing")
+	}
+}
+
+// TestDamagedDeadLetters: what of a dead letter cannot be read is an error of the list, and of the message: sent again without its
+// headers or its place it would be another.
+func TestDamagedDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	key := failOnce(t, b, "a", "d")
+	for _, column := range []string{"headers", "position"} {
+		b.exec(t, "UPDATE ackledger.archive SET headers = NULL, position = NULL")
+		b.exec(t, "UPDATE ackledger.archive SET "+column+" = 'no JSON'")
+		var got error
+		for _, err := range b.DeadLetters(t.Context(), ledger.Filter{Body: true}) {
+			got = err
+		}
+		if _, err := b.Get(t.Context(), key); err == nil || got == nil {
+			t.Errorf("%s: get: %v, list: %v", column, err, got)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
@@ -102,5 +103,57 @@ func TestPoolsOfTheLedger(t *testing.T) {
 	}
 	if err := <-first; !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("the first: %v", err)
+	}
+}
+
+// TestSQLTxGivesItsConnectionBack: database/sql keeps none of the pool's connections for itself, and the program's own use of
+// its pool goes on.
+func TestSQLTxGivesItsConnectionBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{sql: true})
+	o := join(t, b, time.Minute)
+	a := ledger.NewAttempt(o, claimOne(t, o, entry("a"), ledger.Run).Ticket)
+	if err := inSQLTx(ledger.WithAttempt(t.Context(), a), oneEffect); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "no connection of the pool is in use", func() bool { return b.pool.Stat().AcquiredConns() == 0 })
+}
+
+// TestInTxWithoutAConnection: an InTx that gets no connection of the program's pool says so, and its message can be settled.
+func TestInTxWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	for range b.pool.Config().MaxConns {
+		conn, err := b.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+	}
+	for name, run := range map[string]func(context.Context, func(context.Context) error) error{"pgx": inTx, "sql": inSQLTx} {
+		c := claimOne(t, o, entry(name), ledger.Run)
+		a := ledger.NewAttempt(o, c.Ticket)
+		ctx, cancel := context.WithTimeout(ledger.WithAttempt(t.Context(), a), 50*time.Millisecond)
+		defer cancel()
+		err := run(ctx, oneEffect)
+		if state, _ := a.State(); err == nil || ledger.Unknown(err) || ledger.IsLost(err) || state != ledger.AttemptOpen {
+			t.Errorf("%s: %v, state %v", name, err, state)
+		}
+		if err := settleOne(t, o, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Release}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestInSQLTxOfAClosedLedger: it has no connections any more, and says so.
+func TestInSQLTxOfAClosedLedger(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	a := ledger.NewAttempt(o, claimOne(t, o, entry("a"), ledger.Run).Ticket)
+	b.Close()
+	if err := inSQLTx(ledger.WithAttempt(t.Context(), a), oneEffect); !errors.Is(err, sql.ErrConnDone) {
+		t.Errorf("InSQLTx: %v", err)
 	}
 }

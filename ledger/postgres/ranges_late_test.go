@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"net"
 	"net/url"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
 // holder is a proxy before the database that, once it is armed, hangs up on a client whose transaction has had an answer, and
@@ -157,4 +159,38 @@ func TestSettlementArrivesLate(t *testing.T) {
 	succeedAll(t, o, claimsOf(t, o, all[20:30], ledger.Run))
 	succeedAll(t, o, claimsOf(t, o, all[30:], ledger.Run))
 	claimsOf(t, join(t, direct, time.Minute), all, ledger.Done) // the group was reset
+}
+
+// TestLateInTheMiddle: a settlement that was in time when it began, and waited past its deadline for what another transaction had
+// locked, writes nothing: its caller has been told that it may not have been made, and somebody else may have the range by now.
+func TestLateInTheMiddle(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{cfg: &postgres.Config{LockWait: time.Minute}})
+	o := ledger.Ungroup(join(t, b, time.Minute))
+	all := records("s", 0, 0, 10)
+	claims := claimsOf(t, o, all, ledger.Run)
+	other := hold(t, b, `INSERT INTO ackledger.segment (log, first, last, kind, messages, since, until, expiry)
+		SELECT log, 0, 1, 1, 1, now(), now(), now() FROM ackledger.range_log`)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := o.Settle(ctx, successes(claims))
+		ended <- err
+	}()
+	poll(t, "the settlement waits for the segment", func() bool { return lockWaiters(t, b) == 1 })
+	if err := <-ended; !ledger.Unknown(err) {
+		t.Errorf("settle: %v, want it unknown", err)
+	}
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "its transaction is over", func() bool {
+		return b.number(t, "SELECT count(*) FROM (SELECT FROM ackledger.claim_range FOR UPDATE SKIP LOCKED) f") == 1 ||
+			b.number(t, "SELECT count(*) FROM ackledger.claim_range") == 0
+	})
+	if n := b.number(t, "SELECT count(*) FROM ackledger.segment"); n != 0 {
+		t.Errorf("%d segments were written after the deadline", n)
+	}
+	succeedAll(t, o, claims)
 }

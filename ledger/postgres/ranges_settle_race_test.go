@@ -168,3 +168,117 @@ func TestSegmentReplacedWhileItIsWaitedFor(t *testing.T) {
 	wg.Wait()
 	b.oneSegment(t, quick, 20)
 }
+
+// TestCloseIsTheOwnersAlone: the short way ends a range of its own owner, and takes it into the segment before it; nobody
+// else's.
+func TestCloseIsTheOwnersAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o, other := join(t, b, time.Minute), join(t, b, time.Minute)
+	all := records("s", 0, 0, 10)
+	succeedAll(t, o, claimsOf(t, o, all[:5], ledger.Run))
+	held := claimsOf(t, o, all[5:], ledger.Run)
+	for _, c := range []struct {
+		who  ledger.Owner
+		want bool
+	}{{other, false}, {o, true}} {
+		if closed, err := postgres.CloseRange(t.Context(), c.who, all[5], held[0].Token, 0, 5); err != nil || closed != c.want {
+			t.Errorf("closed is %t, want %t: %v", closed, c.want, err)
+		}
+	}
+	b.oneSegment(t, o, 10)
+}
+
+// TestFoldNeedsNoResult: a row that its range will speak for goes ten minutes after its success, unless it has a result, which
+// nothing else keeps.
+func TestFoldNeedsNoResult(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	all := records("s", 0, 0, 5)
+	claimsOf(t, o, all, ledger.Run)
+	claims := claimsOf(t, o, all[1:4], ledger.Run) // asked again: they leave their range
+	s := postgres.SettleStatement(o, []ledger.Settlement{{Ticket: claims[2].Ticket, Kind: ledger.Succeed, Result: []byte("r")}}, time.Now().Add(time.Hour))
+	b.exec(t, s.SQL, s.Args...)
+	for i, c := range claims[:2] {
+		a := ledger.NewAttempt(o, c.Ticket)
+		err := inTx(ledger.WithAttempt(t.Context(), a), func(context.Context) error {
+			if i == 0 {
+				return nil
+			}
+			return a.SetResult([]byte("r"))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, keeps := range []bool{false, true, true} {
+		r, err := b.Get(t.Context(), all[1+i].Key)
+		if err != nil || (time.Until(r.Expiry) > 30*time.Minute) != keeps {
+			t.Errorf("message %d is kept until %s, %v", i, r.Expiry, err)
+		}
+	}
+}
+
+// TestOutcomeInARange: what an InTx whose answer was lost has come to. It is lost where its message has left the range since.
+func TestOutcomeInARange(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	all := records("s", 0, 0, 10)
+	claims := claimsOf(t, o, all, ledger.Run)
+	outcomes := make([]func(context.Context) (ledger.AttemptState, error), 4)
+	for i := range outcomes {
+		outcomes[i] = postgres.RangeOutcome(o, claims[i].Ticket)
+	}
+	b.committed(t, 1) // with a result
+	sum := all[1].Key.Sum()
+	b.exec(t, fmt.Sprintf(`INSERT INTO ackledger.message (key, id, fingerprint, scope, state, token, attempts, crashes, at, expiry, result, covered)
+		SELECT '%x', 'topic-0-1', '%x', g.scope, 2, %d, 0, 0, now(), now() + interval '1 hour', 'result', true
+		FROM ackledger.range_log g`, sum[:], all[1].Fingerprint[:], claims[1].Token))
+	claimsOf(t, o, all[2:3], ledger.Run) // asked again: it has a row now
+	for i, want := range []ledger.AttemptState{ledger.AttemptOpen, ledger.AttemptSucceeded, ledger.AttemptLost} {
+		if state, err := outcomes[i](t.Context()); err != nil || state != want {
+			t.Errorf("message %d: %v, want %v: %v", i, state, want, err)
+		}
+	}
+	b.exec(t, "DELETE FROM ackledger.claim_range")
+	if state, err := outcomes[3](t.Context()); err != nil || state != ledger.AttemptLost {
+		t.Errorf("its range is gone: %v, %v", state, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if state, err := outcomes[0](ended); err == nil || state != ledger.AttemptUnknown {
+		t.Errorf("nothing could be read: %v, %v", state, err)
+	}
+}
+
+// TestFenceOfADamagedRange: an InTx whose range cannot be read is not committed, and is no lost one either.
+func TestFenceOfADamagedRange(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	a := ledger.NewAttempt(o, claimsOf(t, o, records("s", 0, 0, 5), ledger.Run)[2].Ticket)
+	b.exec(t, `UPDATE ackledger.claim_range SET done = '\xffffffffffffffffffffff'`)
+	err := inTx(ledger.WithAttempt(t.Context(), a), oneEffect)
+	if state, _ := a.State(); err == nil || ledger.IsLost(err) || state != ledger.AttemptOpen {
+		t.Errorf("InTx: %v, state %v", err, state)
+	}
+}
+
+// TestFenceOfASuccess: an InTx of a message that has succeeded in its range by now is lost, and has no effect.
+func TestFenceOfASuccess(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	claims := claimsOf(t, o, records("s", 0, 0, 5), ledger.Run)
+	b.committed(t, 2)
+	a := ledger.NewAttempt(o, claims[2].Ticket)
+	err := inTx(ledger.WithAttempt(t.Context(), a), oneEffect)
+	if state, _ := a.State(); !ledger.IsLost(err) || state != ledger.AttemptLost {
+		t.Errorf("InTx: %v, state %v", err, state)
+	}
+	if n := b.number(t, "SELECT count(*) FROM effects"); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+}

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -117,4 +118,29 @@ func TestTrim(t *testing.T) {
 	declareDead(t, b, o)
 	claimsOf(t, taker, later[2:3], ledger.Done)
 	claimsOf(t, taker, later[:2], ledger.Run)
+}
+
+// TestTrimIsOfOneScope: a log that begins later in one scope loses nothing in another, in which it may have another first
+// offset (another group's retention, a restored copy), nor do other logs.
+func TestTrimIsOfOneScope(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	mine, others, next := records("s", 0, 0, 10), append(records("other", 0, 0, 10), records("s", 1, 0, 10)...), records("s", 0, 10, 1)
+	succeedAll(t, o, claimsOf(t, o, append(mine, others...), ledger.Run))
+	claimsOf(t, o, records("s", 2, 3, 2), ledger.Run) // in hand, in a log that has no part in it
+	b.exec(t, "ALTER TABLE ackledger.segment DISABLE TRIGGER USER")
+	b.exec(t, "UPDATE ackledger.segment SET until = until - interval '2 hours'")
+	b.exec(t, "ALTER TABLE ackledger.segment ENABLE TRIGGER USER")
+	next[0].Key.Pos.First = 10
+	claimsOf(t, o, next, ledger.Run)
+	for log, want := range map[int64]int{logKey(mine[0]): 10, logKey(others[0]): 0, logKey(others[10]): 0} {
+		if n := b.number(t, fmt.Sprintf("SELECT start FROM ackledger.range_log WHERE log = %d", log)); n != want {
+			t.Errorf("a log begins at %d, want %d", n, want)
+		}
+	}
+	claimsOf(t, o, others, ledger.Done)
+	if n := b.number(t, "SELECT count(*) FROM ackledger.segment"); n != 2 {
+		t.Errorf("%d segments, want those of the others", n)
+	}
 }

@@ -87,6 +87,9 @@ func TestRanges(t *testing.T) {
 				r.In == nil || r.In.From != 0 || r.In.To != 500 {
 				t.Fatalf("%+v, %v", r, err)
 			}
+			if r, err = b.Get(t.Context(), records("s", 1, 77, 1)[0].Key); err != nil || string(r.ID) != "topic-1-77" {
+				t.Errorf("%+v, %v", r, err)
+			}
 		})
 	}
 }

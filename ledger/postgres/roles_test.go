@@ -169,7 +169,11 @@ func TestRoleWorkerMayNotOperate(t *testing.T) {
 	reopened, reopen := role.Reopen(t.Context(), ledger.ReopenRequest{Filter: ledger.Filter{Scope: failed.Key.Scope}, By: by})
 	purged, purge := role.Purge(t.Context(), ledger.PurgeRequest{By: by})
 	audit := role.Audit(t.Context(), []ledger.AuditRecord{{By: by, Action: ledger.ActionReplay, Key: failed.Key}})
-	for what, err := range map[string]error{"renew": renew, "reopen": reopen, "purge": purge, "audit": audit} {
+	var audits error
+	for _, err := range role.Audits(t.Context(), ledger.AuditFilter{}) {
+		audits = err
+	}
+	for what, err := range map[string]error{"renew": renew, "reopen": reopen, "purge": purge, "audit": audit, "audits": audits} {
 		if !ledger.Unusable(err) || !strings.Contains(err.Error(), "lacks a privilege") {
 			t.Errorf("%s: %v, want a missing privilege", what, err)
 		}
@@ -204,6 +208,13 @@ func TestGrantRefuses(t *testing.T) {
 	}
 	if err := postgres.Grant(t.Context(), conn, "", "nobody_here", postgres.Worker); !ledger.Unusable(err) {
 		t.Errorf("no tables: %v", err)
+	}
+	away, err := pgx.ParseConfig("postgres://localhost:1/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := postgres.Grant(t.Context(), away, "", "r", postgres.Worker); err == nil || ledger.Unusable(err) {
+		t.Errorf("no server: %v", err)
 	}
 	migrate(t, db.URL, nil)
 	if err := postgres.Grant(t.Context(), conn, "", fmt.Sprint("no ", db.Database), postgres.Worker); err == nil {

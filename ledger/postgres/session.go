@@ -108,7 +108,7 @@ func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ..
 // tuned takes two round trips: database/sql has no batches.
 func (s *sqlSession) tuned(ctx context.Context, tune, query string, args []any, dest ...any) error {
 	if _, err := s.tx.SQL().ExecContext(ctx, tune); err != nil {
-		return err
+		return err // as the query would
 	}
 	return s.scan(ctx, query, args, dest...)
 }

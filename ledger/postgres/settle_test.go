@@ -61,3 +61,61 @@ func settleAll(t *testing.T, o ledger.Owner, done []ledger.Settlement, lost ...b
 		}
 	}
 }
+
+// TestOthersDeliveryIsNoneOfOurs: a second failure of a message is lost if its delivery is not archived, also if another message
+// has failed in a delivery of the same name: taken for its own, that delivery would be acknowledged and nowhere kept.
+func TestOthersDeliveryIsNoneOfOurs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	failOnce(t, b, "other", "d")
+	o, e := join(t, b, time.Minute), entry("mine")
+	s := failed(e, claimOne(t, o, e, ledger.Run))
+	for range 2 {
+		if err := settleOne(t, o, s); err != nil {
+			t.Error(err)
+		}
+	}
+	s.Dead.Delivery = []byte("d")
+	if err := settleOne(t, o, s); !ledger.IsLost(err) {
+		t.Errorf("%v, want it lost", err)
+	}
+}
+
+// TestScopesAreNumberedOnce: the number of a scope is asked for once, and not with every claim.
+func TestScopesAreNumberedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	other := entry("c")
+	other.Key = ledger.Key{Scope: "other", ID: other.Key.ID}
+	claimsOf(t, o, []ledger.Entry{entry("a"), other}, ledger.Run)
+	b.exec(t, "ALTER TABLE ackledger.scope RENAME TO away")
+	other.Key = ledger.Key{Scope: "other", ID: []byte("d")}
+	claimsOf(t, o, []ledger.Entry{entry("b"), other}, ledger.Run)
+}
+
+// TestErrorsSoFarAreRead: a counted release whose message's earlier errors cannot be read is not made, and they are kept.
+func TestErrorsSoFarAreRead(t *testing.T) {
+	t.Parallel()
+	l := newLossy(t, variant{mode: pgx.QueryExecModeExec}) // statements travel as text
+	own := ledger.Unwrap(l.owner)
+	release := func() ([]error, error) {
+		s := ledger.Settlement{Ticket: l.claim.Ticket, Kind: ledger.Release, Count: true, Failure: ledger.AttemptError{Kind: ledger.KindError, Error: "e"}}
+		return own.Settle(t.Context(), []ledger.Settlement{s})
+	}
+	for want := 1; want <= 2; want++ {
+		if want == 2 {
+			l.cut.cutBefore("errors IS NOT NULL")
+			if errs, err := release(); err == nil {
+				t.Errorf("the connection broke: %v", errs)
+			}
+		}
+		if errs, err := release(); err != nil || errs[0] != nil {
+			t.Fatal(errs, err)
+		}
+		l.claim = claimOne(t, own, l.entry, ledger.Run)
+		if len(l.claim.Errors) != want {
+			t.Errorf("%d errors, want %d", len(l.claim.Errors), want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,11 @@ func TestJoinOutage(t *testing.T) {
 	if _, err := l.Join(t.Context(), time.Minute); err == nil || ledger.Unusable(err) || ledger.Unknown(err) {
 		t.Fatalf("join: %v", err)
 	}
+	for _, lease := range []time.Duration{0, time.Millisecond - 1, 24*time.Hour + 1} {
+		if _, err := l.Join(t.Context(), lease); !strings.Contains(fmt.Sprint(err), "1ms to 24h") {
+			t.Errorf("a lease of %s: %v", lease, err)
+		}
+	}
 }
 
 // TestMigrateAtOnce: any number of processes may migrate at the same time, and again; names need quotes.
@@ -128,6 +134,19 @@ func TestConfigRefused(t *testing.T) {
 		if _, err := postgres.New(t.Context(), pool, cfg); !errors.As(err, &bad) || bad.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
+	}
+	for name, cfg := range map[string]*postgres.Config{
+		"least": {Schema: "x", MaxConns: 1, LockWait: time.Millisecond, IdleLimit: time.Millisecond, TxLimit: time.Millisecond,
+			CommitLimit: time.Millisecond, Limits: ledger.Limits{Result: 1, Archive: 1, Errors: 1}},
+		"most": {Schema: strings.Repeat("x", 63), MaxConns: 1000, LockWait: time.Minute, IdleLimit: 24 * time.Hour, TxLimit: 24 * time.Hour,
+			CommitLimit: time.Hour, Limits: ledger.Limits{Result: 64 << 20, Archive: 256 << 20, Errors: 1 << 20}},
+	} {
+		l, err := postgres.New(t.Context(), pool, cfg)
+		if err != nil {
+			t.Errorf("the %s of all: %v", name, err)
+			continue
+		}
+		l.Close()
 	}
 	if _, err := postgres.New(t.Context(), nil, nil); err == nil {
 		t.Error("no pool: accepted")

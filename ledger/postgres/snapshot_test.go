@@ -169,13 +169,14 @@ func TestLateStatements(t *testing.T) {
 	p := newPauser(t, direct)
 	o := join(t, p.bench, time.Minute)
 	held, fresh := entry("held"), entry("fresh")
-	c := claimOne(t, o, held, ledger.Run)
+	c, more := claimOne(t, o, held, ledger.Run), claimOne(t, o, entry("more"), ledger.Run)
 	past := time.Now().Add(-time.Second)
 	for _, s := range []postgres.Statement{
 		postgres.ClaimStatement(o, []ledger.Entry{fresh}, past),
 		postgres.FreshStatement(o, []ledger.Entry{fresh}, past),
 		postgres.SettleStatement(o, []ledger.Settlement{{Ticket: c.Ticket, Kind: ledger.Succeed}}, past),
 		postgres.SucceedStatement(o, []ledger.Settlement{{Ticket: c.Ticket, Kind: ledger.Succeed}}, past),
+		postgres.SucceedStatement(o, successes([]ledger.Claim{c, more}), past),
 		postgres.SettleStatement(o, []ledger.Settlement{failed(held, c)}, past),
 	} {
 		direct.exec(t, s.SQL, s.Args...)

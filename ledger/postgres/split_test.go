@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -114,5 +115,55 @@ func TestSplitTooSlow(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestChunks: all items go out, in their order and in parts of a bounded size; one that is larger goes alone.
+func TestChunks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		items, bytes int
+		want         []int
+	}{
+		"none": {0, 1, nil}, "one": {1, 1, []int{1}}, "as many as may be": {maxItems, 1, []int{maxItems}},
+		"many":  {2*maxItems + 500, 1, []int{maxItems, maxItems, 500}},
+		"heavy": {5, maxBytes / 2, []int{2, 2, 1}}, "too heavy": {3, maxBytes + 1, []int{1, 1, 1}},
+	} {
+		items := make([]int32, c.items)
+		for i := range items {
+			items[i] = int32(i)
+		}
+		var sizes []int
+		parts := chunks(items, func(int32) int { return c.bytes })
+		for _, part := range parts {
+			sizes = append(sizes, len(part))
+		}
+		if !slices.Equal(sizes, c.want) || !slices.Equal(slices.Concat(parts...), items) {
+			t.Errorf("%s: parts of %v, want %v", name, sizes, c.want)
+		}
+	}
+}
+
+// TestSplitFailsLate: after a part was carried out the error of another is unknown, or a lost owner's: never one that says that
+// nothing was written.
+func TestSplitFailsLate(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err           error
+		unknown, lost bool
+	}{{errors.New("the server is away"), true, false}, {ledger.ErrLost, false, true}} {
+		calls := 0
+		s := &splitter{exec: func(context.Context, []int32, time.Duration) error {
+			if calls++; calls == 1 {
+				return nil
+			}
+			return c.err
+		}}
+		if err := s.run(t.Context(), []int32{0}, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.run(t.Context(), []int32{1}, time.Second); ledger.Unknown(err) != c.unknown || ledger.IsLost(err) != c.lost {
+			t.Errorf("%v: %v", c.err, err)
+		}
 	}
 }

@@ -107,3 +107,23 @@ func testStampFarAhead(t *testing.T, b *bench) {
 		t.Errorf("%d messages are finished, want %d", n, next-2)
 	}
 }
+
+// TestRoomBesideAnOpenRange: below a copy far ahead claims go the short way, though an older range is still in hand.
+func TestRoomBesideAnOpenRange(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	store := &shortWay{Store: ledger.Unwrap(join(t, b, time.Minute)).(ranges.Store)}
+	o := ranges.NewOwner(store, ledger.DefaultLimits, new(ranges.Counts))
+	claimsOf(t, o, records("s", 0, 0, 10), ledger.Run)
+	copied := records("s", 0, 1000, 1)
+	copied[0].Ranged, copied[0].Copy, copied[0].Key.Pos.Prev = false, true, -1
+	succeedAll(t, o, claimsOf(t, o, copied, ledger.Run))
+	claimsOf(t, o, records("s", 0, 10, 10), ledger.Run)
+	looks := store.looks.Load()
+	for i := range int64(3) {
+		claimsOf(t, o, records("s", 0, 20+10*i, 10), ledger.Run)
+	}
+	if n := store.looks.Load() - looks; n != 0 || store.opened.Load() < 3 {
+		t.Errorf("%d looks, %d short ways", n, store.opened.Load())
+	}
+}

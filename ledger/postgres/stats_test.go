@@ -45,3 +45,48 @@ func TestStatsThatWaitKeepNobody(t *testing.T) {
 		return b.number(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_indexes_size(c.oid)%' AND pid <> pg_backend_pid()") == 0
 	})
 }
+
+// TestStatsAreOfThisDatabase: nobody who waits for what is not the ledger's counts, nor in another database, though its tables have
+// the same numbers there; and tables are listed alone, without indexes and sequences.
+func TestStatsAreOfThisDatabase(t *testing.T) {
+	t.Parallel()
+	b, other := newBench(t, variant{}), newBench(t, variant{})
+	claimOne(t, join(t, other, time.Minute), entry("held"), ledger.Run)
+	unlock, err := other.store().Lock(t.Context(), entry("held").Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := make(chan error, 1)
+	go func() {
+		_, err := other.pool.Exec(t.Context(), "SELECT FROM ackledger.message FOR NO KEY UPDATE")
+		locked <- err
+	}()
+	poll(t, "somebody waits in the other database", func() bool { return lockWaiters(t, other) == 1 })
+	b.exec(t, "INSERT INTO effects VALUES ('a')")
+	tx := hold(t, b, "SELECT FROM effects FOR UPDATE")
+	go func() {
+		_, err := b.pool.Exec(t.Context(), "SELECT FROM effects FOR UPDATE")
+		locked <- err
+	}()
+	poll(t, "somebody waits for a row of the program's own", func() bool { return lockWaiters(t, b) == 1 })
+	s, err := b.Stats(t.Context())
+	if err != nil || s.LockWaits != 0 {
+		t.Errorf("%d wait here, %v", s.LockWaits, err)
+	}
+	if want := b.number(t, "SELECT count(*) FROM pg_tables WHERE schemaname = 'ackledger'"); len(s.Tables) != want {
+		t.Errorf("%d tables, want %d: %+v", len(s.Tables), want, s.Tables)
+	}
+	unlock()
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := <-locked; err != nil {
+			t.Error(err)
+		}
+	}
+	b.exec(t, "ALTER FUNCTION pg_catalog.pg_indexes_size RENAME TO away")
+	if s, err = b.Stats(t.Context()); err == nil {
+		t.Errorf("tables whose sizes nobody knows: %+v", s.Tables)
+	}
+}

@@ -191,7 +191,7 @@ func (p *pass) ranges(ctx context.Context, first, past int64, density *float64, 
 		p.pace.Took(took)
 		if p.gentle && first < past {
 			if err := p.pace.Rest(ctx, took, removed, int64(float64(n)**density)); err != nil {
-				return err
+				return err // ctx has ended
 			}
 		}
 	}

@@ -142,3 +142,20 @@ func TestSweepWaitsForTheLogInHand(t *testing.T) {
 		t.Errorf("the segment begins at %d", n)
 	}
 }
+
+// TestSweepDissolvesALogATransaction: of ranges in two logs whose owner died long ago, those of one are made rows before those of
+// the other: claims of one log never wait for what is done in another.
+func TestSweepDissolvesALogATransaction(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	claimsOf(t, o, append(records("s", 0, 0, 3), records("s", 1, 0, 3)...), ledger.Run)
+	declareDead(t, b, o)
+	b.exec(t, "UPDATE ackledger.owner SET sealed = now() - interval '30 days'")
+	if _, err := b.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if rows, transactions := b.number(t, "SELECT count(*) FROM ackledger.message"), b.number(t, "SELECT count(DISTINCT xmin::text) FROM ackledger.message"); rows != 6 || transactions != 2 {
+		t.Errorf("%d rows, want 6, of %d transactions, want 2", rows, transactions)
+	}
+}

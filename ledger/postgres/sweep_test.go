@@ -227,3 +227,42 @@ func buffers(t *testing.T, b *bench, sql string) (n int) {
 	}
 	return n
 }
+
+// TestPendingBelowWhatIsFinished: what is pending in an open range is counted, though the offsets above it are finished.
+func TestPendingBelowWhatIsFinished(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	claimsOf(t, o, records("s", 0, 0, 10), ledger.Run)
+	succeedAll(t, o, claimsOf(t, o, records("s", 0, 10, 15), ledger.Run))
+	report, err := b.Sweep(t.Context(), ledger.MaintainConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Stats(t.Context())
+	if err != nil || len(s.Scopes) != 1 || s.Scopes[0].Pending != 10 || s.Scopes[0].Succeeded != 15 {
+		t.Errorf("%+v, %v", s.Scopes, err)
+	}
+	if report.Longest <= 0 || report.Longest > report.Took {
+		t.Errorf("the longest transaction took %s, the pass %s", report.Longest, report.Took)
+	}
+}
+
+// TestScopeNumberedDuringAPass: messages of a scope that was numbered since the pass has read the names are counted all the same,
+// under its name.
+func TestScopeNumberedDuringAPass(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	claimsOf(t, join(t, b, time.Minute), manyEntries("m", 3), ledger.Run)
+	b.exec(t, "ALTER TABLE ackledger.scope RENAME TO scopes")
+	b.exec(t, "CREATE SEQUENCE reads")
+	b.exec(t, "CREATE VIEW ackledger.scope AS SELECT * FROM ackledger.scopes WHERE nextval('reads') > 1") // the first one finds none
+	report, err := b.Sweep(t.Context(), ledger.MaintainConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Stats(t.Context())
+	if err != nil || report.Rows != 3 || len(s.Scopes) != 1 || s.Scopes[0].Pending != 3 || s.Scopes[0].Scope != "scope" {
+		t.Errorf("%d rows, %+v, %v", report.Rows, s.Scopes, err)
+	}
+}
