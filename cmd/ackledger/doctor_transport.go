@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -86,9 +87,15 @@ func visitEndpoint(client *sqs.Client, f *findings) {
 
 // visitFiles says who may read a ledger in a file: whole messages are in it.
 func visitFiles(path string, f *findings) {
-	var open []string
-	for _, suffix := range []string{"", "-wal", "-shm", "-owners", "-owners-wal", "-owners-shm"} {
-		info, err := os.Stat(path + suffix)
+	var open, files []string
+	for _, base := range []string{path, path + "-owners"} {
+		if real, err := filepath.EvalSymlinks(base); err == nil { // SQLite makes its files beside the one that a link leads to
+			base = real
+		}
+		files = append(files, base, base+"-wal", base+"-shm")
+	}
+	for _, file := range files {
+		info, err := os.Stat(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -97,7 +104,7 @@ func visitFiles(path string, f *findings) {
 			return
 		}
 		if mode := info.Mode().Perm(); mode&0o077 != 0 {
-			open = append(open, fmt.Sprintf("%s (%04o)", path+suffix, mode))
+			open = append(open, fmt.Sprintf("%s (%04o)", file, mode))
 		}
 	}
 	if len(open) > 0 {

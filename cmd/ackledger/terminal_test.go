@@ -84,6 +84,17 @@ func TestDoctorOfFilesAndConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, done(t, "doctor", "--ledger", path), "warning  files: other users may read or write "+path+"-owners (0644)", "chmod 600")
+	link := filepath.Join(t.TempDir(), "link.db")
+	for suffix, to := range map[string]string{"": path, "-owners": path + "-owners"} {
+		if err := os.Symlink(to, link+suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openStore(t, path) // it has its -shm as long as it is open
+	if err := os.Chmod(path+"-shm", 0o640); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, done(t, "doctor", "--ledger", link), path+"-shm (0640)", path+"-owners (0644)")
 	onStores(t, func(t *testing.T, s *store) {
 		if strings.HasPrefix(s.name, "postgres") {
 			wants(t, ackledger(t, "doctor", "--ledger", s.name).out, "encryption: the ledger's connection is not encrypted, and does not leave this machine")

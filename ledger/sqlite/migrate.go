@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -39,10 +40,23 @@ func prepareFile(ctx context.Context, path, dir string) error {
 	return openError(path, migrate(ctx, db, path, dir))
 }
 
+// maxLinks is how many links in a row are followed; systems follow no more either.
+const maxLinks = 40
+
 // makePrivate makes a file that only its owner may read, if there is none: whole messages will be in it. SQLite gives the files
 // that it makes beside it the same mode (https://www.sqlite.org/wal.html, "-wal" and "-shm"). What is there keeps the mode that
-// somebody gave it. What cannot be made, SQLite says by itself.
+// somebody gave it. A link is followed to where the file is to be. What cannot be made, SQLite says by itself.
 func makePrivate(path string) {
+	for range maxLinks {
+		to, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
 	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
 		_ = f.Close() // nothing was written
 	}

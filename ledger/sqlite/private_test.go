@@ -60,3 +60,24 @@ func TestPitfall136_FilesForEverybody(t *testing.T) {
 		t.Errorf("%v: a file that was there has mode %v", err, info.Mode())
 	}
 }
+
+// A link to where the file is to be made is followed, as SQLite does: what is made there is its owner's alone as well.
+func TestFileBehindALinkIsPrivate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for link, to := range map[string]string{"ledger.db": "next.db", "next.db": filepath.Join(dir, "there.db")} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := sqlite.Open(t.Context(), filepath.Join(dir, "ledger.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	for _, name := range []string{"there.db", "there.db-wal", "ledger.db-owners"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}
