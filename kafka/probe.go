@@ -80,7 +80,7 @@ func examine(opts []kgo.Opt) (client, error) {
 	}
 	plain, err := probe(nil)
 	if err != nil {
-		return client{}, err
+		return client{}, fmt.Errorf("kafka: the client's defaults: %w", err)
 	}
 	bare, err := probe(slices.DeleteFunc(slices.Clone(opts), needsGroup), kgo.ConsumerGroup(""))
 	if err != nil {

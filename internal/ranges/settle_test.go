@@ -116,6 +116,19 @@ func TestSettleAfterACloseIsUnknown(t *testing.T) {
 	}
 }
 
+// A range that was closed the short way is open no more, and remembered for settlements that come twice.
+func TestClosedRangeIsPast(t *testing.T) {
+	log := Log{1}
+	s := newClosing(log)
+	s.closed = true
+	if errs, err := s.owner.Settle(t.Context(), []ledger.Settlement{success(log, 10, 1)}); err != nil || errs[0] != nil {
+		t.Fatalf("told %v, %v", errs, err)
+	}
+	if h := s.owner.logs[log]; len(h.open) != 0 || h.past[1].span != (Span{10, 11}) {
+		t.Errorf("open: %v, past: %v", h.open, h.past)
+	}
+}
+
 // What leaves its range for a row, or is given back, is left where it is if it has succeeded meanwhile: an InTx of it had
 // committed, which the store shows as a segment, or as done.
 func TestSave_LeavesWhatHasSucceeded(t *testing.T) {

@@ -5,11 +5,14 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/sqlite"
+	moderncsqlite "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // breakTx breaks the COMMIT of InTx.
@@ -78,6 +81,32 @@ func TestPitfall119_CommitAborted(t *testing.T) {
 	err := sqlite.InTx(r.ctx, effect)
 	if !errors.Is(err, errWire) || ledger.Unknown(err) {
 		t.Errorf("InTx: %v; want the COMMIT's error, and known to be rolled back", err)
+	}
+	r.want(ledger.AttemptOpen, 0, ledger.Pending)
+}
+
+// A COMMIT that SQLite refuses for certain, since the file is busy or its disk is full, was none: the handler's run is an attempt.
+func TestCommitRefusedForCertain(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "busy.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	holder, err := db.Conn(t.Context())
+	if err == nil {
+		_, err = holder.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRun(t, broken(0, func(tx driver.Tx) error {
+		_, busy := db.ExecContext(context.Background(), "BEGIN IMMEDIATE")
+		return errors.Join(busy, tx.Rollback())
+	}))
+	var refused *moderncsqlite.Error
+	if err := sqlite.InTx(r.ctx, effect); !errors.As(err, &refused) || refused.Code()&0xff != sqlite3.SQLITE_BUSY || ledger.Unknown(err) {
+		t.Errorf("InTx: %v; want SQLITE_BUSY, and known to be rolled back", err)
 	}
 	r.want(ledger.AttemptOpen, 0, ledger.Pending)
 }

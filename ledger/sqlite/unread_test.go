@@ -114,6 +114,42 @@ func TestUnreadOwners(t *testing.T) {
 	})
 }
 
+// TestSucceededRowsGo: a row whose message is in a range stays for its state, if that is not what the range says: not once it has
+// succeeded.
+func TestSucceededRowsGo(t *testing.T) {
+	t.Parallel()
+	inLedger(t, func(ctx context.Context, l *Ledger, o *owner) error {
+		undo := errors.New("undone")
+		err := o.runLive(ctx, 1, func(b *batch) error {
+			now := time.Now()
+			for _, q := range []string{
+				"INSERT OR REPLACE INTO ackledger_maintenance (one, holder) VALUES (1, 'me')",
+				`INSERT INTO ackledger_claim_range (log, token, first, last, owner, messages, keep, at) VALUES (zeroblob(8), 1, 0, 9, 1, 9, 1, 1)`,
+				`INSERT INTO ackledger_message (num, key, scope, id, fingerprint, state, token, attempts, crashes, generation, at, expiry, covered)
+					VALUES (1, zeroblob(16), 1, x'61', zeroblob(16), 2, 1, 1, 0, 1, 1, 2, 3),
+						(2, zeroblob(17), 1, x'62', zeroblob(16), 3, 1, 1, 0, 1, 1, 2, 4), (3, zeroblob(18), 1, x'63', zeroblob(16), 3, 1, 1, 0, 1, 1, 2, 12)`,
+			} {
+				if _, err := b.tx.ExecContext(b.ctx, q); err != nil {
+					return err
+				}
+			}
+			p := &pass{l: l, me: "me", began: now}
+			if _, _, removed, err := p.messages(&sweepTx{p: p, ctx: b.ctx, tx: b.tx, now: now}, 0, 9, 9); err != nil || removed != 2 {
+				t.Errorf("%d are removed, %v; want what succeeded, and what is in no range", removed, err)
+			}
+			var left string
+			if err := b.tx.QueryRowContext(b.ctx, "SELECT group_concat(id) FROM ackledger_message").Scan(&left); err != nil || left != "b" {
+				t.Errorf("%q is left, %v", left, err)
+			}
+			return undo
+		})
+		if !errors.Is(err, undo) {
+			return err
+		}
+		return nil
+	})
+}
+
 // TestNoLoggerIsSilent: nothing is logged by default, and whatever logs need not ask.
 func TestNoLoggerIsSilent(t *testing.T) {
 	if c, err := (&Config{}).withDefaults(); err != nil || c.Logger == nil {

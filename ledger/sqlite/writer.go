@@ -60,12 +60,13 @@ func begin[T any](ctx context.Context, attempt func(context.Context) (T, error))
 		if err == nil || !isBusy(err) {
 			return tx, err
 		}
-		if ctx.Err() != nil && code(err) == sqlite3.SQLITE_PROTOCOL {
+		if ctx.Err() == nil {
+			continue
+		}
+		if code(err) == sqlite3.SQLITE_PROTOCOL {
 			return tx, err // not a transaction of anybody's: locks that do not work, if it happens again and again
 		}
-		if ctx.Err() != nil {
-			return tx, gaveUp(ctx)
-		}
+		return tx, gaveUp(ctx)
 	}
 }
 
