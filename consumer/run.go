@@ -60,7 +60,8 @@ type Health struct {
 	Ready bool `json:"ready"`
 	// Stalled lists what takes longer than it should, longest first, at most 100 entries.
 	Stalled []Stall `json:"stalled,omitempty"`
-	// Warnings are about settings that are allowed but unwise, found when the worker started.
+	// Warnings are about settings that are allowed but unwise, and about what people should look at while work goes on, such
+	// as messages that are larger than the ledger archives.
 	Warnings []string `json:"warnings,omitempty"`
 	// LastError is why the worker is not ready, if it knows.
 	LastError string `json:"last_error,omitempty"`
