@@ -14,6 +14,7 @@ var purgeCases = []testCase{
 	{"PurgeRowGone", purgeRowGone},
 	{"Audit", audit},
 	{"AuditRefused", auditRefused},
+	{"ArchivedBytes", archivedBytes},
 }
 
 func (e *env) purge(r ledger.PurgeRequest) ledger.PurgeReport {

@@ -38,6 +38,7 @@ func OperateStatements(l *Ledger, keys []ledger.Key, until int64) map[string]Sta
 		"audit":        of(sqlAudit, auditArgs(notes)...),
 		"replayed":     of(sqlReplayed, sums, deliveries, make([]int64, n)),
 		"audits":       of(sqlAudits, int64(0), until, int64(listPage)),
+		"weigh":        of(sqlWeigh, int64(0), until, int64(weighPage), int32(1), int64(ledger.ArchiveRowBytes)),
 		"audits of":    of(sqlAuditsKey, int64(0), until, int64(listPage), sums[0], sums[0]),
 	}
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"math"
 	"path/filepath"
@@ -49,5 +50,58 @@ func TestPlansOfDeadLetters(t *testing.T) {
 		if err != nil || steps == 0 {
 			t.Errorf("%s: %d steps, %v", name, steps, err)
 		}
+	}
+}
+
+// TestArchivedBytesReadNoBodies: how much is archived is known in a fraction of the time in which the bodies are read.
+func TestArchivedBytesReadNoBodies(t *testing.T) {
+	t.Parallel()
+	l, err := Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	err = l.write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO ackledger_scope (name) VALUES (CAST('s' AS BLOB))"); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 8)
+			INSERT INTO ackledger_archive (key, delivery, scope, fingerprint, token, generation, kind, source, grp, attempts, published,
+				at, expiry, body)
+			SELECT randomblob(16), randomblob(4), (SELECT id FROM ackledger_scope), zeroblob(16), i, 0, 'error', zeroblob(1), zeroblob(1), 1, 0,
+				i, i, zeroblob(8 << 20) FROM n`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fastest := func(ask func() error) time.Duration {
+		best := time.Hour
+		for range 3 {
+			began := time.Now()
+			if err := ask(); err != nil {
+				t.Fatal(err)
+			}
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	weigh := fastest(func() error {
+		n, err := l.ArchivedBytes(t.Context(), "s", math.MaxInt64)
+		if want := int64(8 * (8<<20 + ledger.ArchiveRowBytes + 1)); n != want {
+			t.Errorf("%d bytes, want %d", n, want)
+		}
+		return err
+	})
+	read := fastest(func() error {
+		const bodies = "SELECT sum(length(substr(body, 2))) FROM ackledger_archive"
+		return query(t.Context(), l.read, bodies, nil, func(rows *sql.Rows) error { var n int64; return rows.Scan(&n) })
+	})
+	if weigh > read/4 {
+		t.Errorf("%s, and %s to read the bodies", weigh, read)
 	}
 }
