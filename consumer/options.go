@@ -115,6 +115,17 @@ type Options struct {
 	// than half of those that came to their end, do within a minute. For people whose messages mostly fail by design.
 	Breaker Breaker
 
+	// ArchiveBudget is how many bytes ([ledger.Archive.Weight]) of one scope may be archived, 1 MiB to 1 PiB; 0: any number. While
+	// there are as many, the worker starts no handler and polls nothing; Health is not ready and says why, and so do the log and
+	// the metrics ackledger.archive.bytes and ackledger.archive.budget. Nothing is lost, and what runs then is archived all the
+	// same; what waits at the broker waits no longer than the broker keeps it. The worker goes on by itself once there is room:
+	// after a purge, or when Keep is over. For people whose ledger shares a database with what must not run out of room.
+	//
+	// It is an estimate: what the ledger says every 10 s (less often if asking takes more than half a second), and what this
+	// process archived since. So the budget may be exceeded by what the other processes archive within that time, and by what
+	// runs or is being forwarded at that moment: leave room for both. A worker of several topics pauses as a whole when one is full.
+	ArchiveBudget int64
+
 	// DeadLetter forwards messages that failed for good, for people who watch a dead-letter queue or topic, or whose other
 	// tools read one. Default: none, the ledger's archive has them. A target that is away delays no other message, and
 	// neither readiness nor a shutdown waits for it.
@@ -187,11 +198,20 @@ const (
 	maxRate = 1e6
 )
 
+// Bounds of Options.ArchiveBudget, in bytes.
+const (
+	minBudget = 1 << 20
+	maxBudget = 1 << 50
+)
+
 const year = 365 * 24 * time.Hour
 
 func (o *Options) validate() error {
 	if o.Rate != 0 && !(o.Rate >= minRate && o.Rate <= maxRate) { // NaN is in no range
 		return fmt.Errorf("consumer: Options.Rate: must be 0, or %v to %v, is %v", minRate, float64(maxRate), o.Rate)
+	}
+	if b := o.ArchiveBudget; b != 0 && (b < minBudget || b > maxBudget) {
+		return fmt.Errorf("consumer: Options.ArchiveBudget: must be 0, or %d to %d, is %d", minBudget, int64(maxBudget), b)
 	}
 	if o.Limiter != nil && o.Limiter.slots == nil {
 		return errors.New("consumer: Options.Limiter: must be made by NewLimiter for at least 1 handler, is for 0 or less: it would start none")

@@ -79,6 +79,7 @@ type Stall struct {
 // What Stall.Reason may be.
 const (
 	StallBreaker = "breaker" // the worker is paused: most messages fail for good (Options.Breaker)
+	StallBudget  = "budget"  // the worker is paused: too much is archived (Options.ArchiveBudget)
 	StallSlow    = "slow"    // a handler has run for longer than Options.SlowAfter
 	StallDeaf    = "deaf"    // a handler ignores its cancelled context
 	StallRefused = "refused" // the ledger or the cipher refuses a settlement, which is repeated
@@ -88,7 +89,7 @@ const (
 
 // StallReasons are all of them.
 func StallReasons() []string {
-	return []string{StallBreaker, StallSlow, StallDeaf, StallRefused, StallSpan, StallRoom}
+	return []string{StallBreaker, StallBudget, StallSlow, StallDeaf, StallRefused, StallSpan, StallRoom}
 }
 
 // Limiter limits how many handlers run at once across workers. [NewLimiter] makes one. It is safe for concurrent use.

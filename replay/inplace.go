@@ -56,7 +56,7 @@ func InPlace(h consumer.Handler, o *InPlaceOptions) (Target, error) {
 	if t.opt, err = o.WithDefaults(); err != nil {
 		return nil, fmt.Errorf("replay: InPlaceOptions: %w", err)
 	}
-	t.opt.NoMaintenance = true
+	t.opt.NoMaintenance, t.opt.ArchiveBudget = true, 0 // nor does a full archive stop what a person asks for
 	return t, nil
 }
 

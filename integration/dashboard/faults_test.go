@@ -30,6 +30,7 @@ const (
 	passAge   = `ackledger_ledger_pass_age_seconds`
 	abandoned = `ackledger_ledger_abandoned{scope="kafka:c/orders/payments"}`
 	archived  = `ackledger_ledger_table_bytes{table="archive",part="table"}`
+	weighed   = `ackledger_archive_bytes{` + ofWorker + `,scope="kafka:c/orders/payments"}`
 	gaveUp    = `ackledger_ledger_pool_waits_total{pool="intx",outcome="gave_up"}`
 
 	ends  = 85 // minutes
@@ -85,6 +86,7 @@ func healthy() history {
 			`ackledger_handler_duration_seconds_count{` + ofWorker + `,outcome="error"}`: grows(100),
 			`ackledger_takeovers_total{` + ofWorker + `}`:                                jumps(20, 30),
 			passAge: during(35, 17, func(m float64) float64 { return (m - 35) * 60 }, saw(0, 60, 1)), abandoned: during(40, 10, always(3), always(0)),
+			weighed: always(100e6), strings.Replace(weighed, "bytes", "budget", 1): always(1e9),
 			`ackledger_ledger_owners{fate="live"}`: always(2),
 			archived:                               func(m float64) float64 { return 1e9 + 1e6*m },
 			`ackledger_ledger_table_bytes{table="message",part="table"}`:      grows(100e6),
@@ -148,6 +150,7 @@ func TestAlertsFireWhereTheirFaultIs(t *testing.T) {
 		"settlements are refused":   {"a", refused, jumps(ends-5, 1), []string{"AckledgerRefusedSettles"}, 0},
 		"abandoned":                 {"a", abandoned, from(always(3), always(0)), []string{"AckledgerAbandoned"}, 16},
 		"the archive grows":         {"a", archived, func(m float64) float64 { return 1e9 + since(20e6)(m) }, []string{"AckledgerArchiveGrowth"}, 20},
+		"the budget is spent":       {"a", weighed, from(always(900e6), always(100e6)), []string{"AckledgerArchiveBudget"}, 2},
 		"calls get no connection":   {"a", gaveUp, since(1), []string{"AckledgerPoolExhausted"}, 2},
 		"one process sweeps enough": {"a", passAge, grows(60), nil, 0},
 	} {

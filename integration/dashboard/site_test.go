@@ -98,7 +98,7 @@ func (s *site) run(meters *sdkmetric.MeterProvider) {
 		s.Fatal(err)
 	}
 	options := consumer.Options{Name: s.name, MeterProvider: meters, DeadLetter: dead, Cipher: &s.cipher,
-		BackoffBase: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond, Lease: 3 * time.Second}
+		BackoffBase: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond, Lease: 3 * time.Second, ArchiveBudget: 1 << 30}
 	first, err := sqs.NewWorker(s.queues.Client(), s.queue, s.store, consumer.HandlerFunc(s.handle),
 		&sqs.Config{Options: options, WaitTime: time.Second, VisibilityTimeout: 4 * time.Second})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // each pause one message is tried. The engine's lock guards it.
 type brake struct {
 	breaker breaker
-	tripped bool      // it has just opened: what is ours is still to be released
+	tripped bool      // it has just opened, or the budget is spent: what is ours is still to be released
 	since   time.Time // when it opened
 	why     string    // that it did
 	probe   *Item     // the message that is being tried, until its settlement is answered; nil: none is
@@ -44,8 +44,11 @@ func (e *Engine) hungry() bool {
 	return e.mayProbe() && e.s.claimQ.len()+e.s.suspectQ.len() == 0
 }
 
-// heldBack says whether an item may not run because the breaker is open and another one is tried, or none.
-func (e *Engine) heldBack(it *Item) bool { return e.brake.breaker.open && e.brake.probe != it }
+// heldBack says whether an item may not run because the budget is spent, or because the breaker is open and another one is
+// tried, or none.
+func (e *Engine) heldBack(it *Item) bool {
+	return e.purse.budget.stops || e.brake.breaker.open && e.brake.probe != it
+}
 
 // judge counts a message that came to its end. now is since Engine.born.
 func (e *Engine) judge(it *Item, now time.Duration, good bool) {

@@ -114,7 +114,7 @@ func (e *Engine) takeBack(c *chunk) {
 		it.run, c.runs[i].item = nil, nil
 		e.s.setPhase(it, claimed)
 		switch {
-		case it.solo, e.opt.Park, e.brake.breaker.open: // it has its place for suspects no more; what does not begin is nobody's
+		case it.solo, e.opt.Park, e.brake.breaker.open, e.purse.budget.stops: // it has its place for suspects no more; what does not begin is nobody's
 			e.release(it)
 		case it.isHead():
 			e.s.readyQ.pushFront(it)

@@ -98,6 +98,7 @@ type Engine struct {
 	letters       letters
 	refusals      refusals
 	brake         brake
+	purse         purse
 
 	unwise []string // what Options.Warnings says
 }
@@ -136,6 +137,9 @@ func New(cfg Config) (*Engine, error) {
 	e.s.bytes.Limit = o.MaxHeldBytes
 	e.newLetters()
 	e.newBrake()
+	if err := e.newPurse(); err != nil {
+		return nil, err
+	}
 	e.refusals.kept = map[*Item]*kept{}
 	conns := 0
 	if p, ok := cfg.Ledger.(ledger.Pooled); ok {
@@ -168,6 +172,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	if m, ok := e.cfg.Ledger.(ledger.Maintainer); ok && !e.opt.NoMaintenance {
 		e.loops.Go(func() { e.maintain(m) })
 	}
+	if m, ok := e.cfg.Ledger.(ledger.ArchiveMeter); ok && e.opt.ArchiveBudget > 0 {
+		e.loops.Go(func() { e.weighLoop(m) })
+	}
 	for range callers {
 		e.loops.Go(e.claimLoop)
 		e.loops.Go(e.settleLoop)
@@ -192,6 +199,7 @@ func (e *Engine) Offer(items []*Item) {
 		e.makeWay(it)
 		e.enlist(it)
 		e.ranged = it.Ranged
+		e.meets(it.Key.Scope)
 		e.s.add(it)
 		switch {
 		case it.Skip:
@@ -372,7 +380,7 @@ func (e *Engine) mayStart() bool { return e.mayWork() && !e.brake.breaker.open }
 
 // mayWork says whether it is only for the breaker whether handlers may start.
 func (e *Engine) mayWork() bool {
-	return e.sess != nil && e.up && !e.paused && !e.draining && !e.closed
+	return e.sess != nil && e.up && !e.paused && !e.draining && !e.closed && !e.purse.budget.stops
 }
 
 // note keeps whether the ledger is reachable. A nil error says that it answered.

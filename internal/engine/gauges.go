@@ -10,7 +10,7 @@ import (
 
 // gauges is what is read of a worker when its metrics are collected: what it has in hand, and what probes are told.
 type gauges struct {
-	inFlight, bytes, limit, ready, alive, stalled, breaker metric.Int64ObservableGauge
+	inFlight, bytes, limit, ready, alive, stalled, breaker, archived, budget metric.Int64ObservableGauge
 }
 
 // observe registers the gauges.
@@ -27,6 +27,8 @@ func (t *telemetry) observe(e *Engine, m metric.Meter) error {
 		{&g.ready, "ackledger.ready", "1: joined, the ledger answers, the broker is polled; 0: not so."},
 		{&g.alive, "ackledger.alive", "0: only a restart helps; 1: not so."},
 		{&g.breaker, "ackledger.breaker.open", "1: the worker is paused, because too many messages fail for good; 0: not so."},
+		{&g.archived, "ackledger.archive.bytes", "About how much of a scope is archived, in bytes."},
+		{&g.budget, "ackledger.archive.budget", "At how many archived bytes of a scope the worker pauses."},
 		{&g.stalled, "ackledger.stalled", "Messages, partitions and groups that do not get on, by reason."},
 	} {
 		made, err := m.Int64ObservableGauge(of.name, metric.WithDescription(of.text))
@@ -53,6 +55,11 @@ func (t *telemetry) observe(e *Engine, m metric.Meter) error {
 		o.ObserveInt64(g.ready, one(h.Ready), t.attrs)
 		o.ObserveInt64(g.alive, one(h.Alive), t.attrs)
 		o.ObserveInt64(g.breaker, one(e.breakerOpen()), t.attrs)
+		for scope, n := range e.archivedBytes() {
+			of := metric.WithAttributes(attribute.String("scope", scope))
+			o.ObserveInt64(g.archived, n, t.attrs, of)
+			o.ObserveInt64(g.budget, e.opt.ArchiveBudget, t.attrs, of)
+		}
 		stalled := map[string]int64{}
 		for i := range h.Stalled {
 			stalled[h.Stalled[i].Reason]++

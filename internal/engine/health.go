@@ -89,6 +89,8 @@ func (e *Engine) Health() consumer.Health {
 	h := consumer.Health{Alive: true, Ready: e.mayStart()}
 	switch {
 	case h.Ready:
+	case e.up && e.purse.budget.stops:
+		h.LastError = e.purse.why()
 	case e.mayWork():
 		h.LastError = e.brake.why
 	case e.lastErr != nil:
@@ -103,7 +105,7 @@ func (e *Engine) Health() consumer.Health {
 		h.Warnings = append(h.Warnings, fmt.Sprintf("%d messages in hand are each larger than a quarter of Options.MaxHeldBytes (%d), and take all of it: "+
 			"nothing is polled until one of them is finished", n, e.opt.MaxHeldBytes))
 	}
-	h.Stalled = append(append(h.Stalled, e.brake.stalls()...), e.refusals.stalls()...)
+	h.Stalled = slices.Concat(e.brake.stalls(), e.purse.stalls(), e.refusals.stalls())
 	e.eachRun(func(c *chunk, r *run) {
 		began := e.born.Add(time.Duration(c.at.Load()))
 		since := e.born.Add(r.cancelled)

@@ -72,6 +72,7 @@ func (e *Engine) settle(it *Item, set *ledger.Settlement) {
 	s := settlement{item: it, sess: it.sess, kind: set.Kind, more: set}
 	if set.Kind == ledger.Fail {
 		e.judge(it, time.Since(e.born), false)
+		e.spends(set.Dead)
 		e.forward(s)
 		return
 	}

@@ -100,6 +100,7 @@ func (e *Engine) OfferStretch(st *Stretch) {
 	}
 	e.mu.Lock()
 	e.ranged = true
+	e.meets(st.Claim.First.Key.Scope)
 	e.s.addStretch(st)
 	if l := e.s.lines[st.log]; !e.stretchy(st.Ordered) || l.stalled > 0 || !l.flows() && !e.pays(st) {
 		e.split(st.log)

@@ -56,7 +56,7 @@ func (s *stretches) Finish(done []engine.Finished) {
 
 // newStretches starts an engine whose handler is fast and knows the log, so that stretches pay. h is the handler from then
 // on.
-func newStretches(t *testing.T, h func(ctx context.Context, offset int64) error) *stretches {
+func newStretches(t *testing.T, h func(ctx context.Context, offset int64) error, change ...func(*consumer.Options)) *stretches {
 	t.Helper()
 	l := memory.New()
 	s := &stretches{t: t, l: l, net: &link{Ledger: l, stretches: true}, acks: map[int64]int{}, keeps: map[int64]int{},
@@ -67,6 +67,9 @@ func newStretches(t *testing.T, h func(ctx context.Context, offset int64) error)
 	}
 	o.BackoffBase, o.BackoffMax = time.Second, time.Second
 	o.MeterProvider = metric.NewMeterProvider(metric.WithReader(s.seen))
+	for _, c := range change {
+		c(&o)
+	}
 	handle := func(ctx context.Context, m *consumer.Message) error {
 		var offset int64
 		if _, err := fmt.Sscanf(m.ID, "a-%d", &offset); err != nil {
