@@ -113,7 +113,14 @@ func TestStatsOfDeadLetters(t *testing.T) {
 			got[payments+" exhausted"].Failed != 1 || got[testScope+" terminal"].Succeeded != 1 {
 			t.Errorf("dead letters: %+v", all.DeadLetters)
 		}
-		if out := s.run("stats", "--dead-letters"); !strings.Contains(out, "dead letters") || !strings.Contains(out, payments) {
+		weighed := map[string]int64{}
+		for _, a := range all.Archived {
+			weighed[a.Scope] = a.Bytes
+		}
+		if one, two := weighed[payments], weighed[orders]; len(weighed) != 3 || one < ledger.ArchiveRowBytes || two < one+2*ledger.ArchiveRowBytes {
+			t.Errorf("archived bytes: %+v", all.Archived)
+		}
+		if out := s.run("stats", "--dead-letters"); !strings.Contains(out, "dead letters") || !strings.Contains(out, "archived") || !strings.Contains(out, payments) {
 			t.Errorf("as a table:\n%s", out)
 		}
 		if out := s.run("stats"); strings.Contains(out, "dead letters") {

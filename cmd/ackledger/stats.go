@@ -23,8 +23,8 @@ sessions that wait for locks.
 It is cheap at any size of the tables: counts and ages are those of the last whole pass of the sweep, and the answer says
 how old they are; the rest is of now. (` + "`ackledger maintain --once`" + ` makes a pass.)
 
---dead-letters counts the archive, too: by scope, kind and what became of the messages. That reads all of it, without
-bodies.`,
+--dead-letters counts the archive, too: by scope, kind and what became of the messages, and in bytes, as
+Options.ArchiveBudget counts them. That reads all of it, without bodies.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
 			l, closeLedger, err := t.open(cmd.Context(), cmd.ErrOrStderr())
@@ -33,20 +33,24 @@ bodies.`,
 			}
 			s, err := l.Stats(cmd.Context())
 			var dead []deadLetters
+			var bytes []archivedBytes
 			if err == nil && letters {
 				dead, err = countDeadLetters(cmd.Context(), l)
+			}
+			if err == nil && letters {
+				bytes, err = weighArchive(cmd.Context(), l)
 			}
 			if err = errors.Join(err, closeLedger()); err != nil {
 				return err
 			}
 			if asJSON {
 				all := newStatistics(&s)
-				all.DeadLetters = dead
+				all.DeadLetters, all.Archived = dead, bytes
 				return printJSON(cmd.OutOrStdout(), all)
 			}
 			err = printStats(cmd.OutOrStdout(), &s)
 			if err == nil && letters {
-				err = printDeadLetters(cmd.OutOrStdout(), dead)
+				err = printDeadLetters(cmd.OutOrStdout(), dead, bytes)
 			}
 			return err
 		}),
@@ -67,8 +71,9 @@ type statistics struct {
 	LockWaits int64      `json:"lock_waits"`
 	// LockWaited is how long these have waited up to now, in sum.
 	LockWaited float64 `json:"lock_waited_seconds"`
-	// DeadLetters are there if they were asked for.
-	DeadLetters []deadLetters `json:"dead_letters,omitempty"`
+	// DeadLetters and Archived are there if they were asked for.
+	DeadLetters []deadLetters   `json:"dead_letters,omitempty"`
+	Archived    []archivedBytes `json:"archived,omitempty"`
 }
 
 type scope struct {

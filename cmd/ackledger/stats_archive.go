@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/replay"
 )
+
+// weighTimeout bounds the weighing of an archive of any size. Without a deadline of ours it has one that workers need.
+const weighTimeout = time.Hour
 
 // deadLetters counts the archived deliveries of one scope and kind.
 type deadLetters struct {
@@ -68,12 +73,43 @@ func countDeadLetters(ctx context.Context, op ledger.Operator) ([]deadLetters, e
 	return out, nil
 }
 
-func printDeadLetters(out io.Writer, list []deadLetters) error {
+// archivedBytes is about what one scope has in the archive, as consumer.Options.ArchiveBudget counts it.
+type archivedBytes struct {
+	Scope string `json:"scope"`
+	Bytes int64  `json:"bytes"`
+}
+
+// weighArchive weighs the archive, scope by scope. Those of which nothing is archived are left out.
+func weighArchive(ctx context.Context, l opened) ([]archivedBytes, error) {
+	ctx, cancel := context.WithTimeout(ctx, weighTimeout)
+	defer cancel()
+	scopes, err := l.Scopes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []archivedBytes
+	for _, scope := range scopes {
+		n, err := l.ArchivedBytes(ctx, scope, math.MaxInt64)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			out = append(out, archivedBytes{text(scope), n})
+		}
+	}
+	return out, nil
+}
+
+func printDeadLetters(out io.Writer, list []deadLetters, bytes []archivedBytes) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\ndead letters\tfailed\tpending\tsucceeded\tgone\treplayed\trenewed\t  scope")
 	for _, c := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", c.Kind, count(c.Failed), count(c.Pending), count(c.Succeeded),
 			count(c.Gone), count(c.Replayed), count(c.Renewed), c.Scope)
+	}
+	fmt.Fprintln(w, "\narchived\t  scope")
+	for _, a := range bytes {
+		fmt.Fprintf(w, "%s\t  %s\n", size(a.Bytes), a.Scope)
 	}
 	return w.Flush()
 }

@@ -35,6 +35,7 @@ type opened interface {
 	ledger.Maintainer
 	ledger.Inspector
 	ledger.Operator
+	ledger.ArchiveMeter
 }
 
 // notAFile are names of databases in other notations (libpq's key=value, URLs without //). As the name of a new SQLite
