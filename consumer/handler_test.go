@@ -30,7 +30,7 @@ func TestJSONDecodes(t *testing.T) {
 	for _, body := range []string{
 		`{"id":"a","cents":5}`, " \n{\"id\":\"a\",\"cents\":5,\"unknown\":{}}\t\n",
 		`{"id":"a","cents":5,"tags":[` + strings.Repeat(`"[{\"",`, 2000) + `"]"]}`, // brackets in strings are no nesting
-		`{"id":"a","cents":5,"unknown":[` + strings.Repeat(`[],{},`, 600) + `0]}`, // nor is what stands side by side
+		`{"id":"a","cents":5,"unknown":[` + strings.Repeat(`[],{},`, 600) + `0]}`,  // nor is what stands side by side
 	} {
 		if o, err := handleJSON([]byte(body)); err != nil || o.ID != "a" || o.Cents != 5 {
 			t.Errorf("%.40s: %+v, %v", body, o, err)

@@ -86,8 +86,8 @@ func examine(opts []kgo.Opt) (client, error) {
 	if err != nil {
 		return client{}, err
 	}
-	for _, f := range groupless {
-		if !sameOption(bare.OptValue(f.opt), plain.OptValue(f.opt)) {
+	for _, f := range groupless { // of functions, two are deeply equal if both are nil
+		if !reflect.DeepEqual(bare.OptValue(f.opt), plain.OptValue(f.opt)) {
 			return client{}, refused(f.name, f.why)
 		}
 	}
@@ -96,7 +96,7 @@ func examine(opts []kgo.Opt) (client, error) {
 		return client{}, err
 	}
 	for _, f := range forbidden {
-		if !sameOption(full.OptValue(f.opt), plain.OptValue(f.opt)) {
+		if !reflect.DeepEqual(full.OptValue(f.opt), plain.OptValue(f.opt)) {
 			return client{}, refused(f.name, f.why)
 		}
 	}
@@ -161,13 +161,4 @@ func isTopicName(s string) bool {
 		}
 	}
 	return s != "" && len(s) <= 249
-}
-
-// sameOption compares values of one option. Functions are the same only if both are nil.
-func sameOption(a, b any) bool {
-	if va := reflect.ValueOf(a); va.IsValid() && va.Kind() == reflect.Func {
-		vb := reflect.ValueOf(b)
-		return va.IsNil() && (!vb.IsValid() || vb.IsNil())
-	}
-	return reflect.DeepEqual(a, b)
 }

@@ -146,7 +146,7 @@ const adjustTries = 8
 // a topic once more that was purged during a fetch of them, in a classic group, and would read beside its new owner).
 func (w *Worker) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	if w.keepGiven(offsets); len(offsets) == 0 {
-		return offsets, nil
+		return nil, nil
 	}
 	for n := 1; ; n++ {
 		list, err := w.assign(ctx, offsets)
@@ -186,7 +186,7 @@ func (w *Worker) assign(ctx context.Context, offsets map[string]map[int32]kgo.Of
 			if err != nil {
 				return nil, err
 			}
-			if f.committed < 0 || !f.signed {
+			if !f.signed { // what is not committed is not, either
 				first = append(first, point{place: f.place, id: f.id, offset: f.start, epoch: f.epoch, of: f.assignment})
 			}
 			list = append(list, f)

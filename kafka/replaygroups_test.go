@@ -78,19 +78,24 @@ func TestReplayTargetIsToldOfAllGroups(t *testing.T) {
 	share := func(err *kerr.Error) kmsg.Response {
 		return &kmsg.ShareGroupDescribeResponse{Groups: []kmsg.ShareGroupDescribeResponseGroup{{GroupID: sharing, ErrorCode: err.Code}}}
 	}
+	shared := func(err *kerr.Error) kmsg.Response {
+		return &kmsg.DescribeShareGroupOffsetsResponse{Groups: []kmsg.DescribeShareGroupOffsetsResponseGroup{{GroupID: sharing, ErrorCode: err.Code}}}
+	}
 	for name, c := range map[string]struct {
 		answer  kmsg.Response
 		refused error
 	}{
-		"a share group may not be seen":       {share(kerr.GroupAuthorizationFailed), kerr.GroupAuthorizationFailed},
-		"a share group that is not described": {share(kerr.UnknownServerError), kerr.UnknownServerError},
-		"a share group that is gone":          {share(kerr.GroupIDNotFound), nil},
-		"all are described":                   {nil, nil},
-		"a coordinator that loads":            {classic(kerr.CoordinatorNotAvailable), kerr.CoordinatorNotAvailable},
-		"that of the new protocol":            {consumer(kerr.UnknownServerError), kerr.UnknownServerError},
-		"the new protocol may not be seen":    {consumer(kerr.GroupAuthorizationFailed), kerr.GroupAuthorizationFailed},
-		"the cluster has no groups like that": {consumer(kerr.UnsupportedVersion), nil},
-		"one of its topics may not be seen":   {consumer(kerr.TopicAuthorizationFailed), kerr.TopicAuthorizationFailed},
+		"a share group whose offsets are not known": {shared(kerr.UnknownServerError), kerr.UnknownServerError},
+		"a share group that goes meanwhile":         {shared(kerr.GroupIDNotFound), nil},
+		"a share group may not be seen":             {share(kerr.GroupAuthorizationFailed), kerr.GroupAuthorizationFailed},
+		"a share group that is not described":       {share(kerr.UnknownServerError), kerr.UnknownServerError},
+		"a share group that is gone":                {share(kerr.GroupIDNotFound), nil},
+		"all are described":                         {nil, nil},
+		"a coordinator that loads":                  {classic(kerr.CoordinatorNotAvailable), kerr.CoordinatorNotAvailable},
+		"that of the new protocol":                  {consumer(kerr.UnknownServerError), kerr.UnknownServerError},
+		"the new protocol may not be seen":          {consumer(kerr.GroupAuthorizationFailed), kerr.GroupAuthorizationFailed},
+		"the cluster has no groups like that":       {consumer(kerr.UnsupportedVersion), nil},
+		"one of its topics may not be seen":         {consumer(kerr.TopicAuthorizationFailed), kerr.TopicAuthorizationFailed},
 	} {
 		fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders", "others"))
 		if err != nil {
