@@ -34,8 +34,11 @@ type Stats struct {
 	// a wait that was there at a call, all until the last call at which it was. Waits that begin and end between two calls are
 	// not in it. It only grows, and is always 0 where LockWaits is.
 	LockWaited time.Duration
+	// Deliveries has what workers of all processes have counted and added ([DeliveryCounter]), of at most [MaxStatScopes]
+	// scopes, the largest first. Workers count the same as metric ackledger.dedup.
+	Deliveries []Deliveries
 	// Answered counts what this [Ledger] value has answered since it was made: the tables do not say how often a message was
-	// asked for. Workers count the same as metrics ackledger.claims and ackledger.dedup.
+	// asked for. It is for code that claims without a worker; a claim that is asked again counts again.
 	Answered Answered
 }
 
@@ -49,12 +52,7 @@ type Answered struct {
 }
 
 // DedupRate is the share of duplicates in messages that were new or duplicates, from 0 to 1; 0 before the first.
-func (a Answered) DedupRate() float64 {
-	if a.First+a.Duplicates <= 0 {
-		return 0
-	}
-	return float64(a.Duplicates) / float64(a.First+a.Duplicates)
-}
+func (a Answered) DedupRate() float64 { return dedupRate(a.First, a.Duplicates) }
 
 // MaxStatScopes is how many scopes Stats names.
 const MaxStatScopes = 1000

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +127,40 @@ func TestStatsOfDeadLetters(t *testing.T) {
 		}
 		if out := s.run("stats"); strings.Contains(out, "dead letters") {
 			t.Errorf("not asked for:\n%s", out)
+		}
+	})
+}
+
+// What workers counted of deliveries is shown by scope, with the rate of deduplication.
+func TestStatsOfDeliveries(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		if out := s.run("stats"); strings.Contains(out, "dedup rate") {
+			t.Errorf("before anything was counted:\n%s", out)
+		}
+		err := s.Ledger.(ledger.DeliveryCounter).CountDeliveries(t.Context(), []ledger.Deliveries{
+			{Scope: payments, Misses: 3000, Hits: 1000, Timeouts: 7}, {Scope: "shop\x1b[2J", Misses: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all statistics
+		decode(t, s.run("stats", "--json"), &all)
+		for i := range all.Deliveries {
+			if d := time.Since(all.Deliveries[i].Since); d < -time.Minute || d > time.Minute {
+				t.Errorf("counted since %s", all.Deliveries[i].Since)
+			}
+			all.Deliveries[i].Since = time.Time{}
+		}
+		want := []deliveries{{Scope: payments, Misses: 3000, Hits: 1000, Timeouts: 7, DedupRate: 0.25}, {Scope: `"shop\x1b[2J"`, Misses: 1}}
+		if !slices.Equal(all.Deliveries, want) {
+			t.Errorf("%+v, want %+v", all.Deliveries, want)
+		}
+		out := s.run("stats")
+		for _, row := range []string{`3,000 +1,000 +25\.00 % +7 .* ` + payments, `1 +0 +0\.00 % +0 .* "shop\\x1b`} {
+			if !regexp.MustCompile(row).MatchString(out) {
+				t.Errorf("%s is not in\n%s", row, out)
+			}
 		}
 	})
 }

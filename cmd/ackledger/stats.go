@@ -17,11 +17,15 @@ func newStats(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Say how the ledger is doing",
-		Long: `Say how the ledger is doing: messages by state and scope, ages of what is pending, owners, the size of the tables,
-sessions that wait for locks.
+		Long: `Say how the ledger is doing: messages by state and scope, ages of what is pending, what deliveries were, owners, the
+size of the tables, sessions that wait for locks.
 
 It is cheap at any size of the tables: counts and ages are those of the last whole pass of the sweep, and the answer says
 how old they are; the rest is of now. (` + "`ackledger maintain --once`" + ` makes a pass.)
+
+What deliveries were, workers count and add with their heartbeats. A miss is the first claim of a message, a hit a
+duplicate: its message was finished before. A timeout was busy behind another worker until the broker had it back. The rate
+of deduplication is the share of hits in misses and hits.
 
 --dead-letters counts the archive, too: by scope, kind and what became of the messages, and in bytes, as
 Options.ArchiveBudget counts them. That reads all of it, without bodies.`,
@@ -62,13 +66,16 @@ Options.ArchiveBudget counts them. That reads all of it, without bodies.`,
 
 // statistics are Stats for programs.
 type statistics struct {
-	At        *time.Time `json:"at"` // null: there was no pass yet
-	Age       float64    `json:"age_seconds"`
-	Pass      *sweep     `json:"pass"`
-	Scopes    []scope    `json:"scopes"`
-	Owners    owners     `json:"owners"`
-	Tables    []table    `json:"tables"`
-	LockWaits int64      `json:"lock_waits"`
+	At     *time.Time `json:"at"` // null: there was no pass yet
+	Age    float64    `json:"age_seconds"`
+	Pass   *sweep     `json:"pass"`
+	Scopes []scope    `json:"scopes"`
+	// Deliveries are what workers have counted up to their last heartbeats.
+	Deliveries []deliveries `json:"deliveries"`
+
+	Owners    owners  `json:"owners"`
+	Tables    []table `json:"tables"`
+	LockWaits int64   `json:"lock_waits"`
 	// LockWaited is how long these have waited up to now, in sum.
 	LockWaited float64 `json:"lock_waited_seconds"`
 	// DeadLetters and Archived are there if they were asked for.
@@ -87,6 +94,15 @@ type scope struct {
 	PendingAgeP99 float64 `json:"pending_age_p99_seconds"`
 }
 
+type deliveries struct {
+	Scope     string    `json:"scope"`
+	Since     time.Time `json:"since"`
+	Misses    int64     `json:"misses"`
+	Hits      int64     `json:"hits"`
+	Timeouts  int64     `json:"timeouts"`
+	DedupRate float64   `json:"dedup_rate"`
+}
+
 type owners struct {
 	Live    int64 `json:"live"`
 	Overdue int64 `json:"overdue"`
@@ -102,7 +118,8 @@ type table struct {
 }
 
 func newStatistics(s *ledger.Stats) statistics {
-	out := statistics{Owners: owners(s.Owners), LockWaits: s.LockWaits, LockWaited: s.LockWaited.Seconds(), Scopes: []scope{}, Tables: []table{}}
+	out := statistics{Owners: owners(s.Owners), LockWaits: s.LockWaits, LockWaited: s.LockWaited.Seconds(),
+		Scopes: []scope{}, Deliveries: []deliveries{}, Tables: []table{}}
 	if !s.At.IsZero() {
 		at, pass := s.At.UTC(), newSweep(&s.Pass)
 		out.At, out.Age, out.Pass = &at, s.Age.Seconds(), &pass
@@ -112,6 +129,11 @@ func newStatistics(s *ledger.Stats) statistics {
 			Scope: text(c.Scope), Pending: c.Pending, Succeeded: c.Succeeded, Failed: c.Failed, Abandoned: c.Abandoned,
 			OldestPending: c.OldestPending.Seconds(), PendingAgeP95: c.PendingAgeP95.Seconds(),
 			PendingAgeP99: c.PendingAgeP99.Seconds(),
+		})
+	}
+	for _, d := range s.Deliveries {
+		out.Deliveries = append(out.Deliveries, deliveries{
+			Scope: text(d.Scope), Since: d.Since, Misses: d.Misses, Hits: d.Hits, Timeouts: d.Timeouts, DedupRate: d.DedupRate(),
 		})
 	}
 	for _, t := range s.Tables {
@@ -142,6 +164,13 @@ func printStats(out io.Writer, s *ledger.Stats) error {
 		if len(s.Scopes) == ledger.MaxStatScopes {
 			fmt.Fprintln(w, "(there are more scopes)")
 		}
+	}
+	if len(s.Deliveries) > 0 {
+		fmt.Fprintln(w, "\nmisses\thits\tdedup rate\ttimeouts\tcounted since\t  scope")
+	}
+	for _, d := range s.Deliveries {
+		fmt.Fprintf(w, "%s\t%s\t%.2f %%\t%s\t%s\t  %s\n", count(d.Misses), count(d.Hits), 100*d.DedupRate(), count(d.Timeouts),
+			d.Since.Format(time.RFC3339), text(d.Scope))
 	}
 	fmt.Fprintln(w, "\nrows\ttable\tindexes\t  name")
 	for _, t := range s.Tables {

@@ -206,10 +206,15 @@ func (e *Engine) unclaimed(sess *session, items []*Item) {
 func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) {
 	e.tel.answered(answers)
 	var known dedup
+	scope := items[0].Key.Scope
 	now := time.Now()
 	e.mu.Lock()
 	for i, it := range items {
 		c := &answers[i]
+		if it.Key.Scope != scope {
+			e.count(scope, known)
+			known, scope = dedup{}, it.Key.Scope
+		}
 		known.add(it, c)
 		it.sess, it.ticket, it.maybe = sess, c.Ticket, it.maybe && unexplained(c)
 		it.attempt, it.generation, it.crashes = c.Attempt, c.Generation, c.Crashes
@@ -239,7 +244,7 @@ func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) 
 		}
 	}
 	e.unlock()
-	e.tel.deduplicated(known)
+	e.count(scope, known)
 }
 
 // unexplained says whether a message is busy for no known reason: its row may be locked by our own claim or InTx, whose

@@ -100,6 +100,8 @@ type Engine struct {
 	brake         brake
 	purse         purse
 
+	known deliveries
+
 	unwise []string // what Options.Warnings says
 }
 
@@ -141,6 +143,8 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.refusals.kept = map[*Item]*kept{}
+	e.known.counts = map[string]ledger.Deliveries{}
+	e.known.to, _ = cfg.Ledger.(ledger.DeliveryCounter)
 	conns := 0
 	if p, ok := cfg.Ledger.(ledger.Pooled); ok {
 		conns = p.TxConns()
@@ -348,7 +352,7 @@ func (e *Engine) tell(it *Item, v Verdict) {
 	}
 	it.told = true
 	if it.behind && !v.Ack {
-		e.tel.deduplicated(dedup{timeouts: 1})
+		e.count(it.Key.Scope, dedup{timeouts: 1})
 	}
 	e.out = append(e.out, Finished{Item: it, Verdict: v})
 }

@@ -2,8 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,9 +193,82 @@ func TestDeliveriesAreCountedByWhatTheyWere(t *testing.T) {
 
 				w.drained()
 				end(t, w.Engine)
+				wantCounted(t, w.l, "all of it, after the end", ledger.Deliveries{Scope: scope, Misses: 32, Hits: 11, Timeouts: 2})
 			})
 		})
 	}
+}
+
+// wantCounted checks what the ledger has of deliveries.
+func wantCounted(t *testing.T, l *memory.Ledger, step string, want ...ledger.Deliveries) {
+	t.Helper()
+	s, err := l.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.Deliveries {
+		if s.Deliveries[i].Since.IsZero() {
+			t.Errorf("%s: since when is %+v?", step, s.Deliveries[i])
+		}
+		s.Deliveries[i].Since = time.Time{}
+	}
+	if !slices.Equal(s.Deliveries, want) {
+		t.Errorf("%s: the ledger has %+v, want %+v", step, s.Deliveries, want)
+	}
+}
+
+// Counts come to the ledger with beats, one call each if there is anything new, by scope. A call that was refused is made up
+// for, one whose answer was lost is not repeated, and who dies takes with it what it has counted since its last beat.
+func TestCountsComeWithBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorkload(t, false)
+		var calls atomic.Int64
+		beats := func(n time.Duration) { pass(n * 2 * time.Second) } // a third of the lease
+		step := func(name string, before, after error, n int, wantCalls int64, want ...ledger.Deliveries) {
+			t.Helper()
+			w.net.set(func(op memory.Op) error {
+				if op != memory.Count {
+					return nil
+				}
+				calls.Add(1)
+				return before
+			}, only(memory.Count, after))
+			w.Offer(w.fresh(n, ""))
+			beats(1)
+			wantCounted(t, w.l, name, want...)
+			if c := calls.Swap(0); c != wantCalls {
+				t.Errorf("%s: %d calls, want %d", name, c, wantCalls)
+			}
+		}
+		counted := func(misses int64) ledger.Deliveries { return ledger.Deliveries{Scope: scope, Misses: misses} }
+		step("nothing", nil, nil, 0, 0)
+		step("five", nil, nil, 5, 1, counted(5))
+		step("nothing more", nil, nil, 0, 0, counted(5))
+		step("three, refused", errDown, nil, 3, 1, counted(5))
+		step("these, and four", nil, nil, 4, 1, counted(12))
+		step("six, whose answer is lost", nil, errDown, 6, 1, counted(18))
+		step("nothing after that", nil, nil, 0, 0, counted(18))
+
+		other := w.fresh(2, "")
+		other[1].Key.Scope = "tests/other"
+		w.Offer(other)
+		beats(1)
+		wantCounted(t, w.l, "of two scopes", counted(19), ledger.Deliveries{Scope: "tests/other", Misses: 1})
+
+		w.Offer(w.fresh(7, ""))
+		pass(time.Second)
+		w.net.set(func(memory.Op) error { return errDown }, nil) // it dies
+		end := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			end <- w.Close(ctx)
+		}()
+		if err := <-end; err == nil {
+			t.Error("a worker that cannot reach the ledger left it")
+		}
+		wantCounted(t, w.l, "after its death", counted(19), ledger.Deliveries{Scope: "tests/other", Misses: 1})
+	})
 }
 
 // takeOvers offers three messages that a worker held that left or died, and two that one holds until the broker has them back.

@@ -229,7 +229,11 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.pool.Wait()
 	}
 	e.tel.close()
-	return e.leaveLast(ctx)
+	err := e.leaveLast(ctx)
+	if err == nil {
+		e.addCounts(ctx)
+	}
+	return err
 }
 
 // leaveLast leaves the session that was not left yet, although it may be lost to us: else its peers would declare it dead

@@ -89,6 +89,11 @@ func (l *link) Join(ctx context.Context, lease time.Duration) (o ledger.Owner, e
 	return &linkOwner{o, l}, nil
 }
 
+// CountDeliveries implements ledger.DeliveryCounter.
+func (l *link) CountDeliveries(ctx context.Context, more []ledger.Deliveries) error {
+	return l.ask(memory.Count, func() error { return l.Ledger.(ledger.DeliveryCounter).CountDeliveries(ctx, more) })
+}
+
 type linkOwner struct {
 	ledger.Owner
 	link *link

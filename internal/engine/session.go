@@ -116,7 +116,9 @@ func (e *Engine) beat(sess *session) {
 		}
 		e.note(err)
 		if err == nil {
-			wait, failed = e.opt.Lease/3, 0
+			next := time.Now().Add(e.opt.Lease / 3)
+			e.addCounts(e.gone)
+			wait, failed = time.Until(next), 0
 			continue
 		}
 		failed++

@@ -281,7 +281,7 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 	case err == nil && s.kind == ledger.Release:
 		if it.ranged && s.unharmed() {
 			it.met = false
-			e.tel.deduplicated(dedup{returned: 1})
+			e.count(it.Key.Scope, dedup{returned: 1})
 		}
 		e.released(it, s.after(), now)
 	case err == nil:

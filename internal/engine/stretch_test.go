@@ -153,6 +153,7 @@ func TestStretchComesBackWhole(t *testing.T) {
 			t.Errorf("they ran in the order %v", s.ran)
 		}
 		end(t, s.Engine)
+		wantCounted(t, s.l, "after the end", ledger.Deliveries{Scope: scope, Misses: s.next})
 	})
 }
 

@@ -111,7 +111,8 @@ func (e *Engine) askedFor(stretches []*Stretch) (items []*Item) {
 
 // answeredStretches does what the answers say.
 func (e *Engine) answeredStretches(sess *session, stretches []*Stretch, tokens []uint64) {
-	run := int64(0)
+	run, known := int64(0), dedup{}
+	scope := stretches[0].Claim.First.Key.Scope
 	e.mu.Lock()
 	for i, st := range stretches {
 		st.sess, st.token = sess, tokens[i]
@@ -133,12 +134,17 @@ func (e *Engine) answeredStretches(sess *session, stretches []*Stretch, tokens [
 			}
 		}
 		if st.token != 0 {
-			run += st.Claim.Messages()
+			if of := st.Claim.First.Key.Scope; of != scope {
+				e.count(scope, known)
+				known, scope = dedup{}, of
+			}
+			n := st.Claim.Messages()
+			run, known.misses = run+n, known.misses+n
 		}
 	}
 	e.unlock()
 	e.tel.ran(run)
-	e.tel.deduplicated(dedup{misses: run})
+	e.count(scope, known)
 }
 
 // answeredParts tells the items of a stretch that it is ours, or that each is to be asked for.

@@ -1,6 +1,17 @@
 package ledgertest
 
-import "github.com/ackledger/ackledger/ledger"
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
 
 // statsFirst: of a known number of messages each counts as a first claim once, and each duplicate as one, whatever else happens
 // to them: busy waits, retries, messages given back, take-overs, redrives, claims that are asked again.
@@ -63,4 +74,76 @@ func statsFirst(e *env) {
 	again := first(e.want(b, next, ledger.Run), true)
 	e.holds(b, failedAttempt(again, "a retry"))
 	first(e.want(b, next, ledger.Run), false)
+}
+
+// statsDeliveries: what workers count of deliveries adds up by scope, whoever counts it, and when they do so at once.
+func statsDeliveries(e *env) {
+	c, ok := e.Ledger.(ledger.DeliveryCounter)
+	if !ok {
+		e.Fatal("the ledger is no ledger.DeliveryCounter")
+	}
+	add := func(more ...ledger.Deliveries) {
+		e.Helper()
+		if err := c.CountDeliveries(e.ctx, more); err != nil {
+			e.Errorf("count %+v: %v", more, err)
+		}
+	}
+	small, large := e.scope+" small", e.scope+" large"
+	want := func(step string, want map[string]ledger.Deliveries) {
+		e.Helper()
+		got, before := map[string]ledger.Deliveries{}, int64(math.MaxInt64)
+		for _, d := range e.stats().Deliveries {
+			if d.Misses+d.Hits > before {
+				e.Errorf("%s: %+v stands behind a smaller one", step, d)
+			}
+			before = d.Misses + d.Hits
+			if d.Scope != small && d.Scope != large {
+				continue
+			}
+			if since := time.Since(d.Since); since < -patience || since > patience {
+				e.Errorf("%s: counted since %s", step, d.Since)
+			}
+			d.Since = time.Time{}
+			got[d.Scope] = d
+		}
+		if !maps.Equal(got, want) {
+			e.Errorf("%s: %+v, want %+v", step, got, want)
+		}
+	}
+	add()
+	want("before", map[string]ledger.Deliveries{})
+	add(ledger.Deliveries{Scope: small, Misses: 3, Hits: 1, Timeouts: 2})
+	want("first", map[string]ledger.Deliveries{small: {Scope: small, Misses: 3, Hits: 1, Timeouts: 2}})
+	add(ledger.Deliveries{Scope: small, Misses: -1}) // one was given back without a trace
+	var wg sync.WaitGroup
+	for i := range 20 { // each in another order
+		wg.Go(func() {
+			both := []ledger.Deliveries{{Scope: small, Hits: 1}, {Scope: large, Misses: 1000, Hits: 250, Timeouts: 5}}
+			if i%2 == 0 {
+				slices.Reverse(both)
+			}
+			add(both...)
+		})
+	}
+	wg.Wait()
+	sums := map[string]ledger.Deliveries{
+		small: {Scope: small, Misses: 2, Hits: 21, Timeouts: 2}, large: {Scope: large, Misses: 20_000, Hits: 5000, Timeouts: 100},
+	}
+	want("together", sums)
+	l := sums[large]
+	if r := l.DedupRate(); r != 0.2 {
+		e.Errorf("a rate of %v, want 0.2", r)
+	}
+	for _, scope := range []string{"", strings.Repeat("s", ledger.MaxScope+1)} {
+		var invalid *ledger.InvalidError
+		if err := c.CountDeliveries(e.ctx, []ledger.Deliveries{{Scope: large, Hits: 1}, {Scope: scope, Hits: 1}}); !errors.As(err, &invalid) {
+			e.Errorf("a scope of %d bytes: %v", len(scope), err)
+		}
+	}
+	over, cancel := context.WithCancel(e.ctx)
+	cancel()
+	if err := c.CountDeliveries(over, []ledger.Deliveries{{Scope: large, Hits: 1}}); err == nil {
+		e.Error("counted after the end of its context")
+	}
+	want("refused", sums)
 }

@@ -24,6 +24,7 @@ func RunMaintain(t *testing.T, open Open) {
 		{"Maintain_UntilCancelled", maintainUntilCancelled},
 		{"Stats_CountsAndAges", statsCounts},
 		{"Stats_FirstClaims", statsFirst},
+		{"Stats_Deliveries", statsDeliveries},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ const (
 	Settle Op = "settle"
 	Beat   Op = "beat"
 	Leave  Op = "leave"
+	Count  Op = "count"
 )
 
 // Fault decides the fate of one call: nil lets it be. It may block, to play a slow ledger; ctx is the call's. It is

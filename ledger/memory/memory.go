@@ -38,6 +38,8 @@ type Ledger struct {
 	sweeper chan struct{} // the turn of Maintain and Sweep
 	last    *passed       // nil: there was no pass
 
+	deliveries map[string]*ledger.Deliveries // by scope
+
 	audits  []ledger.AuditRecord // the oldest first
 	audited int64                // how many there ever were
 }
@@ -78,6 +80,8 @@ func New(options ...Option) *Ledger {
 		archives: make(map[[ledger.KeySize]byte][]ledger.ArchiveRecord),
 		logs:     make(map[ranges.Log]*rangeLog),
 		sweeper:  make(chan struct{}, 1),
+
+		deliveries: make(map[string]*ledger.Deliveries),
 	}
 	for _, option := range options {
 		option(l)

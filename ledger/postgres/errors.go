@@ -24,8 +24,9 @@ const (
 	// that ran out just as its lock was given, and whose signal the server's next wait for a lock forgets the reason of
 	// (madelson/DistributedLock#147 met that race).
 	codeCanceled = "57014"
-	// codeNoFunction is of a schema that is older than this program.
+	// These are of a schema that is older than this program.
 	codeNoFunction = "42883"
+	codeNoTable    = "42P01"
 )
 
 // isTransient says that the same statement may well pass when it is sent once more.
@@ -76,7 +77,7 @@ func usable(err error) error {
 		what = "there is no such database"
 	case c == "42501":
 		what = "the role lacks a privilege"
-	case c == "42P01", c == "3F000", c == "42703":
+	case c == codeNoTable, c == "3F000", c == "42703":
 		what = "the ledger's tables are missing or of another version: " + runMigrate
 	case isUntrusted(err):
 		what = "the server's certificate is not trusted"

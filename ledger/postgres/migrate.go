@@ -26,7 +26,7 @@ type versions struct {
 	needs  int // the oldest schema that this program can work with
 }
 
-var program = versions{worker: 11, needs: 6}
+var program = versions{worker: 12, needs: 6}
 
 // The version table of goose, inside the ledger's own schema.
 const versionTable = "migration"

@@ -56,7 +56,7 @@ func (w *lockWaits) look(ctx context.Context, conn *pgxpool.Conn, sql string, s 
 	return nil
 }
 
-// Stats implements [ledger.Inspector]. It reads one row of counts, the small table of owners, and what the catalogs
+// Stats implements [ledger.Inspector]. It reads one row of counts, the small tables of owners and deliveries, and what the catalogs
 // say: no table that grows with the messages. What it asks may have to wait all the same, as for VACUUM FULL: it has one
 // connection of its own, made for the time of a call, for which calls at once wait until their deadlines (10 s without one).
 func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
@@ -80,6 +80,10 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 			return err
 		}
 		if err := l.waits.look(ctx, conn, l.maintainSQL(sqlLockWaits), &s); err != nil {
+			return err
+		}
+		var err error
+		if s.Deliveries, err = l.deliveries(ctx, conn); err != nil {
 			return err
 		}
 		rows, err := conn.Query(ctx, l.maintainSQL(sqlTables))

@@ -236,7 +236,7 @@ func TestFromFour(t *testing.T) {
 	}
 }
 
-// TestFromFive: workers of version 5 go on, and new ones of it are let in, beside version 11.
+// TestFromFive: workers of version 5 go on, and new ones of it are let in, beside version 12.
 func TestFromFive(t *testing.T) {
 	t.Parallel()
 	db := services.Postgres(t)
@@ -262,7 +262,7 @@ func TestFromFive(t *testing.T) {
 	five.PlayVersion(5)
 	join(t, five, time.Minute)
 	claimsOf(t, join(t, b, time.Minute), records("s", 0, 0, 3), ledger.Run)
-	for _, version := range []int64{5, 7, 9, 10, 11} { // and back
+	for _, version := range []int64{5, 7, 9, 10, 11, 12} { // and back
 		if err := postgres.MigrateTo(t.Context(), conn, version); err != nil {
 			t.Fatal(err)
 		}

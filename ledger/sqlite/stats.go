@@ -57,6 +57,9 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 	err = l.owners.db.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE fate = 1),
 		count(*) FILTER (WHERE fate = 1 AND lease_end < ?), count(*) FILTER (WHERE fate = 2), count(*) FILTER (WHERE fate = 3)
 		FROM ackledger_owner`, time.Now().UnixMicro()).Scan(&o.Live, &o.Overdue, &o.Left, &o.Dead)
+	if err == nil {
+		s.Deliveries, err = l.deliveries(ctx)
+	}
 	if err != nil {
 		return ledger.Stats{}, statsError(err)
 	}
