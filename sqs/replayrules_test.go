@@ -102,17 +102,17 @@ func TestReplayPollsSoOften(t *testing.T) {
 	}
 }
 
-// refusing is a queue that refuses whoever asks, also several at once.
-type refusing struct{ ReplayAPI }
+// hopelessQueue is a queue that refuses whoever asks, also several at once.
+type hopelessQueue struct{ scripted }
 
-func (refusing) ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+func (*hopelessQueue) ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
 	return nil, hopeless
 }
 
 // TestReplayEndsWithItsError: what ends a poll ends the letters, and so does a run that is cancelled.
 func TestReplayEndsWithItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &ReplaySource{client: refusing{}, url: "https://sqs/dead", hide: replayHide}
+		s := &ReplaySource{client: &hopelessQueue{}, url: "https://sqs/dead", hide: replayHide}
 		var got error
 		for _, err := range s.Letters(t.Context(), &ledger.Filter{}) {
 			got = err
