@@ -221,3 +221,9 @@ func UnlockTurn(ctx context.Context, conn *sql.Conn) error {
 func MigrationTurns() (makes, migrates int64) {
 	return lockID(DefaultSchema) + 1, lockID(DefaultSchema)
 }
+
+// EndTurn gives back a turn to sweep, as the process does that had it under this number.
+func (l *Ledger) EndTurn(ctx context.Context, number int64) error {
+	p := &pass{ledger: l, me: number}
+	return p.end(ctx, true)
+}

@@ -125,6 +125,7 @@ func TestPitfall119_CommitAborted(t *testing.T) {
 	t.Parallel()
 	bothTxs(t, func(t *testing.T, v variant) {
 		l := newLossy(t, v)
+		succeedAll(t, l.owner, claimsOf(t, l.owner, manyEntries("another", 10), ledger.Run)) // which say nothing of this one
 		l.cut.cutBefore("commit\x00")
 		a, err := l.attempt(t)
 		if state, _ := a.State(); err == nil || ledger.Unknown(err) || state != ledger.AttemptOpen || l.cut.count() != 1 {

@@ -91,3 +91,24 @@ func TestDamagedDeadLetters(t *testing.T) {
 		}
 	}
 }
+
+// TestMessagesOfAllScopes: a list without a scope has those of all, on all pages of the table, each once.
+func TestMessagesOfAllScopes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	const many = 30_000 // more than are read at once
+	claimOne(t, join(t, b, time.Minute), entry("pending"), ledger.Run)
+	fillMessages(t, b, many, time.Hour)
+	seen, pending := map[[ledger.KeySize]byte]bool{}, 0
+	for m, err := range b.Messages(t.Context(), ledger.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[m.Key] = true; m.State == ledger.Pending {
+			pending++
+		}
+	}
+	if len(seen) != many+1 || pending != 1 {
+		t.Errorf("%d messages, %d of them pending; want %d and 1", len(seen), pending, many+1)
+	}
+}

@@ -90,6 +90,10 @@ func TestRanges(t *testing.T) {
 			if r, err = b.Get(t.Context(), records("s", 1, 77, 1)[0].Key); err != nil || string(r.ID) != "topic-1-77" {
 				t.Errorf("%+v, %v", r, err)
 			}
+			if found, err := b.Find(t.Context(), "s", r.ID); err != nil || len(found) != 1 || found[0].Key != r.Key || found[0].State != ledger.Succeeded {
+				t.Errorf("found %+v, %v", found, err)
+			}
+			claimsOf(t, o, records("other", 0, 0, 5), ledger.Run) // what one log has finished says nothing of another
 		})
 	}
 }

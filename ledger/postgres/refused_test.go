@@ -28,10 +28,7 @@ func TestRefusedIsKnown(t *testing.T) {
 	if err := settle(done); err != nil {
 		t.Fatal(err)
 	}
-	conns := func() int {
-		return admin.number(t, "SELECT count(*) + sum(pid) FROM pg_stat_activity WHERE usename = '"+name+"'")
-	}
-	before := conns()
+	before := admin.conns(t, name)
 	admin.exec(t, "REVOKE UPDATE ON ackledger.message FROM "+name)
 	_, err := o.Claim(t.Context(), []ledger.Entry{entry("theirs")})
 	refused("a claim", err)
@@ -43,7 +40,7 @@ func TestRefusedIsKnown(t *testing.T) {
 	if err := settle(done, two); !ledger.Unknown(err) {
 		t.Errorf("one of two is settled, and what became of the other cannot be read: %v, want it unknown", err)
 	}
-	if conns() != before {
+	if admin.conns(t, name) != before {
 		t.Error("a connection was given up for an error of one statement")
 	}
 	admin.exec(t, "GRANT SELECT ON ackledger.archive TO "+name)
@@ -72,5 +69,41 @@ func TestClaimRefusedAtItsCommit(t *testing.T) {
 	}
 	if _, err := b.Get(t.Context(), all[1].Key); !errors.Is(err, ledger.ErrNotFound) {
 		t.Errorf("get: %v", err)
+	}
+}
+
+// conns stands for the connections that a role has: it is the same while they are.
+func (b *bench) conns(t *testing.T, role string) int {
+	t.Helper()
+	return b.number(t, "SELECT count(*) + sum(pid) FROM pg_stat_activity WHERE usename = '"+role+"'")
+}
+
+// TestConnectionsAreKept: beats that declare a peer dead, and a claim in a log by an owner that is dead itself, leave their
+// connections as they were: a new one for each would be most of what they cost.
+func TestConnectionsAreKept(t *testing.T) {
+	t.Parallel()
+	admin, role := asRole(t, postgres.Worker, false)
+	name := role.pool.Config().ConnConfig.User
+	const lease = 50 * time.Millisecond
+	o, quiet := join(t, role, lease), join(t, role, lease)
+	claimsOf(t, o, records("s", 0, 0, 2), ledger.Run)
+	before := admin.conns(t, name)
+	poll(t, "the other is declared dead", func() bool {
+		if _, err := o.Beat(t.Context()); ledger.IsLost(err) { // a machine that stalls
+			o = join(t, role, lease)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return admin.number(t, "SELECT count(*) FROM ackledger.owner WHERE fate = 3") > 0
+	})
+	declareDead(t, admin, quiet)
+	if _, err := quiet.Claim(t.Context(), records("s", 1, 0, 2)); !ledger.IsLost(err) {
+		t.Errorf("claim: %v", err)
+	}
+	if _, err := role.Get(t.Context(), entry("a").Key); !errors.Is(err, ledger.ErrNotFound) { // takes a connection
+		t.Error(err)
+	}
+	if admin.conns(t, name) != before {
+		t.Error("a connection was given up")
 	}
 }

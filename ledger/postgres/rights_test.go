@@ -125,8 +125,8 @@ func TestGrantRefusesEverybody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, role := range []string{"public", "PUBLIC", `"public"`, "none", "pg_read_all_data", "", "a\x00"} {
-		_, invalid := errors.AsType[*ledger.InvalidError](postgres.Grant(t.Context(), conn, "", role, postgres.Worker))
-		if !invalid {
+		bad, invalid := errors.AsType[*ledger.InvalidError](postgres.Grant(t.Context(), conn, "", role, postgres.Worker))
+		if !invalid || bad.Field != "role" || bad.Bound == "" {
 			t.Errorf("%q is not refused by name", role)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
 // TestSucceedTogether: successes that share a token and have no result go in a statement of their own. It writes nobody
@@ -34,6 +35,12 @@ func TestSucceedTogether(t *testing.T) {
 			}
 			stale := done[3]
 			again(3)
+			sql := func(done ...ledger.Settlement) string { return postgres.SucceedStatement(me, done, time.Now()).SQL }
+			if alike := sql(done[0], done[1]); alike == sql(done[0], done[3]) || alike == sql(done[0]) {
+				t.Error("those that are alike have no statement of their own")
+			}
+			settleAll(t, me, []ledger.Settlement{done[0], stale}, false, true)
+			stale.Result = []byte("another's")
 			settleAll(t, me, []ledger.Settlement{done[0], stale}, false, true)
 			done[1].Result = []byte("result")
 			settleAll(t, me, done[1:], false, false, false)
@@ -92,6 +99,9 @@ func TestScopesAreNumberedOnce(t *testing.T) {
 	b.exec(t, "ALTER TABLE ackledger.scope RENAME TO away")
 	other.Key = ledger.Key{Scope: "other", ID: []byte("d")}
 	claimsOf(t, o, []ledger.Entry{entry("b"), other}, ledger.Run)
+	if n := b.number(t, "SELECT count(*) FROM ackledger.message m JOIN ackledger.away s ON s.id = m.scope WHERE s.name = 'other'"); n != 2 {
+		t.Errorf("%d messages of the other scope, want 2", n)
+	}
 }
 
 // TestErrorsSoFarAreRead: a counted release whose message's earlier errors cannot be read is not made, and they are kept.

@@ -167,3 +167,17 @@ func TestSplitFailsLate(t *testing.T) {
 		}
 	}
 }
+
+// TestTriesPauseLonger: what the database gives up for another's sake is sent again after a pause that doubles each time.
+func TestTriesPauseLonger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowServer{bad: func([]int32) bool { return true }, code: codeDeadlock, takes: time.Nanosecond, done: map[int32]bool{}}
+		began := time.Now()
+		err := (&splitter{exec: f.exec}).try(t.Context(), []int32{0}, time.Second)
+		least := firstPause * (1<<(maxTries-1) - 1)
+		if took := time.Since(began); code(err) != codeDeadlock || f.calls != maxTries || took < least || took > 2*least+time.Millisecond {
+			t.Errorf("%d tries in %s: %v", f.calls, took, err)
+		}
+	})
+}

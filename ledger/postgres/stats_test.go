@@ -76,6 +76,9 @@ func TestStatsAreOfThisDatabase(t *testing.T) {
 	if want := b.number(t, "SELECT count(*) FROM pg_tables WHERE schemaname = 'ackledger'"); len(s.Tables) != want {
 		t.Errorf("%d tables, want %d: %+v", len(s.Tables), want, s.Tables)
 	}
+	if first := s.Tables[0]; first.Name != "archive" || first.Bytes == 0 || first.IndexBytes == 0 {
+		t.Errorf("the first table: %+v", first)
+	}
 	unlock()
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Error(err)
@@ -88,5 +91,9 @@ func TestStatsAreOfThisDatabase(t *testing.T) {
 	b.exec(t, "ALTER FUNCTION pg_catalog.pg_indexes_size RENAME TO away")
 	if s, err = b.Stats(t.Context()); err == nil {
 		t.Errorf("tables whose sizes nobody knows: %+v", s.Tables)
+	}
+	b.exec(t, "CREATE FUNCTION pg_indexes_size(regclass) RETURNS bigint LANGUAGE sql AS 'SELECT (1 / 0)::bigint'")
+	if s, err = b.Stats(t.Context()); err == nil {
+		t.Errorf("tables whose sizes nobody can tell: %+v", s.Tables)
 	}
 }

@@ -158,4 +158,7 @@ func TestSweepDissolvesALogATransaction(t *testing.T) {
 	if rows, transactions := b.number(t, "SELECT count(*) FROM ackledger.message"), b.number(t, "SELECT count(DISTINCT xmin::text) FROM ackledger.message"); rows != 6 || transactions != 2 {
 		t.Errorf("%d rows, want 6, of %d transactions, want 2", rows, transactions)
 	}
+	if n := b.number(t, "SELECT count(*) FROM ackledger.message m JOIN ackledger.scope s ON s.id = m.scope WHERE s.name = 's'"); n != 6 {
+		t.Errorf("%d rows of the scope, want 6", n)
+	}
 }

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -264,5 +265,56 @@ func TestScopeNumberedDuringAPass(t *testing.T) {
 	s, err := b.Stats(t.Context())
 	if err != nil || report.Rows != 3 || len(s.Scopes) != 1 || s.Scopes[0].Pending != 3 || s.Scopes[0].Scope != "scope" {
 		t.Errorf("%d rows, %+v, %v", report.Rows, s.Scopes, err)
+	}
+}
+
+// TestTurnOfAnother: a process that lost its turn to sweep gives back nobody else's, and learns of it.
+func TestTurnOfAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	b.exec(t, "UPDATE ackledger.maintenance SET holder = 7, lease_end = now() + interval '1 minute'")
+	if err := b.EndTurn(t.Context(), 8); err == nil {
+		t.Error("a turn that was lost is given back")
+	}
+	if n := b.number(t, "SELECT count(*) FROM ackledger.maintenance WHERE holder = 7 AND lease_end > now()"); n != 1 {
+		t.Error("another's turn is over")
+	}
+	if err := b.EndTurn(t.Context(), 7); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMaintainTakesTheTurnOfTheDead: a process that died while it swept is waited for as long as its turn goes, and not for an
+// interval.
+func TestMaintainTakesTheTurnOfTheDead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	b.exec(t, "UPDATE ackledger.maintenance SET holder = 7, lease_end = now() + interval '300 milliseconds'")
+	ctx, cancel := context.WithCancel(t.Context())
+	var maintain sync.WaitGroup
+	maintain.Go(func() { _ = b.Maintain(ctx, ledger.MaintainConfig{Interval: time.Hour}) })
+	poll(t, "a pass has ended", func() bool {
+		return b.number(t, "SELECT count(*) FROM ackledger.maintenance WHERE seen_at IS NOT NULL") == 1
+	})
+	cancel()
+	maintain.Wait()
+}
+
+// TestSweepEndsTheArchiveFirst: where a pass was cut short in the archive, the next one goes on there before it looks at any
+// message: passes that are always cut short would else never come to the archive's end.
+func TestSweepEndsTheArchiveFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	key := failOnce(t, b, "a", "d")
+	b.exec(t, "DELETE FROM ackledger.message")
+	b.exec(t, "UPDATE ackledger.archive SET expiry = now() - interval '1 hour'")
+	b.exec(t, "UPDATE ackledger.maintenance SET archive_page = 0, archive_before = now()")
+	b.exec(t, "ALTER FUNCTION ackledger.sweep_message RENAME TO away") // the pass ends there
+	claimOne(t, join(t, b, time.Minute), entry("b"), ledger.Run)
+	if _, err := b.Sweep(t.Context(), ledger.MaintainConfig{}); err == nil {
+		t.Error("a pass without its function")
+	}
+	if rec, err := b.Get(t.Context(), key); !errors.Is(err, ledger.ErrNotFound) || len(rec.Archived) != 0 {
+		t.Errorf("%d archived, %v", len(rec.Archived), err)
 	}
 }
