@@ -37,6 +37,7 @@ func TestGaugesSayWhatHealthSays(t *testing.T) {
 			"ready": 1, "alive": 1, "held.bytes": 0, "held.bytes.limit": 1 << 20,
 			"stalled slow": 0, "stalled deaf": 0, "stalled refused": 0, "stalled span": 0, "stalled room": 0,
 		})
+		wantGauges(t, "idle", reader, map[string]int64{"in_flight running": 0, "in_flight queued": 0, "in_flight waiting": 0})
 		held := item("held", "")
 		held.Msg.Body = make([]byte, 5000)
 		e.Offer([]*engine.Item{held})

@@ -68,18 +68,21 @@ type answers struct {
 	ledger.StretchOwner
 	token uint64
 	err   error
+	again error // of items
 	asked func()
 }
+
+func (a *answers) ID() string { return "owner" }
 
 func (a *answers) ClaimStretches(context.Context, []ledger.Stretch) ([]uint64, error) {
 	a.asked()
 	return []uint64{a.token}, a.err
 }
 
-// Claim is away.
+// Claim fails.
 func (a *answers) Claim(context.Context, []ledger.Entry) ([]ledger.Claim, error) {
 	a.asked()
-	return nil, errors.New("away")
+	return nil, a.again
 }
 
 // askingFor is an engine, not started, that claims stretches of one log.
@@ -135,21 +138,23 @@ func TestStretchesThatAreNotOursAreNotAhead(t *testing.T) {
 
 // A claim of stretches without an answer is repeated, one by one, once the sent one can change nothing any more, and a moment later.
 func TestUnansweredStretchesAreAskedForLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &answers{err: ledger.MarkUnknown(errors.New("no answer"))}
-		e := askingFor(t, a)
-		e.sess.owner = a
-		var asked []time.Time
-		a.asked = func() { asked = append(asked, time.Now()) }
-		e.mu.Lock()
-		e.offers("a", 2)
-		if e.claimStretches(2) || len(asked) != 2 {
-			t.Fatalf("asked %d times, want 2", len(asked))
-		}
-		if waited := asked[1].Sub(asked[0]); waited < e.callTimeout()+50*time.Millisecond {
-			t.Errorf("asked again after %s, what was sent counts for %s", waited, e.callTimeout())
-		}
-	})
+	for again, taken := range map[error]bool{errors.New("away"): false, ledger.ErrLost: true} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &answers{err: ledger.MarkUnknown(errors.New("no answer")), again: again}
+			e := askingFor(t, a)
+			e.sess.owner = a
+			var asked []time.Time
+			a.asked = func() { asked = append(asked, time.Now()) }
+			e.mu.Lock()
+			e.offers("a", 2)
+			if e.claimStretches(2) != taken || len(asked) != 2 {
+				t.Fatalf("%v: asked %d times, want 2, and that the ledger took the call: %v", again, len(asked), taken)
+			}
+			if waited := asked[1].Sub(asked[0]); waited < e.callTimeout()+50*time.Millisecond {
+				t.Errorf("asked again after %s, what was sent counts for %s", waited, e.callTimeout())
+			}
+		})
+	}
 }
 
 // A record of a stretch of which another copy is in hand is given back when the stretch is split: it does not run beside it.
