@@ -8,8 +8,9 @@ GOLANGCI_LINT ?= $(CURDIR)/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # the pointer checks in that package its tests take twice as long, and find nothing more. Linking takes half as long
 # without a debugger's tables.
 BUILD_FLAGS = -race '-gcflags=modernc.org/...=-d=checkptr=0' '-gcflags=modernc.org/sqlite/lib=-race=false -d=checkptr=0' -ldflags=-w
-# Three packages at a time on two cores: a third of their time is waiting for servers. `make lint` vets.
-TEST_FLAGS = $(BUILD_FLAGS) -vet=off -p 3
+# Three packages at a time on two cores, and eight tests of each: most of their time is waiting for servers, sessions and leases.
+# `make lint` vets.
+TEST_FLAGS = $(BUILD_FLAGS) -vet=off -p 3 -parallel 8
 # The linter reads what the compiler has made of all that is imported: what the tests need, so that it is made once.
 LINT = GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)" $(GOLANGCI_LINT) run ./...
 

@@ -102,6 +102,7 @@ func (q *mailbox) left() string {
 }
 
 func TestSQSStorm(t *testing.T) {
+	t.Parallel()
 	for _, server := range []struct {
 		name     string
 		endpoint func(t *testing.T) string
