@@ -56,7 +56,7 @@ func fakeSite(t *testing.T, partitions int32, opts ...kfake.Opt) *site {
 func newSite(t *testing.T, brokers []string, topic string, opts ...kgo.Opt) *site {
 	t.Helper()
 	prod, err := kgo.NewClient(slices.Concat([]kgo.Opt{
-		kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(-1),
 	}, opts)...)
 	if err != nil {
 		t.Fatal(err)

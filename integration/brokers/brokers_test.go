@@ -138,7 +138,8 @@ func newTopic(t *testing.T, seeds []string, audit kafka.Audit) broker {
 	t.Helper()
 	p := &topic{seeds: seeds, name: services.Name(t), group: services.Name(t), audit: audit}
 	var err error
-	if p.client, err = kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.DefaultProduceTopic(p.name), kgo.ProducerBatchMaxBytes(2<<20)); err != nil {
+	if p.client, err = kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.DefaultProduceTopic(p.name), kgo.ProducerBatchMaxBytes(2<<20),
+		kgo.UnknownTopicRetries(-1)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.client.Close)

@@ -232,7 +232,7 @@ func newTopic(t *testing.T, seeds []string, audit kafka.Audit) *topic {
 	t.Helper()
 	p := &topic{seeds: seeds, name: services.Name(t), group: services.Name(t), audit: audit}
 	var err error
-	if p.client, err = kgo.NewClient(kgo.SeedBrokers(seeds...)); err != nil {
+	if p.client, err = kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.UnknownTopicRetries(-1)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.client.Close)

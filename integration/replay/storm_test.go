@@ -133,7 +133,7 @@ func topicStorm(t *testing.T, f fury, audit kafka.Audit) {
 	d, brokers, topic, group := newDatabase(t), services.Kafka(t), services.Name(t), services.Name(t)
 	dead := topic + "_dead"
 	o := orders{Database: d.url, Brokers: brokers, Topic: topic, DeadTopic: dead, Consumer: group, Rate: f.speed}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.UnknownTopicRetries(-1))
 	if err != nil {
 		t.Fatal(err)
 	}

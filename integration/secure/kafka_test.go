@@ -114,7 +114,7 @@ func (c *cluster) safe(password string) []kgo.Opt {
 
 func (c *cluster) client(opts ...kgo.Opt) *kgo.Client {
 	c.Helper()
-	client, err := kgo.NewClient(opts...)
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.UnknownTopicRetries(-1)}, opts...)...)
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func newLog(t *testing.T, records int, partitions int32) *log {
 	brokers := services.Kafka(t)
 	l := &log{t: t, topic: services.Name(t), group: services.Name(t), records: records}
 	var err error
-	l.client, err = kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(l.topic))
+	l.client, err = kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(l.topic), kgo.UnknownTopicRetries(-1))
 	if err != nil {
 		t.Fatal(err)
 	}
