@@ -19,9 +19,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-// recreate deletes the topic and creates it again, with one partition. On a real broker the deletion takes a while.
+// recreate deletes the topic and creates it again, with one partition. On a real broker either takes a while, and the old one
+// takes records until the broker has heard of it.
 func (s *site) recreate() {
 	s.t.Helper()
+	old := s.id()
 	if _, err := s.adm.DeleteTopic(s.t.Context(), s.topic); err != nil {
 		s.t.Fatal(err)
 	}
@@ -29,6 +31,7 @@ func (s *site) recreate() {
 		_, err := s.adm.CreateTopic(s.t.Context(), 1, 1, nil, s.topic)
 		return err == nil
 	})
+	eventually(s.t, "the broker knows the new topic", func() bool { id := s.id(); return id != old && id != topicID{} })
 	// The producer does not take on the new id either.
 	s.prod.PurgeTopicsFromClient(s.topic)
 }

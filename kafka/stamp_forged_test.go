@@ -54,6 +54,7 @@ func stampOfARecordYetToCome(s *site) {
 			if _, err := s.adm.UpdatePartitions(t.Context(), 3, s.topic); err != nil {
 				t.Fatal(err)
 			}
+			eventually(t, "the broker has the partition", func() bool { return len(s.ends()) == 3 })
 			s.prod.PurgeTopicsFromClient(s.topic)
 		}
 		genuine := numbers(fmt.Sprintf("genuine-%d-", i), 20)
