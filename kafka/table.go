@@ -359,7 +359,8 @@ func (t *table) stalls() []consumer.Stall {
 	for p, a := range t.now {
 		reason, why, since := consumer.StallSpan, "span limit", a.pausedAt
 		if since.IsZero() && a.stuck {
-			if reason, why, since = consumer.StallRoom, "leaves the room to other partitions", a.moved; t.weight.Room() <= 0 || t.held >= t.max {
+			reason, why, since = consumer.StallRoom, "leaves the room to other partitions", a.moved
+			if t.weight.Room() <= 0 || t.held >= t.max {
 				why = "what the worker holds takes all the room"
 			}
 		}

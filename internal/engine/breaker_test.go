@@ -42,6 +42,8 @@ func (d *deploy) Handle(context.Context, *consumer.Message) error {
 	return nil
 }
 
+func (d *deploy) offset(ctx context.Context, _ int64) error { return d.Handle(ctx, nil) }
+
 func failedRows(t *testing.T, l *memory.Ledger, in []*engine.Item) (n int) {
 	t.Helper()
 	for _, it := range in {
@@ -135,32 +137,20 @@ func TestPitfall131_BrokenDeploy(t *testing.T) {
 // Ranges: stretches are split, and what is released is tried by itself.
 func TestBreakerOfStretches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken atomic.Bool
-		var refused atomic.Int64
-		broken.Store(true)
-		s := newStretches(t, func(context.Context, int64) error {
-			if broken.Load() {
-				refused.Add(1)
-				return consumer.Terminal(errors.New("no"))
-			}
-			return nil
-		})
+		d := &deploy{}
+		d.broken.Store(true)
+		s := newStretches(t, d.offset)
 		for range 10 {
 			s.offer(200)
 		}
 		pass(30 * time.Second)
-		if n := refused.Load(); n <= 100 || n > 101+4+4 {
+		if n := d.refused.Load(); n <= 100 || n > 101+4+4 {
 			t.Errorf("%d records were refused", n)
 		}
-		broken.Store(false)
+		d.broken.Store(false)
 		pass(time.Minute)
 		s.want(0, nil)
-		if err := s.Drain(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		end(t, s.Engine)
 	})
 }
 

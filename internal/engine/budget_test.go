@@ -255,21 +255,14 @@ func TestBudgetThatCannotBeRead(t *testing.T) {
 // Ranges: stretches are split, what runs is archived, and the rest is given back.
 func TestBudgetOfStretches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken atomic.Bool
-		var refused atomic.Int64
-		broken.Store(true)
-		s := newStretches(t, func(context.Context, int64) error {
-			if broken.Load() {
-				refused.Add(1)
-				return consumer.Terminal(errors.New("no"))
-			}
-			return nil
-		}, func(o *consumer.Options) { o.ArchiveBudget, o.Breaker.Off = budgetOfTests, true })
+		d := &deploy{}
+		d.broken.Store(true)
+		s := newStretches(t, d.offset, func(o *consumer.Options) { o.ArchiveBudget, o.Breaker.Off = budgetOfTests, true })
 		for range 10 {
 			s.offer(400)
 		}
 		pass(time.Minute)
-		if n := refused.Load(); n == 0 || n > budgetOfTests/ledger.ArchiveRowBytes {
+		if n := d.refused.Load(); n == 0 || n > budgetOfTests/ledger.ArchiveRowBytes {
 			t.Errorf("%d records were refused", n)
 		}
 		if s.Health().Ready {

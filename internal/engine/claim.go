@@ -318,3 +318,20 @@ func (e *Engine) archive(it *Item, kind ledger.FailureKind, failure ledger.Attem
 	}
 	return dead
 }
+
+// pace adapts how far claims run ahead of the handlers to how fast the handlers are: about what they finish in a second,
+// measured over a tenth of one.
+type pace struct {
+	since time.Time
+	done  int
+	limit int
+}
+
+func (p *pace) update(now time.Time, floor, ceiling int) int {
+	if elapsed := now.Sub(p.since); elapsed >= 100*time.Millisecond {
+		perSecond := int(float64(p.done) / max(elapsed.Seconds(), 0.001))
+		p.limit = min(max(perSecond, floor), ceiling)
+		p.since, p.done = now, 0
+	}
+	return max(p.limit, min(floor, ceiling))
+}

@@ -3,10 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"math/rand/v2"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -377,108 +374,4 @@ func (e *Engine) timer() {
 			return
 		}
 	}
-}
-
-// mayStart says whether handlers may start: fail closed.
-func (e *Engine) mayStart() bool { return e.mayWork() && !e.brake.breaker.open }
-
-// mayWork says whether it is only for the breaker whether handlers may start.
-func (e *Engine) mayWork() bool {
-	return e.sess != nil && e.up && !e.paused && !e.draining && !e.closed && !e.purse.budget.stops
-}
-
-// note keeps whether the ledger is reachable. A nil error says that it answered.
-func (e *Engine) note(err error) {
-	e.mu.Lock()
-	was := e.up
-	e.up = err == nil && e.sess != nil
-	if err != nil {
-		e.lastErr = err
-	}
-	if e.up && !was {
-		e.improved()
-	}
-	if !e.up {
-		e.takeBackAll()
-	}
-	if err != nil {
-		select {
-		case e.probe <- struct{}{}:
-		default:
-		}
-	}
-	if was && !e.up {
-		e.log.Warn("ledger unreachable: nothing starts until it answers", zap.Error(err))
-	}
-	e.unlock()
-}
-
-// nap waits for d, less if the engine closes.
-func (e *Engine) nap(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-e.gone.Done():
-	}
-}
-
-// rest counts the calls that the ledger did not take, one after the other, and naps after each, longer each time.
-func (e *Engine) rest(failed int, ok bool) int {
-	if ok {
-		return 0
-	}
-	e.nap(outage(failed + 1))
-	return failed + 1
-}
-
-// outage is the delay before the n-th repetition of a call to a ledger that does not answer.
-func outage(n int) time.Duration {
-	p := backoff.Policy{Base: 100 * time.Millisecond, Max: 5 * time.Second}
-	return p.Ceiling(n)/2 + p.Delay(n, rand.Float64())/2
-}
-
-// callTimeout bounds one call to the ledger.
-func (e *Engine) callTimeout() time.Duration {
-	return min(max(e.opt.Lease/3, 250*time.Millisecond), maxCall)
-}
-
-// pace adapts how far claims run ahead of the handlers to how fast the handlers are: about what they finish in a second,
-// measured over a tenth of one.
-type pace struct {
-	since time.Time
-	done  int
-	limit int
-}
-
-func (p *pace) update(now time.Time, floor, ceiling int) int {
-	if elapsed := now.Sub(p.since); elapsed >= 100*time.Millisecond {
-		perSecond := int(float64(p.done) / max(elapsed.Seconds(), 0.001))
-		p.limit = min(max(perSecond, floor), ceiling)
-		p.since, p.done = now, 0
-	}
-	return max(p.limit, min(floor, ceiling))
-}
-
-// CheckHandler refuses a handler that is nil, and a batch handler whose size is out of bounds.
-func CheckHandler(h consumer.Handler) error {
-	if IsNil(h) {
-		return errors.New("the handler must not be nil")
-	}
-	if b, ok := h.(consumer.BatchHandler); ok {
-		if n := b.BatchSize(); n < 1 || n > consumer.MaxBatch {
-			return fmt.Errorf("the handler's BatchSize must be 1 to %d, is %d", consumer.MaxBatch, n)
-		}
-	}
-	return nil
-}
-
-// IsNil also finds a nil pointer or function in an interface: what a constructor returns beside an error that nobody
-// looked at.
-func IsNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	r := reflect.ValueOf(v)
-	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
 }

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -159,3 +162,26 @@ type Load struct {
 
 // Idle says how many handler slots nothing is queued for.
 func (l Load) Idle(concurrency int) int { return max(concurrency-l.Running-l.Queued, 0) }
+
+// CheckHandler refuses a handler that is nil, and a batch handler whose size is out of bounds.
+func CheckHandler(h consumer.Handler) error {
+	if IsNil(h) {
+		return errors.New("the handler must not be nil")
+	}
+	if b, ok := h.(consumer.BatchHandler); ok {
+		if n := b.BatchSize(); n < 1 || n > consumer.MaxBatch {
+			return fmt.Errorf("the handler's BatchSize must be 1 to %d, is %d", consumer.MaxBatch, n)
+		}
+	}
+	return nil
+}
+
+// IsNil also finds a nil pointer or function in an interface: what a constructor returns beside an error that nobody
+// looked at.
+func IsNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
+}

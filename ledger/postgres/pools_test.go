@@ -119,18 +119,24 @@ func TestSQLTxGivesItsConnectionBack(t *testing.T) {
 	poll(t, "no connection of the pool is in use", func() bool { return b.pool.Stat().AcquiredConns() == 0 })
 }
 
-// TestInTxWithoutAConnection: an InTx that gets no connection of the program's pool says so, and its message can be settled.
-func TestInTxWithoutAConnection(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, variant{})
-	o := join(t, b, time.Minute)
+// takeConns takes every connection of the program's pool until the test ends.
+func takeConns(t *testing.T, b *bench) {
+	t.Helper()
 	for range b.pool.Config().MaxConns {
 		conn, err := b.pool.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Release()
+		t.Cleanup(conn.Release)
 	}
+}
+
+// TestInTxWithoutAConnection: an InTx that gets no connection of the program's pool says so, and its message can be settled.
+func TestInTxWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	takeConns(t, b)
 	for name, run := range map[string]func(context.Context, func(context.Context) error) error{"pgx": inTx, "sql": inSQLTx} {
 		c := claimOne(t, o, entry(name), ledger.Run)
 		a := ledger.NewAttempt(o, c.Ticket)

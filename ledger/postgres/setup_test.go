@@ -161,13 +161,7 @@ func TestUserCannotStarve(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, variant{})
 	o := join(t, b, time.Minute)
-	for range b.pool.Config().MaxConns {
-		conn, err := b.pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Release()
-	}
+	takeConns(t, b)
 	c := claimOne(t, o, entry("a"), ledger.Run)
 	if _, err := o.Beat(t.Context()); err != nil {
 		t.Fatal(err)
