@@ -148,7 +148,7 @@ func (c *cutter) serve(client net.Conn) {
 	if !c.keep(client) || !c.keep(server) {
 		return
 	}
-	answered := &gate{to: client}
+	answered := &gate{to: client, cut: c.cutAll}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -185,7 +185,6 @@ func (c *cutter) forward(client, server net.Conn, answers *gate) {
 		}
 		if cut {
 			answers.wait()
-			c.cutAll()
 			return
 		}
 	}
@@ -220,6 +219,7 @@ var errShut = errors.New("the answer is lost")
 // gate passes answers on until it is shut: then it swallows the first one, gives the last words for it, and ends.
 type gate struct {
 	to       net.Conn
+	cut      func() // called before the client hears that the answer is lost: it finds no other connection then
 	mu       sync.Mutex
 	closed   bool
 	last     []byte
@@ -239,6 +239,7 @@ func (g *gate) Write(b []byte) (int, error) {
 	defer g.mu.Unlock()
 	if g.closed {
 		_, _ = g.to.Write(g.last)
+		g.cut()
 		close(g.swallown)
 		return 0, errShut
 	}
