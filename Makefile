@@ -41,7 +41,7 @@ test-long: bin/withservices ## the same with the long runs: crashes, outages and
 	cd integration/dashboard && $(GO) test $(TEST_FLAGS) ./...
 
 unit: ## the tests that need no server; the others are left out or skip and say so
-	ACKLEDGER_UNIT=1 $(GO) test -race $$($(GO) list ./... | grep -v /integration)
+	ACKLEDGER_UNIT=1 $(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v /integration)
 
 lint: $(filter $(CURDIR)/%,$(GOLANGCI_LINT)) ## gofmt, and golangci-lint, which vets as well
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
