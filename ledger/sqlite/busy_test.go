@@ -2,11 +2,11 @@ package sqlite_test
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
 // locked holds the write lock, as the InTx of another process does, while during runs.
@@ -33,7 +33,7 @@ func soon(t *testing.T) context.Context {
 // error for the whole call, an outage. Each is to be repeated, by itself, and holds then.
 func TestSettlesInRangesAreBusy(t *testing.T) {
 	t.Parallel()
-	l, a := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, a := openAt(t, sqlite.Fresh(t), nil)
 	o, at := rangedBatch(t, l, 10, 14)
 	claims, err := o.Claim(t.Context(), []ledger.Entry{message("row")})
 	if err != nil || claims[0].Answer != ledger.Run {
@@ -91,7 +91,7 @@ func TestSettlesInRangesAreBusy(t *testing.T) {
 // The same of a stretch.
 func TestSettleOfAStretchIsBusy(t *testing.T) {
 	t.Parallel()
-	l, a := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, a := openAt(t, sqlite.Fresh(t), nil)
 	o, _ := rangedBatch(t, l, 0, 4) // the log is known
 	of := o.(ledger.StretchOwner)
 	tokens, err := of.ClaimStretches(t.Context(), []ledger.Stretch{{First: record(4), Last: 9}})

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,7 @@ import (
 // inLedger runs fn with a fresh ledger, and an owner as [Ledger.Join] has it below its ranges.
 func inLedger(t *testing.T, fn func(context.Context, *Ledger, *owner) error) {
 	t.Helper()
-	l, err := Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, err := Open(t.Context(), Fresh(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +282,7 @@ func TestClaimOfNothingTellsOfTheOwner(t *testing.T) {
 // TestCloseClosesAll: nothing of a closed ledger can be asked any more, so no handle on the files is left.
 func TestCloseClosesAll(t *testing.T) {
 	t.Parallel()
-	l, err := Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, err := Open(t.Context(), Fresh(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

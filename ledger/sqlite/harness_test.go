@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -47,16 +44,7 @@ func storeOf(l *sqlite.Ledger, a *app, path string) ledgertest.Store {
 			_, err := a.owners.ExecContext(ctx, "UPDATE ackledger_owner SET fate = 3 WHERE id = ? AND fate = 1", id)
 			return err
 		},
-		Drop: func(ctx context.Context, key ledger.Key) error {
-			sum := key.Sum()
-			_, err := a.main.ExecContext(ctx, "DELETE FROM ackledger_message WHERE key = ?", sum[:])
-			for _, table := range []string{"segment", "claim_range", "range_log"} {
-				if err == nil && key.Pos != nil {
-					_, err = a.main.ExecContext(ctx, "DELETE FROM ackledger_"+table+" WHERE log = ?", sum[:8])
-				}
-			}
-			return err
-		},
+		Drop: a.drop,
 		DropOwner: func(ctx context.Context, id string) error {
 			_, err := a.owners.ExecContext(ctx, "DELETE FROM ackledger_owner WHERE id = ? AND fate <> 1", id)
 			return err
@@ -81,6 +69,26 @@ func storeOf(l *sqlite.Ledger, a *app, path string) ledgertest.Store {
 		},
 		Effects: func(ctx context.Context) (map[string]int, error) { return effects(ctx, a.main) },
 	}
+}
+
+// drop removes what is known of a message: at once, or a claim in the middle runs and is dropped with the rest.
+func (a *app) drop(ctx context.Context, key ledger.Key) error {
+	tx, err := a.main.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	sum := key.Sum()
+	_, err = tx.ExecContext(ctx, "DELETE FROM ackledger_message WHERE key = ?", sum[:])
+	for _, table := range []string{"segment", "claim_range", "range_log"} {
+		if err == nil && key.Pos != nil {
+			_, err = tx.ExecContext(ctx, "DELETE FROM ackledger_"+table+" WHERE log = ?", sum[:8])
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // age makes all that is in the ledger's file look older.
@@ -123,59 +131,10 @@ func effects(ctx context.Context, db *sql.DB) (map[string]int, error) {
 
 const createEffect = "CREATE TABLE IF NOT EXISTS effect (id TEXT NOT NULL)"
 
-// ledgerFiles are the suffixes of a closed ledger's files.
-var ledgerFiles = []string{"", "-owners"}
-
-// newLedger is the files of a ledger that was made by Open and closed again. A case begins with a copy of them, as of a
-// restored backup: making the tables anew takes longer than most cases.
-var newLedger = sync.OnceValues(func() (files [][]byte, err error) {
-	dir, err := os.MkdirTemp("", "ackledger-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "ledger.db")
-	l, err := sqlite.Open(context.Background(), path, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
-	names, err := os.ReadDir(dir)
-	if err != nil || len(names) != len(ledgerFiles) {
-		return nil, fmt.Errorf("a closed ledger has the files %v (%w), want %d", names, err, len(ledgerFiles))
-	}
-	for _, suffix := range ledgerFiles {
-		text, err := os.ReadFile(path + suffix)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, text)
-	}
-	return files, nil
-})
-
-// fresh is the path of a ledger for one case.
-func fresh(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "ledger ?#%.db") // a file name may be anything
-	files, err := newLedger()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, suffix := range ledgerFiles {
-		if err := os.WriteFile(path+suffix, files[i], 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return path
-}
-
 // open is a fresh ledger for one case.
 func open(t *testing.T) ledgertest.Store {
 	t.Helper()
-	path := fresh(t)
+	path := sqlite.Fresh(t)
 	l, a := openAt(t, path, nil)
 	return storeOf(l, a, path)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +27,7 @@ type run struct {
 
 func newRun(t *testing.T, c *sqlite.Config) *run {
 	t.Helper()
-	l, a := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), c)
+	l, a := openAt(t, sqlite.Fresh(t), c)
 	return claimOn(t, l, a, "m")
 }
 
@@ -294,7 +293,7 @@ func TestInTxLimitEndsAStuckStatement(t *testing.T) {
 func TestPitfall112_LongTransactionStopsNoBeat(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second // the two would declare each other dead if one stalled for so long
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := sqlite.Fresh(t)
 	l, a := openAt(t, path, nil)
 	second, err := sqlite.Open(t.Context(), path, nil) // as another process would
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ import (
 // scanned, and nothing sorted.
 func TestPlansOfDeadLetters(t *testing.T) {
 	t.Parallel()
-	l, err := Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, err := Open(t.Context(), Fresh(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +55,7 @@ func TestPlansOfDeadLetters(t *testing.T) {
 // TestArchivedBytesReadNoBodies: how much is archived is known in a fraction of the time in which the bodies are read.
 func TestArchivedBytesReadNoBodies(t *testing.T) {
 	t.Parallel()
-	l, err := Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, err := Open(t.Context(), Fresh(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

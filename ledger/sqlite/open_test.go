@@ -13,6 +13,7 @@ import (
 // A process that recovers or closes a file has it for itself for a moment. Whoever opened a ledger in that moment was told
 // "busy" at once, and its process ended.
 func TestConnectionsWaitForAFileThatIsBusy(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"", "-owners"} {
 		t.Run("ledger"+file, func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 // The ledger's files were made for everybody to read, whole bodies in them. All of them are the owner's alone, those that SQLite
 // makes beside them too; a file that is there keeps its mode.
 func TestPitfall136_FilesForEverybody(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ledger.db")
 	l, _ := openAt(t, path, nil)

@@ -2,17 +2,17 @@ package sqlite_test
 
 import (
 	"math"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
 // A stamp that names the highest offset there can be spoils what its neighbours are asked for with it.
 func TestRanges_HighestOffset(t *testing.T) {
 	t.Parallel()
-	l, _ := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, _ := openAt(t, sqlite.Fresh(t), nil)
 	a, err := l.Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestRanges_HighestOffset(t *testing.T) {
 // when the segment that covers it has been trimmed.
 func TestRanges_RedrivenRowStays(t *testing.T) {
 	t.Parallel()
-	l, _ := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, _ := openAt(t, sqlite.Fresh(t), nil)
 	o, err := l.Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)

@@ -2,18 +2,18 @@ package sqlite_test
 
 import (
 	"database/sql"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
 // Rows below the log's start stayed for ever, of messages that nobody can finish any more, since the one segment that had
 // them was still growing.
 func TestRanges_AbandonedGoes(t *testing.T) {
 	t.Parallel()
-	l, app := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, app := openAt(t, sqlite.Fresh(t), nil)
 	o, err := l.Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestRanges_AbandonedGoes(t *testing.T) {
 func TestSweepCutsInSteps(t *testing.T) {
 	t.Parallel()
 	const all, start, step = 360, 350, 100
-	l, app := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, app := openAt(t, sqlite.Fresh(t), nil)
 	o, err := l.Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestSweepCutsInSteps(t *testing.T) {
 // TestSweepDropsSegmentsInSteps: the same for segments that expire together.
 func TestSweepDropsSegmentsInSteps(t *testing.T) {
 	t.Parallel()
-	l, app := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, app := openAt(t, sqlite.Fresh(t), nil)
 	rangedBatch(t, l, 0, 5)
 	for _, sql := range []string{
 		`WITH RECURSIVE i(n) AS (SELECT 10 UNION ALL SELECT n + 10 FROM i WHERE n < 2500)
@@ -172,7 +172,7 @@ func TestSweepDropsSegmentsInSteps(t *testing.T) {
 // killed its worker counted no crash.
 func TestSweepKeepsOwnersOfWhatItDissolves(t *testing.T) {
 	t.Parallel()
-	l, app := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, app := openAt(t, sqlite.Fresh(t), nil)
 	rangedBatch(t, l, 0, 5)
 	for sql, file := range map[string]*sql.DB{
 		"UPDATE ackledger_claim_range SET at = at - 7200000000":            app.main,

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -51,6 +50,7 @@ func rangedBatch(t *testing.T, l *sqlite.Ledger, from, to int64) (ledger.Owner, 
 
 // The answer of a COMMIT that marked messages of a range as done is lost: the range is read, and tells what became of it.
 func TestRanges_CommitAnswerLost(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		commit func(driver.Tx) error
 		state  ledger.AttemptState
@@ -61,7 +61,7 @@ func TestRanges_CommitAnswerLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, app := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), broken(0, c.commit))
+			l, app := openAt(t, sqlite.Fresh(t), broken(0, c.commit))
 			o, a := rangedBatch(t, l, 10, 14)
 			err := sqlite.InTx(ledger.WithAttempt(t.Context(), a), func(ctx context.Context, tx *sql.Tx) error {
 				return errors.Join(a.SetResultAt(2, []byte("receipt")), effect(ctx, tx))
@@ -99,7 +99,7 @@ func TestRanges_CommitAnswerLost(t *testing.T) {
 // A file that has been in use by workers with a row for each message: what they made stays rows, and goes on as before.
 func TestRanges_RowsOfBefore(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := sqlite.Fresh(t)
 	old, _ := openAt(t, path, nil)
 	if err := sqlite.Downgrade(t.Context(), path, 3); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestRanges_RowsOfBefore(t *testing.T) {
 // However many messages went through, the file keeps one segment, and what the sweep counts are messages.
 func TestRanges_OneSegment(t *testing.T) {
 	t.Parallel()
-	l, app := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, app := openAt(t, sqlite.Fresh(t), nil)
 	o, err := l.Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func TestRanges_TxOfALostRange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, app := openAt(t, fresh(t), nil)
+			l, app := openAt(t, sqlite.Fresh(t), nil)
 			_, a := rangedBatch(t, l, 10, 14)
 			if _, err := app.main.ExecContext(t.Context(), lose); err != nil {
 				t.Fatal(err)
@@ -210,7 +210,7 @@ func TestOwnersFileIsBusy(t *testing.T) {
 // written, and the attempt stays open.
 func TestRefusedCommit(t *testing.T) {
 	t.Parallel()
-	l, app := openAt(t, fresh(t), (&sqlite.Config{}).Break([]string{"foreign_keys = ON"}, nil, 0))
+	l, app := openAt(t, sqlite.Fresh(t), (&sqlite.Config{}).Break([]string{"foreign_keys = ON"}, nil, 0))
 	for _, statement := range []string{
 		"CREATE TABLE account (id TEXT PRIMARY KEY)",
 		"CREATE TABLE booking (account TEXT REFERENCES account DEFERRABLE INITIALLY DEFERRED)",
@@ -249,7 +249,7 @@ func TestRefusedCommit(t *testing.T) {
 // TestRefusedSharedCommit: calls that share a transaction are answered with its COMMIT's error, and nothing of them is written.
 func TestRefusedSharedCommit(t *testing.T) {
 	t.Parallel()
-	l, app := openAt(t, fresh(t), (&sqlite.Config{}).Break([]string{"foreign_keys = ON"}, nil, 0))
+	l, app := openAt(t, sqlite.Fresh(t), (&sqlite.Config{}).Break([]string{"foreign_keys = ON"}, nil, 0))
 	o, err := l.Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)

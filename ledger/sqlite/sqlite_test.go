@@ -53,7 +53,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestOpenNewerSchema(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := sqlite.Fresh(t)
 	l, a := openAt(t, path, nil)
 	set := func(key string, n int) {
 		if _, err := a.main.ExecContext(t.Context(), "UPDATE ackledger_meta SET value = ? WHERE key = ?", fmt.Sprint(n), key); err != nil {
@@ -204,7 +204,7 @@ func TestDiskFull(t *testing.T) {
 // A claim whose time is up has written nothing, wherever it was by then.
 func TestLateCallsWriteNothing(t *testing.T) {
 	t.Parallel()
-	l, _ := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, _ := openAt(t, sqlite.Fresh(t), nil)
 	o, err := l.Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestLateCallsWriteNothing(t *testing.T) {
 // Every byte of an archive comes back, and what is nil stays nil.
 func TestArchiveIsKeptWhole(t *testing.T) {
 	t.Parallel()
-	l, _ := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, _ := openAt(t, sqlite.Fresh(t), nil)
 	o, err := l.Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestArchiveIsKeptWhole(t *testing.T) {
 // Dates that no calendar has are stored at the edge of what can be, and never fail the settlement.
 func TestImpossibleDates(t *testing.T) {
 	t.Parallel()
-	l, _ := openAt(t, filepath.Join(t.TempDir(), "ledger.db"), nil)
+	l, _ := openAt(t, sqlite.Fresh(t), nil)
 	o, err := l.Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)

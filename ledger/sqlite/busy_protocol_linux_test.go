@@ -3,12 +3,12 @@ package sqlite_test
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/sqlite"
 	"golang.org/x/sys/unix"
 	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -19,7 +19,7 @@ import (
 // until two other reads, one after the other, have been given up.
 func TestReadThatLosesTheRaceIsRepeated(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ledger.db")
+	path := sqlite.Fresh(t)
 	var shm *os.File
 	t.Cleanup(func() { _ = shm.Close() }) // after the ledger: closing it ends what locks this process has on the file
 	l, a := openAt(t, path, nil)
