@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"context"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -279,5 +281,18 @@ func TestParkKeepsRows(t *testing.T) {
 	}
 	if w.set.Audit != AuditRows {
 		t.Errorf("Audit is %d with Park, want AuditRows", w.set.Audit)
+	}
+}
+
+// The client's versions say in their own ways what kgo.ConsumeTopics was given. A way that is not known is no empty list.
+func TestTopicsOf(t *testing.T) {
+	t.Parallel()
+	for _, value := range []any{[]string{"b", "a"}, map[string]*regexp.Regexp{"a": nil, "b": nil}} {
+		if got, err := topicsOf(value); err != nil || !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("%T: %v, %v, want a and b", value, got, err)
+		}
+	}
+	if got, err := topicsOf(map[string]bool{"a": true}); err == nil || !strings.Contains(err.Error(), "map[string]bool") {
+		t.Errorf("an unknown type: %v, %v, want an error that names it", got, err)
 	}
 }

@@ -106,9 +106,23 @@ func examine(opts []kgo.Opt) (client, error) {
 	c.instance, _ = full.OptValue(kgo.InstanceID).(string)
 	c.rebalance, _ = full.OptValue(kgo.RebalanceTimeout).(time.Duration)
 	c.rebalanceDefault, _ = plain.OptValue(kgo.RebalanceTimeout).(time.Duration)
-	topics, _ := full.OptValue(kgo.ConsumeTopics).(map[string]*regexp.Regexp)
-	c.topics = slices.Sorted(maps.Keys(topics))
+	if c.topics, err = topicsOf(full.OptValue(kgo.ConsumeTopics)); err != nil {
+		return client{}, err
+	}
 	return c, c.check()
+}
+
+// topicsOf reads what the client says of kgo.ConsumeTopics: a map up to kgo 1.22.2, a slice from 1.22.3 on. The module of
+// whoever imports this one chooses which.
+func topicsOf(value any) ([]string, error) {
+	switch topics := value.(type) {
+	case []string:
+		return slices.Sorted(slices.Values(topics)), nil
+	case map[string]*regexp.Regexp:
+		return slices.Sorted(maps.Keys(topics)), nil
+	default:
+		return nil, fmt.Errorf("kafka: kgo.ConsumeTopics: this client's version says its topics as %T, which is not known here", value)
+	}
 }
 
 func refused(name, why string) error {
