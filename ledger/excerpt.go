@@ -47,20 +47,25 @@ func (l *LeftOut) mark() Header {
 
 // Excerpt returns what is archived of a delivery that is larger than Limits.Archive: everything but its body, the headers that
 // have room, and a mark with the body's length and SHA-256 ([Archive.LeftOut]). What fits, and what is sealed, is returned as
-// it is. The excerpt shares its headers' values with a, which is not changed.
+// it is. An excerpt of an excerpt has the first one's mark, and fewer headers. The excerpt shares its headers' values with a,
+// which is not changed.
 func (a *Archive) Excerpt(limit int) *Archive {
 	if a.Size() <= limit || a.Sealed() {
 		return a
 	}
 	sum := sha256.Sum256(a.Body)
 	left := LeftOut{Where: bodyInTheLog, Bytes: len(a.Body), SHA256: hex.EncodeToString(sum[:])}
+	headers := a.Headers
+	if was, ok := a.LeftOut(); ok { // an excerpt, which is still too large: what it says of the body stays true
+		left, headers = was, slices.DeleteFunc(slices.Clone(headers), isLeftOut)
+	}
 	out := *a
 	out.Body, out.Headers = nil, nil
 	if len(a.Group) > maxLargeKey {
 		out.Group, left.GroupSize = "", len(a.Group)
 	}
 	room := limit - maxLeftOut - len(out.Group)
-	for _, h := range a.Headers {
+	for _, h := range headers {
 		if room < h.size() {
 			left.Headers++
 			continue

@@ -92,3 +92,24 @@ func TestExcerptsMarkIsSmall(t *testing.T) {
 		t.Errorf("%d bytes", e.Size())
 	}
 }
+
+// An excerpt that is still too large, as when it is to be sealed, says of the body what was true of the message.
+func TestExcerptOfAnExcerpt(t *testing.T) {
+	a := &ledger.Archive{Body: bytes.Repeat([]byte("b"), 3000)}
+	for range 20 {
+		a.Headers = append(a.Headers, ledger.Header{Name: "name", Value: bytes.Repeat([]byte("v"), 50)})
+	}
+	first := a.Excerpt(1200)
+	second := first.Excerpt(600)
+	was, _ := first.LeftOut()
+	is, ok := second.LeftOut()
+	if !ok || is.Bytes != 3000 || is.SHA256 != was.SHA256 || second.Size() > 600 {
+		t.Errorf("%d bytes, %+v, want at most 600 bytes and the mark of %+v", second.Size(), is, was)
+	}
+	if is.Headers != 20-(len(second.Headers)-1) || is.Headers <= was.Headers {
+		t.Errorf("%d headers are left out of 20, and %d are there", is.Headers, len(second.Headers)-1)
+	}
+	if again := second.Excerpt(300); len(again.Headers) != 1 {
+		t.Errorf("%d headers, want the mark alone", len(again.Headers))
+	}
+}

@@ -76,8 +76,16 @@ func (e *Engine) sealed(ctx context.Context, plain ledger.Archive) (*ledger.Arch
 	e.tel.refused(1, refusedLarge)
 	e.log.Error("message is larger than the ledger archives when it is sealed: it is archived without its body, which is in the log",
 		zap.String("message_id", string(plain.Key.ID)), zap.Int("bytes", sealed.Size()), zap.Int("limit", limit))
-	sealed = *plain.Excerpt(plain.Size() - 1)
-	return &sealed, sealed.Seal(ctx, e.opt.Cipher)
+	for before := &plain; ; {
+		// Sealing adds a share: so much less is sealed next, down to the mark alone.
+		excerpt := plain.Excerpt(int(int64(before.Size())*int64(limit)/int64(sealed.Size())) - 1)
+		sealed = *excerpt
+		err := sealed.Seal(ctx, e.opt.Cipher)
+		if err != nil || sealed.Size() <= limit || excerpt.Size() >= before.Size() {
+			return &sealed, err
+		}
+		before = excerpt
+	}
 }
 
 // refused is a settlement that the ledger refuses for its own sake, or that the cipher does not seal. The message must not be

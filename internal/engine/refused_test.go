@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -139,6 +140,32 @@ func TestLargerThanTheArchiveWhenSealed(t *testing.T) {
 		}
 		if left, ok := a.LeftOut(); !ok || left.Bytes != 990 {
 			t.Errorf("%v, %+v", ok, left)
+		}
+		end(t, e)
+	})
+}
+
+// Many small headers fill the archive, and sealed they are more than it takes: it has fewer of them then. It was refused as it
+// was, for ever, and the handler ran again after each restart.
+func TestSealedHeadersFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New(memory.WithLimits(ledger.Limits{Result: 1 << 10, Archive: 64 << 10, Errors: 16 << 10}))
+		o := options()
+		o.Cipher = padding{}
+		var headers []ledger.Header
+		for i := range 4000 {
+			headers = append(headers, ledger.Header{Name: fmt.Sprintf("header-%05d", i), Value: []byte("a value")})
+		}
+		e, b := begin(t, l, o, func(context.Context, *consumer.Message) error {
+			return consumer.Terminal(errors.New("no"))
+		}, func(c *engine.Config) { c.Retained = true })
+		it := item("wide", "")
+		it.Msg.Headers = headers
+		it.Original = func(*engine.Item) engine.Content { return engine.Content{Body: []byte("a body"), Headers: headers} }
+		e.Offer([]*engine.Item{it})
+		pass(time.Hour)
+		if _, done := b.verdict(t, it); !done {
+			t.Errorf("it is not settled: %+v", e.Health().Stalled)
 		}
 		end(t, e)
 	})
