@@ -79,7 +79,7 @@ func startElasticMQ(ctx context.Context, settings string) (*ElasticMQServer, err
 		addr: loopback(ports[0]), folder: dir, stopSignal: syscall.SIGTERM, killSignal: syscall.SIGKILL,
 		command: command{
 			name: "ElasticMQ " + b.version, path: java, dir: dir.path, log: filepath.Join(dir.path, "log"),
-			args: []string{"-Xmx256m", "-XX:+UseSerialGC", "-Dconfig.file=" + conf, "-cp", filepath.Join(jars, "*"),
+			args: []string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dconfig.file=" + conf, "-cp", filepath.Join(jars, "*"),
 				"org.elasticmq.server.Main"},
 		},
 	}}

@@ -175,7 +175,7 @@ func (l *log) lag() string {
 // TestKafkaStorm is the main job under fire: processes killed, others joining and leaving, the database stopped.
 func TestKafkaStorm(t *testing.T) {
 	t.Parallel()
-	records := map[kafka.Audit]int{kafka.AuditRanges: 20_000, kafka.AuditRows: 5_000}
+	records := map[kafka.Audit]int{kafka.AuditRanges: 10_000, kafka.AuditRows: 3_000}
 	if long() {
 		records = map[kafka.Audit]int{kafka.AuditRanges: 100_000, kafka.AuditRows: 100_000}
 	}

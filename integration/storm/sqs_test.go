@@ -103,6 +103,10 @@ func (q *mailbox) left() string {
 
 func TestSQSStorm(t *testing.T) {
 	t.Parallel()
+	standard, fifo := 2500, 1000
+	if long() {
+		standard, fifo = 5000, 2000
+	}
 	for _, server := range []struct {
 		name     string
 		endpoint func(t *testing.T) string
@@ -112,11 +116,11 @@ func TestSQSStorm(t *testing.T) {
 	} {
 		t.Run(server.name+"/standard", func(t *testing.T) {
 			t.Parallel()
-			stormQueue(t, server.endpoint(t), false, 5000)
+			stormQueue(t, server.endpoint(t), false, standard)
 		})
 		t.Run(server.name+"/fifo", func(t *testing.T) {
 			t.Parallel()
-			stormQueue(t, server.endpoint(t), true, 2000)
+			stormQueue(t, server.endpoint(t), true, fifo)
 		})
 	}
 }
