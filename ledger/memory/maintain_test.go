@@ -7,12 +7,12 @@ import (
 	"github.com/ackledger/ackledger/ledger/ledgertest"
 )
 
-func TestMaintain(t *testing.T) { ledgertest.RunMaintain(t, open) }
+func TestMaintain(t *testing.T) { t.Parallel(); ledgertest.RunMaintain(t, open) }
 
-func TestPitfall28_Abandoned(t *testing.T)       { ledgertest.Pitfall28(t, open) }
-func TestPitfall30_SweptRetentions(t *testing.T) { ledgertest.SweptRetentions(t, open) }
-func TestPitfall72_BeatsForAWeek(t *testing.T)   { ledgertest.Pitfall72(t, open) }
-func TestPitfall79_SweptMeanwhile(t *testing.T)  { ledgertest.SweptMeanwhile(t, open) }
+func TestPitfall28_Abandoned(t *testing.T)       { t.Parallel(); ledgertest.Pitfall28(t, open) }
+func TestPitfall30_SweptRetentions(t *testing.T) { t.Parallel(); ledgertest.SweptRetentions(t, open) }
+func TestPitfall72_BeatsForAWeek(t *testing.T)   { t.Parallel(); ledgertest.Pitfall72(t, open) }
+func TestPitfall79_SweptMeanwhile(t *testing.T)  { t.Parallel(); ledgertest.SweptMeanwhile(t, open) }
 
 // rest: an owner is forgotten when its fate is sealed, and no process can die alone.
 func rest(context.Context) error { return nil }

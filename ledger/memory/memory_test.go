@@ -89,8 +89,8 @@ func openLedger(l *memory.Ledger, wrap func(ledger.Ledger) ledger.Ledger) ledger
 	}
 }
 
-func TestLedger(t *testing.T)  { ledgertest.Run(t, open) }
-func TestGrouped(t *testing.T) { ledgertest.Run(t, openGrouped) }
-func TestInTx(t *testing.T)    { ledgertest.RunInTx(t, open) }
+func TestLedger(t *testing.T)  { t.Parallel(); ledgertest.Run(t, open) }
+func TestGrouped(t *testing.T) { t.Parallel(); ledgertest.Run(t, openGrouped) }
+func TestInTx(t *testing.T)    { t.Parallel(); ledgertest.RunInTx(t, open) }
 
-func TestDifferential(t *testing.T) { ledgertest.Differential(t, open, 60) }
+func TestDifferential(t *testing.T) { t.Parallel(); ledgertest.Differential(t, open, 60) }

@@ -8,35 +8,35 @@ import (
 
 // The stories stand beside the cases, in ledgertest.
 
-func TestPitfall01_TakenAtOnce(t *testing.T)         { ledgertest.Pitfall01(t, open) }
-func TestPitfall02_ReadThenTakeOver(t *testing.T)    { ledgertest.Pitfall02(t, open) }
-func TestPitfall03_StaleOwner(t *testing.T)          { ledgertest.Pitfall03(t, open) }
-func TestPitfall04_BeatOfTheDead(t *testing.T)       { ledgertest.Pitfall04(t, open) }
-func TestPitfall05_JoinAnew(t *testing.T)            { ledgertest.Pitfall05(t, open) }
-func TestPitfall07_TwentyTakers(t *testing.T)        { ledgertest.Pitfall07(t, open) }
-func TestPitfall08_ClaimAnswerLost(t *testing.T)     { ledgertest.Pitfall08(t, open) }
-func TestPitfall11_RowGone(t *testing.T)             { ledgertest.Pitfall11(t, open) }
-func TestPitfall12_SameKeyTwice(t *testing.T)        { ledgertest.Pitfall12(t, open) }
-func TestPitfall13_OppositeOrder(t *testing.T)       { ledgertest.Pitfall13(t, open) }
-func TestPitfall15_NextDay(t *testing.T)             { ledgertest.Pitfall15(t, open) }
-func TestPitfall16_ChangedInPlace(t *testing.T)      { ledgertest.Pitfall16(t, open) }
-func TestPitfall17_FingerprintKept(t *testing.T)     { ledgertest.Pitfall17(t, open) }
-func TestPitfall18_TwoSettings(t *testing.T)         { ledgertest.Pitfall18(t, open) }
-func TestPitfall19_FailedOnce(t *testing.T)          { ledgertest.Pitfall19(t, open) }
-func TestPitfall23_Results(t *testing.T)             { ledgertest.Pitfall23(t, open) }
-func TestPitfall26_RetentionIsNotLease(t *testing.T) { ledgertest.Pitfall26(t, open) }
-func TestPitfall27_RetryKeepsRow(t *testing.T)       { ledgertest.Pitfall27(t, open) }
-func TestPitfall30_OwnExpiry(t *testing.T)           { ledgertest.Pitfall30(t, open) }
-func TestPitfall67_CrashLimit(t *testing.T)          { ledgertest.Pitfall67(t, open) }
-func TestPitfall71_AbsurdDates(t *testing.T)         { ledgertest.Pitfall71(t, open) }
-func TestPitfall77_LateRelease(t *testing.T)         { ledgertest.Pitfall77(t, open) }
-func TestPitfall79_PendingPastExpiry(t *testing.T)   { ledgertest.Pitfall79(t, open) }
-func TestPitfall91_OddIDs(t *testing.T)              { ledgertest.Pitfall91(t, open) }
-func TestPitfall94_FingerprintDeploy(t *testing.T)   { ledgertest.Pitfall94(t, open) }
-func TestPitfall98_MassRelease(t *testing.T)         { ledgertest.Pitfall98(t, open) }
-func TestPitfall100_BatchSizes(t *testing.T)         { ledgertest.Pitfall100(t, open) }
-func TestPitfall104_TwoDeliveries(t *testing.T)      { ledgertest.Pitfall104(t, open) }
-func TestPitfall109_Backfill(t *testing.T)           { ledgertest.Pitfall109(t, open) }
-func TestPitfall113_SweptOwner(t *testing.T)         { ledgertest.Pitfall113(t, open) }
-func TestPitfall114_CopyGone(t *testing.T)           { ledgertest.Pitfall114(t, open) }
-func TestPitfall115_LateStatement(t *testing.T)      { ledgertest.Pitfall115(t, open) }
+func TestPitfall01_TakenAtOnce(t *testing.T)         { t.Parallel(); ledgertest.Pitfall01(t, open) }
+func TestPitfall02_ReadThenTakeOver(t *testing.T)    { t.Parallel(); ledgertest.Pitfall02(t, open) }
+func TestPitfall03_StaleOwner(t *testing.T)          { t.Parallel(); ledgertest.Pitfall03(t, open) }
+func TestPitfall04_BeatOfTheDead(t *testing.T)       { t.Parallel(); ledgertest.Pitfall04(t, open) }
+func TestPitfall05_JoinAnew(t *testing.T)            { t.Parallel(); ledgertest.Pitfall05(t, open) }
+func TestPitfall07_TwentyTakers(t *testing.T)        { t.Parallel(); ledgertest.Pitfall07(t, open) }
+func TestPitfall08_ClaimAnswerLost(t *testing.T)     { t.Parallel(); ledgertest.Pitfall08(t, open) }
+func TestPitfall11_RowGone(t *testing.T)             { t.Parallel(); ledgertest.Pitfall11(t, open) }
+func TestPitfall12_SameKeyTwice(t *testing.T)        { t.Parallel(); ledgertest.Pitfall12(t, open) }
+func TestPitfall13_OppositeOrder(t *testing.T)       { t.Parallel(); ledgertest.Pitfall13(t, open) }
+func TestPitfall15_NextDay(t *testing.T)             { t.Parallel(); ledgertest.Pitfall15(t, open) }
+func TestPitfall16_ChangedInPlace(t *testing.T)      { t.Parallel(); ledgertest.Pitfall16(t, open) }
+func TestPitfall17_FingerprintKept(t *testing.T)     { t.Parallel(); ledgertest.Pitfall17(t, open) }
+func TestPitfall18_TwoSettings(t *testing.T)         { t.Parallel(); ledgertest.Pitfall18(t, open) }
+func TestPitfall19_FailedOnce(t *testing.T)          { t.Parallel(); ledgertest.Pitfall19(t, open) }
+func TestPitfall23_Results(t *testing.T)             { t.Parallel(); ledgertest.Pitfall23(t, open) }
+func TestPitfall26_RetentionIsNotLease(t *testing.T) { t.Parallel(); ledgertest.Pitfall26(t, open) }
+func TestPitfall27_RetryKeepsRow(t *testing.T)       { t.Parallel(); ledgertest.Pitfall27(t, open) }
+func TestPitfall30_OwnExpiry(t *testing.T)           { t.Parallel(); ledgertest.Pitfall30(t, open) }
+func TestPitfall67_CrashLimit(t *testing.T)          { t.Parallel(); ledgertest.Pitfall67(t, open) }
+func TestPitfall71_AbsurdDates(t *testing.T)         { t.Parallel(); ledgertest.Pitfall71(t, open) }
+func TestPitfall77_LateRelease(t *testing.T)         { t.Parallel(); ledgertest.Pitfall77(t, open) }
+func TestPitfall79_PendingPastExpiry(t *testing.T)   { t.Parallel(); ledgertest.Pitfall79(t, open) }
+func TestPitfall91_OddIDs(t *testing.T)              { t.Parallel(); ledgertest.Pitfall91(t, open) }
+func TestPitfall94_FingerprintDeploy(t *testing.T)   { t.Parallel(); ledgertest.Pitfall94(t, open) }
+func TestPitfall98_MassRelease(t *testing.T)         { t.Parallel(); ledgertest.Pitfall98(t, open) }
+func TestPitfall100_BatchSizes(t *testing.T)         { t.Parallel(); ledgertest.Pitfall100(t, open) }
+func TestPitfall104_TwoDeliveries(t *testing.T)      { t.Parallel(); ledgertest.Pitfall104(t, open) }
+func TestPitfall109_Backfill(t *testing.T)           { t.Parallel(); ledgertest.Pitfall109(t, open) }
+func TestPitfall113_SweptOwner(t *testing.T)         { t.Parallel(); ledgertest.Pitfall113(t, open) }
+func TestPitfall114_CopyGone(t *testing.T)           { t.Parallel(); ledgertest.Pitfall114(t, open) }
+func TestPitfall115_LateStatement(t *testing.T)      { t.Parallel(); ledgertest.Pitfall115(t, open) }

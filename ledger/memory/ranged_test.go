@@ -7,10 +7,10 @@ import (
 	"github.com/ackledger/ackledger/ledger/ledgertest"
 )
 
-func TestRanged(t *testing.T)         { ledgertest.RunRanged(t, open) }
-func TestRangedGrouped(t *testing.T)  { ledgertest.Run(t, ledgertest.Ranged(openGrouped)) }
-func TestRangedMaintain(t *testing.T) { ledgertest.RunRangedMaintain(t, open) }
-func TestRangedReopen(t *testing.T)   { ledgertest.RunRangedReopen(t, open) }
+func TestRanged(t *testing.T)         { t.Parallel(); ledgertest.RunRanged(t, open) }
+func TestRangedGrouped(t *testing.T)  { t.Parallel(); ledgertest.Run(t, ledgertest.Ranged(openGrouped)) }
+func TestRangedMaintain(t *testing.T) { t.Parallel(); ledgertest.RunRangedMaintain(t, open) }
+func TestRangedReopen(t *testing.T)   { t.Parallel(); ledgertest.RunRangedReopen(t, open) }
 
 // TestRangedDifferential makes as many sequences here as take a second or two: what goes wrong only when a log has been
 // dropped shows in one of a hundred.
