@@ -89,6 +89,7 @@ func heldBytes(t *testing.T, name, audit, way string) {
 	}
 	c := quick()
 	c.Concurrency, c.MaxHeld, c.MaxHeldBytes, c.Logger, c.Order = 4, 100_000, heldLimit, zap.NewNop(), OrderNone
+	c.Drain = 100 * time.Millisecond // no handler ends before it
 	if way == "by key" {
 		c.Order = OrderKey
 	}
