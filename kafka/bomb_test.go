@@ -19,7 +19,7 @@ var codecs = map[string]kgo.CompressionCodec{
 }
 
 // bombPiece is how much of a bomb is in memory at once while it is made.
-const bombPiece = 4 << 20
+const bombPiece = 16 << 20
 
 // bomb is a batch of records that unpacks to much more than it has on its way: records-1 of one byte, and one of n zeros.
 // It is made of pieces that are packed by themselves, which all codecs but snappy take for one text.

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime/metrics"
 	"slices"
 	"strings"
@@ -19,17 +18,12 @@ import (
 	"github.com/ackledger/ackledger/ledger/memory"
 )
 
-// hugeBody is the size of a record's value that nobody can read: 10 MB, and 50 MB with ACKLEDGER_LONG=1.
-var hugeBody = func() int {
-	if os.Getenv("ACKLEDGER_LONG") != "" {
-		return 50 << 20
-	}
-	return 10 << 20
-}()
-
-// poisonHeap bounds, in huge bodies, what a worker, the fake cluster and the ledger in memory take together: each holds the
-// huge record, and each copy of it (the dead letter is one more record) is counted.
-const poisonHeap = 16
+const (
+	hugeBody = 50 << 20
+	// poisonHeap bounds what a worker, the fake cluster and the ledger in memory take together: each holds the huge record,
+	// and each copy of it (the dead letter is one more record) is counted.
+	poisonHeap = 16 * hugeBody
+)
 
 // poison is what no handler can read, by what is wrong with it; and text that is in its error.
 func poison() (records map[string]*kgo.Record, errors map[string]string) {
@@ -44,13 +38,13 @@ func poison() (records map[string]*kgo.Record, errors map[string]string) {
 		many[i] = kgo.RecordHeader{Key: fmt.Sprint("header ", i%100), Value: []byte("value")}
 	}
 	return map[string]*kgo.Record{
-			"huge":          {Value: slices.Concat([]byte(`{"id":"`), make([]byte, hugeBody))},
+			"50 MB":         {Value: slices.Concat([]byte(`{"id":"`), make([]byte, hugeBody))},
 			"deep JSON":     {Value: []byte(strings.Repeat(`{"a":`, 100_000))},
 			"invalid UTF-8": {Key: []byte("\xff\xfe"), Value: []byte("\xff\xfe\x00")},
 			"many headers":  {Value: []byte("many"), Headers: many},
 			"hostile names": {Value: []byte("names"), Headers: hostile},
 		}, map[string]string{
-			"huge": "not JSON at byte 8 of", "deep JSON": "nested deeper than 1000 levels at byte 5000", "invalid UTF-8": "not JSON at byte 1 of 3",
+			"50 MB": "not JSON at byte 8 of", "deep JSON": "nested deeper than 1000 levels at byte 5000", "invalid UTF-8": "not JSON at byte 1 of 3",
 			"many headers": "not JSON at byte 1 of 4", "hostile names": "not JSON at byte",
 		}
 }
@@ -80,7 +74,7 @@ func poisonRecords(s *site) {
 	}
 	t.Cleanup(client.Close)
 	records, want := poison()
-	names := []string{"huge", "deep JSON", "invalid UTF-8", "many headers", "hostile names"}
+	names := []string{"50 MB", "deep JSON", "invalid UTF-8", "many headers", "hostile names"}
 	highest := heapDuring(t, func() {
 		for i, name := range names {
 			r := *records[name]
@@ -92,8 +86,8 @@ func poisonRecords(s *site) {
 		}
 		runPoisoned(t, s, client, dead, len(names))
 	})
-	if most := poisonHeap * hugeBody; highest > uint64(most) {
-		t.Errorf("the heap grew by %d MiB, want at most %d MiB", highest>>20, most>>20)
+	if highest > poisonHeap {
+		t.Errorf("the heap grew by %d MiB, want at most %d MiB", highest>>20, poisonHeap>>20)
 	}
 	t.Logf("the heap grew by %d MiB at most", highest>>20)
 	archived := map[string]ledger.DeadLetter{}
