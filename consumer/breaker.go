@@ -10,9 +10,9 @@ package consumer
 // A worker whose breaker is open starts no handler and does not poll; what it has claimed it gives back. Handlers that run
 // go on, so at most as many messages as run at that moment fail beside the limit. After a second it tries one message, whichever
 // lane it is of; what that comes to is final as ever. After five successes in a row it goes on; after a failure it waits twice as
-// long, up to a minute; an attempt that will be repeated says neither, and the next message is tried. If it opens again within
-// ten minutes, the wait goes on growing from where it was. Health is not ready meanwhile and says why, and so do the log and the
-// metric ackledger.breaker.open.
+// long, up to a minute; an attempt that will be repeated says neither, and the next message is tried 100 ms later. If it opens
+// again within ten minutes, the wait goes on growing from where it was. Health is not ready meanwhile and says why, and so do the
+// log and the metric ackledger.breaker.open.
 type Breaker struct {
 	// Off leaves the breaker out. For workers whose messages mostly fail by design: that of a dead-letter queue, or a filter.
 	Off bool

@@ -122,8 +122,9 @@ type Options struct {
 	// after a purge, or when Keep is over. For people whose ledger shares a database with what must not run out of room.
 	//
 	// It is an estimate: what the ledger says every 10 s (less often if asking takes more than half a second), and what this
-	// process archived since. So the budget may be exceeded by what the other processes archive within that time, and by what
-	// runs or is being forwarded at that moment: leave room for both. A worker of several topics pauses as a whole when one is full.
+	// process archived since or is about to archive. So the budget may be exceeded by what the other processes archive within
+	// that time, by what runs at that moment, and by what a Cipher adds: leave room for them. A worker of several topics pauses as
+	// a whole when one is full.
 	ArchiveBudget int64
 
 	// DeadLetter forwards messages that failed for good, for people who watch a dead-letter queue or topic, or whose other

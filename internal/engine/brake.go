@@ -23,7 +23,8 @@ type brake struct {
 type probeEnd uint8
 
 const (
-	probeVoid probeEnd = iota // it was busy, finished before, taken back by its broker, or is to be repeated: it says nothing
+	probeVoid  probeEnd = iota // it was busy, finished before, or taken back by its broker: it says nothing
+	probeAgain                 // its handler ran, and it is to be repeated: that says nothing either, but was a try
 	probeGood
 	probeBad
 )
@@ -159,6 +160,9 @@ func (e *Engine) probed(it *Item) {
 	b := &e.brake.breaker
 	switch {
 	case end == probeVoid:
+	case end == probeAgain:
+		b.again(time.Since(e.born))
+		e.wakeAfter(againPause)
 	case b.tried(time.Since(e.born), end == probeGood):
 		e.log.Info("messages succeed again: the worker goes on", zap.Duration("after", time.Since(e.brake.since)))
 	case end == probeBad:

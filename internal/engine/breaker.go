@@ -8,6 +8,7 @@ const (
 	breakerSlots = 60 // what came to its end within so many slots counts
 	firstPause   = time.Second
 	longestPause = time.Minute
+	againPause   = 100 * time.Millisecond
 	proofs       = 5                // tries in a row that must succeed
 	calm         = 10 * time.Minute // closed for as long, it begins with the first pause again
 )
@@ -68,6 +69,9 @@ func (b *breaker) wait(now time.Duration) {
 	b.pause = min(max(2*b.pause, firstPause), longestPause)
 	b.until = now + b.pause
 }
+
+// again begins a short pause: a try came to nothing, which says nothing of the next one.
+func (b *breaker) again(now time.Duration) { b.until = now + againPause }
 
 // mayTry says whether it is time to try a message.
 func (b *breaker) mayTry(now time.Duration) bool { return b.open && now >= b.until }

@@ -315,3 +315,40 @@ func TestBreakerAndRetries(t *testing.T) {
 		end(t, e)
 	})
 }
+
+// While the breaker was open, tries that were to be repeated followed each other without a pause: 100,000 within a minute.
+func TestTriesThatAreToBeRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, o := memory.New(), options()
+		var runs, mood atomic.Int64
+		e, b := begin(t, l, o, func(context.Context, *consumer.Message) error {
+			runs.Add(1)
+			switch mood.Load() {
+			case 0:
+				return consumer.Terminal(errors.New("no"))
+			case 1:
+				return errors.New("away")
+			}
+			return nil
+		})
+		in := items(3000, noLane)
+		e.Offer(in)
+		pass(10 * time.Second)
+		if h := e.Health(); h.Ready {
+			t.Fatalf("the breaker is closed: %+v", h)
+		}
+		mood.Store(1)
+		before := runs.Load()
+		pass(5 * time.Minute)
+		if n := runs.Load() - before; n < 2 || n > 10*5*60 {
+			t.Errorf("%d tries in 5 minutes, want at most ten a second", n)
+		}
+		mood.Store(2)
+		pass(time.Hour)
+		b.wantAcked(t, in...)
+		if h := e.Health(); !h.Ready {
+			t.Errorf("health once they succeed: %+v", h)
+		}
+		end(t, e)
+	})
+}

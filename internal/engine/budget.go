@@ -14,8 +14,8 @@ type budget struct {
 type archived struct {
 	known bool
 	read  int64 // what the ledger said last
-	since int64 // what this worker has archived since that was asked for
-	asked int64 // since, when the ledger was asked
+	since int64 // what failed here that is not in read: archived since, or on its way
+	asked int64 // how much of since was archived when the ledger was asked
 }
 
 func (a *archived) bytes() int64 { return a.read + a.since }
@@ -37,7 +37,7 @@ func (b *budget) meet(scope string) bool {
 	return true
 }
 
-// spend counts what this worker archives of a scope that it has met.
+// spend counts what fails of a scope that this worker has met, and is to be archived.
 func (b *budget) spend(scope string, bytes int64) {
 	if a := b.scopes[scope]; a != nil {
 		a.since += bytes
@@ -45,8 +45,11 @@ func (b *budget) spend(scope string, bytes int64) {
 	}
 }
 
-// ask notes that the ledger is asked now.
-func (b *budget) ask(scope string) { b.scopes[scope].asked = b.scopes[scope].since }
+// ask notes that the ledger is asked now. What is on its way to the archive may not be in the answer, and stays counted.
+func (b *budget) ask(scope string, onItsWay int64) {
+	a := b.scopes[scope]
+	a.asked = max(a.since-onItsWay, 0)
+}
 
 // answered takes what the ledger said.
 func (b *budget) answered(scope string, bytes int64) {

@@ -289,3 +289,53 @@ func TestBudgetNeedsAMeter(t *testing.T) {
 func (l *link) ArchivedBytes(ctx context.Context, scope string, enough int64) (int64, error) {
 	return l.Ledger.(ledger.ArchiveMeter).ArchivedBytes(ctx, scope, enough)
 }
+
+// What had failed and was not archived yet was forgotten when the ledger was asked again: with a slow target, or a cipher that
+// is away, eleven times the budget was archived.
+func TestBudgetWhileArchivingIsSlow(t *testing.T) {
+	for _, name := range []string{"slow target", "cipher away"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, o := memory.New(), thrifty()
+				var away atomic.Bool
+				if name == "slow target" {
+					o.DeadLetter = &target{do: func(context.Context, int, *consumer.DeadLetter) error {
+						time.Sleep(4 * time.Second)
+						return nil
+					}}
+				} else {
+					o.Cipher = mirror{broken: func() error {
+						if away.Load() {
+							return errors.New("the cipher is away")
+						}
+						return nil
+					}}
+				}
+				away.Store(true)
+				var runs atomic.Int64
+				e, b := begin(t, l, o, func(context.Context, *consumer.Message) error {
+					runs.Add(1)
+					return consumer.Terminal(errors.New("no"))
+				})
+				in := items(8000, noLane)
+				e.Offer(in)
+				pass(30 * time.Minute)
+				away.Store(false)
+				pass(3 * time.Hour)
+				all, one := archivedOf(t, l)
+				// What is sealed is a little larger than what was counted.
+				if most := budgetOfTests*11/10 + 2*one*int64(o.Concurrency); all < budgetOfTests || all > most {
+					t.Errorf("%d bytes are archived by %d runs, want %d to %d", all, runs.Load(), budgetOfTests, most)
+				}
+				wantNoneLost(t, l, b, in)
+				makeRoom(t, l, in, len(in))
+				before := runs.Load()
+				pass(3 * time.Hour)
+				if runs.Load() == before {
+					t.Error("nothing ran when there was room again")
+				}
+				end(t, e)
+			})
+		})
+	}
+}

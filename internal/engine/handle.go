@@ -269,6 +269,9 @@ func (e *Engine) apply(r *run, now time.Time) {
 		e.settle(it, &ledger.Settlement{Kind: ledger.Fail, Dead: e.archive(it, st.kind, failure)})
 	default:
 		set := &ledger.Settlement{Kind: ledger.Release, After: st.after, Count: st.count}
+		if e.brake.probe == it {
+			e.brake.spoken = probeAgain
+		}
 		if st.count {
 			set.Failure = o.failure(it.attempt, now)
 			e.tel.retried()

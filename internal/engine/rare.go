@@ -9,6 +9,7 @@ type rare struct {
 	errors    []ledger.AttemptError // valid while the item is ours, or may be
 	letter    *settlement           // its dead letter is to be published in the place for suspects
 	early     *early                // it succeeded, and is settled when it heads its lane
+	spent     int64                 // its bytes in the archive's budget, while it is settled as failed
 	answered  chan struct{}         // of one that has that place: closed when it is settled
 }
 

@@ -70,9 +70,12 @@ func (s *settlement) unharmed() bool {
 func (e *Engine) settle(it *Item, set *ledger.Settlement) {
 	e.s.setPhase(it, settling)
 	s := settlement{item: it, sess: it.sess, kind: set.Kind, more: set}
+	if it.rare != nil {
+		it.rare.spent = 0
+	}
 	if set.Kind == ledger.Fail {
 		e.judge(it, time.Since(e.born), false)
-		e.spends(set.Dead)
+		e.spends(it, set.Dead)
 		e.forward(s)
 		return
 	}

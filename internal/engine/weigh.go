@@ -48,9 +48,12 @@ func (e *Engine) meets(scope string) {
 	}
 }
 
-// spends counts what is archived.
-func (e *Engine) spends(dead *ledger.Archive) {
+// spends counts what failed and is to be archived.
+func (e *Engine) spends(it *Item, dead *ledger.Archive) {
 	p := &e.purse
+	if p.budget.limit > 0 {
+		it.extra().spent = dead.Weight()
+	}
 	stopped := p.budget.stops
 	if p.budget.spend(dead.Key.Scope, dead.Weight()); p.budget.stops && !stopped {
 		e.spent()
@@ -95,7 +98,7 @@ func (e *Engine) weigh(m ledger.ArchiveMeter) error {
 	e.mu.Unlock()
 	for _, scope := range scopes {
 		e.mu.Lock()
-		e.purse.budget.ask(scope)
+		e.purse.budget.ask(scope, e.onItsWay(scope))
 		e.mu.Unlock()
 		ctx, cancel := context.WithTimeout(e.gone, weighLimit)
 		n, err := m.ArchivedBytes(ctx, scope, e.opt.ArchiveBudget)
@@ -106,6 +109,17 @@ func (e *Engine) weigh(m ledger.ArchiveMeter) error {
 		}
 	}
 	return nil
+}
+
+// onItsWay is how much of a scope has failed and is not known to be archived: it is published, sealed, settled or kept. It may
+// be for as long as a target or a cipher is slow. The engine's lock is held.
+func (e *Engine) onItsWay(scope string) (bytes int64) {
+	for it := e.all; it != nil; it = it.allNext {
+		if it.phase == settling && it.Key.Scope == scope {
+			bytes += it.rest().spent
+		}
+	}
+	return bytes
 }
 
 // weighed takes the ledger's answer, and stops the worker or lets it go on.
