@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -46,7 +45,6 @@ func TestSlowHandlersAreBounded(t *testing.T) { // not in parallel with others: 
 			}
 			c := quick()
 			c.Order, c.Concurrency, c.MaxHeldBytes, c.Logger = OrderNone, 4, held, zap.NewNop()
-			c.Drain = 100 * time.Millisecond // no handler ends before it
 			turns := make(chan struct{})
 			var begun atomic.Int64
 			before := heapInUse()
@@ -82,6 +80,8 @@ func TestSlowHandlersAreBounded(t *testing.T) { // not in parallel with others: 
 					turns <- struct{}{}
 				}
 			}
+			r.stop()
+			close(turns)
 			r.end()
 		})
 	}

@@ -2,6 +2,7 @@ package sqstest_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,14 @@ type polled struct {
 func (b *bench) poll(ctx context.Context, name, url string, seconds int32) <-chan polled {
 	b.Helper()
 	before := b.srv.Counts(name).Polls
+	done := b.pollOf(ctx, url, seconds)
+	b.until("a long poll", func() bool { return b.srv.Counts(name).Polls == before+1 })
+	return done
+}
+
+// pollOf begins a poll, and does not wait until it waits.
+func (b *bench) pollOf(ctx context.Context, url string, seconds int32) <-chan polled {
+	b.Helper()
 	done := make(chan polled, 1)
 	go func() {
 		out, err := b.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
@@ -32,7 +41,6 @@ func (b *bench) poll(ctx context.Context, name, url string, seconds int32) <-cha
 		}
 		done <- polled{messages: out.Messages}
 	}()
-	b.until("a long poll", func() bool { return b.srv.Counts(name).Polls == before+1 })
 	return done
 }
 
@@ -123,6 +131,26 @@ func TestLongPollSeesShorterVisibilityOfAnother(t *testing.T) {
 	b.must(b.change(url, first.messages[0], 3))
 	b.clock.Advance(3 * time.Second)
 	b.same("the other one", len(b.answer(rest).messages), 1)
+}
+
+// jumpingClock moves on by itself between the first reading of it and the setting of an alarm.
+type jumpingClock struct {
+	*sqstest.ManualClock
+	jump sync.Once
+}
+
+func (c *jumpingClock) AfterFunc(d time.Duration, f func()) func() bool {
+	c.jump.Do(func() { c.Advance(d) })
+	return c.ManualClock.AfterFunc(d, f)
+}
+
+// A long poll ends in time although the clock is moved while the poll begins to wait.
+func TestLongPollWhileTheClockMoves(t *testing.T) {
+	t.Parallel()
+	srv := sqstest.Start(t, &sqstest.Options{Clock: &jumpingClock{ManualClock: sqstest.NewManualClock(time.Time{})}})
+	b := &bench{T: t, srv: srv, client: srv.Client()}
+	url := b.queue("q")
+	b.same("what it got", len(b.answer(b.pollOf(t.Context(), url, 20)).messages), 0)
 }
 
 // A worker that cancels its open poll at shutdown: the service does not notice,

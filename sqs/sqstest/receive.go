@@ -69,44 +69,57 @@ func (s *Server) receiveMessage(c *call, in *receiveInput) (*receiveOutput, *api
 	defer s.leave(p)
 	for {
 		out, again, changed, err := s.look(p)
-		if err != nil || again <= 0 {
+		if err != nil || again.IsZero() {
 			return out, err
 		}
 		due := make(chan struct{})
-		stop := s.clock.AfterFunc(again, func() { close(due) })
+		stop := s.callAt(again, func() { close(due) })
 		select {
 		case <-changed:
 		case <-due:
 		case <-s.done:
-			again = 0
+			err = fail(CodeUnavailable, "The server is closing.")
 		}
 		stop()
-		if again == 0 {
-			return nil, fail(CodeUnavailable, "The server is closing.")
+		if err != nil {
+			return nil, err
 		}
 	}
 }
 
-// look receives what there is. again > 0 is how long to wait, at most, before
-// the next look, and changed closes when that should be earlier.
-func (s *Server) look(p *poll) (out *receiveOutput, again time.Duration, changed <-chan struct{}, err *apiError) {
+// callAt calls f once the clock shows at. A clock that was moved between the
+// reading of it and the setting of the alarm would call too late: then the alarm
+// is set again.
+func (s *Server) callAt(at time.Time, f func()) (stop func() bool) {
+	for {
+		now := s.clock.Now()
+		stop = s.clock.AfterFunc(at.Sub(now), f)
+		if s.clock.Now().Sub(now) < time.Millisecond || !stop() {
+			return stop
+		}
+	}
+}
+
+// look receives what there is. again, unless zero, is when to look next at the
+// latest, and changed closes when that should be earlier.
+func (s *Server) look(p *poll) (out *receiveOutput, again time.Time, changed <-chan struct{}, err *apiError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
 	q := p.on
 	if q == nil {
 		if q, err = s.find(p.in.QueueUrl, now); err != nil {
-			return nil, 0, nil, err
+			return nil, time.Time{}, nil, err
 		}
 		wait := orDefault(p.in.WaitTimeSeconds, q.config.wait)
 		p.on, p.long, p.end = q, wait > 0, now.Add(wait)
 	}
 	if q.deleted {
-		return nil, 0, nil, errNoQueue(q.name)
+		return nil, time.Time{}, nil, errNoQueue(q.name)
 	}
 	q.advance(now)
 	if !p.long && !q.fifo && q.held[inFlight] >= s.options.MaxInFlight {
-		return nil, 0, nil, fail(CodeOverLimit, "%d messages are in flight, the limit is %d.", q.held[inFlight], s.options.MaxInFlight)
+		return nil, time.Time{}, nil, fail(CodeOverLimit, "%d messages are in flight, the limit is %d.", q.held[inFlight], s.options.MaxInFlight)
 	}
 	limit := 1
 	if p.in.MaxNumberOfMessages != nil {
@@ -114,11 +127,11 @@ func (s *Server) look(p *poll) (out *receiveOutput, again time.Duration, changed
 	}
 	got := q.receive(limit, orDefault(p.in.VisibilityTimeout, q.config.visibility), now)
 	if len(got) > 0 {
-		return p.answer(got, now), 0, nil, nil
+		return p.answer(got, now), time.Time{}, nil, nil
 	}
 	left := p.end.Sub(now)
 	if left <= 0 {
-		return &receiveOutput{}, 0, nil, nil
+		return &receiveOutput{}, time.Time{}, nil, nil
 	}
 	if at, ok := q.nextEvent(); ok {
 		left = min(left, at.Sub(now))
@@ -127,7 +140,7 @@ func (s *Server) look(p *poll) (out *receiveOutput, again time.Duration, changed
 		p.waiting = true
 		q.polls++
 	}
-	return nil, max(left, 1), q.changed, nil
+	return nil, now.Add(max(left, 1)), q.changed, nil
 }
 
 // orDefault is a request's seconds, or the queue's own setting.
