@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -49,7 +50,6 @@ func TestFrozenSweeperHoldsNothing(t *testing.T) {
 				}
 			})
 			defer wg.Wait()
-			defer cut.closeAll() // closing its pool waits fifteen seconds for a connection that says nothing
 			defer cancel()
 			poll(t, "the sweeper is frozen", func() bool { return cut.count() > 0 })
 			began := time.Now()
@@ -66,6 +66,36 @@ func TestFrozenSweeperHoldsNothing(t *testing.T) {
 				t.Errorf("the sweep of another process took %s", took)
 			}
 		})
+	}
+}
+
+// TestFrozenSweeperEnds: a sweep whose connection says nothing waited fifteen seconds for it when it was told to end, which a
+// worker's Run waits for.
+func TestFrozenSweeperEnds(t *testing.T) {
+	t.Parallel()
+	frozen, b, cut := frozenBeside(t, "sweep_message(")
+	fillMessages(t, b, 10, -time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := frozen.Sweep(ctx, ledger.MaintainConfig{})
+		ended <- err
+	}()
+	poll(t, "the sweeper is frozen, and the server has answered", func() bool {
+		const busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()"
+		return cut.count() > 0 && b.number(t, busy) == 0
+	})
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the sweep: %v, want a cancelled context", err)
+		}
+	case <-time.After(10 * time.Second):
+		cut.closeAll()
+		t.Error("a sweep that was told to end did not within 10 s")
+		<-ended
 	}
 }
 

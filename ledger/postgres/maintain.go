@@ -23,7 +23,8 @@ const (
 	maintainLease = 30 * time.Second
 	// turnPoll is how often Sweep asks whether the process that sweeps has ended its pass.
 	turnPoll = 200 * time.Millisecond
-	// endLimit bounds the giving back of the turn: a worker that ends while the database is away waits no longer.
+	// endLimit bounds the closing of a pass's connection, and then the giving back of its turn: a worker that ends while the
+	// database is away waits for each no longer.
 	endLimit = 2 * time.Second
 )
 
@@ -122,7 +123,7 @@ func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, pace *
 	if p.pool, err = ownPool(ctx, l.user, 1); err == nil {
 		err = p.run(ctx)
 		pace.PassEnded()
-		p.pool.Close()
+		p.closePool()
 	}
 	if end := p.end(ctx, err == nil); err == nil {
 		err = end
@@ -134,6 +135,20 @@ func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, pace *
 		cfg.Report(p.report)
 	}
 	return p.report, true, nil
+}
+
+// closePool closes the pass's connection. pgx waits fifteen seconds for one that says nothing: this waits endLimit, and the rest
+// goes on behind.
+func (p *pass) closePool() {
+	closed := make(chan struct{})
+	go func() {
+		p.pool.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(endLimit):
+	}
 }
 
 // end gives the turn back, whatever became of the pass; a process that cannot leaves its lease to end by itself.
