@@ -58,9 +58,7 @@ func TestBudgetOfArchivedBytes(t *testing.T) {
 				t.Fatalf("%+v, %v", p, err)
 			}
 			s.empty()
-			if h := r.Health(); !h.Ready {
-				t.Errorf("%+v", h)
-			}
+			eventually(t, "the worker is ready", func() bool { return r.Health().Ready })
 			r.end()
 			b.once(t, bodies)
 			s.noDead()

@@ -13,7 +13,9 @@ import (
 // (smithy-go, transport/http/internal/io/safe.go), and net/http closes the connection, with the rest of the answer. Of a
 // receive, up to ten messages are then in flight for nobody. Here net/http gets bodies that lie in memory.
 func HTTPClient() *http.Client {
-	return &http.Client{Transport: wholeBodies{&http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024}}}
+	return &http.Client{Transport: wholeBodies{&http.Transport{
+		MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024, IdleConnTimeout: unused / 2, // the client closes first
+	}}}
 }
 
 // wholeBodies is a transport that sends request bodies from memory.

@@ -115,12 +115,17 @@ func New(options *Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqstest: open a port on the loopback interface: %w", err)
 	}
-	s.http = &httptest.Server{Listener: listener, Config: &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}}
+	s.http = &httptest.Server{Listener: listener, Config: &http.Server{Handler: s, ReadHeaderTimeout: unused}}
 	s.http.Start()
 	s.URL = s.http.URL
 	s.client = HTTPClient()
 	return s, nil
 }
+
+// unused is how long a connection may be open before its first request. The SDK
+// keeps one that it has opened in vain for 90 s, [HTTPClient] for half of this; a
+// server that closed it earlier would reset the request that comes at that moment.
+const unused = 2 * time.Minute
 
 // Close ends open long polls and delayed answers, then the server. It may be
 // called again.
