@@ -58,10 +58,11 @@ func NewDeadLetterTopic(client *kgo.Client, topic string) (*DeadLetterTopic, err
 	if acks, ok := client.OptValue(kgo.RequiredAcks).(kgo.Acks); !ok || acks != kgo.AllISRAcks() {
 		return nil, refused("RequiredAcks", "a dead letter is sent once all in-sync replicas have it")
 	}
-	if id, _ := client.OptValue(kgo.TransactionalID).(string); id != "" {
+	// Compared as they are: a later kgo may give values of another type, and what is not known is refused.
+	if client.OptValue(kgo.TransactionalID) != "" {
 		return nil, refused("TransactionalID", "a dead letter is published by itself")
 	}
-	if manual, _ := client.OptValue(kgo.ManualFlushing).(bool); manual {
+	if client.OptValue(kgo.ManualFlushing) != false {
 		return nil, refused("ManualFlushing", "a dead letter is waited for")
 	}
 	return &DeadLetterTopic{client: client, topic: topic}, nil

@@ -59,7 +59,7 @@ func NewReplayTarget(client *kgo.Client, o *ReplayTargetOptions) (*ReplayTarget,
 			return nil, fmt.Errorf("kafka: NewReplayTarget: %w", err)
 		}
 	}
-	if limit, _ := client.OptValue(kgo.RecordDeliveryTimeout).(time.Duration); limit != 0 {
+	if client.OptValue(kgo.RecordDeliveryTimeout) != time.Duration(0) {
 		return nil, refused("RecordDeliveryTimeout", "it counts from a record's timestamp, and a copy keeps its original's")
 	}
 	return &ReplayTarget{client: client, opt: *o, groups: map[string][]string{}}, nil

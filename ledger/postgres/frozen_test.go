@@ -94,8 +94,7 @@ func TestFrozenSweeperEnds(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		cut.closeAll()
-		t.Error("a sweep that was told to end did not within 10 s")
-		<-ended
+		t.Errorf("a sweep that was told to end did not within 10 s: %v", <-ended)
 	}
 }
 
