@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -88,12 +89,13 @@ func twoLedgers(s *site) {
 // slowJoin is a ledger whose worker has looked at the group, and waits before it joins.
 type slowJoin struct {
 	*named
+	once   sync.Once
 	looked chan struct{}
 	goOn   *gate
 }
 
 func (l *slowJoin) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
-	close(l.looked)
+	l.once.Do(func() { close(l.looked) }) // a call that took too long is repeated
 	<-l.goOn.open
 	return l.named.Join(ctx, lease)
 }
@@ -103,7 +105,7 @@ func TestSecondLedgerMeetsCommitsOfTheFirst(t *testing.T) {
 	inBoth(t, func(t *testing.T, audit Audit) {
 		s := fakeSite(t, 2).with(audit)
 		b := newBook()
-		two := &slowJoin{newNamed("two"), make(chan struct{}), newGate(t)}
+		two := &slowJoin{named: newNamed("two"), looked: make(chan struct{}), goOn: newGate(t)}
 		second := s.startOf(two, b.handle, nil)
 		<-two.looked
 		first := s.startOf(newNamed("one"), b.handle, nil)
