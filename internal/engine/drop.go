@@ -237,16 +237,19 @@ func (e *Engine) Close(ctx context.Context) error {
 }
 
 // leaveLast leaves the session that was not left yet, although it may be lost to us: else its peers would declare it dead
-// and count a crash for each message that it held.
+// and count a crash for each message that it held. It asks until the lease would have ended anyway, at most [maxCall]: one
+// answer that comes late is nobody's error.
 func (e *Engine) leaveLast(ctx context.Context) error {
 	sess := e.unleft
 	if sess == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.callTimeout())
+	ctx, cancel := context.WithTimeout(ctx, max(e.callTimeout(), min(e.opt.Lease, maxCall)))
 	defer cancel()
 	for n := 1; ; n++ {
-		err := sess.owner.Leave(ctx)
+		call, cancel := context.WithTimeout(ctx, e.callTimeout())
+		err := sess.owner.Leave(call)
+		cancel()
 		if err == nil || ledger.IsLost(err) {
 			return nil
 		}

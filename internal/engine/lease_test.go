@@ -166,6 +166,35 @@ func (o *obedient) Handle(ctx context.Context, _ *consumer.Message) error {
 	return ctx.Err()
 }
 
+// The last call of a worker is to leave. Where its answer takes longer than one call may, the worker asks again while its
+// lease runs: it ends cleanly, and is nobody's dead.
+func TestLeaveAnsweredLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		net := &link{Ledger: l}
+		e, b := begin(t, net, options(), func(context.Context, *consumer.Message) error { return nil })
+		it := item("one", "")
+		e.Offer([]*engine.Item{it})
+		pass(time.Second)
+		b.wantAcked(t, it)
+		asked := 0
+		net.set(func(op memory.Op) error {
+			if op != memory.Leave {
+				return nil
+			}
+			if asked++; asked == 1 {
+				time.Sleep(options().Lease/3 + 100*time.Millisecond)
+				return context.DeadlineExceeded
+			}
+			return nil
+		}, nil)
+		end(t, e)
+		if asked != 2 {
+			t.Errorf("asked to leave %d times, want 2: the first answer came too late", asked)
+		}
+	})
+}
+
 // A worker that was declared dead while it runs learns it from its beat (0 rows): each handler is cancelled with
 // ErrLost, the worker joins anew, and the message runs again under a higher token.
 func TestPitfall04_DeclaredDeadWhileRunning(t *testing.T) {
