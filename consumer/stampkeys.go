@@ -27,7 +27,8 @@ type Stamps struct {
 	// once nothing that it has signed may be sent again.
 	//
 	// A stamp that is signed is taken as it is, wherever the record is that it names: also one of a topic that was created
-	// anew since.
+	// anew since. A replay that has keys sends the letters of such a topic: to workers that have none yet each copy is a
+	// message of its own.
 	Keys []StampKey
 }
 

@@ -122,7 +122,16 @@ func (r *runner) identify(l *Letter, last *scoped) {
 		l.decision = Decision{Step: Refuse, Reason: nobody}
 		return
 	}
+	if !r.believes(l) {
+		l.decision = Decision{Step: Refuse, Reason: Unsigned}
+		return
+	}
 	l.Key = ledger.Key{Scope: last.of(m.Source, l.Consumer), ID: []byte(m.ID)}
+	if n := len(l.Key.Scope); n > ledger.MaxScope {
+		l.decision, l.why = Decision{Step: Refuse, Reason: unreadable}, fmt.Errorf("its source and consumer make a scope of at most %d bytes, is %d", ledger.MaxScope, n)
+		l.Key = ledger.Key{}
+		return
+	}
 	if l.Stamp != nil {
 		l.Key.Pos, l.Token, l.Fingerprint = l.Stamp.Pos, l.Stamp.Token, l.Stamp.Fingerprint
 	} else {
@@ -166,6 +175,9 @@ func (r *runner) decide(ctx context.Context, letters []*Letter) ([]*Letter, erro
 		return nil, err
 	}
 	for _, l := range letters {
+		if err := r.prove(ctx, l); err != nil {
+			return nil, err
+		}
 		l.Vouched = l.Archived || l.Moved || l.known()
 	}
 	if err := r.rekey(ctx, letters); err != nil {
@@ -290,7 +302,7 @@ func (r *runner) plan(ctx context.Context, l *Letter) error {
 		}
 		for i := range rec.Archived {
 			a := &rec.Archived[i]
-			c.Proved = c.Proved || a.Kind != ledger.KindMismatch && a.Fingerprint.Agrees(l.Fingerprint)
+			c.Proved = c.Proved || a.Kind != ledger.KindMismatch && a.Fingerprint.Agrees(ledger.BodyFingerprint(l.Message.Body))
 		}
 	}
 	if err := r.renewed(ctx, l, &c); err != nil {
@@ -325,7 +337,7 @@ func (r *runner) renewed(ctx context.Context, l *Letter, c *Case) error {
 		if s.State == ledger.Failed && string(a.Delivery) == string(s.Delivery) && a.Generation < s.Generation {
 			c.Renewals = uint64(s.Generation - a.Generation)
 		}
-		c.Mended = c.Mended || a.Kind != ledger.KindMismatch && l.Token != 0 && a.Token == l.Token && a.Fingerprint.Agrees(l.Fingerprint)
+		c.Mended = c.Mended || a.Kind != ledger.KindMismatch && l.Token != 0 && a.Token == l.Token && a.Fingerprint.Agrees(ledger.BodyFingerprint(l.Message.Body))
 	}
 	return nil
 }

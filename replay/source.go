@@ -22,6 +22,9 @@ type Letter struct {
 	// Moved says that the broker itself moved the letter here and says where it came from (SQS: DeadLetterQueueSourceArn),
 	// which nobody can forge.
 	Moved bool
+	// MovedID is the id that a letter had where the broker moved it from, which a worker that refuses its stamp knows it by.
+	// Empty: it was not moved, or it is a copy that a worker or a replay has made.
+	MovedID string
 	// Vouched is Run's, for Target.Accept: not the letter alone says where it came from. The broker does, or the ledger, which
 	// knows the message with this body, or Config.Origin.
 	Vouched bool

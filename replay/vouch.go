@@ -43,3 +43,40 @@ func (r *runner) unsigned(l *Letter) Reason {
 	}
 	return ""
 }
+
+// believes says whether the stamp of a letter counts. A worker that refuses stamps knew a message by the id that the broker gave
+// it, so in place a letter that the broker moved has that again; a copy of our own has no other name than its stamp's.
+func (r *runner) believes(l *Letter) bool {
+	t, ok := r.dst.(*inPlace)
+	if !ok || !l.Moved || l.Stamp == nil {
+		return true
+	}
+	if o := &t.opt.Stamps; !o.Ignore && (len(o.Keys) == 0 || l.Stamp.SignedBy(o.Keys...)) {
+		return true
+	}
+	if l.MovedID == "" {
+		return false
+	}
+	l.Stamp, l.Token, l.Message.ID = nil, 0, l.MovedID
+	return true
+}
+
+// prove takes the fingerprint that a letter's stamp says only as far as its body, or the archive, bears it out: two fingerprints
+// agree if one half does, so a stamp can be made to agree with a body and with the row of another.
+func (r *runner) prove(ctx context.Context, l *Letter) error {
+	body := ledger.BodyFingerprint(l.Message.Body)
+	known := l.status.Fingerprint
+	if l.Archived || l.Stamp == nil || known.IsZero() || known.Agrees(body) || !known.Agrees(l.Fingerprint) {
+		return nil
+	}
+	rec, err := r.get(ctx, l.Key)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(rec.Archived, func(a ledger.ArchiveRecord) bool {
+		return a.Kind != ledger.KindMismatch && a.Fingerprint.Agrees(body)
+	}) {
+		l.Fingerprint = body
+	}
+	return nil
+}

@@ -314,6 +314,9 @@ func newLetter(m *types.Message, r *inHand) *replay.Letter {
 		return l
 	}
 	l.DeadLetter, l.At, l.Moved = *d, d.FailedAt, m.Attributes[deadSource] != ""
+	if l.Moved && !ours {
+		l.MovedID = r.id
+	}
 	l.Identified = d.Stamp != nil || !ours && d.Message.Source != ""
 	if d.Stamp != nil {
 		l.Token = d.Stamp.Token
