@@ -352,3 +352,37 @@ func TestTriesThatAreToBeRepeated(t *testing.T) {
 		end(t, e)
 	})
 }
+
+// A try whose transaction is lost or unknown is asked for again: it is a try like one that is to be repeated.
+func TestTriesThatAreAskedForAgain(t *testing.T) {
+	for name, state := range map[string]ledger.AttemptState{"lost": ledger.AttemptLost, "unknown": ledger.AttemptUnknown} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var runs atomic.Int64
+				var asks atomic.Bool
+				e, _ := begin(t, memory.New(), options(), func(ctx context.Context, _ *consumer.Message) error {
+					runs.Add(1)
+					if !asks.Load() {
+						return consumer.Terminal(errors.New("no"))
+					}
+					a, _ := ledger.AttemptFrom(ctx)
+					if err := a.Begin(); err != nil {
+						return err
+					}
+					a.End(state, errors.New("asked again"))
+					return errors.New("asked again")
+				})
+				e.Offer(items(300, noLane))
+				pass(10 * time.Second)
+				asks.Store(true)
+				pass(5 * time.Second) // the pause that was on is over after that
+				before := runs.Load()
+				pass(5 * time.Second)
+				if n := runs.Load() - before; n == 0 || n > 51 {
+					t.Errorf("%d tries in 5 s, want 1 to 51: at most ten a second", n)
+				}
+				end(t, e)
+			})
+		})
+	}
+}

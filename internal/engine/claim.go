@@ -229,6 +229,8 @@ func (e *Engine) answered(sess *session, items []*Item, answers []ledger.Claim) 
 			e.ours(it)
 		case c.Answer == ledger.Done:
 			e.finish(it, Verdict{Ack: true})
+		case c.Answer == ledger.Mismatch && e.heldBack(it): // it is nobody's; what is spent is ours, and would forget why
+			e.giveBack(it)
 		case c.Answer == ledger.Spent:
 			kind, err := spentKind(c)
 			e.fail(it, kind, err)

@@ -263,6 +263,9 @@ func (e *Engine) apply(r *run, now time.Time) {
 		e.judge(it, now.Sub(e.born), true)
 		e.finish(it, Verdict{Ack: true})
 	case st.ask:
+		if e.brake.probe == it {
+			e.brake.spoken = probeAgain
+		}
 		e.uncertain(it, now)
 	case st.settle == ledger.Fail:
 		failure := o.failure(it.attempt, now)

@@ -15,7 +15,7 @@ import (
 // How often the ledger is asked how much is archived; consumer.Options.ArchiveBudget names them for users.
 const (
 	weighRest  = 10 * time.Second
-	weighShare = 20        // the rest is so many times as long as the asking took
+	weighShare = 20        // the rest is so many times as long as the asking took that was answered
 	weighLimit = time.Hour // of an archive of any size; the store notices before that if nobody answers
 )
 
@@ -41,7 +41,7 @@ func (e *Engine) meets(scope string) {
 	if !e.purse.budget.meet(scope) {
 		return
 	}
-	e.purse.since = time.Now()
+	e.purse.since, e.brake.tripped = time.Now(), e.brake.tripped || e.purse.budget.stops
 	select {
 	case e.purse.look <- struct{}{}:
 	default:
@@ -72,13 +72,14 @@ func (e *Engine) spent() {
 func (e *Engine) weighLoop(m ledger.ArchiveMeter) {
 	for failed := 0; ; {
 		began := time.Now()
-		rest := weighRest
+		var rest time.Duration
 		if err := e.weigh(m); err == nil {
-			failed = 0
-		} else if failed++; failed < 10 {
+			rest, failed = max(weighRest, weighShare*time.Since(began)), 0
+		} else {
+			failed++
 			rest = outage(failed)
 		}
-		t := time.NewTimer(max(rest, weighShare*time.Since(began)))
+		t := time.NewTimer(rest)
 		select {
 		case <-t.C:
 		case <-e.purse.look:
