@@ -16,8 +16,10 @@ type DeliveryCounter interface {
 
 // Deliveries counts what the deliveries of one scope were. Retries, take-overs and redrives are none of it.
 //
-// A worker adds its own with its heartbeats, at most once with each, and with its end. It never counts one twice: what it
-// had not added when its process died is lost, and so is what it added last if the answer was lost.
+// A worker adds its own with its heartbeats, at most once with each, and with its end. What it had not added when its process
+// died is lost, and so is what it added last if the answer was lost. No addition counts twice. A message of a range that was
+// given back without a trace is new at its next claim: the worker takes it off with its next heartbeat, and one that dies
+// before that, or never learns that it was given back, leaves it counted twice. So does a reopening in a range.
 type Deliveries struct {
 	Scope    string
 	Since    time.Time // when the first were counted, on the database's clock

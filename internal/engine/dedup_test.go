@@ -308,3 +308,32 @@ func (w *workload) drained() {
 	w.wantAcked(w.t, in...)
 	w.want("a message given back twice", 32, 11, 2)
 }
+
+// slowCounts adds counts after a while, unless the call is broken off: then nobody knows whether it did.
+type slowCounts struct{ *memory.Ledger }
+
+func (l slowCounts) CountDeliveries(ctx context.Context, more []ledger.Deliveries) error {
+	select {
+	case <-time.After(300 * time.Millisecond):
+		return l.Ledger.CountDeliveries(ctx, more)
+	case <-ctx.Done():
+		return ledger.MarkUnknown(ctx.Err())
+	}
+}
+
+// A clean end loses no counts, though a beat is adding some as it comes.
+func TestCleanEndCountsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := slowCounts{memory.New()}
+		e, b := begin(t, l, options(), func(context.Context, *consumer.Message) error { return nil })
+		in := items(50, noLane)
+		e.Offer(in)
+		pass(options().Lease/3 + 100*time.Millisecond) // the first beat is adding
+		b.wantAcked(t, in...)
+		end(t, e)
+		s, err := l.Stats(t.Context())
+		if err != nil || len(s.Deliveries) != 1 || s.Deliveries[0].Misses != int64(len(in)) {
+			t.Errorf("counted: %+v, %v; want %d misses", s.Deliveries, err, len(in))
+		}
+	})
+}

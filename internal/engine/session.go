@@ -117,7 +117,7 @@ func (e *Engine) beat(sess *session) {
 		e.note(err)
 		if err == nil {
 			next := time.Now().Add(e.opt.Lease / 3)
-			e.addCounts(e.gone)
+			e.addCounts(context.WithoutCancel(e.gone)) // what a clean end cut short would not be counted
 			wait, failed = time.Until(next), 0
 			continue
 		}
