@@ -180,6 +180,7 @@ func (o Options) WithDefaults() (Options, error) {
 	setDefault(&o.DeadLetterTries, DefaultDeadLetterTries)
 	setDefault(&o.DeadLetterTimeout, DefaultDeadLetterTimeout)
 	o.Breaker.setDefaults()
+	o.Stamps.Keys = cloneKeys(o.Stamps.Keys)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -132,6 +133,15 @@ func ParseStampKeys(text string) ([]StampKey, error) {
 		return nil, fmt.Errorf("consumer: stamp keys: %w", err)
 	}
 	return keys, nil
+}
+
+// cloneKeys keeps a worker's keys from what their owner does with his secrets afterwards, such as clearing them.
+func cloneKeys(keys []StampKey) []StampKey {
+	own := slices.Clone(keys)
+	for i := range own {
+		own[i].Secret = slices.Clone(own[i].Secret)
+	}
+	return own
 }
 
 func (s *Stamps) validate() error {

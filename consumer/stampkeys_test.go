@@ -136,3 +136,17 @@ func TestStampKeyIsPrintedWithoutItsSecret(t *testing.T) {
 		}
 	}
 }
+
+// Who clears his secrets after he has made a worker takes nothing from it.
+func TestWorkersHaveKeysOfTheirOwn(t *testing.T) {
+	secret := bytes.Repeat([]byte("k"), 32)
+	o, err := consumer.Options{Stamps: consumer.Stamps{Keys: []consumer.StampKey{{ID: "a", Secret: secret}}}}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := consumer.NewStamp("source", "id", []byte("body")).Sign(consumer.StampKey{ID: "a", Secret: bytes.Clone(secret)})
+	clear(secret)
+	if !signed.SignedBy(o.Stamps.Keys...) {
+		t.Error("the worker's key is cleared with its owner's")
+	}
+}
