@@ -1,5 +1,7 @@
 package engine
 
+import "maps"
+
 // budget decides whether the archive of a worker's scopes has room for what may fail next. It is pure: no lock, no clock, no
 // I/O.
 type budget struct {
@@ -35,6 +37,17 @@ func (b *budget) meet(scope string) bool {
 	b.scopes[scope] = &archived{}
 	b.decide()
 	return true
+}
+
+// keep forgets the scopes of which nothing is in hand, if there is something of another: what a worker had of them has gone to
+// others, and is none of its business until it meets them again.
+func (b *budget) keep(inHand map[string]bool) {
+	if !b.stops || len(inHand) == 0 {
+		return
+	}
+	maps.DeleteFunc(b.scopes, func(scope string, _ *archived) bool { return !inHand[scope] })
+	b.latest = ""
+	b.decide()
 }
 
 // spend counts what fails of a scope that this worker has met, and is to be archived.

@@ -427,3 +427,39 @@ func TestBudgetOfMismatches(t *testing.T) {
 		end(t, e)
 	})
 }
+
+// A scope whose messages have all gone to another worker does not stop this one, which has others.
+func TestBudgetOfAScopeThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deploy{}
+		d.broken.Store(true)
+		l := memory.New()
+		e, b := begin(t, l, thrifty(), d.Handle)
+		e.Offer(items(4000, noLane))
+		pass(time.Minute)
+		others := items(10, noLane)
+		for i, it := range others {
+			it.Key.Scope, it.Key.ID = "tests/other", fmt.Appendf(nil, "other %d", i)
+		}
+		e.Offer(others)
+		pass(time.Minute)
+		for _, it := range others {
+			if _, done := b.verdict(t, it); done {
+				t.Fatal("the worker did not stop as a whole")
+			}
+		}
+		d.broken.Store(false)
+		<-e.Drop(func(it *engine.Item) bool { return it.Key.Scope == scope }, 0)
+		pass(time.Minute)
+		b.wantAcked(t, others...)
+		before, _ := archivedOf(t, l)
+		d.broken.Store(true)
+		again := items(4000, noLane)
+		e.Offer(again[2000:]) // it comes back, and is as full as it was
+		pass(time.Minute)
+		if after, _ := archivedOf(t, l); after != before || e.Health().Ready {
+			t.Errorf("%d bytes are archived, %d before it went; health %+v", after, before, e.Health())
+		}
+		end(t, e)
+	})
+}

@@ -95,8 +95,12 @@ func (e *Engine) weighLoop(m ledger.ArchiveMeter) {
 // weigh asks the ledger for all scopes.
 func (e *Engine) weigh(m ledger.ArchiveMeter) error {
 	e.mu.Lock()
+	if e.purse.budget.stops {
+		e.purse.budget.keep(e.scopesInHand())
+		e.improved()
+	}
 	scopes := slices.Collect(maps.Keys(e.purse.budget.scopes))
-	e.mu.Unlock()
+	e.unlock()
 	for _, scope := range scopes {
 		e.mu.Lock()
 		e.purse.budget.ask(scope, e.onItsWay(scope))
@@ -110,6 +114,20 @@ func (e *Engine) weigh(m ledger.ArchiveMeter) error {
 		}
 	}
 	return nil
+}
+
+// scopesInHand are those of all that the engine has. Its lock is held.
+func (e *Engine) scopesInHand() map[string]bool {
+	scopes := map[string]bool{}
+	for it := e.all; it != nil; it = it.allNext {
+		scopes[it.Key.Scope] = true
+	}
+	for _, l := range e.s.lines {
+		for _, st := range l.stretches {
+			scopes[st.Claim.First.Key.Scope] = true
+		}
+	}
+	return scopes
 }
 
 // onItsWay is how much of a scope has failed and is not known to be archived: it is published, sealed, settled or kept. It may
