@@ -300,10 +300,7 @@ func (r *runner) plan(ctx context.Context, l *Letter) error {
 		if err != nil {
 			return err
 		}
-		for i := range rec.Archived {
-			a := &rec.Archived[i]
-			c.Proved = c.Proved || a.Kind != ledger.KindMismatch && a.Fingerprint.Agrees(ledger.BodyFingerprint(l.Message.Body))
-		}
+		c.Proved = archivedAs(&rec, ledger.BodyFingerprint(l.Message.Body))
 	}
 	if err := r.renewed(ctx, l, &c); err != nil {
 		return err

@@ -23,20 +23,29 @@ import (
 
 // payments adds the queue of another team, whose workers have the same ledger.
 func (q *queues) payments() (url, arn string) {
+	url, arn, _ = q.payment(&book{})
+	return url, arn
+}
+
+// payment adds the queue of another team, with one payment that its worker has come to an end with.
+func (q *queues) payment(h consumer.Handler) (url, arn, id string) {
 	q.t.Helper()
 	url, err := q.server.CreateQueue("payments", nil)
 	if err != nil {
 		q.t.Fatal(err)
 	}
-	q.send(url, awssqs.SendMessageInput{MessageBody: aws.String("a payment")})
-	w, err := sqs.NewWorker(q.client, url, q.ledger, &book{}, &sqs.Config{Options: options("shop", nil)})
+	out, err := q.client.SendMessage(q.t.Context(), &awssqs.SendMessageInput{QueueUrl: &url, MessageBody: aws.String("a payment")})
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	w, err := sqs.NewWorker(q.client, url, q.ledger, h, &sqs.Config{Options: options("shop", nil)})
 	if err != nil {
 		q.t.Fatal(err)
 	}
 	stop := run(q.t, w)
 	eventually(q.t, "the payment is handled", func() bool { return q.server.Counts("payments").Depth() == 0 })
 	stop()
-	return url, q.arn("payments")
+	return url, q.arn("payments"), aws.ToString(out.MessageId)
 }
 
 // forged is a letter that says that it came from a queue, with a stamp that fits, and perhaps with an envelope.
@@ -53,8 +62,13 @@ func forged(source, body string, envelope bool, change ...func(*consumer.Stamp))
 }
 
 func envelopeOf(source string) string {
+	return sealedAs(source, "shop", "forged", ledger.KindExhausted)
+}
+
+// sealedAs is what a dead letter of that kind says of itself.
+func sealedAs(source, name, id string, kind ledger.FailureKind) string {
 	e, err := json.Marshal(map[string]any{
-		"v": 1, "original-source": source, "original-id": "forged", "original-group": "", "consumer": "shop", "kind": "exhausted", "attempts": 3,
+		"v": 1, "original-source": source, "original-id": id, "original-group": "", "consumer": name, "kind": kind, "attempts": 3,
 	})
 	if err != nil {
 		panic(err)

@@ -1,7 +1,6 @@
 package replay_test
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/replay"
 	"github.com/ackledger/ackledger/sqs"
+	"github.com/ackledger/ackledger/sqs/sqstest"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 )
@@ -24,40 +24,11 @@ func halves(first, second string) (f ledger.Fingerprint) {
 	return f
 }
 
-// sealedAs is what a dead letter of that kind says of itself.
-func sealedAs(source, name, id string, kind ledger.FailureKind) string {
-	e, _ := json.Marshal(map[string]any{"v": 1, "original-source": source, "original-id": id, "consumer": name, "kind": kind, "attempts": 3})
-	return string(e)
-}
-
 // letterOf is a forged dead letter.
 func letterOf(body string, stamp *consumer.Stamp, envelope string) awssqs.SendMessageInput {
 	return awssqs.SendMessageInput{MessageBody: &body, MessageAttributes: attributes(map[string]string{
 		consumer.StampName: stamp.String(), sqs.EnvelopeName: envelope,
 	})}
-}
-
-// failedPayment is a payment that failed at another team's queue, which does not redrive to ours.
-func (q *queues) failedPayment() (url, arn, id string) {
-	q.t.Helper()
-	url, err := q.server.CreateQueue("payments", nil)
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	out, err := q.client.SendMessage(q.t.Context(), &awssqs.SendMessageInput{QueueUrl: &url, MessageBody: aws.String("a payment")})
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	q.book.breakAll()
-	w, err := sqs.NewWorker(q.client, url, q.ledger, q.book, &sqs.Config{Options: options("shop", nil)})
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	stop := run(q.t, w)
-	eventually(q.t, "the payment fails", func() bool { return q.server.Counts("payments").Depth() == 0 })
-	stop()
-	q.book.mend()
-	return url, q.arn("payments"), aws.ToString(out.MessageId)
 }
 
 // Two fingerprints agree if one half does. A stamp of one half of its own body and one of another's agrees with its body and
@@ -69,7 +40,9 @@ func TestPitfall138_FingerprintOfTwoHalves(t *testing.T) {
 				t.Parallel()
 				q := newQueues(t, false)
 				q.fail([]string{"original"})
-				_, arn, id := q.failedPayment()
+				q.book.breakAll()
+				_, arn, id := q.payment(q.book)
+				q.book.mend()
 				stamp := consumer.Stamp{Source: arn, ID: id, Fingerprint: fp}
 				q.send(q.dlq, letterOf("evil", &stamp, sealedAs(arn, "shop", id, kind)))
 				for _, mismatched := range []bool{false, true} {
@@ -142,15 +115,17 @@ func TestInPlaceRefusesWhatTheWorkerRefuses(t *testing.T) {
 				q.change = func(o *consumer.Options) { o.Stamps, o.KeyFunc = stamps, key }
 				q.send(q.source, awssqs.SendMessageInput{MessageBody: aws.String("order-7"), MessageAttributes: attributes(map[string]string{consumer.StampName: stamp.String()})})
 				q.server.ExpireVisibility(q.names[0])
+				restore := q.server.Inject(sqstest.Fault{Action: "DeleteMessageBatch", Queue: q.names[0], Status: http.StatusServiceUnavailable, Times: -1})
 				c := &sqs.Config{Options: options("shop", nil)}
 				q.change(&c.Options)
-				w, err := sqs.NewWorker(awssqs.New(q.client.Options(), func(o *awssqs.Options) { o.HTTPClient = noDelete{} }), q.source, q.ledger, q.book, c)
+				w, err := sqs.NewWorker(q.client, q.source, q.ledger, q.book, c)
 				if err != nil {
 					t.Fatal(err)
 				}
 				stop := run(t, w)
 				eventually(t, "handled", func() bool { return q.book.count() == 1 })
 				stop()
+				restore()
 				q.server.ExpireVisibility(q.names[0])
 				if q.server.Counts(q.names[0]).Depth() != 1 {
 					t.Fatal("it was deleted")
@@ -182,14 +157,4 @@ func TestScopeTooLong(t *testing.T) {
 	if report.Replayed != 1 || report.Refused != 1 {
 		t.Errorf("%+v", report)
 	}
-}
-
-// noDelete is a way to SQS on which deletes are lost.
-type noDelete struct{}
-
-func (noDelete) Do(r *http.Request) (*http.Response, error) {
-	if strings.Contains(r.Header.Get("X-Amz-Target"), "DeleteMessage") {
-		return nil, errors.New("lost")
-	}
-	return http.DefaultClient.Do(r)
 }

@@ -73,10 +73,15 @@ func (r *runner) prove(ctx context.Context, l *Letter) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(rec.Archived, func(a ledger.ArchiveRecord) bool {
-		return a.Kind != ledger.KindMismatch && a.Fingerprint.Agrees(body)
-	}) {
+	if !archivedAs(&rec, body) {
 		l.Fingerprint = body
 	}
 	return nil
+}
+
+// archivedAs says whether a delivery of the message with that body is archived.
+func archivedAs(rec *ledger.Record, body ledger.Fingerprint) bool {
+	return slices.ContainsFunc(rec.Archived, func(a ledger.ArchiveRecord) bool {
+		return a.Kind != ledger.KindMismatch && a.Fingerprint.Agrees(body)
+	})
 }

@@ -40,14 +40,15 @@ func (b *budget) meet(scope string) bool {
 }
 
 // keep forgets the scopes of which nothing is in hand, if there is something of another: what a worker had of them has gone to
-// others, and is none of its business until it meets them again.
-func (b *budget) keep(inHand map[string]bool) {
+// others, and is none of its business until it meets them again. It says whether what stopped goes on.
+func (b *budget) keep(inHand map[string]bool) bool {
 	if !b.stops || len(inHand) == 0 {
-		return
+		return false
 	}
 	maps.DeleteFunc(b.scopes, func(scope string, _ *archived) bool { return !inHand[scope] })
 	b.latest = ""
 	b.decide()
+	return !b.stops
 }
 
 // spend counts what fails of a scope that this worker has met, and is to be archived.

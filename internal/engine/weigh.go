@@ -95,8 +95,7 @@ func (e *Engine) weighLoop(m ledger.ArchiveMeter) {
 // weigh asks the ledger for all scopes.
 func (e *Engine) weigh(m ledger.ArchiveMeter) error {
 	e.mu.Lock()
-	if e.purse.budget.stops {
-		e.purse.budget.keep(e.scopesInHand())
+	if e.purse.budget.stops && e.purse.budget.keep(e.scopesInHand()) {
 		e.improved()
 	}
 	scopes := slices.Collect(maps.Keys(e.purse.budget.scopes))
