@@ -17,9 +17,10 @@ type DeliveryCounter interface {
 // Deliveries counts what the deliveries of one scope were. Retries, take-overs and redrives are none of it.
 //
 // A worker adds its own with its heartbeats, at most once with each, and with its end. What it had not added when its process
-// died is lost, and so is what it added last if the answer was lost. No addition counts twice. A message of a range that was
-// given back without a trace is new at its next claim: the worker takes it off with its next heartbeat, and one that dies
-// before that, or never learns that it was given back, leaves it counted twice. So does a reopening in a range.
+// died is lost, and so is what it added last if the answer was lost. No addition counts twice. A message of a range that is
+// given back leaves no trace there, and is new at its next claim: so the first claim of a message in a range counts when the
+// message is finished or has failed once, and one that dies with its worker before that is lost, too. What an operator reopens
+// in a range is new again.
 type Deliveries struct {
 	Scope    string
 	Since    time.Time // when the first were counted, on the database's clock

@@ -97,7 +97,8 @@ type Engine struct {
 	brake         brake
 	purse         purse
 
-	known deliveries
+	known  deliveries
+	firsts firsts
 
 	unwise []string // what Options.Warnings says
 }
@@ -242,6 +243,7 @@ func (e *Engine) unlock() {
 		e.succeed(it, result)
 	}
 	e.s.toSettle = e.s.toSettle[:0]
+	e.countFirsts()
 	e.noteIdle()
 	e.wakeLoops()
 	out := e.out
@@ -328,6 +330,7 @@ func (e *Engine) finish(it *Item, v Verdict) {
 	if v.Ack {
 		e.tel.acked(it)
 	}
+	e.traced(it)
 	e.tell(it, v)
 	e.forget(it)
 	e.s.remove(it)

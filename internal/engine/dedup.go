@@ -10,22 +10,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// dedup counts what became of deliveries, as far as it says how many of them are duplicates: each delivery counts once at most,
-// unless it was given back without a trace. Attempts after the first, be they retries or take-overs, are neither new nor
-// duplicates.
+// dedup counts what became of deliveries, as far as it says how many of them are duplicates: each delivery counts once at most.
+// Attempts after the first, be they retries or take-overs, are neither new nor duplicates.
 type dedup struct {
 	misses   int64 // first claims
-	returned int64 // of these, given back without a trace: the next claim is a first one again
 	hits     int64 // finished before this delivery was claimed
 	timeouts int64 // given back to the broker while a live owner had the message
 }
 
 // add counts the ledger's answer to an item, and notes in the item what later ones go by. An answer that was lost counts with
-// the one that follows it.
+// the one that follows it. The first claim of a message in a range counts once it has left a trace there, or can no longer be
+// given back without one: whoever claims it next is told of a first claim again if it is, also after this worker was killed.
 func (d *dedup) add(it *Item, c *ledger.Claim) {
 	switch c.Answer {
 	case ledger.Run:
-		if c.First && !it.met {
+		switch {
+		case c.First && c.Ranged:
+			it.fresh = true
+		case c.First && !it.met:
 			d.misses++
 		}
 		it.met = true
@@ -66,13 +68,61 @@ func (d *deliveries) take() []ledger.Deliveries {
 	return all
 }
 
+// firsts are first claims of one scope, counted when the engine's lock is left.
+type firsts struct {
+	scope string
+	n     int64
+}
+
+// traced counts the first claim of an item in a range, which is not given back without a trace any more.
+func (e *Engine) traced(it *Item) {
+	if it.fresh {
+		it.fresh = false
+		e.counts(it.Key.Scope, 1)
+	}
+}
+
+func (e *Engine) counts(scope string, n int) {
+	if e.firsts.scope != scope {
+		e.countFirsts()
+		e.firsts.scope = scope
+	}
+	e.firsts.n += int64(n)
+}
+
+func (e *Engine) countFirsts() {
+	if n := e.firsts.n; n > 0 {
+		e.firsts.n = 0
+		e.count(e.firsts.scope, dedup{misses: n})
+	}
+}
+
+// maybeForgotten is for settlements of which the ledger may have carried out some, without an answer.
+func (e *Engine) maybeForgotten(batch []settlement) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range batch {
+		if batch[i].unharmed() {
+			batch[i].item.forgotten()
+		}
+	}
+}
+
+// forgotten is an item that was given back, or may have been. In a range that leaves no trace: its next claim is its first,
+// whoever makes it.
+func (it *Item) forgotten() {
+	if it.ranged {
+		it.met, it.fresh = false, false
+	}
+}
+
 // count counts deliveries of a scope.
 func (e *Engine) count(scope string, d dedup) {
 	if d == (dedup{}) {
 		return
 	}
 	e.tel.deduplicated(d)
-	e.known.add(ledger.Deliveries{Scope: scope, Misses: d.misses - d.returned, Hits: d.hits, Timeouts: d.timeouts})
+	e.known.add(ledger.Deliveries{Scope: scope, Misses: d.misses, Hits: d.hits, Timeouts: d.timeouts})
 }
 
 // addCounts adds to the ledger what was counted since the last call. What it refuses waits for the next one; what it may have

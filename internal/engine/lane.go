@@ -34,6 +34,7 @@ type task struct {
 	ran        bool     // a handler of this process had the message
 	met        bool     // claimed before, in an answer that came
 	ranged     bool     // ledger.Claim.Ranged
+	fresh      bool     // its claim in a range was its first, which is not counted yet
 	behind     bool     // a live owner had it when the ledger last said why it is busy
 	maybe      bool     // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	lane       *lane    // nil: no order

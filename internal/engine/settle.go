@@ -201,7 +201,9 @@ func (e *Engine) flush(batch []settlement, sets []ledger.Settlement) {
 	sess := batch[0].sess
 	var errs []error
 	err, answered := e.untilAnswered(sess, len(batch), func(ctx context.Context) (err error) {
-		errs, err = sess.owner.Settle(ctx, sets)
+		if errs, err = sess.owner.Settle(ctx, sets); ledger.Unknown(err) {
+			e.maybeForgotten(batch)
+		}
 		return err
 	})
 	if answered {
@@ -282,9 +284,10 @@ func (e *Engine) settledOne(s *settlement, err error, now time.Time) {
 	}
 	switch {
 	case err == nil && s.kind == ledger.Release:
-		if it.ranged && s.unharmed() {
-			it.met = false
-			e.count(it.Key.Scope, dedup{returned: 1})
+		if s.unharmed() {
+			it.forgotten()
+		} else {
+			e.traced(it)
 		}
 		e.released(it, s.after(), now)
 	case err == nil:

@@ -172,7 +172,7 @@ func (e *Engine) ready(st *Stretch, it *Item) {
 	it.overdue = !it.Deadline.IsZero() && !st.came.Before(it.Deadline)
 	if st.token != 0 {
 		it.sess, it.ticket, it.attempt = st.sess, ledger.NewTicket(it.Key.Sum(), st.token), 1
-		it.met, it.ranged = true, true
+		it.met, it.ranged, it.fresh = true, true, true
 	}
 }
 

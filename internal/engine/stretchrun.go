@@ -111,8 +111,7 @@ func (e *Engine) askedFor(stretches []*Stretch) (items []*Item) {
 
 // answeredStretches does what the answers say.
 func (e *Engine) answeredStretches(sess *session, stretches []*Stretch, tokens []uint64) {
-	run, known := int64(0), dedup{}
-	scope := stretches[0].Claim.First.Key.Scope
+	run := int64(0)
 	e.mu.Lock()
 	for i, st := range stretches {
 		st.sess, st.token = sess, tokens[i]
@@ -134,17 +133,11 @@ func (e *Engine) answeredStretches(sess *session, stretches []*Stretch, tokens [
 			}
 		}
 		if st.token != 0 {
-			if of := st.Claim.First.Key.Scope; of != scope {
-				e.count(scope, known)
-				known, scope = dedup{}, of
-			}
-			n := st.Claim.Messages()
-			run, known.misses = run+n, known.misses+n
+			run += st.Claim.Messages()
 		}
 	}
 	e.unlock()
 	e.tel.ran(run)
-	e.count(scope, known)
 }
 
 // answeredParts tells the items of a stretch that it is ours, or that each is to be asked for.
@@ -315,6 +308,7 @@ func (st *Stretch) finished() ledger.StretchDone {
 func (e *Engine) settledStretch(st *Stretch, err error, now time.Time) {
 	if err == nil && st.whole {
 		e.tel.ackedStretch(st)
+		e.counts(st.Claim.First.Key.Scope, st.n)
 		e.out = append(e.out, Finished{Stretch: st, N: st.n, Verdict: Verdict{Ack: true}})
 		e.s.dropStretch(st)
 		return

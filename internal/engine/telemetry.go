@@ -84,7 +84,7 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 		return h
 	}
 	t.claims = counter("ackledger.claims", "Answers of the ledger, by answer: run, done, busy, spent, mismatch.")
-	t.dedups = counter("ackledger.dedup", "What deliveries were, by result: miss, returned, hit, timeout.")
+	t.dedups = counter("ackledger.dedup", "What deliveries were, by result: miss, hit, timeout.")
 	t.takeovers = counter("ackledger.takeovers", "Messages taken over from an owner that died or left.")
 	t.lost = counter("ackledger.leases.lost", "Leases of this worker that were lost.")
 	t.retries = counter("ackledger.retries", "Attempts that failed and will be repeated.")
@@ -158,10 +158,10 @@ func (t *telemetry) ran(n int64) {
 }
 
 // dedupResults are the values of the attribute, in the order of dedup's fields.
-var dedupResults = [...]string{"miss", "returned", "hit", "timeout"}
+var dedupResults = [...]string{"miss", "hit", "timeout"}
 
 func (t *telemetry) deduplicated(d dedup) {
-	for i, n := range [...]int64{d.misses, d.returned, d.hits, d.timeouts} {
+	for i, n := range [...]int64{d.misses, d.hits, d.timeouts} {
 		if n > 0 {
 			t.dedups.Add(context.Background(), n, t.results[i])
 		}
