@@ -85,6 +85,20 @@ const (
 	OversizeEnd
 )
 
+// LargeBatch says what happens to a batch of records that unpacks to more bytes than the client takes
+// (kgo.MaxDecompressBatchBytes). Nobody can handle its records here: they are unknown. The client reads the partition no
+// further until it is told where to go on.
+type LargeBatch uint8
+
+const (
+	// LargeBatchEnd ends Run with [ErrLargeBatch], which names the topic, the partition and the offsets. Default.
+	LargeBatchEnd LargeBatch = iota
+	// LargeBatchPass archives an entry of the batch's place, reports it in the log and in Health, and goes on behind it. The
+	// entry has no body (ledger.LeftOutBatch): no replay sends it, and no dead letter is published of it. The ledger knows
+	// nothing of the records: a worker with a larger limit handles them when the group's offset is set back to the batch.
+	LargeBatchPass
+)
+
 // Config is what a worker is built of, beside the options of the Kafka client. The zero value of each field means its
 // default.
 //

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/killpoint"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -220,6 +222,59 @@ func (w *Worker) accept(a *assignment, records []*kgo.Record) []*delivery {
 	return append(fresh, w.accept(now, rewound)...)
 }
 
+// stretchable says whether records may go through the engine as one: each new, of one leader epoch, known by its place
+// alone, and none large.
+func (w *Worker) stretchable(records []*kgo.Record) bool {
+	s := &w.set
+	if len(records) == 0 || s.Audit != AuditRanges || s.KeyFunc != nil || s.FingerprintFunc != nil || !w.eng.Stretches(s.Order != OrderNone) {
+		return false
+	}
+	for i, r := range records {
+		if s.isLarge(r) || r.Attrs.IsControl() || r.LeaderEpoch != records[0].LeaderEpoch || i > 0 && r.Offset <= records[i-1].Offset {
+			return false
+		}
+		for _, h := range r.Headers {
+			if h.Key == consumer.StampName {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// takeStretch takes all of a partition's records in as one; nil: they are to be taken in one by one.
+func (w *Worker) takeStretch(a *assignment, records []*kgo.Record) *engine.Stretch {
+	if !w.stretchable(records) {
+		return nil
+	}
+	b := &batch{set: &w.set, of: a, at: a.cursor, records: records}
+	it := b.Items(0, 1, nil)[0]
+	if !it.Ranged || it.Skip || it.Invalid != nil {
+		return nil
+	}
+	for i := range records {
+		b.bytes += b.Size(i)
+	}
+	full, ok := w.table.acceptAll(a, b)
+	if !ok {
+		return nil
+	}
+	if full {
+		w.spanLimit(a)
+	}
+	last := records[len(records)-1].Offset
+	a.prev = last
+	st := &engine.Stretch{Records: b, Ordered: w.set.Order != OrderNone, Claim: ledger.Stretch{Last: last, First: ledger.Entry{
+		Key: it.Key, Ranged: true, Late: it.Late, Window: it.Window,
+	}}}
+	for i := 1; i < len(records); i++ {
+		if from, to := records[i-1].Offset+1, records[i].Offset; from < to {
+			st.Claim.Gaps = append(st.Claim.Gaps, ledger.Gap{From: from, To: to})
+		}
+	}
+	return st
+}
+
 // spanLimit pauses a partition.
 func (w *Worker) spanLimit(a *assignment) {
 	w.applyPause(a.place)
@@ -314,13 +369,4 @@ func (w *Worker) joinAfresh(topic string) {
 	w.astray[topic] = true
 	w.mu.Unlock()
 	w.lookAt(topic)
-}
-
-// of matches the items of assignments.
-func of(list ...*assignment) func(*engine.Item) bool {
-	set := make(map[*assignment]bool, len(list))
-	for _, a := range list {
-		set[a] = true
-	}
-	return func(it *engine.Item) bool { return set[it.Ref.(*delivery).of] }
 }

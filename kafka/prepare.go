@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
-	"github.com/ackledger/ackledger/internal/backoff"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -42,12 +40,6 @@ func (w *Worker) prepare(ctx context.Context) error {
 		}
 	}
 }
-
-// retryError marks what another try may mend.
-type retryError struct{ err error }
-
-func (r *retryError) Error() string { return "kafka: " + r.err.Error() }
-func (r *retryError) Unwrap() error { return r.err }
 
 func (w *Worker) prepareOnce(ctx context.Context) error {
 	cluster, metas, err := w.metadata(ctx, w.set.topics)
@@ -171,21 +163,3 @@ func (w *Worker) adoptWindow(window time.Duration) error {
 
 // sourceName names all topics together, for logs and metrics of the engine.
 func (w *Worker) sourceName() string { return w.cluster + "/" + strings.Join(w.set.topics, ",") }
-
-// retryDelay is the delay before the n-th retry of a request.
-func retryDelay(n int) time.Duration {
-	p := backoff.Policy{Base: 200 * time.Millisecond, Max: 5 * time.Second}
-	return p.Ceiling(n)/2 + p.Delay(n, rand.Float64())/2
-}
-
-// sleep waits, and returns false if ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -138,9 +138,6 @@ func (w *Worker) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetc
 	return nil
 }
 
-// adjustTries bounds how often the cluster is asked where new partitions begin, before the group's session starts anew.
-const adjustTries = 8
-
 // adjust is called by the client right before partitions are read: it decides where, commits the position of what had
 // none, and begins the assignments. What the group has taken away meanwhile is not read (kgo 1.22.2 fetches the offsets of
 // a topic once more that was purged during a fetch of them, in a classic group, and would read beside its new owner).
@@ -332,26 +329,6 @@ func (w *Worker) survey(ctx context.Context, offsets map[string]map[int32]kgo.Of
 		return s, w.newcomers(ctx, s, newcomers)
 	}
 	return s, nil
-}
-
-// remembered returns the metadata of the offsets that were fetched last, and the topics that were created anew while we
-// ran. The group may be given the new topic before the watcher has seen it: with StartLatest, whose position is the log's
-// end, records that nobody has seen would count as past.
-func (w *Worker) remembered(metas map[string]topicMeta) (notes map[place]string, reborn map[string]bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen(metas)
-	return maps.Clone(w.notes), maps.Clone(w.reborn)
-}
-
-// seen notes the topics' ids. The worker is locked.
-func (w *Worker) seen(metas map[string]topicMeta) {
-	for topic, m := range metas {
-		if was, ok := w.born[topic]; ok && was != m.id {
-			w.reborn[topic] = true
-		}
-		w.born[topic] = m.id
-	}
 }
 
 // newcomers looks at topics with partitions that have no commit, for StartLatest. If the group has never committed an

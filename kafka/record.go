@@ -258,8 +258,32 @@ func (d *delivery) Identify() (ledger.Fingerprint, []byte) {
 	return ledger.BodyFingerprint(d.original().Body), new(arena).deliveryID(d.pos.Log, d.pos.Epoch, d.pos.Offset)
 }
 
+// Exists implements engine.Known. A record can only be a copy of one that was there before it: in its own partition, of one
+// before it; in another of this topic, of one below the end. A stamp for the topic's former life names nothing that this
+// topic has, or will have.
+func (d *delivery) Exists(p *ledger.Position) bool {
+	a := d.of
+	partition, ok := partitionOf(p.Log, a.log)
+	switch {
+	case !ok:
+		return false
+	case partition == a.partition:
+		return p.Offset < d.pos.Offset && p.Epoch <= d.pos.Epoch
+	}
+	return a.horizon != nil && a.horizon.reaches(a.topic, a.id, partition, p.Offset, p.Epoch)
+}
+
 // original is engine.Item.Original.
 func original(it *engine.Item) engine.Content { return it.Ref.(*delivery).original() }
+
+// of matches the items of assignments.
+func of(list ...*assignment) func(*engine.Item) bool {
+	set := make(map[*assignment]bool, len(list))
+	for _, a := range list {
+		set[a] = true
+	}
+	return func(it *engine.Item) bool { return set[it.Ref.(*delivery).of] }
+}
 
 // lane names what a record waits behind: its partition, or its key within its partition. Topics never share a lane. A
 // record without a key has no order by key. Keys are named by a hash, because lanes are shown in Health and keys may be
@@ -301,33 +325,4 @@ func text(names *strings.Builder, p []byte) string {
 	from := names.Len()
 	names.Write(p)
 	return names.String()[from:]
-}
-
-// arena hands out pieces of one allocation.
-type arena []byte
-
-// clone copies p. Nil stays nil, and empty stays empty.
-func (a *arena) clone(p []byte) []byte {
-	if p == nil {
-		return nil
-	}
-	n := len(*a)
-	*a = append(*a, p...)
-	return (*a)[n:len(*a):len(*a)]
-}
-
-// recordID appends a record's readable identity: its assignment's name and the offset.
-func (a *arena) recordID(name string, offset int64) []byte {
-	n := len(*a)
-	*a = strconv.AppendInt(append(append(*a, name...), '-'), offset, 10)
-	return (*a)[n:len(*a):len(*a)]
-}
-
-// deliveryID appends the id of one record as one copy of a message: the log, the leader epoch and the offset.
-func (a *arena) deliveryID(log string, epoch int32, offset int64) []byte {
-	n := len(*a)
-	b := append(append(*a, log...), '/')
-	b = append(strconv.AppendInt(b, int64(epoch), 10), '/')
-	*a = strconv.AppendInt(b, offset, 10)
-	return (*a)[n:len(*a):len(*a)]
 }

@@ -8,13 +8,13 @@ import (
 	"math"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // topicID is a topic's UUID (KIP-516); zero: the cluster has none, or names are used instead.
@@ -26,55 +26,6 @@ func (id topicID) String() string {
 		return "-"
 	}
 	return base64.RawURLEncoding.EncodeToString(id[:])
-}
-
-// topicMeta is what the cluster's metadata says of a topic.
-type topicMeta struct {
-	id         topicID
-	partitions int
-	err        error
-}
-
-// metadata asks a broker for the cluster's id and the given topics, past the client's cache: the client keeps the id of
-// a topic that was deleted and created again.
-func (w *Worker) metadata(ctx context.Context, topics []string) (cluster string, metas map[string]topicMeta, err error) {
-	return w.metadataOf(ctx, w.kgo, topics)
-}
-
-func (w *Worker) metadataOf(ctx context.Context, broker kmsg.Requestor, topics []string) (cluster string, metas map[string]topicMeta, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	req := kmsg.NewPtrMetadataRequest()
-	for _, t := range topics {
-		rt := kmsg.NewMetadataRequestTopic()
-		rt.Topic = kmsg.StringPtr(t)
-		req.Topics = append(req.Topics, rt)
-	}
-	resp, err := req.RequestWith(ctx, broker)
-	if err != nil {
-		return "", nil, fmt.Errorf("ask for metadata: %w", err)
-	}
-	if resp.ClusterID != nil {
-		cluster = *resp.ClusterID
-	}
-	metas = make(map[string]topicMeta, len(resp.Topics))
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		if t.Topic == nil {
-			continue
-		}
-		m := topicMeta{id: t.TopicID, partitions: len(t.Partitions), err: kerr.ErrorForCode(t.ErrorCode)}
-		if w.set.NameIdentity {
-			m.id = topicID{}
-		}
-		metas[*t.Topic] = m
-	}
-	for _, t := range topics {
-		if _, ok := metas[t]; !ok {
-			metas[t] = topicMeta{err: kerr.UnknownTopicOrPartition}
-		}
-	}
-	return cluster, metas, nil
 }
 
 // topicSource is what the identity of a topic's records is made of, apart from the topic's id.
@@ -115,6 +66,24 @@ func logName(cluster, topic string, id topicID, partition int32) string {
 		who = "name:" + topic
 	}
 	return url.PathEscape(cluster) + "/" + who + "/" + strconv.Itoa(int(partition))
+}
+
+// partitionOf reads the partition of a log of the same topic as ours: names differ behind the last slash alone.
+func partitionOf(log, ours string) (int32, bool) {
+	topic, text := cutPartition(log)
+	if same, _ := cutPartition(ours); topic != same {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
+		return 0, false
+	}
+	return int32(n), true
+}
+
+func cutPartition(log string) (topic, partition string) {
+	i := strings.LastIndexByte(log, '/')
+	return log[:i+1], log[i+1:]
 }
 
 // limits is what a topic's configuration says of how long and how large its records may be.

@@ -15,45 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// place names a partition.
-type place struct {
-	topic     string
-	partition int32
-}
-
-// assignment is one term in which this member owns a partition. A partition that goes and comes back is another
-// assignment: what finishes late belongs to the old one and moves nothing. The table's lock guards what follows epoch.
-type assignment struct {
-	place
-	id     topicID
-	log    string // ledger.Position.Log
-	name   string // topic and partition, for people
-	source topicSource
-	start  int64
-	epoch  int32
-	// horizon is how far the logs reach; nil: a stamp can name what is in this partition alone.
-	horizon *horizon
-	// unsure is until when its position is committed at each interval, whether it has moved or not. Zero: never.
-	unsure time.Time
-
-	// Of poll's goroutine.
-	cursor
-	read   int64 // the offset after the last record that came; 0: none did
-	astray bool  // records of it were thrown away: none is taken in any more, so that none is passed over
-
-	tracker   *offsets.Tracker
-	committed int64         // what the broker confirmed; -1: nothing yet
-	closing   bool          // revoked, lost or replaced: nothing more is taken in, and the committer leaves it alone
-	gone      bool          // let go of: what finishes now moves nothing
-	held      int           // records that the engine has in hand
-	empty     chan struct{} // closed when it closes and the engine has none in hand
-	high      int64         // high watermark; -1: not known
-	weight    engine.Weight // their bytes
-	pausedAt  time.Time     // since when the span limit holds it; zero: it does not
-	moved     time.Time     // when the engine last gave a record back, or had none
-	stuck     bool          // it crowds and does not move: see table.crowded
-}
-
 // table holds the assignments of the moment. It does no I/O; all methods may be called concurrently.
 type table struct {
 	span int
@@ -122,6 +83,25 @@ func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery,
 	}
 	t.hold(a, fresh)
 	return fresh, t.reaches(a), rewound
+}
+
+// acceptAll is accept for records of a batch, all of them or none: false if one is not new.
+func (t *table) acceptAll(a *assignment, b *batch) (full, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last, _ := a.tracker.Last(); a.closing || b.records[0].Offset <= last {
+		return false, false
+	}
+	for i, r := range b.records {
+		seq, _ := a.tracker.Add(r.Offset, r.LeaderEpoch)
+		if i == 0 {
+			b.seq = seq
+		}
+	}
+	t.holdMore(a, len(b.records))
+	a.weight.AddAll(b.bytes)
+	t.weight.AddAll(b.bytes)
+	return t.reaches(a), true
 }
 
 // reaches says whether the span's limit is reached now.
@@ -233,21 +213,37 @@ func (t *table) finish(done []engine.Finished) (relaxed []place) {
 	return append(relaxed, t.unstuck()...)
 }
 
+// finishOne notes that the engine has let go of a record, or of the first records of a batch.
+func (t *table) finishOne(f *engine.Finished, now time.Time) *assignment {
+	if f.Stretch == nil {
+		d := f.Item.Ref.(*delivery)
+		if f.Verdict.Ack && !d.of.gone {
+			d.of.tracker.Finish(d.seq)
+		}
+		d.of.weight.Remove(d.Size)
+		t.weight.Remove(d.Size)
+		t.letGo(d.of, 1, now)
+		return d.of
+	}
+	b, bytes := f.Stretch.Records.(*batch), int64(0)
+	for i := range f.N {
+		if f.Verdict.Ack && !b.of.gone {
+			b.of.tracker.Finish(b.seq + uint64(i))
+		}
+		bytes += b.Size(i)
+	}
+	b.of.weight.AddAll(-bytes)
+	t.weight.AddAll(-bytes)
+	t.letGo(b.of, f.N, now)
+	return b.of
+}
+
 // full says whether a partition is not to be read for now.
 func (t *table) full(p place) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.now[p]
 	return a != nil && !a.closing && (a.stuck || !a.pausedAt.IsZero())
-}
-
-func (a *assignment) close() {
-	if a.closing {
-		return
-	}
-	if a.closing = true; a.held == 0 {
-		close(a.empty)
-	}
 }
 
 // close stops the assignments that match from taking anything in, and keeps the committer away from them.
@@ -276,15 +272,6 @@ func (t *table) discard(list []*assignment) {
 	}
 }
 
-// point is an offset to commit.
-type point struct {
-	place
-	id     topicID
-	offset int64
-	epoch  int32
-	of     *assignment // nil: nobody's, see begin
-}
-
 // due returns what the open assignments have finished and not committed, and what is unsure.
 func (t *table) due() []point {
 	now := time.Now()
@@ -311,14 +298,6 @@ func (t *table) dueOf(list []*assignment) []point {
 		}
 	}
 	return out
-}
-
-func (a *assignment) appendDue(out []point, now time.Time) []point {
-	offset, epoch := a.tracker.Position()
-	if offset <= a.committed && !now.Before(a.unsure) {
-		return out
-	}
-	return append(out, point{place: a.place, id: a.id, offset: offset, epoch: epoch, of: a})
 }
 
 // confirm notes that the broker has an offset.

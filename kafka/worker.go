@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	callTimeout   = 10 * time.Second // of one request to the cluster
-	commitTimeout = 5 * time.Second  // of one commit: it waits through a whole join of the group
+	commitTimeout = 5 * time.Second // of one commit: it waits through a whole join of the group
 	leaveTimeout  = 5 * time.Second
 	closeTimeout  = 3 * time.Second  // of the client's own last calls: it gives each kind of them a second
 	watchInterval = 10 * time.Second // between two looks at the topics

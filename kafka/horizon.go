@@ -3,11 +3,8 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -96,34 +93,34 @@ func (h *horizon) begin(ctx context.Context) {
 	}
 }
 
-// reaches says whether a partition of the topic that an assignment is of reaches beyond a place. Who does not get to know
+// reaches says whether a partition of a topic, the one with this id, reaches beyond a place. Who does not get to know
 // says yes: a copy of a failed record that was taken for another would be done twice, and what a forged stamp hides is
 // archived.
-func (h *horizon) reaches(a *assignment, partition int32, offset int64, epoch int32) bool {
-	k := h.topics[a.topic]
-	if k == nil || k.id != a.id {
-		k = &known{extent: extent{id: a.id}}
-		h.topics[a.topic] = k
+func (h *horizon) reaches(topic string, id topicID, partition int32, offset int64, epoch int32) bool {
+	k := h.topics[topic]
+	if k == nil || k.id != id {
+		k = &known{extent: extent{id: id}}
+		h.topics[topic] = k
 	}
 	if e, ok := k.ends[partition]; ok && e.reaches(offset, epoch) {
 		return true
 	}
 	if !k.fresh && time.Now().After(k.unasked) {
-		k.refresh(h, a)
+		k.refresh(h, topic)
 	}
 	e, ok := k.ends[partition]
 	return !k.fresh || ok && (e == silent || e.reaches(offset, epoch))
 }
 
 // refresh asks where the topic ends now. The answer about another topic of this name, which was created since, says nothing.
-func (k *known) refresh(h *horizon, a *assignment) {
-	x, err := h.ask(h.ctx, a.topic)
+func (k *known) refresh(h *horizon, topic string) {
+	x, err := h.ask(h.ctx, topic)
 	if err != nil {
 		k.unasked = time.Now().Add(endsPause)
-		h.log.Warn("where a topic ends is not known: stamps count without a look", zap.String("topic", a.topic), zap.Error(err))
+		h.log.Warn("where a topic ends is not known: stamps count without a look", zap.String("topic", topic), zap.Error(err))
 		return
 	}
-	if a.id != (topicID{}) && x.id != a.id {
+	if k.id != (topicID{}) && x.id != k.id {
 		k.unasked = time.Now().Add(endsPause)
 		return
 	}
@@ -131,41 +128,8 @@ func (k *known) refresh(h *horizon, a *assignment) {
 	for p, e := range x.ends {
 		if e == silent {
 			k.unasked = time.Now().Add(endsPause)
-			h.log.Warn("where a partition ends is not known: stamps count without a look for a while", zap.String("topic", a.topic), zap.Int32("partition", p))
+			h.log.Warn("where a partition ends is not known: stamps count without a look for a while", zap.String("topic", topic), zap.Int32("partition", p))
 			return
 		}
 	}
-}
-
-// Exists implements engine.Known. A record can only be a copy of one that was there before it: in its own partition, of one
-// before it; in another of this topic, of one below the end. A stamp for the topic's former life names nothing that this
-// topic has, or will have.
-func (d *delivery) Exists(p *ledger.Position) bool {
-	a := d.of
-	partition, ok := partitionOf(p.Log, a.log)
-	switch {
-	case !ok:
-		return false
-	case partition == a.partition:
-		return p.Offset < d.pos.Offset && p.Epoch <= d.pos.Epoch
-	}
-	return a.horizon != nil && a.horizon.reaches(a, partition, p.Offset, p.Epoch)
-}
-
-// partitionOf reads the partition of a log of the same topic as ours: names differ behind the last slash alone.
-func partitionOf(log, ours string) (int32, bool) {
-	topic, text := cutPartition(log)
-	if same, _ := cutPartition(ours); topic != same {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
-		return 0, false
-	}
-	return int32(n), true
-}
-
-func cutPartition(log string) (topic, partition string) {
-	i := strings.LastIndexByte(log, '/')
-	return log[:i+1], log[i+1:]
 }
