@@ -14,6 +14,9 @@ import (
 	"go.uber.org/zap"
 )
 
+// commitTimeout is that of one commit: it waits through a whole join of the group.
+const commitTimeout = 5 * time.Second
+
 // commitLoop is the one committer. What it commits is the finished prefix of partitions that are ours at that moment.
 func (w *Worker) commitLoop(ctx context.Context) {
 	t := time.NewTicker(w.set.CommitInterval)
@@ -169,4 +172,17 @@ func readAnswers(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse,
 			}
 		}
 	}
+}
+
+// signature is the ledger's id, as commits name it; empty: they name none.
+func (w *Worker) signature() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ours
+}
+
+func (w *Worker) signAs(ledger string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ours = ledger
 }

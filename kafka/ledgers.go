@@ -113,16 +113,3 @@ func (w *Worker) sendOwning(ctx context.Context, points []point) error {
 	defer w.owning.Unlock()
 	return w.send(ctx, points)
 }
-
-// signature is the ledger's id, as commits name it; empty: they name none.
-func (w *Worker) signature() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ours
-}
-
-func (w *Worker) signAs(ledger string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ours = ledger
-}

@@ -197,14 +197,6 @@ func (w *Worker) refuseOversize(topic string, p *kgo.FetchPartition) {
 	}
 }
 
-// goOn reports records that are gone and were not handled (ResetEarliest).
-func (w *Worker) goOn(err error) {
-	w.log.Error("records are gone that were not handled, going on", zap.Error(err))
-	w.mu.Lock()
-	w.gone = err
-	w.mu.Unlock()
-}
-
 // accept takes a partition's records in, and again what follows the place from which a log was written anew.
 func (w *Worker) accept(a *assignment, records []*kgo.Record) []*delivery {
 	fresh, full, rewound := w.table.accept(a, records)
@@ -275,14 +267,6 @@ func (w *Worker) takeStretch(a *assignment, records []*kgo.Record) *engine.Stret
 	return st
 }
 
-// spanLimit pauses a partition.
-func (w *Worker) spanLimit(a *assignment) {
-	w.applyPause(a.place)
-	oldest, _ := w.oldest(a)
-	w.log.Warn("span limit: the partition pauses until its first unfinished record is done", zap.String("topic", a.topic),
-		zap.Int32("partition", a.partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
-}
-
 // fetchError deals with what a poll says beside records.
 func (w *Worker) fetchError(topic string, partition int32, err error) {
 	switch {
@@ -340,33 +324,4 @@ func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment 
 		w.applyPause(a.place) // the old one may have paused it
 	}
 	return now
-}
-
-// oldest returns the offset that holds an assignment.
-func (w *Worker) oldest(a *assignment) (int64, bool) {
-	w.table.mu.Lock()
-	defer w.table.mu.Unlock()
-	return a.tracker.Oldest()
-}
-
-// lookAt asks the watcher to look at a topic now.
-func (w *Worker) lookAt(topic string) {
-	select {
-	case w.poke <- topic:
-	default: // it is busy with others, and looks at all of them in a while
-	}
-}
-
-// readAgain has a partition's topic joined afresh, and takes nothing in meanwhile.
-func (w *Worker) readAgain(a *assignment) {
-	a.astray = true // of poll's goroutine
-	w.joinAfresh(a.topic)
-}
-
-// joinAfresh lets the watcher restart a topic of which records were thrown away, now or as soon as it may.
-func (w *Worker) joinAfresh(topic string) {
-	w.mu.Lock()
-	w.astray[topic] = true
-	w.mu.Unlock()
-	w.lookAt(topic)
 }

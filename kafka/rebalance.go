@@ -66,12 +66,6 @@ func (w *Worker) abandon(match func(*assignment) bool) {
 	w.eng.Drop(of(list...), w.set.RevokeDrain)
 }
 
-func (w *Worker) left() {
-	w.mu.Lock()
-	w.joined = false
-	w.mu.Unlock()
-}
-
 // taken notes that the group has these partitions no more from this member.
 func (w *Worker) taken(parts map[string][]int32) {
 	w.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,19 +13,13 @@ import (
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 )
 
-const (
-	commitTimeout = 5 * time.Second // of one commit: it waits through a whole join of the group
-	leaveTimeout  = 5 * time.Second
-	closeTimeout  = 3 * time.Second  // of the client's own last calls: it gives each kind of them a second
-	watchInterval = 10 * time.Second // between two looks at the topics
-)
+// watchInterval is the time between two looks at the topics.
+const watchInterval = 10 * time.Second
 
 // Worker consumes the topics of one consumer group. Build it with [NewWorker].
 type Worker struct {
@@ -109,163 +102,6 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 	}, nil
 }
 
-// options are the client's: what the caller may change, the caller's, and what the promises rest on. life is the client's.
-func (w *Worker) options(life context.Context) []kgo.Opt {
-	reset := kgo.NoResetOffset()
-	if w.set.Reset == ResetEarliest {
-		reset = kgo.NewOffset().AtStart()
-	}
-	before := []kgo.Opt{
-		kgo.WithLogger(clientLog{w.log}), kgo.MaxDecompressBatchBytes(unpackLimit(w.set.archive)),
-		kgo.FetchMaxBytes(fetchLimit(w.set.MaxHeldBytes)),
-	}
-	after := []kgo.Opt{
-		kgo.WithContext(life),
-		kgo.ConsumeTopics(), // they are added once Run has seen that they may be consumed
-		kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(),
-		kgo.OnPartitionsAssigned(w.assigned),
-		kgo.OnPartitionsRevoked(w.revoked),
-		kgo.OnPartitionsLost(w.lost),
-		kgo.OnOffsetsFetched(w.fetched),
-		kgo.AdjustFetchOffsetsFn(w.adjust),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(),
-		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
-		kgo.ConsumeResetOffset(reset),
-		kgo.RebalanceTimeout(w.set.rebalance),
-	}
-	return slices.Concat(before, w.set.opts, after)
-}
-
-// Run consumes until ctx is cancelled. Then it polls no more, lets running handlers end (Options.Drain), commits what is
-// finished, leaves the group, and returns nil, or an error that names what still ran. It leaves the ledger right after the
-// drain, and waits some seconds for brokers that do not answer: then records come again, and the ledger knows them. It
-// returns early with an error on what cannot heal: an unknown topic, a refused login, a ledger that cannot serve, offsets
-// that the broker does not have ([ErrOutOfRange], [ErrDataLoss]). A worker runs once.
-func (w *Worker) Run(ctx context.Context) error {
-	if !w.began.CompareAndSwap(false, true) {
-		return errors.New("kafka: Run: a worker runs once")
-	}
-	running, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	w.stop = cancel
-	life, cut := context.WithCancel(context.Background())
-	defer cut()
-	client, err := kgo.NewClient(w.options(life)...)
-	if err != nil {
-		return fmt.Errorf("kafka: %w", err)
-	}
-	w.kgo, w.adm, w.cut = client, kadm.NewClient(client), cut
-	w.horizon = newHorizon(w.log, func(ctx context.Context, topic string) (extent, error) { return extentOf(ctx, client, topic) })
-	eng, err := w.begin(running)
-	if err != nil {
-		w.closeClient()
-		if ctx.Err() != nil {
-			return nil // nothing was begun that would have to be drained
-		}
-		return err
-	}
-	w.log.Info("consuming", zap.Strings("topics", w.set.topics), zap.String("cluster", w.cluster))
-	var loops, commits sync.WaitGroup
-	committing, endCommits := context.WithCancel(context.Background())
-	defer endCommits()
-	client.AddConsumeTopics(w.set.topics...)
-	loops.Go(func() { w.pollLoop(running) })
-	loops.Go(func() { w.watchLoop(running) })
-	commits.Go(func() { w.commitLoop(committing) })
-	<-running.Done()
-	var failed error
-	if ctx.Err() == nil {
-		failed = fmt.Errorf("kafka: %w", context.Cause(running))
-	}
-	drained := eng.Drain(context.WithoutCancel(ctx))
-	left := make(chan error, 1) // brokers that hang must not keep us from leaving: that would count as a crash
-	go func() { left <- w.closeEngine(eng) }()
-	loops.Wait()
-	endCommits()
-	commits.Wait()
-	w.end()
-	return errors.Join(failed, drained, <-left)
-}
-
-// begin prepares what Run needs and starts the engine.
-func (w *Worker) begin(ctx context.Context) (*engine.Engine, error) {
-	if err := w.prepare(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.checkTarget(ctx); err != nil {
-		return nil, err
-	}
-	eng, err := engine.New(engine.Config{
-		Options: w.set.Options, Ledger: w.ledger, Handler: w.handler, Sink: w, System: "kafka", Source: w.sourceName(),
-		Group: w.set.group, Retained: true, Health: w.Health,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("kafka: %w", err)
-	}
-	w.mu.Lock()
-	w.eng = eng
-	if w.paused {
-		eng.Pause()
-	}
-	w.mu.Unlock()
-	if err := eng.Start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("kafka: %w", err), w.closeEngine(eng))
-	}
-	if err := w.measureLag(); err != nil {
-		return nil, errors.Join(fmt.Errorf("kafka: %w", err), w.closeEngine(eng))
-	}
-	return eng, nil
-}
-
-// end commits for the last time, and leaves the group.
-func (w *Worker) end() {
-	w.commitAll(context.Background())
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-	defer cancel()
-	member, _ := w.kgo.GroupMetadata()
-	w.kgo.AllowRebalance()
-	err := w.kgo.LeaveGroupContext(ctx)
-	if w.set.instance != "" && errors.Is(err, kerr.InvalidRequest) {
-		err = w.leaveStatic(ctx, member)
-	}
-	if err != nil {
-		w.log.Warn("left the group without its answer: its partitions wait for the session's end", zap.Error(err))
-	}
-	w.closeClient()
-	_ = w.lag.Unregister() // an error means that it is gone already
-}
-
-// closeClient closes the client. What that still asks of a broker that hangs ends with the client's context: a connection
-// that is being made has no nearer limit (it took 20 s).
-func (w *Worker) closeClient() {
-	defer time.AfterFunc(closeTimeout, w.cut).Stop()
-	w.kgo.CloseAllowingRebalance()
-}
-
-// leaveStatic sends the leave of a static member of a KIP-848 group. franz-go 1.22.2 sends it without the instance id,
-// which Kafka 4.3 refuses ("InstanceId can't be null"); the member that comes back would then wait for the session's end.
-func (w *Worker) leaveStatic(ctx context.Context, member string) error {
-	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
-	req.Group, req.MemberID, req.InstanceID = w.set.group, member, &w.set.instance
-	req.MemberEpoch = -2 // gone for now: its partitions are kept for it
-	resp, err := req.RequestWith(ctx, w.kgo)
-	if err != nil {
-		return err
-	}
-	return kerr.ErrorForCode(resp.ErrorCode)
-}
-
-func (w *Worker) closeEngine(eng *engine.Engine) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	if err := eng.Close(ctx); err != nil {
-		return fmt.Errorf("kafka: %w", err)
-	}
-	return nil
-}
-
 // Finish implements engine.Sink.
 func (w *Worker) Finish(done []engine.Finished) {
 	for _, p := range w.table.finish(done) {
@@ -285,6 +121,21 @@ func (w *Worker) applyPause(p place) {
 	} else {
 		w.kgo.ResumeFetchPartitions(parts)
 	}
+}
+
+// spanLimit pauses a partition.
+func (w *Worker) spanLimit(a *assignment) {
+	w.applyPause(a.place)
+	oldest, _ := w.oldest(a)
+	w.log.Warn("span limit: the partition pauses until its first unfinished record is done", zap.String("topic", a.topic),
+		zap.Int32("partition", a.partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
+}
+
+// oldest returns the offset that holds an assignment.
+func (w *Worker) oldest(a *assignment) (int64, bool) {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	return a.tracker.Oldest()
 }
 
 // Pause implements consumer.Worker. The group membership lives on.
@@ -375,4 +226,40 @@ func (w *Worker) report(with origin, err error) {
 		return
 	}
 	w.fail(err)
+}
+
+// goOn reports records that are gone and were not handled (ResetEarliest).
+func (w *Worker) goOn(err error) {
+	w.log.Error("records are gone that were not handled, going on", zap.Error(err))
+	w.mu.Lock()
+	w.gone = err
+	w.mu.Unlock()
+}
+
+// lookAt asks the watcher to look at a topic now.
+func (w *Worker) lookAt(topic string) {
+	select {
+	case w.poke <- topic:
+	default: // it is busy with others, and looks at all of them in a while
+	}
+}
+
+// readAgain has a partition's topic joined afresh, and takes nothing in meanwhile.
+func (w *Worker) readAgain(a *assignment) {
+	a.astray = true // of poll's goroutine
+	w.joinAfresh(a.topic)
+}
+
+// joinAfresh lets the watcher restart a topic of which records were thrown away, now or as soon as it may.
+func (w *Worker) joinAfresh(topic string) {
+	w.mu.Lock()
+	w.astray[topic] = true
+	w.mu.Unlock()
+	w.lookAt(topic)
+}
+
+func (w *Worker) left() {
+	w.mu.Lock()
+	w.joined = false
+	w.mu.Unlock()
 }
