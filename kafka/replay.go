@@ -219,7 +219,7 @@ func (s *ReplaySource) scan(ctx context.Context, cl *kgo.Client, left map[int32]
 		}
 		if time.Since(quiet) > quietLook {
 			for p, b := range left {
-				if s.nothingLeft(ctx, cl, p, next[p], b.end) {
+				if nothingLeft(ctx, cl, s.topic, p, next[p], b.end) {
 					s.ended(cl, left, p)
 				}
 			}

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -52,15 +51,4 @@ func keepsFor(ctx context.Context, client *kgo.Client, topic string) time.Durati
 		return 0
 	}
 	return found[topic].keeps
-}
-
-// Warnings says of how many copies the topic may drop before they are read.
-func (t *ReplayTarget) Warnings() []string {
-	t.aged.mu.Lock()
-	defer t.aged.mu.Unlock()
-	if t.aged.n == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("%d letters are older than the target keeps records (retention.ms, CreateTime): if their group is "+
-		"behind they may be gone before it reads them; replay in place does not depend on it", t.aged.n)}
 }

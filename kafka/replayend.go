@@ -18,16 +18,16 @@ const (
 	lookBytes = 1 << 20
 )
 
-// nothingLeft asks the leader of a partition whether it has no record from an offset up to an end: compaction removes records,
-// and their offsets stay. What cannot be found out is no: a broker that is away is no end.
-func (s *ReplaySource) nothingLeft(ctx context.Context, cl *kgo.Client, partition int32, next, end int64) bool {
+// nothingLeft asks the leader of a topic's partition whether it has no record from an offset up to an end: compaction removes
+// records, and their offsets stay. What cannot be found out is no: a broker that is away is no end.
+func nothingLeft(ctx context.Context, cl *kgo.Client, name string, partition int32, next, end int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	topics, err := kadm.NewClient(cl).ListTopics(ctx, s.topic)
+	topics, err := kadm.NewClient(cl).ListTopics(ctx, name)
 	if err != nil {
 		return false
 	}
-	topic := topics[s.topic]
+	topic := topics[name]
 	leader, ok := topic.Partitions[partition]
 	if topic.Err != nil || !ok || leader.Err != nil {
 		return false
@@ -41,7 +41,7 @@ func (s *ReplaySource) nothingLeft(ctx context.Context, cl *kgo.Client, partitio
 			return p.LastStableOffset >= end // all of what was there when the scan began has been offered
 		}
 		read, after := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-			Offset: next, IsolationLevel: kgo.ReadCommitted(), KeepControlRecords: true, Topic: s.topic, Partition: partition,
+			Offset: next, IsolationLevel: kgo.ReadCommitted(), KeepControlRecords: true, Topic: name, Partition: partition,
 		}, p, kgo.DefaultDecompressor(), nil)
 		switch {
 		case read.Err != nil:

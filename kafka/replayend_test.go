@@ -102,8 +102,7 @@ func TestNothingLeftIsNoGuess(t *testing.T) {
 			resp, err := c.answer(req.(*kmsg.FetchRequest))
 			return resp, err, true
 		})
-		src := &ReplaySource{topic: s.topic}
-		if got := src.nothingLeft(t.Context(), s.prod, 0, 0, 4); got != c.want || asked.Load() != 1 {
+		if got := nothingLeft(t.Context(), s.prod, s.topic, 0, 0, 4); got != c.want || asked.Load() != 1 {
 			t.Errorf("%s: %v, want %v; asked %d times", name, got, c.want, asked.Load())
 		}
 	}

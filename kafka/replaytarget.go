@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/replay"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -79,6 +80,17 @@ func (t *ReplayTarget) Most() int { return 500 }
 // End implements replay.Target.
 func (t *ReplayTarget) End(context.Context) error { return nil }
 
+// Warnings says of how many copies the topic may drop before they are read.
+func (t *ReplayTarget) Warnings() []string {
+	t.aged.mu.Lock()
+	defer t.aged.mu.Unlock()
+	if t.aged.n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d letters are older than the target keeps records (retention.ms, CreateTime): if their group is "+
+		"behind they may be gone before it reads them; replay in place does not depend on it", t.aged.n)}
+}
+
 // Begin asks the cluster who reads the topics. The dead letters' own topic is refused.
 func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -146,6 +158,28 @@ func (t *ReplayTarget) Accept(l *replay.Letter) error {
 func (t *ReplayTarget) has(source, topic string) bool {
 	cluster, ok := strings.CutSuffix(source, topic)
 	return ok && cluster == t.prefix
+}
+
+// reaches says why no worker would take the stamp of a copy, and so would run it as another message, however often it is sent;
+// nil: it would. Workers look at the same ([delivery.Exists]), and take what is signed without a look.
+func (t *ReplayTarget) reaches(topic string, s *consumer.Stamp) error {
+	if s.Pos == nil || s.Signer != "" {
+		return nil
+	}
+	x, err := t.extents.get(t.client, topic)
+	if err != nil {
+		return fmt.Errorf("what there is of its topic cannot be asked for: %w", err)
+	}
+	cluster := strings.TrimSuffix(t.prefix, "/")
+	for _, known := range []topicID{x.id, {}} { // by its id, or, with NameIdentity, by its name
+		if partition, ok := partitionOf(s.Pos.Log, logName(cluster, topic, known, 0)); ok {
+			if e, there := x.ends[partition]; there && (e == silent || e.reaches(s.Pos.Offset, s.Pos.Epoch)) {
+				return nil
+			}
+			return fmt.Errorf("topic %q has no such record (any more), and workers take its copy for another message: it can be replayed in place", topic)
+		}
+	}
+	return fmt.Errorf("topic %q was created anew since, and workers take its copy for another message: it can be replayed in place", topic)
 }
 
 // reproduced is one letter on its way.
