@@ -65,4 +65,41 @@
 //
 // All members of a group must be workers of this package. Another consumer's commits would pass records that the ledger
 // does not know as finished.
+//
+// # Files
+//
+// Each file uses what stands below it:
+//
+//	run.go            what Run does: it builds the client, starts what is below, drains, and leaves the group
+//	telemetry.go      the lag as a metric, and the client's own log
+//	watch.go          looks at the topics now and then, for those that were deleted and created again
+//	prepare.go        what is asked, and refused, before anything is consumed
+//	poll.go           takes records in, and deals with what a poll says beside them
+//	largebatch.go     batches that unpack to more than the client takes
+//	rebalance.go      partitions that come and go, and where they begin
+//	ledgers.go        refuses a group in which a worker of another ledger has committed
+//	commit.go         the one committer
+//	reborn.go         whether a topic is another one than the one that was read
+//	metadata.go       asks the cluster for topics and their ids
+//	worker.go         the worker: its state, its health, and why it ends
+//	table.go          the assignments of the moment: what they take in, have in hand and have finished
+//	stretch.go        records that go through the engine as one
+//	record.go         one record in hand: its item, its copies, its lane
+//	assignment.go     one term in which this member owns a partition
+//	begin.go          what a commit's metadata says, and where a partition begins by it
+//	operate.go        the name of a partition's log, for operators' tools
+//	replay.go         a dead-letter topic as a source of package replay
+//	replayend.go      whether nothing is left of a partition that has gone quiet
+//	replaytarget.go   puts dead letters back on the topics they came from
+//	replaygroups.go   which groups read a topic
+//	replayage.go      counts copies that are older than their topic keeps records
+//	replayreach.go    how far topics reach, asked once in a run
+//	deadletter.go     a topic of dead letters, and the records to and from it
+//	horizon.go        how far the topics' logs reach: what a stamp may name
+//	source.go         a topic's identity, and what its configuration says of its records
+//	config.go         the settings
+//	probe.go          what the caller's options of the client say
+//	errors.go         the errors of Run, and which of them no retry heals
+//	retry.go          how long a request may take, and when it is tried again
+//	arena.go          the bytes of several records in one allocation
 package kafka

@@ -1,0 +1,138 @@
+package archtest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// An arrow goes from a file to another file of its package whose names it uses: types, functions, methods, fields.
+type arrow struct{ from, to string }
+
+// upward says how many arrows of a package may point back up, against the order that its doc.go gives: the first file stands at
+// the top, and each uses what stands below it.
+var upward = map[string]int{"kafka": 0}
+
+func TestFilesUseWhatStandsBelow(t *testing.T) {
+	for path, most := range upward {
+		t.Run(path, func(t *testing.T) {
+			files, arrows := arrowsOf(t, path)
+			order := contents(t, path)
+			for _, f := range files {
+				if !slices.Contains(order, f) && f != "doc.go" {
+					t.Errorf("doc.go does not name %s", f)
+				}
+			}
+			for _, f := range order {
+				if !slices.Contains(files, f) {
+					t.Errorf("doc.go names %s, which is not there", f)
+				}
+			}
+			up := pointsUp(arrows, order)
+			if len(up) > most {
+				t.Errorf("%d arrows point back up, at most %d may:\n%s", len(up), most, strings.Join(up, "\n"))
+			}
+		})
+	}
+}
+
+// pointsUp lists the arrows whose end stands above their beginning, and the names that are used.
+func pointsUp(arrows map[arrow][]string, order []string) (up []string) {
+	for a, names := range arrows {
+		if slices.Index(order, a.to) < slices.Index(order, a.from) {
+			slices.Sort(names)
+			up = append(up, fmt.Sprintf("%s uses %s: %s", a.from, a.to, strings.Join(slices.Compact(names), ", ")))
+		}
+	}
+	slices.Sort(up)
+	return up
+}
+
+var content = regexp.MustCompile(`(?m)^//\s+(\w+\.go)\s`)
+
+// contents is the order of a package's files in its doc.go.
+func contents(t *testing.T, path string) (order []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", path, "doc.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range content.FindAllSubmatch(text, -1) {
+		order = append(order, string(m[1]))
+	}
+	return order
+}
+
+// arrowsOf type-checks a package, against what the compiler has exported of those that it imports.
+func arrowsOf(t *testing.T, path string) (files []string, arrows map[arrow][]string) {
+	t.Helper()
+	names, exports := exported(t, path)
+	set := token.NewFileSet()
+	var parsed []*ast.File
+	for _, name := range names {
+		f, err := parser.ParseFile(set, filepath.Join("../..", path, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = append(parsed, f)
+	}
+	open := func(of string) (io.ReadCloser, error) { return os.Open(exports[of]) }
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
+	pkg, err := (&types.Config{Importer: importer.ForCompiler(set, "gc", open)}).Check(module+"/"+path, set, parsed, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrows = map[arrow][]string{}
+	at := func(p token.Pos) string { return filepath.Base(set.Position(p).Filename) }
+	for ident, object := range info.Uses {
+		if object.Pkg() != pkg || object.Name() == "" || !object.Pos().IsValid() {
+			continue
+		}
+		if a := (arrow{at(ident.Pos()), at(object.Pos())}); a.from != a.to {
+			arrows[a] = append(arrows[a], object.Name())
+		}
+	}
+	return names, arrows
+}
+
+// exported asks the compiler for a package's files, and for the export data of all that it imports.
+func exported(t *testing.T, path string) (files []string, exports map[string]string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export,GoFiles", "./"+path)
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v", path, err)
+	}
+	exports = map[string]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath, Export string
+			GoFiles            []string
+		}
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return files, exports
+		case err != nil:
+			t.Fatal(err)
+		}
+		exports[p.ImportPath] = p.Export
+		if p.ImportPath == module+"/"+path {
+			files = p.GoFiles
+		}
+	}
+}
