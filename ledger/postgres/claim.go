@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -212,37 +211,6 @@ func (c *claimCall) args(part []int32, wait time.Duration) []any {
 		c.owner.id, c.until, milliseconds(wait), keys, prints, scopes, ids, deliveries, windows, orEmpty(stamps),
 		orEmpty(flags),
 	}
-}
-
-// uuid is 16 bytes in the type that pgx sends in every mode.
-func uuid(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
-
-// Arrays of keys and of bytes, in types that pgx encodes without asking by reflection what each element is: that took more
-// than half of the time that their encoding takes.
-type (
-	keyArray  = pgtype.FlatArray[pgtype.UUID]
-	byteArray = pgtype.FlatArray[[]byte]
-)
-
-func sized[S ~[]T, T any](s S, n int) S {
-	if s == nil {
-		return make(S, n)
-	}
-	return s
-}
-
-func orEmpty[S ~[]T, T any](s S) S {
-	if s == nil {
-		return S{}
-	}
-	return s
-}
-
-func bit(set bool, value int) int {
-	if set {
-		return value
-	}
-	return 0
 }
 
 // claimAnswer is one row of sqlClaim's answer.

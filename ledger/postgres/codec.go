@@ -1,12 +1,14 @@
 package postgres
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -143,4 +145,12 @@ func cutLast(s string) (before, after string, ok bool) {
 func mustJSON(v any) []byte {
 	b, _ := json.Marshal(v)
 	return b
+}
+
+// logKey is a log as it is stored.
+func logKey(l ranges.Log) int64 { return int64(binary.BigEndian.Uint64(l[:])) }
+
+func logOf(key int64) (l ranges.Log) {
+	binary.BigEndian.PutUint64(l[:], uint64(key))
+	return l
 }

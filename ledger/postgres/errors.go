@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -121,6 +122,13 @@ func severity(pg *pgconn.PgError) string {
 // notSent translates the error of getting a connection: nothing was asked yet.
 func notSent(err error) error {
 	return fmt.Errorf("postgres: no connection: %w", usable(err))
+}
+
+func noRowIsUnusable(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ledger.MarkUnusable(fmt.Errorf("postgres: the schema's version is missing: %s", runMigrate))
+	}
+	return usable(err)
 }
 
 // errLate says that the database got to a statement only after its deadline, and wrote nothing.

@@ -24,9 +24,6 @@ var ErrTxLimit = errors.New("postgres: the transaction of InTx is over its time 
 
 var errAborted = errors.New("postgres: the transaction's function did not return: rolled back")
 
-// rollbackLimit bounds a rollback; a connection that does not answer by then is closed, which rolls back as well.
-const rollbackLimit = 5 * time.Second
-
 // InTx runs fn in a transaction of the pool that was given to [New], and settles the message of the attempt in ctx as
 // succeeded in that transaction's commit: the effects of fn and the success are durable together, or neither is. It
 // wraps the whole handler, once an attempt. [ledger.Attempt.SetResult] sets what is stored with the success. In a batch

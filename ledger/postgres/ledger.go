@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -176,21 +175,4 @@ func newOwnerID() (int64, error) {
 		return 0, fmt.Errorf("postgres: an id for the owner: %w", err)
 	}
 	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1, nil
-}
-
-func noRowIsUnusable(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return ledger.MarkUnusable(fmt.Errorf("postgres: the schema's version is missing: %s", runMigrate))
-	}
-	return usable(err)
-}
-
-// callTimeout is what a call without a deadline gets.
-const callTimeout = 10 * time.Second
-
-func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, callTimeout)
 }

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
@@ -25,51 +23,6 @@ const (
 	// listPages is how many pages of messages one statement reads: 2 MiB.
 	listPages = 256
 )
-
-// operateSQL puts the schema's name into a statement of operators.
-func (l *Ledger) operateSQL(sql string) string {
-	return strings.ReplaceAll(l.maintainSQL(sql), "{durable}", "set_config('synchronous_commit', 'on', true)")
-}
-
-// list carries out one statement, with the plan settings, on the ledger's own connections, and calls scan for each row.
-func (l *Ledger) list(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
-	return l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return tuned(ctx, conn, l.sql.tune, l.operateSQL(sql), args, scan)
-	})
-}
-
-// tuned sends a statement behind its plan settings, in one round trip and one implicit transaction.
-func tuned(ctx context.Context, conn interface {
-	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
-}, tune, sql string, args []any, scan func(pgx.Rows) error,
-) error {
-	batch := &pgx.Batch{}
-	batch.Queue(tune)
-	batch.Queue(sql, args...)
-	results := conn.SendBatch(ctx, batch)
-	_, err := results.Exec()
-	if err == nil {
-		err = scanAll(results, scan)
-	}
-	if closing := results.Close(); err == nil {
-		err = closing
-	}
-	return err
-}
-
-func scanAll(results pgx.BatchResults, scan func(pgx.Rows) error) error {
-	rows, err := results.Query()
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
 
 // Scopes implements [ledger.Operator].
 func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {

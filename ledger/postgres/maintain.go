@@ -182,21 +182,5 @@ func (l *Ledger) turnWait(ctx context.Context) (time.Duration, error) {
 	return time.Duration(wait) * time.Microsecond, err
 }
 
-// ask runs one short statement on the ledger's own connections.
-func (l *Ledger) ask(ctx context.Context, fn func(context.Context, *pgxpool.Conn) error) error {
-	return askOn(ctx, l.own, fn)
-}
-
-func askOn(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *pgxpool.Conn) error) error {
-	ctx, cancel := withDeadline(ctx)
-	defer cancel()
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return notSent(err)
-	}
-	defer conn.Release()
-	return usable(fn(ctx, conn))
-}
-
 // errTurnLost says that another process took the turn: this one did not get on for a whole lease.
 var errTurnLost = errors.New("the turn to sweep was lost to another process")

@@ -90,15 +90,6 @@ func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) er
 	return sent(tx.Commit(ctx))
 }
 
-// begun fixes the plans of a transaction of several round trips, and has the server end it if this process is frozen
-// between two of them.
-func (l *Ledger) begun(ctx context.Context, tx pgx.Tx, silent time.Duration) error {
-	b := &pgx.Batch{}
-	b.Queue(l.sql.tune)
-	b.Queue(sqlFrozenLimit, milliseconds(silent))
-	return tx.SendBatch(ctx, b).Close()
-}
-
 // count carries out one writing statement that answers a number.
 func (l *Ledger) count(ctx context.Context, sql string, args ...any) (n int64, err error) {
 	err = l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -20,20 +19,8 @@ var (
 	_ ranges.Closer = (*owner)(nil)
 )
 
-// frozenLimit ends a transaction whose process says nothing between two of its round trips (it is frozen, or cut off): until
-// then it holds what it has locked, and the others' claims there are Busy.
-const frozenLimit = 3 * time.Second
-
 // codeLate is the SQLSTATE (division by zero) of writes that came after their deadline: sqlRangeInTime.
 const codeLate = "22012"
-
-// logKey is a log as it is stored.
-func logKey(l ranges.Log) int64 { return int64(binary.BigEndian.Uint64(l[:])) }
-
-func logOf(key int64) (l ranges.Log) {
-	binary.BigEndian.PutUint64(l[:], uint64(key))
-	return l
-}
 
 // Open implements [ranges.Store].
 func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, error) {

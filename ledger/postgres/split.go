@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -166,9 +165,4 @@ func chunks(items []int32, size func(int32) int) [][]int32 {
 		out = append(out, items[from:])
 	}
 	return out
-}
-
-// milliseconds is a duration as Postgres' settings take it, at least 1 (0 means no limit).
-func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(max(d.Milliseconds(), 1), 10)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,12 +44,6 @@ AND sealed < (SELECT began FROM {s}.maintenance) - $1::bigint * interval '1 micr
 	sqlSweepAudit = `SELECT {s}.sweep_audit($1::bigint, $2::bigint, $3::bigint, $4::bigint)`
 	sqlScopeNames = `SELECT id, name FROM {s}.scope`
 )
-
-// maintainSQL puts the schema's name into a statement of the sweep or of Stats.
-func (l *Ledger) maintainSQL(sql string) string {
-	quoted := pgx.Identifier{l.cfg.Schema}.Sanitize()
-	return strings.NewReplacer("{s}", quoted, "{text}", "'"+strings.ReplaceAll(quoted, "'", "''")+"'").Replace(sql)
-}
 
 // pass is one round over every page. It begins where the pass before stopped, and comes around, so that passes that are
 // cut short reach every page all the same, and one that comes around has seen every page.
