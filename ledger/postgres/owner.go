@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -33,6 +35,15 @@ type owner struct {
 func (o *owner) ID() string { return ownerName(o.id) }
 
 func ownerName(id int64) string { return "pg-" + strconv.FormatInt(id, 36) }
+
+// newOwnerID draws an id, so that an owner restored away with a backup cannot meet another one under its number.
+func newOwnerID() (int64, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("postgres: an id for the owner: %w", err)
+	}
+	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1, nil
+}
 
 // Beat implements [ledger.Owner].
 func (o *owner) Beat(ctx context.Context) (time.Duration, error) {

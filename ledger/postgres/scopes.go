@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -43,11 +44,11 @@ func (s *scopes) put(name string, id int32) {
 	s.known[name] = id
 }
 
-// numbers returns the numbers of all names, and makes those that are new.
-func (l *Ledger) numbers(ctx context.Context, names map[string]int32) error {
+// numbers returns the numbers of all names, asks the database for what is not remembered, and makes those that are new.
+func (s *scopes) numbers(ctx context.Context, pool *pgxpool.Pool, sql *statements, names map[string]int32) error {
 	missing := false
 	for name := range names {
-		id, ok := l.scopes.get(name)
+		id, ok := s.get(name)
 		names[name] = id
 		missing = missing || !ok
 	}
@@ -59,14 +60,14 @@ func (l *Ledger) numbers(ctx context.Context, names map[string]int32) error {
 	for i, name := range sorted {
 		args[i] = []byte(name)
 	}
-	conn, err := l.own.Acquire(ctx)
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return notSent(err)
 	}
 	defer conn.Release()
 	// The insert's own snapshot does not see what another process inserted meanwhile, so it is read again; a database
 	// whose sessions begin in a stricter isolation answers 40001 instead.
-	find, add := l.sql.scopeFind, l.sql.scopeMake
+	find, add := sql.scopeFind, sql.scopeMake
 	for _, query := range []string{find, add, find, add, find} {
 		found, err := queryScopes(ctx, conn.Conn(), query, args)
 		if code(err) == codeSerialization {
@@ -77,7 +78,7 @@ func (l *Ledger) numbers(ctx context.Context, names map[string]int32) error {
 		}
 		for name, id := range found {
 			names[name] = id
-			l.scopes.put(name, id)
+			s.put(name, id)
 		}
 		if len(found) == len(names) {
 			return nil
