@@ -13,6 +13,22 @@ import (
 	"github.com/ackledger/ackledger/internal/fencedsql"
 )
 
+// session is one transaction, of pgx or of database/sql.
+type session interface {
+	// scan runs a query of one row in the transaction; pgx.ErrNoRows or sql.ErrNoRows if there is none.
+	scan(ctx context.Context, query string, args []any, dest ...any) error
+	// tuned is scan under the settings that tune makes, which stay until the transaction's end.
+	tuned(ctx context.Context, tune, query string, args []any, dest ...any) error
+	// alive says whether the connection can still be used.
+	alive(ctx context.Context) bool
+	// ending says why the transaction must not be committed: the handler tried to end it, or its time is up.
+	ending(bound time.Duration) error
+	// commit sends COMMIT. With sent false the transaction is not committed for certain.
+	commit(ctx context.Context) (sent bool, err error)
+	rollback(ctx context.Context) error
+	leave(ctx context.Context) // closes the connection, where that can be done
+}
+
 // pgxSession is a transaction of pgx.
 type pgxSession struct{ tx *fencedTx }
 
@@ -127,3 +143,5 @@ func (s *sqlSession) rollback(context.Context) error { return s.tx.Rollback() }
 
 // leave leaves the connection to its pool: database/sql has no way to close that of a transaction.
 func (s *sqlSession) leave(context.Context) {}
+
+func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }

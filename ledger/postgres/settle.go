@@ -13,19 +13,6 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// settleCall is one call of Settle.
-type settleCall struct {
-	owner       *owner
-	held        bool // see owner.settle
-	settlements []ledger.Settlement
-	sums        [][ledger.KeySize]byte
-	scopes      map[string]int32
-	past        map[[ledger.KeySize]byte][]byte // the lists that counted releases append to
-	until       int64                           // the deadline on the database's clock
-	out         []error
-	done        []bool // written by this call
-}
-
 // errHeld is what a settlement gets whose row another transaction has kept locked: it may be repeated.
 var errHeld = errors.New("postgres: another transaction holds the message's row: not settled, try again")
 

@@ -6,6 +6,19 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
+// settleCall is one call of Settle.
+type settleCall struct {
+	owner       *owner
+	held        bool // see owner.settle
+	settlements []ledger.Settlement
+	sums        [][ledger.KeySize]byte
+	scopes      map[string]int32
+	past        map[[ledger.KeySize]byte][]byte // the lists that counted releases append to
+	until       int64                           // the deadline on the database's clock
+	out         []error
+	done        []bool // written by this call
+}
+
 // The flags of sqlFail.
 const (
 	flagMismatch  = 1
