@@ -19,8 +19,6 @@ var (
 )
 
 const (
-	// maintainLease is how long the others wait for a process that died while it swept. Each transaction extends it.
-	maintainLease = 30 * time.Second
 	// turnPoll is how often Sweep asks whether the process that sweeps has ended its pass.
 	turnPoll = 200 * time.Millisecond
 	// endLimit bounds the closing of a pass's connection, and then the giving back of its turn: a worker that ends while the
@@ -181,6 +179,3 @@ func (l *Ledger) turnWait(ctx context.Context) (time.Duration, error) {
 	})
 	return time.Duration(wait) * time.Microsecond, err
 }
-
-// errTurnLost says that another process took the turn: this one did not get on for a whole lease.
-var errTurnLost = errors.New("the turn to sweep was lost to another process")

@@ -139,15 +139,6 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	return report, operateError("reopen", err)
 }
 
-// reopening marks the context of writes that may take out of segments what is finished.
-type reopening struct{}
-
-func withReopening(ctx context.Context) context.Context {
-	return context.WithValue(ctx, reopening{}, true)
-}
-
-func reopens(ctx context.Context) bool { return ctx.Value(reopening{}) != nil }
-
 // finished is what lies finished in a scope's ranges.
 func (l *Ledger) finished(ctx context.Context, scope string, number int32) (out []ranges.Finished, err error) {
 	err = l.list(ctx, sqlFinished, []any{number}, func(rows pgx.Rows) error {

@@ -106,31 +106,6 @@ func (o *owner) openArgs(openings []ranges.Opening, until int64) []any {
 		orEmpty(r.logs), orEmpty(r.tokens), orEmpty(r.firsts), orEmpty(r.lasts), orEmpty(r.messages), orEmpty(r.keeps), orEmpty(r.dones)}
 }
 
-// rangeArgs are ranges in columns.
-type rangeArgs struct {
-	logs, tokens, firsts, lasts, messages, keeps, ats []int64
-	dones, backs                                      byteArray
-}
-
-func (a *rangeArgs) add(log int64, r *ranges.Range) {
-	a.logs, a.tokens = append(a.logs, log), append(a.tokens, int64(r.Token))
-	a.firsts, a.lasts = append(a.firsts, r.From), append(a.lasts, r.To)
-	a.messages, a.keeps = append(a.messages, r.Messages), append(a.keeps, r.Window.Microseconds())
-	a.ats = append(a.ats, r.At.UnixMicro())
-	a.dones, a.backs = append(a.dones, r.Done.Encode(r.From)), append(a.backs, r.Back.Encode(r.From))
-}
-
-// update is one call of Update, or a part of the sweep.
-type update struct {
-	ledger  *Ledger
-	me      int64 // the owner; 0: the sweep, which has none
-	until   int64 // the deadline on the database's clock
-	queries []ranges.Query
-	plan    func(i int, f *ranges.Facts) ranges.Change
-	scopes  map[string]int32
-	patient bool // waits for what others hold; else that is skipped
-}
-
 // Update implements [ranges.Store]. A log or range that another transaction holds for longer than Config.LockWait is
 // left alone, and its facts say so; the others are carried out all the same.
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
@@ -147,14 +122,6 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 	u.until = o.deadline(ctx)
 	return u.run(ctx)
 }
-
-// settles says that the plans change no more than ranges of this owner, and what touches these. The sweep dissolves others'.
-func (u *update) settles() bool {
-	return u.me != 0 && len(u.queries) > 0 && len(u.queries[0].Tokens) > 0
-}
-
-// errReplaced says that a segment was taken into another while it was waited for: another transaction sees that.
-var errReplaced = errors.New("postgres: a segment was replaced while it was waited for")
 
 func (u *update) run(ctx context.Context) error {
 	var err error

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -12,6 +13,25 @@ import (
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
+
+// update is one call of Update, or a part of the sweep.
+type update struct {
+	ledger  *Ledger
+	me      int64 // the owner; 0: the sweep, which has none
+	until   int64 // the deadline on the database's clock
+	queries []ranges.Query
+	plan    func(i int, f *ranges.Facts) ranges.Change
+	scopes  map[string]int32
+	patient bool // waits for what others hold; else that is skipped
+}
+
+// settles says that the plans change no more than ranges of this owner, and what touches these. The sweep dissolves others'.
+func (u *update) settles() bool {
+	return u.me != 0 && len(u.queries) > 0 && len(u.queries[0].Tokens) > 0
+}
+
+// errReplaced says that a segment was taken into another while it was waited for: another transaction sees that.
+var errReplaced = errors.New("postgres: a segment was replaced while it was waited for")
 
 // rangeSight is what a transaction sees after it has locked its logs.
 type rangeSight struct {

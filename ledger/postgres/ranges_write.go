@@ -26,6 +26,12 @@ type rangeWrite struct {
 	put                          segmentArgs
 }
 
+// rangeArgs are ranges in columns.
+type rangeArgs struct {
+	logs, tokens, firsts, lasts, messages, keeps, ats []int64
+	dones, backs                                      byteArray
+}
+
 // rowArgs are messages that leave their ranges, in columns.
 type rowArgs struct {
 	keys, prints                keyArray
@@ -75,6 +81,14 @@ func (w *rangeWrite) add(q *ranges.Query, f *ranges.Facts, c *ranges.Change, own
 	for i := range c.Put {
 		w.put.add(log, &c.Put[i])
 	}
+}
+
+func (a *rangeArgs) add(log int64, r *ranges.Range) {
+	a.logs, a.tokens = append(a.logs, log), append(a.tokens, int64(r.Token))
+	a.firsts, a.lasts = append(a.firsts, r.From), append(a.lasts, r.To)
+	a.messages, a.keeps = append(a.messages, r.Messages), append(a.keeps, r.Window.Microseconds())
+	a.ats = append(a.ats, r.At.UnixMicro())
+	a.dones, a.backs = append(a.dones, r.Done.Encode(r.From)), append(a.backs, r.Back.Encode(r.From))
 }
 
 func (a *rowArgs) add(info *ranges.Info, scope int32, owner int64, r *ranges.Row) {
@@ -148,3 +162,12 @@ func (w *rangeWrite) send(ctx context.Context, conn *pgxpool.Conn) error {
 func count(n *int64) func(pgconn.CommandTag) error {
 	return func(tag pgconn.CommandTag) error { *n += tag.RowsAffected(); return nil }
 }
+
+// reopening marks the context of writes that may take out of segments what is finished.
+type reopening struct{}
+
+func withReopening(ctx context.Context) context.Context {
+	return context.WithValue(ctx, reopening{}, true)
+}
+
+func reopens(ctx context.Context) bool { return ctx.Value(reopening{}) != nil }

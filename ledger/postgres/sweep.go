@@ -7,25 +7,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Bounds of one transaction of the sweep.
 const (
-	sweepAim     = 250 * time.Millisecond // a transaction that takes longer makes the next ones smaller
-	sweepTimeout = 5 * time.Second        // the database ends one that takes this long, and a smaller one is tried
-	maxPages     = 4096                   // 32 MiB
-	rowsPerPage  = 50                     // what is assumed of pages: those behind empty ones may be full
-)
-
-const (
-	// sqlSweepBegin makes a transaction of the sweep cheap and short. What a crash of the server forgets of it is only
-	// removed once more.
-	sqlSweepBegin = `SELECT set_config('synchronous_commit', 'off', true), set_config('statement_timeout', $1::text, true),
-set_config('lock_timeout', $1::text, true)`
-
 	sqlPages = `SELECT pg_relation_size(c.oid) / current_setting('block_size')::bigint, pg_relation_filenode(c.oid)::bigint
 FROM pg_class c WHERE c.oid = ({text} || '.' || $1::text)::regclass`
 
@@ -44,25 +30,6 @@ AND sealed < (SELECT began FROM {s}.maintenance) - $1::bigint * interval '1 micr
 	sqlSweepAudit = `SELECT {s}.sweep_audit($1::bigint, $2::bigint, $3::bigint, $4::bigint)`
 	sqlScopeNames = `SELECT id, name FROM {s}.scope`
 )
-
-// pass is one round over every page. It begins where the pass before stopped, and comes around, so that passes that are
-// cut short reach every page all the same, and one that comes around has seen every page.
-type pass struct {
-	ledger   *Ledger
-	cfg      ledger.MaintainConfig
-	pool     *pgxpool.Pool // of one connection
-	me       int64
-	from     int64 // the page where the round begins
-	archived int64 // where the archive's part of the pass before stopped; -1: it did not
-	gentle   bool  // rest between transactions that removed little
-
-	report ledger.SweepReport
-	tally  ledger.Tally
-	named  map[int64]bool   // owners that pending messages name, or ranges that may become rows
-	ranged map[int32]int64  // messages of each scope that segments and ranges have, less those that have rows, too
-	names  map[int32]string // of the scopes
-	pace   *ledger.SweepPace
-}
 
 func (p *pass) run(ctx context.Context) error {
 	start := time.Now()
@@ -212,50 +179,6 @@ func (p *pass) owners(ctx context.Context) error {
 	}
 	p.report.Owners, err = p.removed(ctx, sqlSweepOwner, p.me, gone)
 	return err
-}
-
-// removed carries out a statement that says how much it removed; null without the turn.
-func (p *pass) removed(ctx context.Context, sql string, args ...any) (int64, error) {
-	var n *int64
-	err := p.query(ctx, sql, args, func(rows pgx.Rows) error { return rows.Scan(&n) })
-	switch {
-	case err != nil:
-		return 0, err
-	case n == nil:
-		return 0, errTurnLost
-	}
-	return *n, nil
-}
-
-func (p *pass) exec(ctx context.Context, sql string, args ...any) error {
-	return p.query(ctx, sql, args, func(pgx.Rows) error { return nil })
-}
-
-// query carries out one statement in a short transaction, which a crash of the server may forget. All of it goes in one
-// round trip: a process that is frozen (SIGSTOP, a paused machine) or cut off leaves no transaction open, whose locks would
-// keep claims of whole logs, and everybody else's sweep, waiting until the server finds out.
-func (p *pass) query(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*sweepTimeout)
-	defer cancel()
-	conn, err := p.pool.Acquire(ctx)
-	if err != nil {
-		return notSent(err)
-	}
-	defer conn.Release() // closes it, if the transaction failed
-	b := &pgx.Batch{}
-	b.Queue(sqlReadCommitted)
-	b.Queue(sqlSweepBegin, milliseconds(sweepTimeout))
-	b.Queue(sqlTune)
-	b.Queue(p.ledger.maintainSQL(sql), args...).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			if err := each(rows); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
-	b.Queue("commit")
-	return usable(conn.SendBatch(ctx, b).Close())
 }
 
 // sweptRow is one row of sweep_message's answer.
