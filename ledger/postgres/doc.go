@@ -60,4 +60,57 @@
 // ledger, too.
 //
 // The clock of the database must not be set back by more than a lease.
+//
+// # The files
+//
+// Each file uses what stands below it:
+//
+//	operate.go             what operators change: renewals, reopenings, purges, and the audit
+//	deadletters.go         the list of dead letters
+//	archived.go            how many bytes a scope's archive has
+//	list.go                the lists of scopes and messages, Find and Status
+//	get.go                 Get, and how rows of messages and of the archive are read
+//	ranges_get.go          what Get finds of a message in a range
+//	operate_hint.go        when an archived delivery was last sent again, from the audit
+//	stats.go               Stats, and what the pools count
+//	deliveries.go          the counts of deliveries
+//	check.go               whether this program may work with the schema
+//	identity.go            the ledger's id
+//	maintain.go            Maintain and Sweep: whose turn it is to sweep
+//	sweep.go               a pass over the pages of messages and archive, owners and the audit
+//	sweep_ranges.go        a pass over the ranges and segments of logs
+//	sweep_pass.go          what a pass knows, and its short transactions
+//	intx.go                InTx and InSQLTx: the fence, COMMIT, and what became of it
+//	intx_ranges.go         the fence of messages that lie in ranges
+//	intx_run.go            one call of InTx, and what its errors mean
+//	session.go             its transaction, of pgx or of database/sql
+//	join.go                Join, which makes an owner
+//	held.go                settlements whose rows others hold, asked for again
+//	settle.go              Settle
+//	settle_args.go         one call of Settle, as parameters of its statements
+//	claim.go               Claim: new messages first, then the claim table
+//	claim_fresh.go         the claim of messages that have no row
+//	ranges.go              how an owner opens, closes and updates ranges
+//	ranges_write.go        the writes of an update of ranges
+//	ranges_read.go         an update of ranges, and what it reads
+//	claim_table.go         one call of Claim, and the claim table's answers to it
+//	owner.go               an owner: beats, the sealing of dead peers, Leave
+//	split.go               batches in parts, so that one bad item costs no other
+//	call.go                how a call is sent: its deadline, connection and plan settings
+//	ledger.go              the Ledger, and its pools
+//	lock_waits.go          how long sessions have waited for locks
+//	scopes.go              the numbers of scopes
+//	roles.go               Grant, and what a role may do
+//	migrate.go             Migrate
+//	migrate_turn.go        one migration at a time
+//	version.go             which versions of schema and program go together
+//	statements.go          the SQL of owners, scopes and claims, and the schema's name in all
+//	statements_operate.go  the SQL of operators
+//	statements_tx.go       the SQL of InTx
+//	statements_ranges.go   the SQL of ranges
+//	statements_settle.go   the SQL of settlements, and of Get
+//	params.go              the types of parameters
+//	codec.go               the stored forms of headers, positions and logs
+//	errors.go              what an error of the database means
+//	config.go              Config, its defaults and bounds
 package postgres
