@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/engine"
-	"github.com/ackledger/ackledger/kafka/internal/offsets"
+	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/ledger"
 )
 

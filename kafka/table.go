@@ -10,7 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
-	"github.com/ackledger/ackledger/kafka/internal/offsets"
+	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
 )

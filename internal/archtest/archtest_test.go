@@ -55,7 +55,7 @@ func standard(path string) bool {
 }
 
 func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
-	for _, p := range list(t, "./ledger", "./internal/backoff", "./kafka/internal/offsets") {
+	for _, p := range list(t, "./ledger", "./internal/backoff", "./internal/offsets") {
 		for _, d := range p.Deps {
 			if !standard(d) {
 				t.Errorf("%s depends on %s", p.ImportPath, d)
@@ -78,9 +78,9 @@ var layers = map[string][]string{
 	"internal/engine":    {"ledger", "consumer", "internal/backoff", "internal/killpoint"},
 	"replay":             {"ledger", "consumer", "internal/engine", "internal/backoff", "internal/killpoint"},
 	"sqs":                {"ledger", "consumer", "replay", "internal/engine", "internal/backoff", "internal/killpoint"},
-	"kafka":              {"ledger", "consumer", "replay", "internal/engine", "internal/backoff", "internal/killpoint", "kafka/internal/offsets"},
+	"kafka":              {"ledger", "consumer", "replay", "internal/engine", "internal/backoff", "internal/killpoint", "internal/offsets"},
 	"cmd/ackledger": {
-		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "kafka/internal/offsets", "replay",
+		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
 		"internal/engine", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
 	},
 	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/backoff", "internal/killpoint", "internal/ranges"},

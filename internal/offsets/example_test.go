@@ -3,7 +3,7 @@ package offsets_test
 import (
 	"fmt"
 
-	"github.com/ackledger/ackledger/kafka/internal/offsets"
+	"github.com/ackledger/ackledger/internal/offsets"
 )
 
 func Example() {

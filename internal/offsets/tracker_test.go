@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ackledger/ackledger/kafka/internal/offsets"
+	"github.com/ackledger/ackledger/internal/offsets"
 	"pgregory.net/rapid"
 )
 
