@@ -55,7 +55,7 @@ func (w *Worker) largeBatch(b *kgo.ErrDecompressTooLarge) {
 		return
 	}
 	if w.set.Order == OrderPartition {
-		item.Lane = a.name
+		item.OrderingKey = a.name
 	}
 	w.kgo.SetOffsets(map[string]map[int32]kgo.EpochOffset{b.Topic: {b.Partition: {Epoch: b.Epoch, Offset: b.NextOffset}}})
 	a.read, a.prev = b.NextOffset, b.NextOffset-1

@@ -71,7 +71,7 @@ func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item 
 			} else {
 				d.keep(&copies)
 			}
-			d.Lane = d.lane(s.Order, &names)
+			d.OrderingKey = d.lane(s.Order, &names)
 		}
 	}
 	return out

@@ -67,5 +67,5 @@ func (b *batch) Keep(it *engine.Item) {
 	d.keep(&copies)
 	var names strings.Builder
 	names.Grow(d.laneSize(b.set.Order, d.key))
-	it.Lane = d.lane(b.set.Order, &names)
+	it.OrderingKey = d.lane(b.set.Order, &names)
 }

@@ -143,14 +143,15 @@ func (t *inPlace) item(l *Letter, p *place) *engine.Item {
 		m.Headers[i].Value = slices.Clone(m.Headers[i].Value)
 	}
 	m.Key, m.Body = slices.Clone(m.Key), slices.Clone(m.Body)
-	return &engine.Item{
+	it := &engine.Item{
 		Msg:      &m,
-		Identity: engine.Identity{Key: l.Key, Fingerprint: l.Fingerprint, StampToken: l.decision.Token, Copy: true},
 		Delivery: fmt.Appendf(nil, "replay:%d:%x", l.decision.Token, l.Fingerprint[:]), Window: t.opt.Window,
 		Original: func(*engine.Item) engine.Content { return whole },
 		Alive:    func(*engine.Item) bool { p.begun.Store(true); return true },
 		Ref:      p,
 	}
+	it.Identity = engine.Identity{Key: l.Key, Fingerprint: l.Fingerprint, StampToken: l.decision.Token, Copy: true}
+	return it
 }
 
 // rekey gives a letter the key that a worker would find. One for which that fails is refused.

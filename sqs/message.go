@@ -98,9 +98,10 @@ func (w *Worker) prepare(h *hold) *engine.Item {
 	var id []byte
 	h.msg, id = newMessage(&h.raw, w.queue.arn)
 	h.item = engine.Item{
-		Msg: &h.msg, Delivery: id, Lane: h.group, Window: w.queue.window, Deadline: w.queue.deadline(h.msg.SentAt),
-		Original: original, Alive: w.isAlive, Ref: h, Size: heldSize(&h.raw),
+		Msg: &h.msg, Delivery: id, Window: w.queue.window, Deadline: w.queue.deadline(h.msg.SentAt),
+		Original: original, Alive: w.isAlive, Ref: h,
 	}
+	h.item.OrderingKey, h.item.Size = h.group, heldSize(&h.raw)
 	from := engine.Origin{Key: ledger.Key{Scope: w.queue.scope, ID: id}, Source: w.queue.arn, Records: engine.NoRecords{}}
 	h.item.Identity = engine.Identify(&w.set.Options, from, &h.msg)
 	return &h.item

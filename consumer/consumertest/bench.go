@@ -298,9 +298,10 @@ func (w *worker) item(m consumer.Message, delivery string) *engine.Item {
 		m.Source = "consumertest"
 	}
 	it := &engine.Item{
-		Msg: &m, Delivery: []byte(delivery), Lane: m.Group,
+		Msg: &m, Delivery: []byte(delivery),
 		Original: func(*engine.Item) engine.Content { return engine.Content{Key: key, Body: original, Headers: headers} },
 	}
+	it.OrderingKey = m.Group
 	it.Identity = engine.Identify(&w.opt, engine.Origin{Scope: w.opt.Name + "/" + m.Source, Source: m.Source}, &m)
 	return it
 }

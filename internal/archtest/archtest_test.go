@@ -75,15 +75,16 @@ var layers = map[string][]string{
 	"internal/fencedsql": {},
 	"internal/ranges":    {"ledger"},
 	"internal/killpoint": {},
-	"internal/engine":    {"ledger", "consumer", "internal/backoff", "internal/killpoint"},
-	"replay":             {"ledger", "consumer", "internal/engine", "internal/backoff", "internal/killpoint"},
-	"sqs":                {"ledger", "consumer", "replay", "internal/engine", "internal/backoff", "internal/killpoint"},
-	"kafka":              {"ledger", "consumer", "replay", "internal/engine", "internal/backoff", "internal/killpoint", "internal/offsets"},
+	"internal/flow":      {"ledger", "internal/backoff"},
+	"internal/engine":    {"ledger", "consumer", "internal/flow", "internal/backoff", "internal/killpoint"},
+	"replay":             {"ledger", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
+	"sqs":                {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
+	"kafka":              {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/offsets"},
 	"cmd/ackledger": {
 		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
-		"internal/engine", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
+		"internal/engine", "internal/flow", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
 	},
-	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/backoff", "internal/killpoint", "internal/ranges"},
+	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/ranges"},
 }
 
 func TestPackagesKeepTheirLayer(t *testing.T) {

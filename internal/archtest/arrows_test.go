@@ -25,7 +25,7 @@ type arrow struct{ from, to string }
 
 // upward says how many arrows of a package may point back up, against the order that its doc.go gives: the first file stands at
 // the top, and each uses what stands below it.
-var upward = map[string]int{"kafka": 0, "ledger/postgres": 0}
+var upward = map[string]int{"internal/engine": 1, "internal/flow": 0, "kafka": 0, "ledger/postgres": 0}
 
 func TestFilesUseWhatStandsBelow(t *testing.T) {
 	for path, most := range upward {
@@ -77,36 +77,55 @@ func contents(t *testing.T, path string) (order []string) {
 	return order
 }
 
-// arrowsOf type-checks a package, against what the compiler has exported of those that it imports.
-func arrowsOf(t *testing.T, path string) (files []string, arrows map[arrow][]string) {
+// checked is a package that was type-checked.
+type checked struct {
+	files  []string
+	set    *token.FileSet
+	parsed []*ast.File
+	pkg    *types.Package
+	info   *types.Info
+}
+
+// file is the name of the file in which something stands.
+func (c *checked) file(p token.Pos) string { return filepath.Base(c.set.Position(p).Filename) }
+
+// check type-checks a package, against what the compiler has exported of those that it imports.
+func check(t *testing.T, path string) *checked {
 	t.Helper()
 	names, exports := exported(t, path)
-	set := token.NewFileSet()
-	var parsed []*ast.File
+	c := &checked{files: names, set: token.NewFileSet(), info: &types.Info{
+		Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}, Defs: map[*ast.Ident]types.Object{},
+		Types: map[ast.Expr]types.TypeAndValue{},
+	}}
 	for _, name := range names {
-		f, err := parser.ParseFile(set, filepath.Join("../..", path, name), nil, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(c.set, filepath.Join("../..", path, name), nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
-		parsed = append(parsed, f)
+		c.parsed = append(c.parsed, f)
 	}
 	open := func(of string) (io.ReadCloser, error) { return os.Open(exports[of]) }
-	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
-	pkg, err := (&types.Config{Importer: importer.ForCompiler(set, "gc", open)}).Check(module+"/"+path, set, parsed, info)
+	var err error
+	c.pkg, err = (&types.Config{Importer: importer.ForCompiler(c.set, "gc", open)}).Check(module+"/"+path, c.set, c.parsed, c.info)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+func arrowsOf(t *testing.T, path string) (files []string, arrows map[arrow][]string) {
+	t.Helper()
+	c := check(t, path)
 	arrows = map[arrow][]string{}
-	at := func(p token.Pos) string { return filepath.Base(set.Position(p).Filename) }
-	for ident, object := range info.Uses {
-		if object.Pkg() != pkg || object.Name() == "" || !object.Pos().IsValid() {
+	for ident, object := range c.info.Uses {
+		if object.Pkg() != c.pkg || object.Name() == "" || !object.Pos().IsValid() {
 			continue
 		}
-		if a := (arrow{at(ident.Pos()), at(object.Pos())}); a.from != a.to {
+		if a := (arrow{c.file(ident.Pos()), c.file(object.Pos())}); a.from != a.to {
 			arrows[a] = append(arrows[a], object.Name())
 		}
 	}
-	return names, arrows
+	return c.files, arrows
 }
 
 // exported asks the compiler for a package's files, and for the export data of all that it imports.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/killpoint"
@@ -11,11 +10,11 @@ import (
 )
 
 // runBatch calls a batch handler with the runs of a chunk. They share the first one's context and attempt.
-func (e *Engine) runBatch(c *chunk) {
+func (h *handlers) runBatch(c *chunk) {
 	lead := &c.runs[0]
 	runs := make([]*run, 0, len(c.runs))
 	for i := range c.runs {
-		if r := &c.runs[i]; e.mayBegin(c, r, time.Since(e.born)) {
+		if r := &c.runs[i]; h.mayBegin(c, r, h.now()) {
 			runs = append(runs, r)
 		}
 	}
@@ -28,16 +27,16 @@ func (e *Engine) runBatch(c *chunk) {
 	lead.batch = &consumer.BatchDelivery{Deliveries: make([]consumer.Delivery, len(runs))}
 	for i, r := range runs {
 		r.place = int32(i)
-		batch[i], tickets[i] = &r.msg, r.item.ticket
+		batch[i], tickets[i] = &r.msg, r.item.Ticket()
 		lead.batch.Deliveries[i] = r.delivery
 	}
-	lead.attempt.InitBatch(runs[0].item.sess.owner, tickets)
-	e.executeBatch(lead, runs, batch)
+	lead.attempt.InitBatch(sessionOf(runs[0].item.Session()).owner, tickets)
+	h.executeBatch(lead, runs, batch)
 }
 
 // executeBatch calls the handler and notes how it ended, whichever way.
-func (e *Engine) executeBatch(lead *run, runs []*run, batch []*consumer.Message) {
-	ctx, span := e.tel.batchSpan(lead, batch)
+func (h *handlers) executeBatch(lead *run, runs []*run, batch []*consumer.Message) {
+	ctx, span := h.tel.batchSpan(lead, batch)
 	var whole outcome
 	var errs []error
 	returned := false
@@ -46,12 +45,12 @@ func (e *Engine) executeBatch(lead *run, runs []*run, batch []*consumer.Message)
 			whole, errs = broken(recover()), nil // an error that panics is asked nothing more
 		}
 		if span != nil {
-			e.tel.endSpan(span, errors.Join(whole.err, errors.Join(errs...)))
+			h.tel.endSpan(span, errors.Join(whole.err, errors.Join(errs...)))
 		}
-		e.concludeBatch(lead, runs, errs, whole)
+		h.concludeBatch(lead, runs, errs, whole)
 	}()
 	killpoint.At(killpoint.BeforeEffect)
-	errs = e.batch.HandleBatch(ctx, batch)
+	errs = h.batch.HandleBatch(ctx, batch)
 	killpoint.At(killpoint.AfterEffect)
 	for _, err := range errs {
 		_ = readable(err)
@@ -64,7 +63,7 @@ func (e *Engine) executeBatch(lead *run, runs []*run, batch []*consumer.Message)
 }
 
 // concludeBatch decides what becomes of the messages of a batch.
-func (e *Engine) concludeBatch(lead *run, runs []*run, errs []error, whole outcome) {
+func (h *handlers) concludeBatch(lead *run, runs []*run, errs []error, whole outcome) {
 	whole.cause = lead.finish()
 	whole.state, whole.txErr = lead.attempt.Conclude()
 	again := len(runs) > 1 && whole.spoilt()
@@ -84,29 +83,29 @@ func (e *Engine) concludeBatch(lead *run, runs []*run, errs []error, whole outco
 			r.end = &end{step: step{again: true}} // one may have kept the others from their time
 			continue
 		}
-		e.decide(r, o)
+		h.decide(r, o)
 		if len(runs) > 1 {
-			e.spare(r, o)
+			h.spare(r, o)
 		}
 	}
 	if again {
-		e.log.Warn("a batch came to nothing: its messages run one by one", zap.Int("messages", len(runs)),
+		h.log.Warn("a batch came to nothing: its messages run one by one", zap.Int("messages", len(runs)),
 			zap.String("kind", string(whole.kind)), zap.NamedError("transaction_error", whole.txErr), zap.Error(whole.err))
 	}
 }
 
 // spare keeps the messages of a batch from what one of them may have done to all: a transaction that is left running
 // counts for none, and if the database breaks off twice in a row, each runs alone from then on.
-func (e *Engine) spare(r *run, o outcome) {
+func (h *handlers) spare(r *run, o outcome) {
 	if r.end == nil {
 		return
 	}
 	if o.state == ledger.AttemptRunning && r.end.step.settle != 0 {
-		r.item.single = true
+		r.item.Single()
 		r.end.step = step{settle: ledger.Release}
 	}
 	if r.item.broken > 1 {
-		r.item.single = true
+		r.item.Single()
 	}
 }
 
@@ -125,16 +124,22 @@ func (o *outcome) spoilt() bool {
 	return false // it succeeded, or may succeed still: what runs again now could have its effects twice
 }
 
-// alone makes an item of a spoilt batch ready to run again at once, by itself.
-func (e *Engine) alone(it *Item) {
-	it.single = true
-	e.s.setPhase(it, claimed)
-	switch {
-	case it.sess.lost:
-		e.giveBack(it)
-	case it.dropped || e.draining || e.closed, e.opt.Park && e.paused, e.heldBack(it):
-		e.release(it)
-	default:
-		e.s.readyQ.push(it)
+// runChunk runs what a goroutine has taken.
+func (h *handlers) runChunk(c *chunk) {
+	if c.dispatch.Together {
+		if c.beginAll() {
+			h.runBatch(c)
+		}
+		return
+	}
+	since := h.now()
+	for r := c.begin(); r != nil; r = c.begin() {
+		if h.mayBegin(c, r, since) {
+			h.execute(r)
+		}
+		since = r.after()
+		if !r.plain() && (c.dispatch.Ordered() || r.finallyFailed()) {
+			break // those behind it may have to wait for it, or for the breaker
+		}
 	}
 }

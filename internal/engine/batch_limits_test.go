@@ -127,7 +127,7 @@ func TestBatchHasOneOfEachLane(t *testing.T) {
 		e, b := beginBatch(t, l, options(), 16, h)
 		in := items(400, func(i int) string { return fmt.Sprint(i % 9) })
 		for _, it := range in {
-			it.Msg.Group = it.Lane
+			it.Msg.Group = it.OrderingKey
 		}
 		e.Offer(in)
 		pass(time.Hour)

@@ -94,14 +94,14 @@ func (w *workload) fresh(n int, lane string) (all []*engine.Item) {
 // again makes another delivery of each.
 func (w *workload) again(items []*engine.Item) (all []*engine.Item) {
 	for _, it := range items {
-		all = append(all, w.delivery(it.Key.Pos.Offset, it.Lane))
+		all = append(all, w.delivery(it.Key.Pos.Offset, it.OrderingKey))
 	}
 	return all
 }
 
 func (w *workload) delivery(offset int64, lane string) *engine.Item {
 	it := rangedItem(offset, &late{body: []byte(consumerID(offset)), delivery: consumerID(offset)})
-	it.Ranged, it.Lane = w.ranged, lane
+	it.Ranged, it.OrderingKey = w.ranged, lane
 	return it
 }
 

@@ -1,22 +1,44 @@
 // Package engine runs handlers through the ledger for every broker: claim, handle, settle, and only then a verdict.
 //
-// A worker (packages sqs and kafka) offers [Item]s and gets each back once, through [Sink], with a [Verdict]. In between
-// an item moves through these phases; the scheduler (lane.go, pure) keeps them, the loops around it do the I/O:
+// A worker (packages sqs and kafka) offers [Item]s and gets each back once, through [Sink], with a [Verdict]. What happens in
+// between is decided by package flow, the pure core; this package carries it out. Each part is small, has goroutines of its own,
+// and knows the flow through the kernel, which is its lock: a part takes what is next, does it without the lock, and reports
+// what came of it.
 //
-//	Offer ─▶ queued ─▶ claiming ─▶ claimed ─▶ starting ─▶ running ─▶ settling ─▶ finished (Ack)
-//	            ▲          │           │                                 │
-//	            │          │           └── release: behind a waiting head, drain, revoke
-//	            │          ├──▶ finished (Ack): Done
-//	            │          ├──▶ settling: Spent, Mismatch ─▶ finished (Ack)
-//	            │          └──▶ waiting: Busy                             │
-//	            └──────────────────┴────── due ◀───────── waiting: backoff ◀┘
+// The package is internal because its seam serves the two workers, and is free to change with them.
 //
-// Records of one log that all go well may go through as one: see [Stretch].
+// # Files
 //
-// The ledger is authoritative for what is ours, the broker for what is delivered; the engine believes neither for longer
-// than a lease. Ownership that may exist is never forgotten: an unanswered claim is asked again, a release is repeated,
-// until answered or until the worker has left the ledger.
+// Each file uses what stands below it:
 //
-// Decisions are pure functions: policy.decide (what follows from a handler's end), askAgain, the scheduler. The package
-// is internal because its seam serves the two workers, and is free to change with them.
+//	gauges.go      the metrics that are read
+//	health.go      what probes, metrics and pollers are told of a worker
+//	drain.go       how a worker gives messages back and ends
+//	core.go        the Engine: its parts, and how it starts
+//	apart.go       one message at a time, beside the pool: suspects and probes
+//	pool.go        the goroutines that run handlers
+//	batch.go       the calls of the handler: one by one, or a batch
+//	publisher.go   dead letters, and the cipher
+//	handle.go      one call of the handler, and what follows from how it ends
+//	claimer.go     claims
+//	settler.go     settlements
+//	lease.go       the lease: join, beat, leave, and whether the ledger answers
+//	identity.go    whose message a delivery is
+//	target.go      what a dead-letter target says of itself
+//	upkeep.go      the sweep, and how much is archived
+//	archives.go    what is archived of a failure
+//	engine.go      what a worker uses of an engine
+//	notes.go       what is said of messages as they come
+//	admission.go   the rate and the shared limiter
+//	guard.go       calls of the user's functions that are no handlers
+//	kernel.go      the flow under its lock, and who waits for it
+//	chunk.go       what a goroutine has taken
+//	deliveries.go  the counts of deliveries
+//	life.go        what goroutines live by
+//	telemetry.go   the instruments
+//	run.go         one run of a handler: its context, its message, its end
+//	config.go      what an engine is built of
+//	verdict.go     what follows from a handler's end: pure
+//	stretch.go     records that go through as one
+//	item.go        one delivery
 package engine

@@ -14,7 +14,7 @@ type gauges struct {
 }
 
 // observe registers the gauges.
-func (t *telemetry) observe(e *Engine, m metric.Meter) error {
+func observe(e *Engine, t *telemetry, m metric.Meter) error {
 	var g gauges
 	var all []metric.Observable
 	for _, of := range []struct {
@@ -87,11 +87,4 @@ func one(yes bool) int64 {
 		return 1
 	}
 	return 0
-}
-
-// inHand says what is in hand, in items and in bytes.
-func (e *Engine) inHand() (Load, int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.load(), e.s.bytes.Total()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
@@ -80,8 +81,11 @@ func item(id, lane string) *engine.Item {
 	body := []byte("body of " + id)
 	m := &consumer.Message{ID: id, Source: "source", Body: body, SentAt: time.Now()}
 	return &engine.Item{
-		Msg: m, Lane: lane, Delivery: []byte("delivery " + id),
-		Identity: engine.Identity{Key: ledger.Key{Scope: scope, ID: []byte(id)}, Fingerprint: ledger.BodyFingerprint(body)},
+		Item: flow.Item{
+			OrderingKey: lane,
+			Identity:    engine.Identity{Key: ledger.Key{Scope: scope, ID: []byte(id)}, Fingerprint: ledger.BodyFingerprint(body)},
+		},
+		Msg: m, Delivery: []byte("delivery " + id),
 		Original: func(*engine.Item) engine.Content { return engine.Content{Body: []byte("body of " + id)} },
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/flow"
 )
 
 // maxStalls bounds Health.Stalled.
@@ -15,21 +16,23 @@ const maxStalls = 100
 func (e *Engine) Room() (int, int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.opt.MaxHeld - e.s.held, e.s.bytes.Room()
+	items, _, bytes := e.flow.Held()
+	return e.opt.MaxHeld - items, bytes.Room()
 }
 
 // Open implements API.
 func (e *Engine) Open() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.mayStart() || e.hungry()
+	return e.flow.MayStart() || e.flow.Hungry(e.now())
 }
 
 // Live implements API.
 func (e *Engine) Live() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.sess != nil && time.Now().Before(e.sess.until)
+	s := e.flow.Session()
+	return s != nil && time.Now().Before(sessionOf(s).until)
 }
 
 // Changed implements API.
@@ -44,41 +47,36 @@ func (e *Engine) Changed() <-chan struct{} {
 
 // Load implements API.
 func (e *Engine) Load() Load {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.load()
-}
-
-func (e *Engine) load() Load {
-	l := Load{Held: e.s.held, Waiting: e.s.waitCount + e.letters.held}
-	for c := range e.chunks {
-		l.Running += c.begun() - c.applied
-	}
-	l.Queued = l.Held - l.Running - l.Waiting
+	l, _ := e.inHand()
 	return l
 }
 
-// Pause implements API.
-func (e *Engine) Pause() {
+// inHand says what is in hand, in items and in bytes.
+func (e *Engine) inHand() (l Load, bytes int64) {
 	e.mu.Lock()
-	e.paused = true
-	e.takeBackAll()
-	for it := e.all; e.opt.Park && it != nil; { // what is ours and does not begin would be uncertain if we died
-		next := it.allNext
-		if it.phase == claimed {
-			e.release(it)
-		}
-		it = next
+	defer e.mu.Unlock()
+	items, waiting, weight := e.flow.Held()
+	l = Load{Held: items, Waiting: waiting}
+	for c := range e.pool.chunks {
+		l.Running += c.begun() - c.dispatch.Applied()
 	}
-	e.unlock()
+	l.Queued = l.Held - l.Running - l.Waiting
+	return l, weight.Total()
 }
 
-// Resume implements API.
-func (e *Engine) Resume() {
+// breakerOpen says whether the breaker is open.
+func (e *Engine) breakerOpen() bool {
 	e.mu.Lock()
-	e.paused = false
-	e.improved()
-	e.unlock()
+	defer e.mu.Unlock()
+	open, _ := e.flow.BreakerOpen()
+	return open
+}
+
+// archivedBytes says what each scope has in the archive, as far as that is known; nothing without a budget.
+func (e *Engine) archivedBytes() map[string]int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.flow.Archived()
 }
 
 // Health implements API.
@@ -86,45 +84,68 @@ func (e *Engine) Health() consumer.Health {
 	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := consumer.Health{Alive: true, Ready: e.mayStart()}
+	h := consumer.Health{Alive: true, Ready: e.flow.MayStart(), Warnings: e.notes.warnings()}
+	breaker, since := e.flow.BreakerOpen()
+	if breaker {
+		h.Stalled = append(h.Stalled, consumer.Stall{What: "the worker", Reason: consumer.StallBreaker, Why: e.tripped, Since: e.at(since)})
+	}
+	budget, since := e.upkeep.why()
+	if budget != "" {
+		h.Stalled = append(h.Stalled, consumer.Stall{What: "the worker", Reason: consumer.StallBudget, Why: budget, Since: e.at(since)})
+	}
 	switch {
 	case h.Ready:
-	case e.up && e.purse.budget.stops:
-		h.LastError = e.purse.why()
-	case e.mayWork():
-		h.LastError = e.brake.why
-	case e.lastErr != nil:
-		h.LastError = e.lastErr.Error()
+	case e.flow.Up() && budget != "":
+		h.LastError = budget
+	case e.flow.MayWork():
+		h.LastError = e.tripped
+	case e.lease.err != nil:
+		h.LastError = e.lease.err.Error()
 	}
-	h.Warnings = append(h.Warnings, e.unwise...)
-	if e.unswept != nil {
-		h.Warnings = append(h.Warnings, e.unswept.Error())
-	}
-	h.Warnings = append(h.Warnings, e.refusals.warnings(e.cfg.Ledger.Limits().Archive, e.cfg.Retained)...)
-	if n := e.s.bytes.Crowd(); n > 0 {
+	if _, _, bytes := e.flow.Held(); bytes.Crowd() > 0 {
 		h.Warnings = append(h.Warnings, fmt.Sprintf("%d messages in hand are each larger than a quarter of Options.MaxHeldBytes (%d), and take all of it: "+
-			"nothing is polled until one of them is finished", n, e.opt.MaxHeldBytes))
+			"nothing is polled until one of them is finished", bytes.Crowd(), e.opt.MaxHeldBytes))
 	}
-	h.Stalled = slices.Concat(e.brake.stalls(), e.purse.stalls(), e.refusals.stalls())
-	e.eachRun(func(c *chunk, r *run) {
-		began := e.born.Add(time.Duration(c.at.Load()))
-		since := e.born.Add(r.cancelled)
-		if r.cancelled == 0 {
-			since = began.Add(e.opt.HandlerTimeout)
-		}
-		stall := consumer.Stall{What: string(r.item.Key.ID), Since: began, Lane: r.item.Lane}
-		switch {
-		case now.After(since):
-			stall.Reason, stall.Why = consumer.StallDeaf, "handler ignores its cancelled context"
-			h.Alive = h.Alive && now.Sub(since) <= e.opt.Drain
-		case now.Sub(began) > e.opt.SlowAfter:
-			stall.Reason, stall.Why = consumer.StallSlow, "handler runs"
-		default:
+	e.flow.Kept(func(it *flow.Item, since time.Duration, why error) {
+		h.Stalled = append(h.Stalled, consumer.Stall{
+			What: string(it.Key.ID), Reason: consumer.StallRefused, Why: fmt.Sprintf("its settlement is refused: %v", why),
+			Since: e.at(since), Lane: it.OrderingKey,
+		})
+	})
+	e.pool.eachRun(func(c *chunk, r *run) {
+		stall, ok := e.stalled(c, r, now)
+		if !ok {
 			return
+		}
+		if stall.Reason == consumer.StallDeaf {
+			h.Alive = h.Alive && now.Sub(r.deafSince(c)) <= e.opt.Drain
 		}
 		h.Stalled = append(h.Stalled, stall)
 	})
 	slices.SortFunc(h.Stalled, func(a, b consumer.Stall) int { return a.Since.Compare(b.Since) })
 	h.Stalled = h.Stalled[:min(len(h.Stalled), maxStalls)]
 	return h
+}
+
+// stalled says whether a handler takes long, or longer than it may.
+func (e *Engine) stalled(c *chunk, r *run, now time.Time) (consumer.Stall, bool) {
+	began := e.at(time.Duration(c.at.Load()))
+	s := consumer.Stall{What: string(r.item.Key.ID), Since: began, Lane: r.item.OrderingKey}
+	switch {
+	case now.After(r.deafSince(c)):
+		s.Reason, s.Why = consumer.StallDeaf, "handler ignores its cancelled context"
+	case now.Sub(began) > e.opt.SlowAfter:
+		s.Reason, s.Why = consumer.StallSlow, "handler runs"
+	default:
+		return s, false
+	}
+	return s, true
+}
+
+// deafSince is from when on a handler that runs ignores that its context has ended.
+func (r *run) deafSince(c *chunk) time.Time {
+	if r.stop.cancelled != 0 {
+		return r.of.born.Add(r.stop.cancelled)
+	}
+	return r.of.born.Add(time.Duration(c.at.Load()) + r.of.timeout)
 }

@@ -5,32 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
-	"go.uber.org/zap"
 )
-
-// Identity is whose message a delivery is.
-type Identity struct {
-	Key         ledger.Key
-	Fingerprint ledger.Fingerprint
-	StampToken  uint64
-	// Ranged is ledger.Entry.Ranged. Identify leaves it to the worker, whose key it takes.
-	Ranged bool
-	// Later says that the fingerprint is left out: the message's own identity holds, and nothing needs the body's hash yet.
-	Later bool
-	// Skip says that the copy carries a stamp for another group: it is acknowledged without a claim. Never where there
-	// are no groups.
-	Skip bool
-	// Copy says that a stamp names the message. What is delivered next to a copy says nothing of what lies next to that.
-	Copy bool
-	// Refused is why a stamp of this source and body does not count: the copy is a message of its own. Nil: there is none.
-	Refused error
-	// Invalid is why the message cannot be keyed; it is archived under the broker's identity instead of run.
-	Invalid error
-}
 
 // Origin is what the broker says of a message, for Identify.
 type Origin struct {
@@ -86,7 +64,7 @@ func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 		}
 	}
 	if o.KeyFunc != nil && id.Invalid == nil {
-		id.useKeyFunc(o, m)
+		useKeyFunc(&id, o, m)
 	}
 	return id
 }
@@ -118,27 +96,7 @@ type NoRecords struct{}
 // Exists implements Known.
 func (NoRecords) Exists(*ledger.Position) bool { return false }
 
-// forgedPause lies between two warnings of stamps that were refused: whoever may produce can forge any number.
-const forgedPause = time.Minute
-
-// refuse counts the copies whose stamps are refused, and warns of the latest now and then.
-func (e *Engine) refuse(items []*Item, now time.Time) {
-	n, last := int64(0), (*Item)(nil)
-	for _, it := range items {
-		if it.Refused != nil {
-			n, last = n+1, it
-		}
-	}
-	if n == 0 {
-		return
-	}
-	e.tel.forgedStamps(n)
-	if said := e.forgedSaid.Load(); now.Sub(time.UnixMilli(said)) > forgedPause && e.forgedSaid.CompareAndSwap(said, now.UnixMilli()) {
-		e.log.Warn("a stamp was refused: the copy is a message of its own", zap.String("message_id", last.Msg.ID), zap.Error(last.Refused))
-	}
-}
-
-func (id *Identity) useKeyFunc(o *consumer.Options, m *consumer.Message) {
+func useKeyFunc(id *Identity, o *consumer.Options, m *consumer.Message) {
 	key, err := derive("KeyFunc", o.KeyFunc, m)
 	if err == nil && (key == "" || len(key) > ledger.MaxID) {
 		err = fmt.Errorf("consumer: KeyFunc: must return 1 to %d bytes, returned %d", ledger.MaxID, len(key))

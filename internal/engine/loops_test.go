@@ -3,9 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,71 +11,178 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
 
-// A worker whose hands are full of large messages says so: nothing is polled, and nothing is wrong.
-func TestCrowdOfLargeMessagesIsWarnedOf(t *testing.T) {
-	e, _ := watched(t)
-	e.s.bytes.Limit = 1000
-	for n, warned := range []bool{false, false, true} {
-		if got := strings.Contains(fmt.Sprint(e.Health().Warnings), "larger than a quarter of Options.MaxHeldBytes"); got != warned {
-			t.Errorf("with %d large messages in hand: warned %v", n, got)
-		}
-		e.s.bytes.Add(1100)
-	}
-}
-
-// Where what is ours and does not begin must not stay ours, what is taken back from a handler is given back to the ledger.
-func TestTakenBackIsReleasedUnderPark(t *testing.T) {
-	for _, park := range []bool{false, true} {
-		e, _ := watched(t)
-		e.opt.Park = park
-		var items []*Item
-		for _, id := range []string{"a", "b", "c"} {
-			it := plainItem("", id)
-			e.s.add(it)
-			it.phase = running
-			items = append(items, it)
-		}
-		c := e.newChunk(items, false, nil)
-		c.next.Store(1) // the first has begun
-		e.takeBack(c)
-		if given, ready := e.settleQ.len(), e.s.readyQ.len(); given+ready != 2 || (given == 2) != park || items[0].phase != running {
-			t.Errorf("park %v: %d are given back, %d are ready for others", park, given, ready)
-		}
-	}
-}
-
-// A handler that waited for the shared limiter while its messages were taken back does not begin, and keeps nobody from the limiter.
-func TestTakenBackBehindTheLimiter(t *testing.T) {
+// A ledger that does not let a session leave is asked again, less and less often, and Health says why.
+func TestLeavingIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, err := consumer.Options{Name: "n", Rate: 1000, Limiter: consumer.NewLimiter(1)}.WithDefaults()
+		away := errors.New("the ledger is away")
+		e, _ := watched(t)
+		defer e.life.giveUp()
+		l := memory.New()
+		o, err := l.Join(t.Context(), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := idle(t, o)
-		e.starts = t.Context()
-		if err := o.Limiter.Acquire(t.Context()); err != nil {
-			t.Fatal(err)
+		var asked []time.Time
+		l.FailBefore(func(_ context.Context, op memory.Op) error {
+			if asked = append(asked, time.Now()); op != memory.Leave || len(asked) > 4 {
+				return nil
+			}
+			return away
+		})
+		if !e.lease.leave(newSession(o)) || len(asked) != 5 {
+			t.Fatalf("asked %d times, want 5", len(asked))
 		}
-		c := e.newChunk([]*Item{plainItem("", "a")}, false, nil)
-		got := make(chan error)
-		go func() { got <- e.acquire(c) }()
-		synctest.Wait()
-		c.next.Store(takenBack)
-		o.Limiter.Release()
-		if err := <-got; !errors.Is(err, errTakenBack) {
-			t.Errorf("it begins: %v", err)
-		}
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := o.Limiter.Acquire(short); err != nil {
-			t.Errorf("the limiter is kept: %v", err)
+		wantSpaced(t, asked)
+		if !errors.Is(e.lease.err, away) || e.Health().LastError != away.Error() {
+			t.Errorf("the last error is %v", e.lease.err)
 		}
 	})
 }
+
+// A ledger that cannot be joined again is asked less and less often, and Health says why.
+func TestRejoiningIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, logs := watched(t)
+		defer e.life.giveUp()
+		away, tries, joins := errors.New("the ledger is away"), []time.Time{}, memory.New()
+		joins.FailBefore(func(_ context.Context, op memory.Op) error {
+			if op != memory.Join {
+				return nil
+			}
+			if tries = append(tries, time.Now()); len(tries) > 4 {
+				return nil
+			}
+			if known := errors.Is(e.lease.err, away); known != (len(tries) > 1) {
+				t.Errorf("try %d: the last error is %v", len(tries), e.lease.err)
+			}
+			return away
+		})
+		e.lease.ledger = joins
+		if e.lease.rejoin() == nil || len(tries) != 5 {
+			t.Fatalf("tried %d times, want 5", len(tries))
+		}
+		wantSpaced(t, tries)
+		if n := logs.FilterMessage("cannot join the ledger").Len(); n != 4 {
+			t.Errorf("%d were logged, want 4", n)
+		}
+	})
+}
+
+// wantSpaced expects each call to come later than the one before it did, as outages do.
+func wantSpaced(t *testing.T, calls []time.Time) {
+	t.Helper()
+	for i := 1; i < len(calls); i++ {
+		if wait, low := calls[i].Sub(calls[i-1]), 50*time.Millisecond<<(i-1); wait < low {
+			t.Errorf("call %d came after %s, want at least %s", i, wait, low)
+		}
+	}
+}
+
+// After calls that the ledger does not take, one after the other, a loop rests for longer each time; not after a success.
+func TestRestsGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := watched(t)
+		defer e.life.giveUp()
+		failed, calls := 0, []time.Time{time.Now()}
+		for range 4 {
+			failed = e.life.rest(failed, false)
+			calls = append(calls, time.Now())
+		}
+		wantSpaced(t, calls)
+		began := time.Now()
+		if failed = e.life.rest(failed, true); failed != 0 || time.Since(began) != 0 {
+			t.Errorf("after a success: %d failed, rested %s", failed, time.Since(began))
+		}
+		if e.life.rest(failed, false); time.Since(began) > 100*time.Millisecond {
+			t.Errorf("the first failure after it costs %s", time.Since(began))
+		}
+	})
+}
+
+// A claim without an answer is repeated once the sent one can change nothing any more, and later each time.
+func TestUnansweredClaimsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := watched(t)
+		defer e.life.giveUp()
+		l := memory.New()
+		o, err := l.Join(t.Context(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.joins(o)
+		var asked []time.Time
+		l.FailAfter(func(_ context.Context, op memory.Op) error {
+			if asked = append(asked, time.Now().Add(-callTimeout(&e.opt)*time.Duration(len(asked)))); len(asked) > 4 {
+				return nil
+			}
+			return ledger.MarkUnknown(errors.New("no answer"))
+		})
+		e.Offer([]*Item{plainItem("a")})
+		var call claimCall
+		if !e.claimer.next(&call) || len(call.Items) != 1 {
+			t.Fatalf("%d are to be claimed", len(call.Items))
+		}
+		if !e.claimer.ask(&call, false) || len(asked) != 5 {
+			t.Fatalf("asked %d times, want 5", len(asked))
+		}
+		wantSpaced(t, asked) // beside the time for which the sent one may still change something
+	})
+}
+
+// Leaving a session waits for its own handlers, as long as they may take, and for no other's.
+func TestLeavingWaitsForTheHandlersOfTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := watched(t)
+		defer e.life.giveUp()
+		mine, other := e.joins(nil), newSession(nil)
+		e.Offer([]*Item{plainItem("a")})
+		e.claims(ledger.Claim{Answer: ledger.Run, Attempt: 1})
+		c := e.dispatches()
+		c.next.Store(1)
+		took := func(sess *session) time.Duration {
+			began := time.Now()
+			e.lease.settleDown(sess)
+			return time.Since(began)
+		}
+		if d := took(other); d != 0 {
+			t.Errorf("waited %s for a handler of another session", d)
+		}
+		if d, limit := took(mine), e.opt.Lease/3; d < limit || d > limit+time.Second {
+			t.Errorf("waited %s for one that goes on, want %s", d, limit)
+		}
+		time.AfterFunc(time.Second, func() { e.do(func(*flow.Flow, time.Duration) { e.pool.apply(c, 1) }) })
+		if d := took(mine); d < time.Second || d > 2*time.Second {
+			t.Errorf("waited %s for one that ends after a second", d)
+		}
+	})
+}
+
+// Handlers that have not begun when the session is lost are not waited for: they never will.
+func TestLeavingDoesNotWaitForWhatHasNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := watched(t)
+		defer e.life.giveUp()
+		sess := e.joins(named{})
+		e.Offer([]*Item{plainItem("a")})
+		e.claims(ledger.Claim{Answer: ledger.Run, Attempt: 1})
+		c := e.dispatches()
+		e.lease.lose(sess)
+		began := time.Now()
+		if e.lease.settleDown(sess); time.Since(began) != 0 || c.begin() != nil {
+			t.Errorf("waited %s, and it begins: %v", time.Since(began), !c.gone())
+		}
+	})
+}
+
+// named is an owner that is only asked for its name.
+type named struct{ ledger.Owner }
+
+func (named) ID() string { return "owner" }
 
 // A ledger that says that the session is lost is believed at once.
 func TestLostSettlementLosesTheSession(t *testing.T) {
@@ -87,119 +191,56 @@ func TestLostSettlementLosesTheSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sess := &session{owner: o, ended: make(chan struct{})}
-	e.sess, e.up = sess, true
-	if err, answered := e.untilAnswered(sess, 1, func(context.Context) error { return ledger.ErrLost }); !ledger.IsLost(err) || !answered || !sess.lost {
-		t.Errorf("%v, answered %v, lost %v", err, answered, sess.lost)
+	sess := e.joins(o)
+	err, answered := e.settler.untilAnswered(sess, 1, func(context.Context) error { return ledger.ErrLost })
+	if !ledger.IsLost(err) || !answered || !sess.flow.Lost() || e.flow.Session() != nil {
+		t.Errorf("%v, answered %v, lost %v", err, answered, sess.flow.Lost())
+	}
+	select {
+	case <-sess.ended:
+	default:
+		t.Error("those who wait for the session do not know")
 	}
 }
 
-// A call has as many settlements as the ledger takes, also of one lane.
-func TestEarlySuccessesFillACallAndNoMore(t *testing.T) {
-	e, _ := watched(t)
-	a, b := plainItem("l", "a"), plainItem("l", "b")
-	e.s.add(a)
-	e.s.add(b)
-	a.phase, b.phase, b.extra().early = settling, running, &early{}
-	full := make([]settlement, settleBatch)
-	full[settleBatch-1] = settlement{item: a, kind: ledger.Succeed}
-	if got, _ := e.takeEarly(full, 0); len(got) != settleBatch || b.rest().early == nil {
-		t.Errorf("%d go into a call of at most %d", len(got), settleBatch)
-	}
-	if got, _ := e.takeEarly(full[1:], 0); len(got) != settleBatch || b.rest().early != nil {
-		t.Errorf("%d go into a call with room for one more of %d; it would be settled twice: %v", len(got), settleBatch, b.rest().early != nil)
-	}
+// A handler that waited for the shared limiter while its messages were taken back does not begin, and keeps nobody from the limiter.
+func TestTakenBackBehindTheLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := watched(t, func(o *consumer.Options) { o.Rate, o.Limiter = 1000, consumer.NewLimiter(1) })
+		defer e.life.giveUp()
+		if err := e.opt.Limiter.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c, got := &chunk{}, make(chan error)
+		go func() { got <- e.admission.acquire(c) }()
+		synctest.Wait()
+		c.next.Store(takenBack)
+		e.opt.Limiter.Release()
+		if err := <-got; !errors.Is(err, errTakenBack) {
+			t.Errorf("it begins: %v", err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := e.opt.Limiter.Acquire(short); err != nil {
+			t.Errorf("the limiter is kept: %v", err)
+		}
+	})
 }
 
-// Stretches of two sessions are settled by a call each, and those that were split meanwhile by none.
-func TestStretchesOfASessionAreSettledTogether(t *testing.T) {
-	e, _ := watched(t)
-	done := func(log string, n int, sess *session) *Stretch {
-		st := &Stretch{log: log, whole: true, n: n, sess: sess, phase: running}
-		e.s.addStretch(st)
-		e.settleStretch(st)
-		return st
-	}
-	mine, other := &session{}, &session{}
-	a, b, c, d := done("a", 10, mine), done("b", 20, other), done("c", 30, mine), done("d", 40, mine)
-	d.whole = false
-	for _, c := range []struct {
-		want []*Stretch
-		left int
-	}{{[]*Stretch{a, c}, 20}, {[]*Stretch{b}, 0}, {nil, 0}} {
-		if got := e.takeDone(); !slices.Equal(got, c.want) || e.doneRecords != c.left {
-			t.Errorf("%d go together, %d records are left, want %d and %d", len(got), e.doneRecords, len(c.want), c.left)
+// A chunk that was taken back takes no place of the limiter that it did not have: its handler's place is another's.
+func TestTakenBackTakesNoPlace(t *testing.T) {
+	e, _ := watched(t, func(o *consumer.Options) { o.Rate, o.Limiter = 1000, consumer.NewLimiter(1) })
+	gone := &chunk{}
+	gone.next.Store(takenBack)
+	for range 3 {
+		if err := e.admission.acquire(gone); err == nil {
+			t.Fatal("a chunk that was taken back was admitted")
 		}
 	}
-}
-
-// A handler's goroutine takes as many records of a stretch as a share of bytes lets it, and no more.
-func TestPiecesAreBoundedByBytes(t *testing.T) {
-	s := newSched()
-	for size, want := range map[int64]int{chunkBytes / 2: 2, chunkBytes/2 - 1: 3, chunkBytes: 1, 1: 4} {
-		st := &Stretch{Records: sizedRecords{4, size}, log: "a", whole: true, n: 4, phase: claimed}
-		s.stretchReady.push(st)
-		if p := s.popPiece(10, false); p.to-p.from != want {
-			t.Errorf("records of %d bytes: %d in a piece, want %d", size, p.to-p.from, want)
-		}
+	if err := e.admission.acquire(nil); err != nil {
+		t.Fatal(err)
 	}
-}
-
-type sizedRecords struct {
-	logRecords
-	size int64
-}
-
-func (r sizedRecords) Size(int) int64 { return r.size }
-
-// Claims run ahead by half of what they may at least, or by one that can begin at once.
-func TestStretchesAreClaimedAheadByHalf(t *testing.T) {
-	e := askingFor(t, &answers{})
-	limit := 2 * e.opt.Concurrency
-	e.offers("a", limit)
-	for ahead, want := range map[int]int{0: limit, limit / 2: limit / 2, limit/2 + 1: 1, limit: 1} {
-		if e.s.ahead = ahead; e.claimableStretches() != want {
-			t.Errorf("%d are ahead: %d may be claimed, want %d", ahead, e.claimableStretches(), want)
-		}
-	}
-	e.s.ahead = limit
-	e.s.stretchReady.push(&Stretch{})
-	if n := e.claimableStretches(); n != 0 {
-		t.Errorf("%d may be claimed although others are ready", n)
-	}
-}
-
-// What a split stretch is made of is copied from its records; during a drain it goes back to the broker.
-func TestSplitOfAStretchThatWaits(t *testing.T) {
-	for _, draining := range []bool{false, true} {
-		e := askingFor(t, &answers{})
-		e.draining = draining
-		e.offers("a", 3)
-		copied := 0
-		e.s.lines["a"].stretches[0].Records = keptRecords{3, &copied}
-		if e.split("a"); copied != 3 || (len(e.out) == 3) != draining || (e.s.claimQ.len() == 3) == draining {
-			t.Errorf("draining %v: %d are copied, %d go back, %d wait", draining, copied, len(e.out), e.s.claimQ.len())
-		}
-	}
-}
-
-type keptRecords struct {
-	logRecords
-	copied *int
-}
-
-func (r keptRecords) Keep(*Item) { *r.copied++ }
-
-// The clock is not asked again after a run that went well: the next one of its goroutine begins where it ended.
-func TestNextRunBeginsAtTheEndOfTheLast(t *testing.T) {
-	e, _ := watched(t)
-	e.born = time.Now().Add(-time.Second)
-	if at := (&run{e: e, ended: 1}).after(); at != 1 {
-		t.Errorf("after a success: %s", at)
-	}
-	if at := (&run{e: e, ended: 1, end: &end{}}).after(); at <= 1 {
-		t.Errorf("after a failure, which took its time to be judged: %s", at)
-	}
+	e.opt.Limiter.Release()
 }
 
 // The provider of spans is looked for once.

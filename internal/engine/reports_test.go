@@ -13,34 +13,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
-	"github.com/ackledger/ackledger/ledger/memory"
 )
-
-// deaf is a sink that hears nothing.
-type deaf struct{}
-
-func (deaf) Finish([]Finished) {}
-
-// idle is an engine that was not started.
-func idle(t *testing.T, o consumer.Options) *Engine {
-	t.Helper()
-	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
-	e, err := New(Config{Options: o, Ledger: memory.New(), Handler: handler, Sink: deaf{}, System: "test", Source: "source"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-func watched(t *testing.T) (*Engine, *observer.ObservedLogs) {
-	t.Helper()
-	core, logs := observer.New(zap.DebugLevel)
-	o, err := consumer.Options{Name: "n", Logger: zap.New(core)}.WithDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return idle(t, o), logs
-}
 
 // Whoever reads the log learns of which message it speaks, which attempt that was, and why, in each case that needs somebody.
 func TestOutcomesAreReported(t *testing.T) {
@@ -56,9 +29,11 @@ func TestOutcomesAreReported(t *testing.T) {
 		"":                 {outcome{}, step{ack: true}}, // a success is nobody's business
 	} {
 		e, logs := watched(t)
-		it := plainItem("", "order 17")
-		it.attempt, it.ticket = 3, ledger.NewTicket(it.Key.Sum(), 7)
-		e.report(it, c.o, c.st)
+		it := plainItem("order 17")
+		e.joins(nil)
+		e.Offer([]*Item{it})
+		e.claims(ledger.Claim{Answer: ledger.Run, Attempt: 3, Ticket: ledger.NewTicket(it.Key.Sum(), 7)})
+		e.pool.handlers.report(it, c.o, c.st)
 		if text == "" {
 			if logs.Len() != 0 {
 				t.Errorf("a success is logged: %+v", logs.All())
@@ -79,8 +54,8 @@ func TestOutcomesAreReported(t *testing.T) {
 // Abandoned messages are named with their scope: they are all that is left of what no broker brings any more.
 func TestAbandonedMessagesAreNamed(t *testing.T) {
 	e, logs := watched(t)
-	e.swept(ledger.SweepReport{Rows: 7})
-	e.swept(ledger.SweepReport{Rows: 7, Abandoned: 1, Oldest: []ledger.Abandoned{{Scope: "orders", ID: []byte("17")}}})
+	e.notes.swept(ledger.SweepReport{Rows: 7})
+	e.notes.swept(ledger.SweepReport{Rows: 7, Abandoned: 1, Oldest: []ledger.Abandoned{{Scope: "orders", ID: []byte("17")}}})
 	all := logs.All()
 	if len(all) != 2 || all[0].Level != zap.DebugLevel || all[1].Level != zap.WarnLevel {
 		t.Fatalf("%+v", all)
@@ -200,15 +175,15 @@ func TestIdentityIsLeftForLater(t *testing.T) {
 func TestRefusedStampsAreWarnedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, logs := watched(t)
-		defer e.giveUp()
+		defer e.life.giveUp()
 		offer := func(ids ...string) {
 			var items []*Item
 			for _, id := range ids {
-				it := plainItem("", id)
+				it := plainItem(id)
 				it.Refused = errors.New("forged")
 				items = append(items, it)
 			}
-			e.Offer(append(items, plainItem("", "honest "+ids[0])))
+			e.Offer(append(items, plainItem("honest "+ids[0])))
 		}
 		offer("a", "b")
 		offer("c")
@@ -217,7 +192,7 @@ func TestRefusedStampsAreWarnedOf(t *testing.T) {
 			t.Errorf("%+v", all)
 		}
 		time.Sleep(forgedPause + time.Second)
-		e.Offer([]*Item{plainItem("", "honest")})
+		e.Offer([]*Item{plainItem("honest")})
 		offer("d")
 		if all := warned(); len(all) != 2 || all[1].ContextMap()["message_id"] != "d" {
 			t.Errorf("a while later: %+v", all)
@@ -228,7 +203,7 @@ func TestRefusedStampsAreWarnedOf(t *testing.T) {
 // Whoever waits for room hears when the ledger answers again, and nothing when it goes on answering.
 func TestLedgerThatIsBackIsTold(t *testing.T) {
 	e, _ := watched(t)
-	e.sess = &session{}
+	e.joins(nil)
 	closed := func(ch <-chan struct{}) bool {
 		select {
 		case <-ch:
@@ -237,16 +212,16 @@ func TestLedgerThatIsBackIsTold(t *testing.T) {
 			return false
 		}
 	}
-	e.note(errors.New("away"))
+	e.lease.note(errors.New("away"))
 	waits := e.Changed()
-	if e.note(errors.New("away")); closed(waits) {
+	if e.lease.note(errors.New("away")); closed(waits) {
 		t.Error("told while the ledger is away")
 	}
-	if e.note(nil); !closed(waits) {
+	if e.lease.note(nil); !closed(waits) {
 		t.Error("not told that it is back")
 	}
 	waits = e.Changed()
-	if e.note(nil); closed(waits) {
+	if e.lease.note(nil); closed(waits) {
 		t.Error("told that nothing has changed")
 	}
 }
@@ -271,31 +246,33 @@ func TestBrokenTransactionStopsTheWorker(t *testing.T) {
 		up  bool
 	}{"its own failure": {errors.New("constraint"), true}, "the database's": {ledger.MarkUnavailable(errors.New("refused")), false}} {
 		e, _ := watched(t)
-		e.sess, e.up = &session{}, true
-		r := &run{e: e, item: plainItem("", "a")}
+		e.joins(nil)
+		r := &run{of: &e.pool.handlers.calling, item: plainItem("a")}
 		r.lead = r
-		e.decide(r, outcome{err: c.err, kind: ledger.KindError, state: ledger.AttemptOpen, txErr: c.err})
-		if e.up != c.up {
-			t.Errorf("%s: the ledger is taken to be reachable: %v", name, e.up)
+		e.pool.handlers.decide(r, outcome{err: c.err, kind: ledger.KindError, state: ledger.AttemptOpen, txErr: c.err})
+		if e.flow.Up() != c.up || e.flow.MayStart() != c.up {
+			t.Errorf("%s: the ledger is taken to be reachable: %v, and work may start: %v", name, e.flow.Up(), e.flow.MayStart())
 		}
 	}
 }
 
-// The dead letter of a mismatch that is archived counts as held until it is published, as any other.
+// The dead letter of a mismatch is published once it is archived, and counts as held until then, as any other.
 func TestFiledLettersAreHeld(t *testing.T) {
-	e, _ := watched(t)
-	it := plainItem("", "a")
-	e.s.add(it)
-	e.enlist(it)
-	s := &settlement{item: it, kind: ledger.Fail, more: &ledger.Settlement{Dead: &ledger.Archive{Body: []byte("sealed")}}, whole: &ledger.Archive{}}
-	if e.publishFiled(s); e.letters.held != 1 || e.letters.waiting.len() != 1 {
-		t.Fatalf("%d held, %d waiting", e.letters.held, e.letters.waiting.len())
+	target := &fickle{}
+	e, _ := watched(t, func(o *consumer.Options) { o.DeadLetter = target })
+	e.joins(nil)
+	it := plainItem("a")
+	e.Offer([]*Item{it})
+	e.claims(ledger.Claim{Answer: ledger.Mismatch, Ticket: ledger.MismatchTicket(it.Key.Sum())})
+	if n := e.Load().Waiting; n != 0 || target.asked != 0 {
+		t.Fatalf("%d held, %d published before it is archived", n, target.asked)
 	}
-	next := e.letters.waiting.pop()
-	if next.more.Dead != s.whole || string(s.more.Dead.Body) != "sealed" {
-		t.Errorf("what is published is sealed, or what is archived is not: %+v, %+v", next.more.Dead, s.more.Dead)
+	e.settles(0, nil)
+	letter, ok := e.flow.NextLetter()
+	if n := e.Load().Waiting; n != 1 || !ok || !letter.Filed {
+		t.Fatalf("%d held, to be published %v, filed %v", n, ok, letter.Filed)
 	}
-	if e.publish(&next); e.letters.held != 0 || it.phase != finished || s.filed {
-		t.Errorf("%d held, phase %d, the settlement itself is filed: %v", e.letters.held, it.phase, s.filed)
+	if e.publisher.publish(&letter); e.Load() != (Load{}) || target.asked != 1 {
+		t.Errorf("%+v in hand, published %d times", e.Load(), target.asked)
 	}
 }

@@ -8,32 +8,48 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
 )
 
 // run is one run of a handler, and the context that the handler gets. Most handlers never wait for their context, so what
 // a context costs (a channel, a timer, a place among its parent's children) is made when somebody asks for it.
 type run struct {
-	e        *Engine
+	of       *calling
 	item     *Item
 	lead     *run             // whose context and attempt this run has: of a batch, its first run's; else its own
 	msg      consumer.Message // the handler's copy
 	delivery consumer.Delivery
 	attempt  ledger.Attempt
 	batch    *consumer.BatchDelivery
-	place    int32         // in its batch
-	off      atomic.Bool   // we cancelled it; to be asked without its lock
-	began    time.Duration // since Engine.born
+	began    time.Duration // since calling.born
+	stop     ending
+
+	place int32     // in its batch
+	skip  flow.Skip // why it was not started; its goroutine writes it
+	given bool      // SetResult had set something for the message when its handler returned; its goroutine writes it
+
+	end *end // how it ended, written by its goroutine; nil: all went well, it is to be settled
+}
+
+// calling is what all runs of an engine have in common.
+type calling struct {
+	born    time.Time       // what times are counted from
+	timeout time.Duration   // of one call of the handler
+	base    context.Context // values of Start's context, never cancelled by it
+}
+
+func (c *calling) now() time.Duration { return time.Since(c.born) }
+
+// ending is how a run's context ends.
+type ending struct {
+	off       atomic.Bool   // we cancelled it; to be asked without the lock
+	cancelled time.Duration // when we cancelled it, since calling.born; 0: we did not. The kernel's lock guards it
 
 	mu    sync.Mutex
 	inner *inner        // nil: nobody has asked for it
 	cause error         // of our cancelling it; nil: we did not
-	ended time.Duration // when we cancelled it, or its handler returned, since Engine.born; 0: neither
-	skip  skip          // why it was not started; its goroutine writes it
-	given bool          // SetResult had set something for the message when its handler returned; its goroutine writes it
-
-	end       *end          // how it ended, written by its goroutine; nil: all went well, it is to be settled
-	cancelled time.Duration // when we cancelled it, since Engine.born; 0: we did not. The engine's lock guards it
+	ended time.Duration // when we cancelled it, or its handler returned, since calling.born; 0: neither
 }
 
 // inner is the real context of a run whose handler has asked for one.
@@ -47,17 +63,43 @@ type inner struct {
 type end struct {
 	outcome outcome
 	step    step
+	dead    *ledger.Archive // with Fail
 }
 
-// skip says why a handler was not started after all.
-type skip uint8
+// retries says that the run failed and is to be repeated.
+func (r *run) retries() bool { return r.skip == flow.Started && r.end != nil && r.end.step.count }
 
-const (
-	started   skip = iota
-	notAlive       // the broker has it back
-	leaseOver      // perhaps not ours any more: the process was frozen, or the ledger does not answer
-	calledOff      // cancelled before it began
-)
+// finallyFailed says whether the message is to be archived.
+func (r *run) finallyFailed() bool { return r.end != nil && r.end.step.settle == ledger.Fail }
+
+// plain says that all went well, and there is nothing to say of it.
+func (r *run) plain() bool {
+	return r.skip == flow.Started && (r.end == nil || r.end == committed) && !r.given
+}
+
+// outcome is what the flow is told of a run that is over.
+func (r *run) outcome() flow.Outcome {
+	switch {
+	case r.skip != flow.Started:
+		return flow.Outcome{Skip: r.skip}
+	case r.end == nil && !r.given:
+		return flow.Outcome{}
+	case r.end == nil:
+		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Succeed, Result: r.result()}}
+	}
+	st := &r.end.step
+	switch {
+	case st.again || st.ack || st.ask:
+		return flow.Outcome{Again: st.again, Ack: !st.again && st.ack, Ask: !st.again && !st.ack}
+	case st.settle == ledger.Fail:
+		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Fail, Dead: r.end.dead}}
+	}
+	set := &ledger.Settlement{Kind: ledger.Release, After: st.after, Count: st.count}
+	if st.count {
+		set.Failure = r.end.outcome.failure(r.item.Attempt(), time.Now())
+	}
+	return flow.Outcome{More: set}
+}
 
 var _ context.Context = (*run)(nil)
 
@@ -65,36 +107,36 @@ var _ context.Context = (*run)(nil)
 func (r *run) prepare(since time.Duration) {
 	it := r.item
 	it.fill(&r.msg)
-	r.msg.Attempt = it.attempt
+	r.msg.Attempt = it.Attempt()
 	id := it.Msg.ID
 	if string(it.Key.ID) != id {
 		id = string(it.Key.ID)
 	}
 	r.delivery = consumer.Delivery{
-		Message: &r.msg, ID: id, Key: it.Key.Sum(), Token: it.ticket.Token(), Generation: it.generation,
+		Message: &r.msg, ID: id, Key: it.Key.Sum(), Token: it.Ticket().Token(), Generation: it.Generation(),
 	}
 	r.began = since
 }
 
-// after is when the next one of its goroutine may begin, which is now: since Engine.born. The clock is not asked again where
+// after is when the next one of its goroutine may begin, which is now: since calling.born. The clock is not asked again where
 // next to nothing has been done since the handler returned.
 func (r *run) after() time.Duration {
-	if r.skip == started && r.end == nil && !r.off.Load() {
-		return r.ended
+	if r.skip == flow.Started && r.end == nil && !r.stop.off.Load() {
+		return r.stop.ended
 	}
-	return time.Since(r.e.born)
+	return r.of.now()
 }
 
 // limit is when the handler's time is up.
-func (r *run) limit() time.Time { return r.e.born.Add(r.began + r.e.opt.HandlerTimeout) }
+func (r *run) limit() time.Time { return r.of.born.Add(r.began + r.of.timeout) }
 
 // timeUp says whether the time was up before anything else ended the run. The run is locked.
 func (r *run) timeUp() bool {
-	at := r.ended
+	at := r.stop.ended
 	if at == 0 {
-		at = time.Since(r.e.born)
+		at = r.of.now()
 	}
-	return at >= r.began+r.e.opt.HandlerTimeout
+	return at >= r.began+r.of.timeout
 }
 
 // fill makes what the next attempt gets. An attempt before it in this process may have changed the bytes in place.
@@ -121,59 +163,59 @@ func (r *run) result() []byte {
 	return r.lead.attempt.ResultAt(int(r.place))
 }
 
-// callOff cancels the handler for a reason of ours. The engine's lock is held.
+// callOff cancels the handler for a reason of ours. The kernel's lock is held.
 func (r *run) callOff(cause error) {
-	if r.cancelled == 0 {
-		r.cancelled = max(time.Since(r.e.born), 1)
+	if r.stop.cancelled == 0 {
+		r.stop.cancelled = max(r.of.now(), 1)
 	}
 	r.lead.stopFor(cause)
 }
 
 func (r *run) stopFor(cause error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended != 0 {
+	r.stop.mu.Lock()
+	defer r.stop.mu.Unlock()
+	if r.stop.ended != 0 {
 		return
 	}
-	r.off.Store(true)
-	if r.cause, r.ended = cause, max(time.Since(r.e.born), 1); r.inner != nil {
-		r.inner.cancel(cause)
+	r.stop.off.Store(true)
+	if r.stop.cause, r.stop.ended = cause, max(r.of.now(), 1); r.stop.inner != nil {
+		r.stop.inner.cancel(cause)
 	}
 }
 
 // finish ends the context, as every handler's ends when the handler has returned, and says why it was cancelled before
 // that: a reason of ours, ErrTimeout, or nil.
 func (r *run) finish() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended == 0 {
-		r.ended = max(time.Since(r.e.born), 1)
+	r.stop.mu.Lock()
+	defer r.stop.mu.Unlock()
+	if r.stop.ended == 0 {
+		r.stop.ended = max(r.of.now(), 1)
 	}
 	switch {
-	case r.inner != nil:
-		cause := context.Cause(r.inner.Context)
-		r.inner.stop()
+	case r.stop.inner != nil:
+		cause := context.Cause(r.stop.inner.Context)
+		r.stop.inner.stop()
 		return cause
 	case r.timeUp():
 		return consumer.ErrTimeout
 	}
-	return r.cause
+	return r.stop.cause
 }
 
 // real returns the context behind the run. Asked for late, it says what it would say if it had been there from the
 // beginning: what came first counts.
 func (r *run) real() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.inner != nil {
-		return r.inner.Context
+	r.stop.mu.Lock()
+	defer r.stop.mu.Unlock()
+	if r.stop.inner != nil {
+		return r.stop.inner.Context
 	}
-	ctx, cancel := context.WithCancelCause(r.e.base)
-	if r.ended != 0 && !r.timeUp() {
-		cancel(r.cause)
+	ctx, cancel := context.WithCancelCause(r.of.base)
+	if r.stop.ended != 0 && !r.timeUp() {
+		cancel(r.stop.cause)
 	}
 	ctx, stop := context.WithDeadlineCause(ctx, r.limit(), consumer.ErrTimeout)
-	r.inner = &inner{Context: ctx, stop: stop, cancel: cancel}
+	r.stop.inner = &inner{Context: ctx, stop: stop, cancel: cancel}
 	return ctx
 }
 
@@ -185,9 +227,9 @@ func (r *run) Done() <-chan struct{} { return r.real().Done() }
 
 // Err implements context.Context.
 func (r *run) Err() error {
-	r.mu.Lock()
-	live := r.inner == nil && r.ended == 0 && !r.timeUp()
-	r.mu.Unlock()
+	r.stop.mu.Lock()
+	live := r.stop.inner == nil && r.stop.ended == 0 && !r.timeUp()
+	r.stop.mu.Unlock()
 	if live {
 		return nil
 	}
@@ -209,7 +251,7 @@ func (r *run) Value(key any) any {
 	if key == cancelKey {
 		return r.real().Value(key)
 	}
-	return r.e.base.Value(key)
+	return r.of.base.Value(key)
 }
 
 // String keeps the message out of what is printed of a context.
@@ -237,3 +279,9 @@ type keyProbe struct {
 func (p *keyProbe) Value(key any) any { p.key = key; return nil }
 
 func (p *keyProbe) Err() error { return context.Canceled }
+
+// causes are why handlers are cancelled, for their contexts.
+var causes = map[flow.Cause]error{flow.Lost: ledger.ErrLost, flow.Revoked: consumer.ErrRevoked, flow.Shutdown: consumer.ErrShutdown}
+
+// committed is the end of runs that their transactions have settled, and that went well. Nobody changes it.
+var committed = &end{step: step{ack: true}}

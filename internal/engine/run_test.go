@@ -30,12 +30,11 @@ type pair struct {
 
 func newPair(t *testing.T, limit time.Duration) *pair {
 	base := context.WithoutCancel(context.WithValue(t.Context(), contextKey("user"), "value"))
-	e := &Engine{born: time.Now(), base: base}
-	e.opt.HandlerTimeout = limit
+	h := &calling{born: time.Now(), base: base, timeout: limit}
 	time.Sleep(time.Hour) // an engine that is older than the limit
-	p := &pair{t: t, run: &run{e: e, item: &Item{Msg: &consumer.Message{ID: "one"}}}}
+	p := &pair{t: t, run: &run{of: h, item: &Item{Msg: &consumer.Message{ID: "one"}}}}
 	p.run.lead = p.run
-	p.run.prepare(time.Since(e.born))
+	p.run.prepare(h.now())
 	p.run.attempt.Init(nil, ledger.Ticket{})
 	p.real, p.cancel = context.WithCancelCause(base)
 	p.real, p.stop = context.WithDeadlineCause(p.real, time.Now().Add(limit), consumer.ErrTimeout)
@@ -100,7 +99,7 @@ func (p *pair) agree(rng *rand.Rand) {
 			got[i] = fmt.Sprint(context.Cause(ctx))
 		case 3:
 			at, ok := ctx.Deadline()
-			got[i] = fmt.Sprint(at.Sub(p.run.e.born), ok)
+			got[i] = fmt.Sprint(at.Sub(p.run.of.born), ok)
 		case 4:
 			got[i] = fmt.Sprint(ctx.Value(contextKey("user")), ctx.Value(contextKey("child")), ctx.Value("no key"))
 		}
@@ -182,4 +181,15 @@ func TestChildrenOfARunCostNoGoroutine(t *testing.T) {
 		p.cancel(nil)
 		p.stop()
 	})
+}
+
+// The clock is not asked again after a run that went well: the next one of its goroutine begins where it ended.
+func TestNextRunBeginsAtTheEndOfTheLast(t *testing.T) {
+	h := &calling{born: time.Now().Add(-time.Second)}
+	if at := (&run{of: h, stop: ending{ended: 1}}).after(); at != 1 {
+		t.Errorf("after a success: %s", at)
+	}
+	if at := (&run{of: h, stop: ending{ended: 1}, end: &end{}}).after(); at <= 1 {
+		t.Errorf("after a failure, which took its time to be judged: %s", at)
+	}
 }

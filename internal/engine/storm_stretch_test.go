@@ -13,6 +13,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
@@ -122,8 +123,11 @@ func (r *stormRecords) Items(from, to int, _ []*engine.Item) (out []*engine.Item
 		}
 		m := &consumer.Message{ID: string(key.ID), Source: "source", Body: r.body(i)}
 		out = append(out, &engine.Item{
-			Msg: m, Lane: r.lane(m.ID), Delivery: key.ID, Ref: r.offers[i],
-			Identity: engine.Identity{Key: key, Fingerprint: ledger.BodyFingerprint(m.Body), Ranged: true},
+			Item: flow.Item{
+				OrderingKey: r.lane(m.ID),
+				Identity:    engine.Identity{Key: key, Fingerprint: ledger.BodyFingerprint(m.Body), Ranged: true},
+			},
+			Msg: m, Delivery: key.ID, Ref: r.offers[i],
 			Original: func(*engine.Item) engine.Content { return engine.Content{Body: r.body(i)} },
 		})
 	}

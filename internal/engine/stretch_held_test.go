@@ -12,6 +12,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
@@ -103,7 +104,7 @@ type reusing struct{ *stormRecords }
 func (r *reusing) Items(from, to int, reuse []*engine.Item) []*engine.Item {
 	items := r.stormRecords.Items(from, to, nil)
 	for i, it := range items[:min(len(items), len(reuse))] {
-		*reuse[i] = engine.Item{Msg: it.Msg, Identity: it.Identity, Delivery: it.Delivery, Lane: it.Lane, Ref: it.Ref, Original: it.Original}
+		*reuse[i] = engine.Item{Item: flow.Item{Identity: it.Identity, OrderingKey: it.OrderingKey}, Msg: it.Msg, Delivery: it.Delivery, Ref: it.Ref, Original: it.Original}
 		items[i] = reuse[i]
 	}
 	return items

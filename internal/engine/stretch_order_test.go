@@ -225,7 +225,7 @@ func TestStretchBesideAStampedRecordThatWaits(t *testing.T) {
 			return nil
 		})
 		it := s.records(2).Items(1, 2, nil)[0] // 11
-		it.Log, it.Lane, it.Ranged = "z", "", false
+		it.Log, it.OrderingKey, it.Ranged = "z", "", false
 		s.Offer([]*engine.Item{it})
 		pass(time.Second)
 		s.offer(100)

@@ -222,7 +222,7 @@ func TestStretchSpeaksForItsKeys(t *testing.T) {
 		time.Sleep(100 * time.Microsecond)    // it is in 50
 		for _, i := range []int{10, 40, 70} { // of the stretch: done, running, not begun
 			it := r.Items(i, i+1, nil)[0]
-			it.Lane = ""
+			it.OrderingKey = ""
 			s.Offer([]*engine.Item{it})
 		}
 		pass(time.Minute)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -34,24 +35,30 @@ type telemetry struct {
 	answers  map[ledger.Answer]metric.MeasurementOption
 	results  [len(dedupResults)]metric.MeasurementOption // by the order of dedupResults
 
-	claims, dedups, takeovers, lost, retries, dead, letters, unknowns, refusals, skips, forged metric.Int64Counter
-	handler, claim, settle, endToEnd                                                           metric.Float64Histogram
-	gauges                                                                                     metric.Registration
+	counters
+	durations
+	gauges metric.Registration
 }
 
-func newTelemetry(e *Engine) (*telemetry, error) {
-	mp, tp := e.opt.MeterProvider, e.opt.TracerProvider
+type counters struct {
+	claims, dedups, takeovers, lost, retries, dead, letters, unknowns, refusals, skips, forged metric.Int64Counter
+}
+
+type durations struct{ handler, claim, settle, endToEnd metric.Float64Histogram }
+
+func newTelemetry(cfg *Config) (*telemetry, metric.Meter, error) {
+	mp, tp := cfg.Options.MeterProvider, cfg.Options.TracerProvider
 	if mp == nil {
 		mp = otel.GetMeterProvider()
 	}
 	base := []attribute.KeyValue{
-		attribute.String("messaging.system", e.cfg.System),
-		attribute.String("messaging.destination.name", e.cfg.Source),
-		attribute.String("messaging.consumer.group.name", e.opt.Name),
+		attribute.String("messaging.system", cfg.System),
+		attribute.String("messaging.destination.name", cfg.Source),
+		attribute.String("messaging.consumer.group.name", cfg.Options.Name),
 	}
 	t := &telemetry{
 		attrs: metric.WithAttributeSet(attribute.NewSet(base...)), base: base,
-		name: "process " + e.cfg.Source, answers: map[ledger.Answer]metric.MeasurementOption{},
+		name: "process " + cfg.Source, answers: map[ledger.Answer]metric.MeasurementOption{},
 	}
 	t.record = []metric.RecordOption{t.attrs}
 	if tp != nil {
@@ -64,14 +71,14 @@ func newTelemetry(e *Engine) (*telemetry, error) {
 		t.results[i] = metric.WithAttributeSet(attribute.NewSet(append(base, attribute.String("result", result))...))
 	}
 	m := mp.Meter(instrumentation)
-	if err := t.instruments(e, m); err != nil {
-		return t, err
+	if err := t.instruments(m); err != nil {
+		return nil, nil, err
 	}
-	t.announce(e.opt.DeadLetter != nil)
-	return t, nil
+	t.announce(cfg.Options.DeadLetter != nil)
+	return t, m, nil
 }
 
-func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
+func (t *telemetry) instruments(m metric.Meter) error {
 	var failed error
 	counter := func(name, text string) metric.Int64Counter {
 		c, err := m.Int64Counter(name, metric.WithDescription(text))
@@ -98,7 +105,7 @@ func (t *telemetry) instruments(e *Engine, m metric.Meter) error {
 	t.claim = histogram("ackledger.claim.duration", "Time of one Claim call.")
 	t.settle = histogram("ackledger.settle.duration", "Time of one Settle call.")
 	t.endToEnd = histogram("ackledger.end_to_end.duration", "From the broker's timestamp to the acknowledgement.")
-	return errors.Join(failed, t.observe(e, m))
+	return failed
 }
 
 // announce says zero of what is counted, once: a series that begins with its first event has no rate and no increase at that
@@ -157,11 +164,11 @@ func (t *telemetry) ran(n int64) {
 	}
 }
 
-// dedupResults are the values of the attribute, in the order of dedup's fields.
+// dedupResults are the values of the attribute, in the order of flow.Counted's fields.
 var dedupResults = [...]string{"miss", "hit", "timeout"}
 
-func (t *telemetry) deduplicated(d dedup) {
-	for i, n := range [...]int64{d.misses, d.hits, d.timeouts} {
+func (t *telemetry) deduplicated(c flow.Counted) {
+	for i, n := range [...]int64{c.Misses, c.Hits, c.Timeouts} {
 		if n > 0 {
 			t.dedups.Add(context.Background(), n, t.results[i])
 		}
@@ -224,7 +231,7 @@ func (t *telemetry) ackedStretch(st *Stretch) {
 	if !t.endToEnd.Enabled(context.Background()) {
 		return
 	}
-	for i := range st.n {
+	for i := range st.Len {
 		t.delivered(st.Records.SentAt(i))
 	}
 }
@@ -242,7 +249,7 @@ func (t *telemetry) handled(r *run, o outcome) {
 		set := attribute.NewSet(append(slices.Clone(t.base), attribute.String("outcome", string(result)))...)
 		options, _ = t.outcomes.LoadOrStore(result, []metric.RecordOption{metric.WithAttributeSet(set)})
 	}
-	t.handler.Record(context.Background(), (time.Since(r.e.born) - r.began).Seconds(), options.([]metric.RecordOption)...)
+	t.handler.Record(context.Background(), (r.of.now() - r.began).Seconds(), options.([]metric.RecordOption)...)
 }
 
 // headerCarrier reads traceparent and tracestate from a message's headers.

@@ -96,27 +96,35 @@ func (o outcome) failure(attempt int, now time.Time) ledger.AttemptError {
 	return ledger.AttemptError{Attempt: attempt, Kind: o.kind, Error: o.err.Error(), At: now}
 }
 
-// Bounds of how often a busy message is asked for again. The longest wait is short against a lease, so that a message
-// whose owner died is taken over soon after; the shortest keeps a locked row from being hammered.
-const (
-	minAsk = 50 * time.Millisecond
-	maxAsk = 10 * time.Second
-)
-
-// askAgain says in how long to ask for a busy message again: when the reason ends, as far as it is known, else at
-// doubling intervals. It is pure; asks counts the answers in a row, draw is in [0, 1).
-func askAgain(wait time.Duration, asks int, draw float64) time.Duration {
-	if wait <= 0 {
-		wait = backoff.Policy{Base: minAsk, Max: 2 * time.Second}.Ceiling(asks)
-	}
-	wait = min(max(wait, minAsk), maxAsk)
-	return wait + time.Duration(draw*float64(wait)/10)
-}
-
 // spentKind says why a Spent message is dead-lettered.
 func spentKind(c *ledger.Claim) (ledger.FailureKind, error) {
 	if c.Uncertain {
 		return ledger.KindUncertain, errors.New("consumer: the attempt was cut short; whether its effect happened is not known")
 	}
 	return ledger.KindExhausted, fmt.Errorf("consumer: the message's process crashed %d times, the limit is %d", c.Crashes, ledger.CrashLimit)
+}
+
+// Ended is how one run of a handler ended, for [Judge].
+type Ended struct {
+	Err    error // the handler's
+	Cause  error // why its context was cancelled; nil: it was not
+	State  ledger.AttemptState
+	Outage bool // its transaction broke off with the database
+}
+
+// Next is what follows from it. The zero value is never acknowledged.
+type Next struct {
+	Settle ledger.SettleKind // zero: nothing is to be settled
+	After  time.Duration
+	Count  bool
+	Ack    bool // settled already, by its transaction
+	Ask    bool // whether the message is ours is not known, or it is not: claim it again
+}
+
+// Judge is the engine's verdict on one run, for those who check the rules without an engine (internal/model). It is pure.
+// attempts is the limit, attempt the attempt's number, from 1; a failure that is to be repeated is so after a second.
+func Judge(attempts int, e Ended, attempt int) Next {
+	p := policy{attempts: attempts, backoff: backoff.Policy{Base: time.Second, Max: time.Second}}
+	st := p.decide(outcome{err: e.Err, kind: ledger.KindError, cause: e.Cause, state: e.State, outage: e.Outage}, attempt, 1, 0)
+	return Next{Settle: st.settle, After: st.after, Count: st.count, Ack: st.ack, Ask: st.ask}
 }

@@ -102,30 +102,6 @@ func TestZeroNeverAcknowledges(t *testing.T) {
 	}
 }
 
-func TestAskAgain(t *testing.T) {
-	for _, c := range []struct {
-		wait time.Duration
-		asks int
-		draw float64
-		want time.Duration
-	}{
-		{0, 1, 0, minAsk},
-		{-time.Hour, 1, 0, minAsk},
-		{0, 2, 0, 2 * minAsk},
-		{0, 100, 0, 2 * time.Second},
-		{0, 0, 0, minAsk},
-		{time.Nanosecond, 9, 0, minAsk},
-		{3 * time.Second, 9, 0, 3 * time.Second},
-		{3 * time.Second, 9, 0.5, 3150 * time.Millisecond},
-		{time.Hour, 1, 0, maxAsk},
-		{time.Hour, 1, 1, maxAsk + maxAsk/10},
-	} {
-		if got := askAgain(c.wait, c.asks, c.draw); got != c.want {
-			t.Errorf("wait %s, %d asks, draw %v: %s, want %s", c.wait, c.asks, c.draw, got, c.want)
-		}
-	}
-}
-
 func TestSpentKind(t *testing.T) {
 	if k, err := spentKind(&ledger.Claim{Uncertain: true, Crashes: 1}); k != ledger.KindUncertain || err == nil {
 		t.Errorf("uncertain: %v, %v", k, err)

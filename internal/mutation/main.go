@@ -26,6 +26,7 @@ var packages = []struct {
 	{"./ledger", []string{"./ledger/memory"}},
 	{"./ledger/memory", nil},
 	{"./internal/ranges", []string{"./ledger/memory"}},
+	{"./internal/flow", []string{"./internal/engine"}},
 	{"./internal/engine", nil},
 	{"./consumer", []string{"./consumer/consumertest"}},
 	{"./replay", nil},

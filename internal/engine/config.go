@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Config is what an engine is built of. Options have their defaults filled in.
+type Config struct {
+	Options consumer.Options
+	Ledger  ledger.Ledger
+	Handler consumer.Handler
+	Sink    Sink
+	// System is "sqs" or "kafka", for telemetry. Source is as in consumer.Message, for logs.
+	System, Source string
+	// Group is the only consumer group that is to handle a copy of a message that failed here: Kafka's; else empty.
+	Group string
+	// Retained says that the broker keeps messages that are acknowledged, as a log does. There a message that is too large for
+	// the ledger's archive is archived without its body; elsewhere it is kept, and never acknowledged.
+	Retained bool
+	// Health is the worker's, for metrics: it knows more than the engine. Nil: the engine's.
+	Health func() consumer.Health
+	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of, with Verdict.Again. Zero:
+	// no limit, everything is held.
+	HoldMax time.Duration
+	// Suspects limits how many suspects run at once: messages whose claims ended in crashes before. Nil: the process' one
+	// place, shared by all workers in it. For tests that play several processes.
+	Suspects *consumer.Limiter
+}
+
+// Sink is the worker's side of an engine.
+type Sink interface {
+	// Finish is called exactly once for every offered item, in batches, from any goroutine and never under a lock of the
+	// engine's. It must not block for long, and must not keep the slice. After Drain's time is up it is called for what still runs too, with a zero
+	// verdict, and a handler that ends later changes only the ledger.
+	Finish(done []Finished)
+}
+
+// Finished is an item that the engine lets go of, or the first N records of a stretch.
+type Finished struct {
+	Item    *Item // nil: see Stretch
+	Stretch *Stretch
+	N       int
+	Verdict Verdict
+}
+
+// IsNil also finds a nil pointer or function in an interface: what a constructor returns beside an error that nobody
+// looked at.
+func IsNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
+}
+
+// CheckHandler refuses a handler that is nil, and a batch handler whose size is out of bounds.
+func CheckHandler(h consumer.Handler) error {
+	if IsNil(h) {
+		return errors.New("the handler must not be nil")
+	}
+	if b, ok := h.(consumer.BatchHandler); ok {
+		if n := b.BatchSize(); n < 1 || n > consumer.MaxBatch {
+			return fmt.Errorf("the handler's BatchSize must be 1 to %d, is %d", consumer.MaxBatch, n)
+		}
+	}
+	return nil
+}

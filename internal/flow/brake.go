@@ -1,0 +1,163 @@
+package flow
+
+import (
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// mayProbe says whether a message is to be tried now.
+func (f *Flow) mayProbe(now time.Duration) bool {
+	return f.breaker.open && f.probing.item == nil && f.mayWork() && f.breaker.mayTry(now)
+}
+
+// Hungry says whether there is nothing in hand that could be tried, though one should be.
+func (f *Flow) Hungry(now time.Duration) bool {
+	return f.mayProbe(now) && f.s.claimQ.len()+f.s.suspectQ.len() == 0
+}
+
+// judge counts a message that came to its end.
+func (f *Flow) judge(now time.Duration, it *Item, good bool) {
+	switch {
+	case f.probing.item == it && good:
+		f.probing.spoken = probeGood
+	case f.probing.item == it:
+		f.probing.spoken = probeBad
+	case good:
+		f.breaker.handled(now, 1, 0)
+	default:
+		f.failedForGood(now)
+	}
+}
+
+// failedForGood counts a failure, and opens the breaker if it is one too many.
+func (f *Flow) failedForGood(now time.Duration) {
+	b := &f.breaker
+	if !b.handled(now, 0, 1) {
+		return
+	}
+	f.tripped, f.probing.since = true, now
+	f.tellNews(News{What: BreakerOpened, Failed: b.sum.bad, All: b.sum.good + b.sum.bad, After: b.pause})
+	f.lookAfter(now, b.pause)
+}
+
+// lookAfter has what waits for the end of a pause look again.
+func (f *Flow) lookAfter(now, pause time.Duration) {
+	f.timers.add(now+pause, func(time.Duration) { f.cmd.Improved = true })
+}
+
+// BreakerOpen says whether the breaker is open, and since when.
+func (f *Flow) BreakerOpen() (open bool, since time.Duration) { return f.breaker.open, f.probing.since }
+
+// meets takes in the scope of what is offered.
+func (f *Flow) meets(now time.Duration, scope string) {
+	if !f.budget.meet(scope) {
+		return
+	}
+	f.budgetAt, f.tripped = now, f.tripped || f.budget.stops
+	f.cmd.Look = true
+}
+
+// spends counts what failed and is to be archived.
+func (f *Flow) spends(now time.Duration, it *Item, dead *ledger.Archive) {
+	if f.budget.limit == 0 {
+		return
+	}
+	weight := dead.Weight()
+	it.more().spent = weight
+	stopped := f.budget.stops
+	if f.budget.spend(dead.Key.Scope, weight); f.budget.stops && !stopped {
+		f.spent(now)
+	}
+}
+
+// spent stops the worker.
+func (f *Flow) spent(now time.Duration) {
+	f.budgetAt, f.tripped = now, true
+	scope := f.budget.over
+	f.tellNews(News{What: BudgetSpent, Scope: scope, Bytes: f.budget.scopes[scope].bytes(), Limit: f.budget.limit})
+}
+
+// Weigh begins a round of questions for how much is archived: it returns the scopes.
+func (f *Flow) Weigh() (scopes []string) {
+	if f.budget.stops && f.budget.keep(f.scopesInHand()) {
+		f.cmd.Improved = true
+	}
+	for scope := range f.budget.scopes {
+		scopes = append(scopes, scope)
+	}
+	return scopes
+}
+
+// scopesInHand are those of all that is in hand.
+func (f *Flow) scopesInHand() map[string]bool {
+	scopes := map[string]bool{}
+	for it := f.all; it != nil; it = it.allNext {
+		scopes[it.Key.Scope] = true
+	}
+	for _, l := range f.s.logs {
+		for _, r := range l.ranges {
+			scopes[r.Claim.First.Key.Scope] = true
+		}
+	}
+	return scopes
+}
+
+// Weighing notes that the ledger is asked now how much of a scope is archived.
+func (f *Flow) Weighing(scope string) { f.budget.ask(scope, f.onItsWay(scope)) }
+
+// onItsWay is how much of a scope has failed and is not known to be archived: it is published, sealed, settled or kept. It may
+// be for as long as a target or a cipher is slow.
+func (f *Flow) onItsWay(scope string) (bytes int64) {
+	for it := f.all; it != nil; it = it.allNext {
+		if it.phase == settling && it.Key.Scope == scope {
+			bytes += it.rest().spent
+		}
+	}
+	return bytes
+}
+
+// Weighed takes the ledger's answer, and stops the worker or lets it go on.
+func (f *Flow) Weighed(now time.Duration, scope string, bytes int64) {
+	b := &f.budget
+	first, stopped := !b.scopes[scope].known, b.stops
+	b.answered(scope, bytes)
+	switch {
+	case b.stops && b.over == scope && (first || !stopped):
+		f.spent(now)
+	case stopped && !b.stops:
+		if !first {
+			f.tellNews(News{What: BudgetHasRoom, After: now - f.budgetAt})
+		}
+		f.cmd.Improved = true
+	}
+}
+
+// BudgetStops says whether a scope has no room in its budget, or it is not known yet, and since when.
+func (f *Flow) BudgetStops() (stops bool, scope string, bytes int64, known bool, since time.Duration) {
+	if !f.budget.stops {
+		return false, "", 0, false, 0
+	}
+	a := f.budget.scopes[f.budget.over]
+	return true, f.budget.over, a.bytes(), a.known, f.budgetAt
+}
+
+// Archived says what each scope has in the archive, as far as that is known; nothing without a budget.
+func (f *Flow) Archived() map[string]int64 {
+	known := map[string]int64{}
+	for scope, a := range f.budget.scopes {
+		if a.known {
+			known[scope] = a.bytes()
+		}
+	}
+	return known
+}
+
+// worthwhile says whether to send a batch beside one that is under way: not one that is much smaller, which costs the ledger
+// nearly as much. For messages in ranges a call costs the same however large it is: the next gathers until it is as large.
+func (f *Flow) worthwhile(batch, underway int) bool {
+	if f.lastRanged {
+		return batch >= underway
+	}
+	return 4*batch >= underway
+}

@@ -1,0 +1,410 @@
+package flow
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Divisible says whether what has not begun could be recalled for others.
+func (d *Dispatch) Divisible() bool { return d.ordered || len(d.Items) > 1 && !d.Together }
+
+// Limit is how many of the items were not recalled.
+func (d *Dispatch) Limit() int { return d.limit }
+
+// Applied is how many of the first items are over.
+func (d *Dispatch) Applied() int { return d.applied }
+
+// Solo says that it is run beside the pool.
+func (d *Dispatch) Solo() bool { return d.solo }
+
+// newDispatch dispatches items; it copies the array.
+func (f *Flow) newDispatch(now time.Duration, items []*Item, r *Range) *Dispatch {
+	var d *Dispatch
+	if n := len(f.free); n > 0 {
+		d, f.free = f.free[n-1], f.free[:n-1]
+	} else {
+		d = &Dispatch{}
+	}
+	*d = Dispatch{
+		Items: append(d.Items[:0], items...), Together: f.cfg.Batch, rng: r, ordered: r != nil && !f.cfg.Batch,
+		solo: items[0].solo, limit: len(items), born: now, at: len(f.dispatches),
+	}
+	f.dispatches = append(f.dispatches, d)
+	if d.Divisible() || r != nil {
+		d.watched = true
+		f.watched++
+	}
+	for _, it := range items {
+		it.dispatch = d
+		if it.phase != running {
+			f.s.setPhase(it, running)
+		}
+	}
+	return d
+}
+
+func (f *Flow) unwatch(d *Dispatch) {
+	if d.watched {
+		d.watched = false
+		f.watched--
+	}
+}
+
+// Free gives a dispatch back that is over, to be used again.
+func (f *Flow) Free(d *Dispatch) {
+	f.unwatch(d)
+	f.cmd.Improved = true
+	last := f.dispatches[len(f.dispatches)-1]
+	last.at = d.at
+	f.dispatches[d.at] = last
+	f.dispatches[len(f.dispatches)-1] = nil
+	f.dispatches = f.dispatches[:len(f.dispatches)-1]
+	clear(d.Items)
+	d.Of = nil
+	f.free = append(f.free, d)
+}
+
+// Ready says how many items and ranges may be dispatched now.
+func (f *Flow) Ready() int {
+	if !f.mayStart() {
+		return 0
+	}
+	return f.s.readyQ.len() + f.s.rangeReady.len()
+}
+
+// Next dispatches items, or takes a part of a range, of which the caller is to make items for Begin: what is next. idle is how
+// many goroutines have nothing to do. Neither: nothing may start now.
+func (f *Flow) Next(now time.Duration, idle int) (*Dispatch, Part) {
+	for f.mayStart() {
+		whole := f.s.rangeReady.len() > 0
+		if f.turns.run.items() || !whole {
+			if items := f.takeReady(idle); len(items) > 0 {
+				d := f.newDispatch(now, items, nil)
+				clear(items)
+				return d, Part{}
+			}
+		}
+		if p := f.s.popPart(f.dispatchSize(idle), f.cfg.Batch); p.Range != nil {
+			return nil, p
+		}
+		if !whole || f.s.readyQ.len() == 0 {
+			break
+		}
+	}
+	return nil, Part{}
+}
+
+// takeReady takes items that may start now. Each is running from then on: one that lost its place and got it back is in the
+// queue twice.
+func (f *Flow) takeReady(idle int) []*Item {
+	n, bytes := f.dispatchSize(idle), int64(0)
+	items := f.scratch[:0]
+	for len(items) < n && f.s.readyQ.len() > 0 && (bytes < dispatchBytes || f.cfg.Batch) {
+		it := f.s.readyQ.pop()
+		if it.phase != claimed || !it.isHead() {
+			continue
+		}
+		if it.single && len(items) > 0 { // what spoilt a batch runs alone
+			f.s.readyQ.pushFront(it)
+			break
+		}
+		f.s.setPhase(it, running)
+		items = append(items, it)
+		bytes += it.Size
+		if it.single {
+			break
+		}
+	}
+	f.scratch = items
+	return items
+}
+
+// dispatchSize says how many messages to dispatch at once.
+func (f *Flow) dispatchSize(idle int) int {
+	switch {
+	case f.cfg.Batch:
+		return f.cfg.BatchSize
+	case f.cfg.Limited || f.cost <= 0:
+		return 1
+	}
+	n := min(int(dispatchTime/f.cost), dispatchItems)
+	if f.cost > spread {
+		n = min(n, f.s.readyQ.len()/(idle+1))
+	}
+	return max(n, 1)
+}
+
+// SpreadAll says that each ready item is to wake a goroutine: handlers are slow, or it is not known how slow.
+func (f *Flow) SpreadAll() bool { return f.cost > spread || f.cost == 0 }
+
+// Alone dispatches an item that was claimed alone; nil: it is not to run, and was released.
+func (f *Flow) Alone(now time.Duration, it *Item) *Dispatch {
+	switch {
+	case it.phase != claimed || !it.isHead():
+	case f.mayWork() && !f.heldBack(it):
+		return f.newDispatch(now, []*Item{it}, nil)
+	default: // paused, or an outage, since it was asked for
+		f.release(it)
+	}
+	return nil
+}
+
+// recall asks for what has not begun of a dispatch.
+func (f *Flow) recall(d *Dispatch) {
+	if d.rng != nil {
+		f.expand(d.rng.log)
+	}
+	if !d.recalled {
+		d.recalled = true
+		f.cmd.Recall = append(f.cmd.Recall, d)
+	}
+}
+
+// recallAll leaves in handlers only what has begun.
+func (f *Flow) recallAll() {
+	f.expandAll()
+	for _, d := range f.dispatches {
+		f.recall(d)
+	}
+}
+
+// Stuck gives to others what stands behind a handler that takes long.
+func (f *Flow) Stuck(now time.Duration, d *Dispatch) {
+	if d.Divisible() {
+		f.recall(d)
+	}
+}
+
+// Rescue gives to others what a batch handler keeps, and makes items of ranges that wait in vain.
+func (f *Flow) Rescue(now time.Duration, idle int) {
+	f.relieve(now, idle)
+	f.expandBlocked(now)
+}
+
+// Watched says whether there is something that Stuck or Rescue may have to look at.
+func (f *Flow) Watched() bool { return f.watched > 0 || f.s.rangeQ.len() > 0 }
+
+// Recalled takes back the items from begun on, which nobody runs: they are claimable by other goroutines.
+func (f *Flow) Recalled(_ time.Duration, d *Dispatch, begun int) {
+	d.recalled = true
+	f.unwatch(d)
+	d.limit = min(begun, len(d.Items))
+	for i := len(d.Items) - 1; i >= d.limit; i-- {
+		it := d.Items[i]
+		it.dispatch = nil
+		f.s.setPhase(it, claimed)
+		switch {
+		case it.sess.lost:
+			f.giveBack(it)
+		case it.dropped || f.draining, it.solo, f.cfg.Park, f.breaker.open, f.budget.stops: // it has its place for suspects no more
+			f.release(it)
+		case it.isHead():
+			f.s.readyQ.pushFront(it)
+		}
+	}
+}
+
+// Took notes how long the runs of a dispatch took, and that they are over.
+func (f *Flow) Took(d *Dispatch, took time.Duration, whole bool) {
+	n := d.limit
+	if n == 0 {
+		return
+	}
+	if d.Together {
+		n = 1
+	}
+	mean := max(took/time.Duration(n), 1)
+	if f.cost == 0 {
+		f.cost = mean
+	}
+	if whole { // a range that pauses says that the system does
+		mean = min(mean, 8*f.cost)
+	}
+	f.cost += (mean - f.cost) / 4
+}
+
+// Skip is why a handler was not started after all.
+type Skip uint8
+
+// The reasons.
+const (
+	Started   Skip = iota
+	NotAlive       // the broker has it back
+	LeaseOver      // perhaps not ours any more: the process was frozen, or the ledger does not answer
+	CalledOff      // cancelled before it began
+)
+
+// Outcome is how the run of an item ended, and what follows from it.
+type Outcome struct {
+	Skip  Skip
+	Ack   bool               // its transaction has settled it, and it succeeded
+	Again bool               // it is to run again at once, by itself; no attempt is counted
+	Ask   bool               // whether it is ours is not known, or it is not
+	More  *ledger.Settlement // what is to be settled; nil, and none of the above: a plain success
+}
+
+// Ran takes the outcome of the next item of a dispatch that is over.
+func (f *Flow) Ran(now time.Duration, d *Dispatch, o Outcome) {
+	it := d.Items[d.applied]
+	d.applied++
+	it.dispatch = nil
+	if o.Skip == Started {
+		f.pace.done++
+	}
+	switch {
+	case it.phase != running:
+	case o.Skip != Started:
+		f.notStarted(now, it, o.Skip)
+	default:
+		f.apply(now, it, o)
+	}
+}
+
+// notStarted is an item whose turn came when it was not to run any more.
+func (f *Flow) notStarted(now time.Duration, it *Item, why Skip) {
+	switch {
+	case it.sess.lost:
+		f.giveBack(it)
+	case why == NotAlive || it.dropped || f.draining || f.closed:
+		it.dropped = true
+		f.release(it)
+	case why == LeaseOver: // the ledger is asked again
+		f.uncertain(now, it)
+	default:
+		f.release(it)
+	}
+}
+
+func (f *Flow) apply(now time.Duration, it *Item, o Outcome) {
+	switch {
+	case o.Again:
+		f.alone(it)
+	case o.Ack:
+		f.judge(now, it, true)
+		f.finish(it, Verdict{Ack: true})
+	case o.Ask:
+		f.probing.again(it)
+		f.uncertain(now, it)
+	case o.More == nil || o.More.Kind == ledger.Succeed:
+		f.judge(now, it, true)
+		f.succeed(it, o.More)
+	case o.More.Kind == ledger.Fail:
+		f.settle(now, it, o.More)
+	default:
+		f.probing.again(it)
+		f.settle(now, it, o.More)
+	}
+}
+
+// alone makes an item of a spoilt batch ready to run again at once, by itself.
+func (f *Flow) alone(it *Item) {
+	it.single = true
+	f.s.setPhase(it, claimed)
+	switch {
+	case it.sess.lost:
+		f.giveBack(it)
+	case it.dropped || f.draining || f.closed, f.cfg.Park && f.paused, f.heldBack(it):
+		f.release(it)
+	default:
+		f.s.readyQ.push(it)
+	}
+}
+
+// Single has an item run alone from now on.
+func (it *Item) Single() { it.single = true }
+
+// uncertain is an item of which only the ledger knows whether it is ours, or done. It is asked for again, also when the broker
+// has its copy back: otherwise it could stay ours for as long as this worker lives, and nobody would run it.
+func (f *Flow) uncertain(now time.Duration, it *Item) {
+	if f.draining {
+		f.finish(it, Verdict{}) // leaving frees it
+		return
+	}
+	if it.dropped {
+		f.tell(it, Verdict{Held: true})
+	}
+	it.maybe = !it.sess.lost
+	it.asks++
+	f.s.hold(it, now+AskAgain(0, int(it.asks), f.chance.draw()))
+}
+
+// Begin dispatches a part of a range, of which items were made; nil: the range was expanded meanwhile.
+func (f *Flow) Begin(now time.Duration, p Part, items []*Item) *Dispatch {
+	r := p.Range
+	r.listed = false
+	if !f.mayStart() {
+		f.expand(r.log)
+	}
+	if !r.whole {
+		return nil
+	}
+	d := f.newDispatch(now, items, r)
+	r.dispatch = d
+	f.s.ahead -= len(items)
+	r.next = p.To
+	return d
+}
+
+// EndedRange takes a dispatch whose runs all went well, or not, if it is of a whole range. It is false if the dispatch is its
+// range's no more: then each of its items is over by itself.
+func (f *Flow) EndedRange(now time.Duration, d *Dispatch, plain bool) bool {
+	r := d.rng
+	if r == nil {
+		return false
+	}
+	if !plain || r.sess.lost || f.cost > 4*f.quick() {
+		f.coolUntil = now + cooldown
+		f.expand(r.log)
+		return false
+	}
+	d.recalled = true
+	f.unwatch(d)
+	d.applied, r.dispatch = len(d.Items), nil
+	f.pace.done += len(d.Items)
+	f.breaker.handled(now, len(d.Items), 0)
+	if r.done = r.next; r.done == r.Len {
+		f.settleRange(r)
+	} else if !f.mayStart() {
+		f.expand(r.log)
+	} else {
+		f.s.mayRun(r.log)
+	}
+	return true
+}
+
+// settleRange puts a range's success on its way.
+func (f *Flow) settleRange(r *Range) {
+	r.phase = settling
+	f.doneRecords += r.Len
+	f.rangesDone.push(r)
+	f.s.mayRun(r.log)
+}
+
+// relieve expands ranges of which a batch handler has some for long while another handler has nothing to do: the rest is for
+// that one, as far as order allows.
+func (f *Flow) relieve(now time.Duration, idle int) {
+	for _, d := range f.dispatches {
+		if r := d.rng; r != nil && d.Together && r.next < r.Len && idle > 0 && now-d.born > f.quick() {
+			f.expand(r.log)
+		}
+	}
+}
+
+// freeSlots says how many messages handlers could begin with now, beside those that are on their way to them.
+func (f *Flow) freeSlots() int {
+	if !f.cfg.Batch {
+		return f.cfg.Concurrency - f.s.taken
+	}
+	free, coming := f.cfg.Concurrency, f.s.taken
+	for _, d := range f.dispatches {
+		if !d.solo {
+			free, coming = free-1, coming-d.limit
+		}
+	}
+	return free*f.cfg.BatchSize - coming
+}
+
+// Dispatches are all that are not freed, in no order that means anything but the same in each run. The slice is a copy.
+func (f *Flow) Dispatches() []*Dispatch { return slices.Clone(f.dispatches) }

@@ -1,0 +1,53 @@
+// Package flow is the pure core of a worker: it holds all that is in flight, and decides what happens next to each message.
+//
+// A [Flow] is told what happened: a message was offered, a claim was answered, a handler ended, a settlement was answered, the
+// lease was lost, a partition was revoked. It says what to do: claim these, run these, settle these, publish this, tell the
+// worker of these, wake at. Whoever calls it does the work; package engine does so with goroutines, a simulator does without.
+// It has no lock, no goroutine, no clock, no chance and no I/O, so the same events make the same decisions; a test
+// (internal/archtest) holds it to that.
+//
+// An item moves through these phases:
+//
+//	Offer ─▶ queued ─▶ claiming ─▶ claimed ─▶ running ─▶ settling ─▶ finished (Ack)
+//	            ▲          │           │                     │
+//	            │          │           └── release: behind a waiting head, drain, revoke
+//	            │          ├──▶ finished (Ack): Done
+//	            │          ├──▶ settling: Spent, Mismatch ─▶ finished (Ack)
+//	            │          └──▶ waiting: Busy                │
+//	            └──────────────────┴───── due ◀── waiting: backoff
+//
+// Records of one log that all go well go through as one: see [Range].
+//
+// The ledger is authoritative for what is ours, the broker for what is delivered; the flow believes neither for longer than a
+// lease. Ownership that may exist is never forgotten: an unanswered claim is asked again, a release is repeated, until answered
+// or until the worker has left the ledger.
+//
+// # Files
+//
+// Each file uses what stands below it:
+//
+//	claims.go      what to claim next, and what the ledger's answers mean
+//	end.go         the end of each event: what is to be carried out, who has work, when to wake
+//	revoke.go      what takes messages back: a revoked partition, a drain, a lost lease, a pause
+//	dispatch.go    what handlers get, and what follows from how they end
+//	probe.go       what is claimed alone: suspects, and what is tried while the breaker is open
+//	settle.go      what to settle next, what the answers mean, and dead letters on their way
+//	range.go       ranges: taking them in, and the one place that expands them into items
+//	brake.go       what stops a worker: the breaker, and the budget of archived bytes
+//	phases.go      the moves that all of these make: release, give back, hold, finish, count
+//	rangequeue.go  which ranges may be claimed and run
+//	flow.go        the state, its commands and its news
+//	settlement.go  what the ledger is told of a message
+//	pace.go        how far claims run ahead of the handlers
+//	sched.go       the phase of each item: what may be claimed, what may run, what waits until when
+//	inflight.go    the one item of each key that is, or may be, ours
+//	due.go         a heap of what waits
+//	sequence.go    the items of one ordering key, and the claim queue
+//	budget.go      how much of each scope is archived
+//	logs.go        what is in hand of each log
+//	weight.go      the bytes in hand
+//	breaker.go     when too much fails, and when it is over
+//	queue.go       a queue
+//	item.go        items, ranges, dispatches: what there is
+//	timers.go      what is to be done at a time
+package flow

@@ -1,0 +1,24 @@
+package flow
+
+import "time"
+
+// pace adapts how far claims run ahead of the handlers to how fast the handlers are: about what they finish in a second,
+// measured over a tenth of one.
+type pace struct {
+	begun bool
+	since time.Duration
+	done  int
+	limit int
+}
+
+func (p *pace) update(now time.Duration, floor, ceiling int) int {
+	if elapsed := now - p.since; !p.begun || elapsed >= 100*time.Millisecond {
+		perSecond := 0
+		if p.begun {
+			perSecond = int(float64(p.done) / elapsed.Seconds())
+		}
+		p.limit = min(max(perSecond, floor), ceiling)
+		p.begun, p.since, p.done = true, now, 0
+	}
+	return max(p.limit, min(floor, ceiling))
+}

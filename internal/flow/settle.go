@@ -1,0 +1,354 @@
+package flow
+
+import (
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// settle puts a settlement of an item that is ours on its way.
+func (f *Flow) settle(now time.Duration, it *Item, set *ledger.Settlement) {
+	f.s.setPhase(it, settling)
+	s := Settlement{Item: it, Session: it.sess, Kind: set.Kind, More: set}
+	if it.extra != nil {
+		it.extra.spent = 0
+	}
+	if set.Kind == ledger.Fail {
+		f.judge(now, it, false)
+		f.spends(now, it, set.Dead)
+		f.forward(s)
+		return
+	}
+	f.settleQ.push(s)
+}
+
+// NextSettle takes what is to be settled next; false: nothing is, now. It is to be followed by SettleOver.
+func (f *Flow) NextSettle(b *Batch) bool {
+	b.Items, b.Ranges, b.n = b.Items[:0], b.Ranges[:0], 0
+	for !f.closed {
+		waiting := f.settleQ.len() + f.sendable()
+		if waiting == 0 || !f.worthwhile(waiting, f.settling) {
+			return false
+		}
+		if b.Ranges = f.takeDone(b.Ranges); len(b.Ranges) == 0 {
+			b.Items = f.takeSettlements(b.Items)
+		}
+		b.n = len(b.Items)
+		for _, r := range b.Ranges {
+			b.n += r.Len
+		}
+		if f.settling += b.n; b.n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// SettleOver notes that a call is not under way any more.
+func (f *Flow) SettleOver(b *Batch) { f.settling -= b.n }
+
+// takeSettlements takes settlements of one session, bounded in count and bytes, into batch, which is empty.
+func (f *Flow) takeSettlements(batch []Settlement) []Settlement {
+	bytes := 0
+	for f.settleQ.len() > 0 && len(batch) < SettleBatch {
+		next := &f.settleQ.buf[f.settleQ.head]
+		if len(batch) > 0 && (next.Session != batch[0].Session || bytes+next.size() > settleBytes) {
+			break
+		}
+		bytes += next.size()
+		batch = append(batch, f.settleQ.pop())
+		batch, bytes = f.takeEarly(batch, bytes)
+	}
+	return batch
+}
+
+// takeEarly takes what has succeeded behind the last of a batch in its sequence into the same call: in a sequence they are
+// settled one after the other, or together.
+func (f *Flow) takeEarly(batch []Settlement, bytes int) ([]Settlement, int) {
+	head := batch[len(batch)-1]
+	if head.Kind != ledger.Succeed || head.Item.phase != settling {
+		return batch, bytes
+	}
+	for it := head.Item.next; it != nil && len(batch) < SettleBatch && it.sess == head.Session; it = it.next {
+		early := it.rest().early
+		if it.phase != running || early == nil {
+			break
+		}
+		s := Settlement{Item: it, Session: it.sess, Kind: ledger.Succeed, More: early.more}
+		if bytes+s.size() > settleBytes {
+			break
+		}
+		it.extra.early = nil
+		f.s.setPhase(it, settling)
+		batch, bytes = append(batch, s), bytes+s.size()
+	}
+	return batch, bytes
+}
+
+// MaybeSettled is for settlements of which the ledger may have carried out some, without an answer.
+func (f *Flow) MaybeSettled(b *Batch) {
+	for i := range b.Items {
+		if b.Items[i].unharmed() {
+			b.Items[i].Item.forgotten()
+		}
+	}
+}
+
+// Settled does what the answers say. whole is ErrLost if the ledger said so of the whole call.
+func (f *Flow) Settled(now time.Duration, b *Batch, errs []error, whole error) {
+	for i := range b.Items {
+		err := whole
+		if err == nil {
+			err = errs[i]
+		}
+		f.settledOne(now, &b.Items[i], err)
+	}
+	for i, r := range b.Ranges {
+		err := whole
+		if err == nil {
+			err = errs[i]
+		}
+		f.SettledRange(now, r, err)
+	}
+}
+
+func (f *Flow) settledOne(now time.Duration, s *Settlement, err error) {
+	it := s.Item
+	if it.phase != settling {
+		return // the flow let go of it
+	}
+	if !isInvalid(err) {
+		f.forget(it)
+	}
+	switch {
+	case err == nil && s.Kind == ledger.Release:
+		if s.unharmed() {
+			it.forgotten()
+		} else {
+			f.traced(it)
+		}
+		f.released(now, it, s.after())
+	case err == nil:
+		if s.Kind == ledger.Fail {
+			f.tellNews(News{What: Archived, Item: it, Archive: s.More.Dead})
+		}
+		if s.Whole != nil {
+			f.publishFiled(s)
+			return
+		}
+		f.finish(it, Verdict{Ack: true})
+	case ledger.IsLost(err):
+		f.tellNews(News{What: TakenOver, Item: it, Kind: s.Kind, Token: it.ticket.Token()})
+		it.asks++
+		f.wait(now, it, AskAgain(0, int(it.asks), f.chance.draw()))
+	case isInvalid(err):
+		f.refused(now, s, err, false)
+	case s.Kind == ledger.Succeed && !it.isHead(): // locked; it goes with those before it, when they are repeated
+		f.s.setPhase(it, running)
+		f.succeed(it, s.More)
+	default: // a locked row: this one is to be repeated
+		again := *s
+		f.timers.add(now+lockedRest/2+time.Duration(f.chance.draw()*float64(lockedRest/2)), func(time.Duration) { f.settleQ.push(again) })
+	}
+}
+
+// lockedRest is how long a settlement of a locked row rests, at most.
+const lockedRest = 100 * time.Millisecond
+
+// released is an item that is not ours any more, on purpose.
+func (f *Flow) released(now time.Duration, it *Item, after time.Duration) {
+	switch {
+	case it.dropped || f.draining || f.cfg.HoldMax > 0 && after > f.cfg.HoldMax:
+		f.finish(it, Verdict{Again: after})
+	case after > 0:
+		f.s.hold(it, now+after)
+	default:
+		f.s.requeue(it)
+	}
+}
+
+// forward puts a failure on its way: to its publisher, if there is one.
+func (f *Flow) forward(s Settlement) {
+	if s.Item.ticket.IsMismatch() && f.cfg.Target {
+		whole := *s.More.Dead
+		s.Whole = &whole
+	}
+	if !f.cfg.Target && !f.cfg.Cipher || s.Whole != nil && !f.cfg.Cipher {
+		f.settleQ.push(s)
+		return
+	}
+	f.lettersOut++
+	f.s.eased = true // its handler's place is free: the worker may poll for it
+	if s.Item.placed {
+		s.Item.more().letter = &s
+		return
+	}
+	f.letters.push(s)
+}
+
+// publishFiled has a mismatch published that is archived.
+func (f *Flow) publishFiled(s *Settlement) {
+	next, more := *s, *s.More
+	more.Dead = s.Whole
+	next.More, next.Filed = &more, true
+	f.lettersOut++
+	f.letters.push(next)
+}
+
+// NextLetter takes the next failure that is to be published, sealed or both; false: there is none.
+func (f *Flow) NextLetter() (s Settlement, ok bool) {
+	if f.letters.len() == 0 || f.closed {
+		return s, false
+	}
+	return f.letters.pop(), true
+}
+
+// Letters says how many failures wait to be published.
+func (f *Flow) Letters() int { return f.letters.len() }
+
+// Tries says how often a dead letter is tried at most: all, or once while the target is away and during a drain.
+func (f *Flow) Tries(all int) int {
+	if f.targetAway || f.draining {
+		return 1
+	}
+	return all
+}
+
+// TargetSaid notes whether the target is away, and says what it was before.
+func (f *Flow) TargetSaid(away bool) (was bool) {
+	was, f.targetAway = f.targetAway, away
+	return was
+}
+
+// TargetAway says that the last message's tries were all in vain.
+func (f *Flow) TargetAway() bool { return f.targetAway }
+
+// Published takes a failure back whose publisher is done with it. What cannot be sealed is not archived, so it is kept.
+func (f *Flow) Published(now time.Duration, s *Settlement, unsealed error) {
+	f.lettersOut--
+	switch {
+	case s.Filed:
+		f.finish(s.Item, Verdict{Ack: true})
+	case unsealed == nil:
+		f.settleQ.push(*s)
+	case s.Item.phase == settling:
+		f.refused(now, s, unsealed, true)
+	}
+}
+
+// refused is a settlement that the ledger refuses for its own sake, or that the cipher does not seal. The message must not be
+// acknowledged, and its handler has spoken: so it is settled again and again, and everything else goes on. A release, and a
+// mismatch, which is never run, are asked for again instead. What the broker is to have back is released, to be run later.
+func (f *Flow) refused(now time.Duration, s *Settlement, err error, unsealed bool) {
+	it, b := s.Item, f.cfg.Backoff
+	f.tellNews(News{What: Refused, Item: it, Kind: s.Kind, Err: err})
+	switch {
+	case s.Kind == ledger.Release || it.ticket.IsMismatch():
+		it.maybe = s.Kind == ledger.Release
+		f.wait(now, it, b.Max)
+	case it.dropped || f.draining || f.cfg.HoldMax > 0 && b.Base > f.cfg.HoldMax:
+		f.forget(it)
+		f.settle(now, it, &ledger.Settlement{Kind: ledger.Release, After: b.Max})
+	default:
+		f.keep(now, s, err, unsealed)
+	}
+}
+
+// keep keeps a settlement, and repeats it after a backoff, which is no longer than an item is held.
+func (f *Flow) keep(now time.Duration, s *Settlement, err error, unsealed bool) {
+	it := s.Item
+	k := f.kept[it]
+	if k == nil {
+		k = &kept{since: now}
+		f.kept[it] = k
+	}
+	k.Settlement, k.why, k.unsealed = *s, err, unsealed
+	k.times++
+	f.s.answer(it) // its handler runs no more: others that are suspect may
+	wait := f.cfg.Backoff.Ceiling(k.times)
+	if f.cfg.HoldMax > 0 {
+		wait = min(wait, f.cfg.HoldMax)
+	}
+	k.timer = f.timers.add(now+wait, func(time.Duration) {
+		k.timer = nil
+		f.repeat(k)
+	})
+}
+
+// repeat sends what was kept again.
+func (f *Flow) repeat(k *kept) {
+	if k.unsealed {
+		f.lettersOut++
+		f.letters.push(k.Settlement)
+		return
+	}
+	f.settleQ.push(k.Settlement)
+}
+
+// giveUpKept releases an item whose settlement waits to be repeated: the broker is to have it back.
+func (f *Flow) giveUpKept(it *Item) {
+	if k := f.kept[it]; k != nil && k.timer != nil {
+		f.forget(it)
+		f.release(it)
+	}
+}
+
+// Kept calls do for each settlement that was refused and is kept: since when, and why.
+func (f *Flow) Kept(do func(it *Item, since time.Duration, why error)) {
+	for it, k := range f.kept {
+		do(it, k.since, k.why)
+	}
+}
+
+// takeDone takes ranges of one session that are to be settled. Of a log they are settled in their order: one after the other,
+// or in one call.
+func (f *Flow) takeDone(batch []*Range) []*Range {
+	if f.settleQ.len() > 0 && f.turns.settle.items() {
+		return batch
+	}
+	f.doneRound++
+	f.rangesDone.filter(func(r *Range) bool {
+		if !r.whole {
+			f.doneRecords -= r.Len
+			return false
+		}
+		if len(batch) > 0 && r.sess != batch[0].sess || !f.s.logs[r.log].nextDone(r, f.doneRound) {
+			return true
+		}
+		r.sent = true
+		f.doneRecords -= r.Len
+		batch = append(batch, r)
+		return false
+	})
+	return batch
+}
+
+// sendable says how many records of ranges may be settled now.
+func (f *Flow) sendable() (n int) {
+	for _, r := range f.rangesDone.buf[f.rangesDone.head:] {
+		if r.whole && f.s.logs[r.log].ranges[0] == r {
+			return f.doneRecords
+		}
+	}
+	return 0
+}
+
+// SettledRange does what the answer says. Anything but a success is a matter of each message.
+func (f *Flow) SettledRange(now time.Duration, r *Range, err error) {
+	if err == nil && r.whole {
+		f.out = append(f.out, Finished{Range: r, Verdict: Verdict{Ack: true}})
+		f.countFirst(r.Claim.First.Key.Scope, int64(r.Len))
+		f.s.dropRange(r)
+		return
+	}
+	f.expand(r.log)
+	for _, it := range r.items {
+		switch {
+		case isParts(err) && it.phase == settling:
+			f.s.setPhase(it, running) // behind the head of its sequence it waits as such
+			f.succeed(it, nil)
+		default:
+			f.settledOne(now, &Settlement{Item: it, Session: r.sess, Kind: ledger.Succeed}, err)
+		}
+	}
+}
