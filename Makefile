@@ -18,7 +18,7 @@ LINT = GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)" $(GOLANGCI_LINT) run ./...
 # Where long runs write what they came to.
 RECORD = ACKLEDGER_REPORT=$(CURDIR)/docs/reliability.md
 
-.PHONY: help demo demo-replay test test-long unit lint bench mutants mutants-all fuzz vuln soak chaos model
+.PHONY: help demo demo-replay test test-long unit lint bench mutants mutants-all fuzz vuln soak chaos model sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ soak: ## workers at full load for DURATION (default 30m); fails unless their mem
 
 model: ## check the rules in small worlds and by walks for DURATION (default 1h); SEED repeats a run's walks; writes docs/reliability.md
 	$(RECORD) ACKLEDGER_MODEL=$(or $(DURATION),1h) ACKLEDGER_SEED=$(SEED) $(GO) test -count=1 -v -run '^TestModel$$' -timeout 0 ./internal/model
+
+sim: ## play SEEDS worlds (default 10000) in the simulator: every promise is kept in each, and the same seed makes the same steps
+	ACKLEDGER_SIM=$(or $(SEEDS),10000) $(GO) test -count=1 -v -timeout 0 ./internal/sim
 
 bench: ## measure everything beside its peers and write bench/results.md: up to an hour, with QUICK=1 under 5 minutes
 	cd bench && $(GO) build -o ../bin/bench . && ../bin/bench -out . $(if $(QUICK),-quick)

@@ -1,0 +1,420 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/offsets"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// maxHeld is how many messages a process has in hand.
+const maxHeld = 200
+
+// assigned is the broker's word that a partition is this process'.
+func (p *process) assigned(part *partition) {
+	p.assignments[part] = &assignment{
+		part: part, generation: part.generation, fetch: part.committed, tracker: offsets.New(part.committed, -1), seqs: map[int64]uint64{},
+	}
+}
+
+// revoked is the broker's word that a partition is to be given back: what is finished is committed before.
+func (p *process) revoked(part *partition) {
+	p.after(p.latency(), func() {
+		a := p.assignments[part]
+		if a == nil || a.generation != part.generation {
+			return
+		}
+		p.drop(a, func() {
+			p.broker.commit(part, p, a.generation, position(a))
+			if part.owner == p && part.generation == a.generation {
+				p.broker.lost(part)
+			}
+		})
+	})
+	p.world.after(4*time.Second, func() { // it does not answer
+		if part.moving && part.owner == p {
+			p.broker.lost(part)
+		}
+	})
+}
+
+// drop takes a partition's messages back.
+func (p *process) drop(a *assignment, then func()) {
+	if p.assignments[a.part] == a {
+		delete(p.assignments, a.part)
+	}
+	p.flow.Drop(p.now, func(it *flow.Item) bool { return of(it).of == a }, p.between(0, time.Second), then)
+}
+
+// poll fetches what there is room for.
+func (p *process) poll() {
+	if p.draining {
+		return
+	}
+	for _, a := range p.assigns() {
+		if a.generation != a.part.generation || a.part.owner != p { // it learns that with its next fetch
+			p.step("%s has lost partition %d", p, a.part.number)
+			p.drop(a, func() {})
+			continue
+		}
+		held, _, _ := p.flow.Held()
+		n := min(int64(maxHeld-held), a.part.end-a.fetch, int64(1+p.rnd.IntN(50)))
+		if n > 0 && p.flow.MayStart() {
+			p.offer(a, n)
+		}
+	}
+	rest := p.between(time.Millisecond, 20*time.Millisecond)
+	if p.trouble(callLate) {
+		rest = p.between(0, 3*time.Second)
+	}
+	p.after(rest, p.poll)
+}
+
+// offer offers the next n records, as items or as a range.
+func (p *process) offer(a *assignment, n int64) {
+	from := a.fetch
+	a.fetch += n
+	for o := from; o < from+n; o++ {
+		a.seqs[o], _ = a.tracker.Add(o, 0)
+	}
+	if p.cfg.Ranged && p.flow.Ranges(p.cfg.Keys > 0) {
+		r := &records{p.world, a, from, n}
+		p.flow.OfferRange(p.now, &flow.Range{
+			Records: r, Ordered: p.cfg.Keys > 0, Len: int(n), Of: r, Claim: ledger.Stretch{
+				First: ledger.Entry{Key: a.part.key(from), Delivery: a.part.key(from).ID, Ranged: true, Window: time.Hour}, Last: from + n - 1,
+			},
+		})
+		return
+	}
+	for o := from; o < from+n; o++ {
+		p.flow.Offer(p.now, a.item(p.world, o))
+	}
+}
+
+// records are what a range is made of.
+type records struct {
+	w       *world
+	of      *assignment
+	from, n int64
+}
+
+// Size implements flow.Records.
+func (r *records) Size(int) int64 { return 100 }
+
+// Expand implements flow.Records.
+func (r *records) Expand(from, to int) (items []*flow.Item) {
+	for i := from; i < to; i++ {
+		items = append(items, r.of.item(r.w, r.from+int64(i)))
+	}
+	return items
+}
+
+// Keep implements flow.Records.
+func (r *records) Keep(*flow.Item) {}
+
+// pump carries out what the flow decides, until it has decided all.
+func (p *process) pump() {
+	if p.pumping {
+		return
+	}
+	p.pumping = true
+	for more := true; more && p.alive; {
+		more = p.carryOut()
+		more = p.tell() || more
+		more = p.claim() || more
+		more = p.settle() || more
+		more = p.dispatch() || more
+		more = p.takeSuspect() || more
+	}
+	p.pumping = false
+	if !p.alive {
+		return
+	}
+	if at, ok := p.flow.NextWake(); ok && (p.armed <= p.now || at < p.armed) {
+		p.armed = at
+		p.after(max(at-p.now, 0), func() { p.flow.Wake(p.now) })
+	}
+	if p.flow.Watched() && !p.rescuing {
+		p.rescuing = true
+		p.after(time.Millisecond, p.rescue)
+	}
+}
+
+func (p *process) carryOut() bool {
+	c := p.flow.End(p.now)
+	more := len(c.Recall)+len(c.Ended)+len(c.Concluded) > 0
+	for i := 0; i < len(c.Recall); i++ {
+		p.chunks[c.Recall[i]].recall(p)
+	}
+	for _, off := range c.CallOff {
+		p.chunks[off.Dispatch].callOff(off.At)
+	}
+	if slices.Contains(c.Concluded, p.suspect) {
+		p.suspect = nil
+	}
+	ended := slices.Clone(c.Ended)
+	c.Reset()
+	for _, d := range ended {
+		if then, ok := d.Of.(func()); ok {
+			then()
+		}
+	}
+	return more
+}
+
+// tell is the worker's side: what is acknowledged is finished in its partition.
+func (p *process) tell() bool {
+	var t flow.Telling
+	if !p.flow.Tell(&t) {
+		return false
+	}
+	for i := range t.Finished {
+		f := &t.Finished[i]
+		if r := f.Range; r != nil {
+			rec := r.Of.(*records)
+			for o := rec.from; o < rec.from+rec.n; o++ {
+				p.finished(rec.of, o, f.Verdict)
+			}
+			continue
+		}
+		p.finished(of(f.Item).of, of(f.Item).offset, f.Verdict)
+	}
+	p.flow.Told(&t)
+	return true
+}
+
+func (p *process) finished(a *assignment, offset int64, v flow.Verdict) {
+	if v.Ack {
+		p.mustBeTerminal(a.part, offset, "is acknowledged")
+		a.tracker.Finish(a.seqs[offset])
+	}
+	delete(a.seqs, offset)
+}
+
+// claim sends what is to be claimed.
+func (p *process) claim() bool {
+	if p.claimers == 0 {
+		return false
+	}
+	c := &flow.Claim{}
+	if !p.flow.NextClaim(p.now, c) {
+		return false
+	}
+	p.claimers--
+	over := func() {
+		p.flow.ClaimOver(c)
+		p.claimers++
+	}
+	if len(c.Ranges) > 0 {
+		p.askRanges(c, over)
+	} else {
+		p.ask(c, false, over)
+	}
+	return true
+}
+
+func sessionOf(s *flow.Session) *session { return s.Of.(*session) }
+
+// ask claims items until the ledger has answered for them, or they cannot be ours.
+func (p *process) ask(c *flow.Claim, solo bool, then func()) {
+	sess, sent := sessionOf(c.Session), p.now
+	entries := make([]ledger.Entry, len(c.Items))
+	for i, it := range c.Items {
+		entries[i] = ledger.Entry{
+			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Key.ID, Ranged: it.Ranged, Window: time.Hour,
+			Solo: solo || it.Dropped() && it.Solo(),
+		}
+	}
+	var answers []ledger.Claim
+	p.call("a claim", func() (err error) {
+		answers, err = sess.owner.Claim(context.Background(), entries)
+		return err
+	}, func(err error) {
+		switch {
+		case err == nil:
+			p.flow.Reachable(p.now, true)
+			p.flow.Claimed(p.now, c, answers, p.archives(c, answers))
+			then()
+			return
+		case ledger.IsLost(err):
+			p.lose(sess)
+		default:
+			p.flow.Reachable(p.now, false)
+		}
+		if !ledger.Unknown(err) {
+			p.flow.Unclaimed(c)
+			then()
+			return
+		}
+		p.flow.Unanswered(c)
+		p.after(sent+timeout-p.now+p.outage(), func() {
+			if p.flow.Over(c.Session) {
+				p.flow.Unclaimed(c)
+				then()
+				return
+			}
+			p.ask(c, solo, then)
+		})
+	})
+}
+
+// archives are what is archived of those that are not run.
+func (p *process) archives(c *flow.Claim, answers []ledger.Claim) []*ledger.Archive {
+	out := make([]*ledger.Archive, len(answers))
+	for i, it := range c.Items {
+		if flow.NeedsArchive(it, &answers[i]) {
+			out[i] = archive(it, answers[i].Attempt)
+			p.facts.of(of(it).message()).done = true
+		}
+	}
+	return out
+}
+
+func archive(it *flow.Item, attempts int) *ledger.Archive {
+	return &ledger.Archive{
+		Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Key.ID, Kind: ledger.KindTerminal, Attempts: attempts, Source: "sim",
+		Body: it.Key.ID, Keep: time.Hour,
+	}
+}
+
+// askRanges claims ranges, and if that is not answered each of their messages.
+func (p *process) askRanges(c *flow.Claim, then func()) {
+	sess, sent := sessionOf(c.Session), p.now
+	asks := make([]ledger.Stretch, len(c.Ranges))
+	for i, r := range c.Ranges {
+		asks[i] = r.Claim
+	}
+	var tokens []uint64
+	p.call("a claim of ranges", func() (err error) {
+		tokens, err = sess.ranges.ClaimStretches(context.Background(), asks)
+		return err
+	}, func(err error) {
+		if err == nil {
+			p.flow.Reachable(p.now, true)
+			p.flow.ClaimedRanges(p.now, c, tokens)
+			then()
+			return
+		}
+		if ledger.IsLost(err) {
+			p.lose(sess)
+		} else {
+			p.flow.Reachable(p.now, false)
+		}
+		items := &flow.Claim{Session: c.Session, Items: p.flow.AskEach(p.now, c.Ranges)}
+		if !ledger.Unknown(err) {
+			p.flow.Unclaimed(items)
+			then()
+			return
+		}
+		p.flow.Unanswered(items)
+		p.after(sent+timeout-p.now+p.outage(), func() {
+			if p.flow.Over(c.Session) || len(items.Items) == 0 {
+				p.flow.Unclaimed(items)
+				then()
+				return
+			}
+			p.ask(items, false, then)
+		})
+	})
+}
+
+// settle sends what is to be settled, until the ledger has answered.
+func (p *process) settle() bool {
+	if p.settlers == 0 {
+		return false
+	}
+	b := &flow.Batch{}
+	if !p.flow.NextSettle(b) {
+		return false
+	}
+	p.settlers--
+	p.send(b, sessionOf(b.Session()))
+	return true
+}
+
+func (p *process) send(b *flow.Batch, sess *session) {
+	var errs []error
+	p.call("a settlement", func() (err error) {
+		if p.now < sess.ledgerUntil && !sess.left {
+			p.mustBeInOrder(b)
+		}
+		if len(b.Ranges) > 0 {
+			done := make([]ledger.StretchDone, len(b.Ranges))
+			for i, r := range b.Ranges {
+				done[i] = r.Finished()
+			}
+			errs, err = sess.ranges.SettleStretches(context.Background(), done)
+			return err
+		}
+		sets := make([]ledger.Settlement, len(b.Items))
+		for i := range b.Items {
+			sets[i] = b.Items[i].Full()
+		}
+		errs, err = sess.owner.Settle(context.Background(), sets)
+		return err
+	}, func(err error) {
+		lost := ledger.IsLost(err)
+		switch {
+		case err == nil:
+			p.flow.Reachable(p.now, true)
+		case lost:
+			p.lose(sess)
+		default:
+			if ledger.Unknown(err) {
+				p.flow.MaybeSettled(b)
+			}
+			p.flow.Reachable(p.now, false)
+			p.after(p.outage(), func() { p.again(b, sess) })
+			return
+		}
+		p.settled(b, errs, err)
+	})
+}
+
+// again repeats settlements, unless their session is lost.
+func (p *process) again(b *flow.Batch, sess *session) {
+	if b.Session().Lost() {
+		p.settled(b, nil, ledger.ErrLost)
+		return
+	}
+	p.send(b, sess)
+}
+
+func (p *process) settled(b *flow.Batch, errs []error, whole error) {
+	p.flow.Settled(p.now, b, errs, whole)
+	p.flow.SettleOver(b)
+	p.settlers++
+}
+
+// takeSuspect asks for a message alone, if the place for that is free.
+func (p *process) takeSuspect() bool {
+	if p.suspect != nil {
+		if _, again := p.flow.Undecided(p.suspect); again && p.flow.SuspectAgain(p.suspect) {
+			p.runSuspect()
+			return true
+		}
+		if undecided, _ := p.flow.Undecided(p.suspect); undecided {
+			return false
+		}
+		p.suspect = nil
+	}
+	if p.suspect = p.flow.NextSuspect(p.now); p.suspect == nil {
+		return false
+	}
+	p.runSuspect()
+	return true
+}
+
+func (p *process) runSuspect() {
+	it := p.suspect
+	p.ask(&flow.Claim{Session: p.flow.Session(), Items: []*flow.Item{it}}, true, func() {
+		if d := p.flow.Alone(p.now, it); d != nil {
+			p.begin(d, func() { p.flow.Concluded(it) })
+			return
+		}
+		p.flow.Concluded(it)
+	})
+}

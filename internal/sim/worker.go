@@ -1,0 +1,296 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/backoff"
+	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// worker is a place in which one process runs after the other.
+type worker struct {
+	world   *world
+	number  int
+	lives   int
+	process *process // nil: none runs
+}
+
+// process is a worker's process: a flow, and what a shell would do around it.
+type process struct {
+	*world
+	worker *worker
+	life   int
+	flow   *flow.Flow
+	alive  bool
+	frozen time.Duration // until then it makes no step
+	joined bool
+
+	sess        *session
+	assignments map[*partition]*assignment
+	idle        int // goroutines of the pool
+	claimers    int
+	settlers    int
+	suspect     *flow.Item // has the place for suspects
+	armed       time.Duration
+	rescuing    bool
+	pumping     bool
+	draining    bool
+	chunks      map[*flow.Dispatch]*chunk
+}
+
+func (w *world) newWorker(number int) *worker {
+	k := &worker{world: w, number: number}
+	w.after(time.Duration(number)*time.Millisecond, k.start)
+	if w.cfg.Trouble > 0 {
+		w.after(w.between(time.Second, 20*time.Second), k.mishap)
+	}
+	return k
+}
+
+// mishap kills, ends or freezes the process now and then.
+func (k *worker) mishap() {
+	w := k.world
+	if p := k.process; p != nil && p.alive && p.joined && w.trouble(mishap) {
+		switch w.rnd.IntN(4) {
+		case 0:
+			p.kill("it is killed")
+		case 1:
+			p.frozen = w.now + w.between(100*time.Millisecond, 2*lease)
+			w.step("%s freezes until %s", p, p.frozen)
+		case 2:
+			p.drain()
+		}
+	}
+	if w.now < w.cfg.Calm {
+		w.after(w.between(time.Second, 15*time.Second), k.mishap)
+	}
+}
+
+// start begins a process.
+func (k *worker) start() {
+	w := k.world
+	k.lives++
+	p := &process{
+		world: w, worker: k, life: k.lives, alive: true, claimers: 2, settlers: 2, idle: w.cfg.Concurrency,
+		assignments: map[*partition]*assignment{}, chunks: map[*flow.Dispatch]*chunk{},
+	}
+	p.flow = flow.New(flow.Config{
+		Concurrency: w.cfg.Concurrency, BatchSize: 1, ClaimAhead: 64, MaxHeldBytes: 1 << 20,
+		Backoff: backoff.Policy{Base: 100 * time.Millisecond, Max: time.Second}, Seed: w.rnd.Uint64(),
+	})
+	k.process = p
+	p.join()
+}
+
+func (p *process) String() string {
+	if p == nil {
+		return "nobody"
+	}
+	return fmt.Sprintf("worker %d.%d", p.worker.number, p.life)
+}
+
+// after has something happen to the process, if it lives then, and not while it is frozen.
+func (p *process) after(d time.Duration, do func()) {
+	p.world.after(d, func() { p.wake(do) })
+}
+
+func (p *process) wake(do func()) {
+	switch {
+	case !p.alive:
+	case p.now < p.frozen:
+		p.world.after(p.frozen-p.now, func() { p.wake(do) })
+	default:
+		do()
+		p.pump()
+	}
+}
+
+// kill ends the process where it is.
+func (p *process) kill(why string) {
+	p.step("%s: %s", p, why)
+	p.report.Kills++
+	p.alive, p.joined = false, false
+	p.worker.process = nil
+	p.world.after(p.between(100*time.Millisecond, 3*time.Second), func() { p.broker.gone(p) })
+	p.world.after(p.between(100*time.Millisecond, 2*time.Second), p.worker.start)
+}
+
+// drain ends the process cleanly.
+func (p *process) drain() {
+	if p.draining {
+		return
+	}
+	p.draining, p.joined = true, false
+	p.step("%s drains", p)
+	p.flow.Drain(p.now, func() {
+		for _, a := range p.assigns() {
+			p.broker.commit(a.part, p, a.generation, position(a))
+		}
+		p.flow.Close(p.now)
+		p.leave(p.sess, func() {
+			p.step("%s has ended", p)
+			p.alive = false
+			p.worker.process = nil
+			p.broker.gone(p)
+			p.world.after(p.between(0, time.Second), p.worker.start)
+		})
+	})
+	p.pump()
+}
+
+// join begins a session.
+func (p *process) join() {
+	sent, sess := p.now, &session{}
+	p.call("a join", func() (err error) {
+		owner, err := p.ledger.Join(context.Background(), lease)
+		if err == nil {
+			sess.owner, sess.ledgerUntil = ledger.Ungroup(owner), p.now+lease
+			sess.ranges, _ = sess.owner.(ledger.StretchOwner)
+		}
+		return err
+	}, func(err error) {
+		if err != nil {
+			p.after(p.outage(), p.join)
+			return
+		}
+		p.sess, sess.until = sess, sent+lease
+		p.flow.Joined(&flow.Session{Ranges: sess.ranges != nil, Of: sess})
+		p.joined = !p.draining
+		p.step("%s has joined", p)
+		p.after(lease/3, func() { p.beat(sess) })
+		p.after(0, p.poll)
+		p.after(100*time.Millisecond, p.commit)
+	})
+}
+
+// outage is the rest before a call is repeated.
+func (p *process) outage() time.Duration { return p.between(50*time.Millisecond, 500*time.Millisecond) }
+
+// beat keeps the lease, until it is lost.
+func (p *process) beat(sess *session) {
+	if sess != p.sess {
+		return
+	}
+	if p.now > sess.until-lease/6 {
+		p.lose(sess)
+		return
+	}
+	sent := p.now
+	p.call("a beat", func() error {
+		lasts, err := sess.owner.Beat(context.Background())
+		if err == nil {
+			sess.ledgerUntil = p.now + lasts
+		}
+		return err
+	}, func(err error) {
+		rest := lease / 3
+		switch {
+		case ledger.IsLost(err):
+			p.lose(sess)
+			return
+		case err != nil:
+			p.flow.Reachable(p.now, false)
+			rest = min(p.outage(), lease/10)
+		default:
+			sess.until = sent + lease
+			p.flow.Reachable(p.now, true)
+		}
+		p.after(rest, func() { p.beat(sess) })
+	})
+}
+
+// lose ends a session, leaves it and joins anew.
+func (p *process) lose(sess *session) {
+	s := p.flow.Session()
+	if p.sess != sess || s == nil || !p.flow.LeaseLost(p.now, s) {
+		return
+	}
+	p.step("%s has lost its lease", p)
+	p.sess = nil
+	p.after(lease/3, func() { p.mustHaveEnded(p, sess) })
+	deadline := p.now + lease/3
+	var settle func()
+	settle = func() {
+		if p.flow.Busy(s) && p.now < deadline {
+			p.after(10*time.Millisecond, settle)
+			return
+		}
+		p.leave(sess, func() {
+			if !p.flow.Closed() {
+				p.rejoin()
+			}
+		})
+	}
+	p.after(0, settle)
+}
+
+// rejoin is join without what goes on in the background already.
+func (p *process) rejoin() {
+	sent, sess := p.now, &session{}
+	p.call("a join", func() (err error) {
+		owner, err := p.ledger.Join(context.Background(), lease)
+		if err == nil {
+			sess.owner, sess.ledgerUntil = ledger.Ungroup(owner), p.now+lease
+			sess.ranges, _ = sess.owner.(ledger.StretchOwner)
+		}
+		return err
+	}, func(err error) {
+		if err != nil {
+			p.after(p.outage(), p.rejoin)
+			return
+		}
+		p.sess, sess.until = sess, sent+lease
+		p.flow.Joined(&flow.Session{Ranges: sess.ranges != nil, Of: sess})
+		p.step("%s has joined anew", p)
+		p.after(lease/3, func() { p.beat(sess) })
+	})
+}
+
+// leave tells the ledger that a session has ended, until it is answered.
+func (p *process) leave(sess *session, then func()) {
+	if sess == nil {
+		then()
+		return
+	}
+	p.call("a leave", func() error {
+		sess.left = true
+		return sess.owner.Leave(context.Background())
+	}, func(err error) {
+		if err != nil && !ledger.IsLost(err) {
+			p.after(p.outage(), func() { p.leave(sess, then) })
+			return
+		}
+		then()
+	})
+}
+
+// assigns are the assignments in the order of their partitions.
+func (p *process) assigns() (all []*assignment) {
+	for _, part := range p.broker.parts {
+		if a := p.assignments[part]; a != nil {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func position(a *assignment) int64 {
+	at, _ := a.tracker.Position()
+	return at
+}
+
+// commit tells the broker what is finished, now and then.
+func (p *process) commit() {
+	for _, a := range p.assigns() {
+		at := position(a)
+		if !p.trouble(commitLost) {
+			p.world.after(p.latency(), func() { p.broker.commit(a.part, p, a.generation, at) })
+		}
+	}
+	if !p.draining {
+		p.after(100*time.Millisecond, p.commit)
+	}
+}
