@@ -78,7 +78,12 @@ func (b *broker) assign(p *partition, to *process) {
 	p.owner, p.moving = to, false
 	p.generation++
 	b.w.step("%s gets partition %d from offset %d", to, p.number, p.committed)
-	to.assigned(p)
+	generation := p.generation
+	to.after(b.w.latency(), func() {
+		if p.owner == to && p.generation == generation {
+			to.assigned(p)
+		}
+	})
 }
 
 // rebalance takes a partition from its owner, mostly with its knowledge.
@@ -100,6 +105,8 @@ func (b *broker) rebalance() {
 // lost takes a partition from an owner that does not know.
 func (b *broker) lost(p *partition) {
 	b.w.step("partition %d is taken from %s", p.number, p.owner)
+	of := p.owner
+	of.after(b.w.between(0, 3*time.Second), func() { of.notices(p) })
 	p.owner, p.moving = nil, false
 	p.generation++
 }
@@ -149,7 +156,7 @@ func (p *partition) key(offset int64) ledger.Key {
 
 // item makes an item of a record.
 func (a *assignment) item(w *world, offset int64) *flow.Item {
-	it := &flow.Item{Size: 100, Of: delivery{a, offset}}
+	it := &flow.Item{Size: size, Of: delivery{of: a, offset: offset}}
 	it.Key, it.Ranged = a.part.key(offset), w.cfg.Ranged
 	it.Fingerprint = ledger.BodyFingerprint(it.Key.ID)
 	if k := w.cfg.Keys; k > 0 {
@@ -162,7 +169,11 @@ func (a *assignment) item(w *world, offset int64) *flow.Item {
 type delivery struct {
 	of     *assignment
 	offset int64
+	copied bool // it is none of the log's own
 }
+
+// size is that of each message.
+const size = 100
 
 func (d delivery) String() string { return fmt.Sprintf("%d-%d", d.of.part.number, d.offset) }
 

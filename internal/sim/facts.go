@@ -60,7 +60,7 @@ func (w *world) begins(p *process, r *running, d delivery, token uint64) {
 		w.breaks("fencing tokens only grow: %s begins %s with token %d after %d", p, d, token, f.token)
 	}
 	f.token = max(f.token, token)
-	if k := w.cfg.Keys; k > 0 {
+	if k := w.cfg.Keys; k > 0 && !d.copied {
 		before := message{d.of.part.number, d.offset - int64(k)}
 		if before.offset >= 0 && !w.facts.of(before).done {
 			w.breaks("messages of an ordering key run in order: %s begins %s before %d-%d is done", p, d, before.partition, before.offset)
@@ -91,6 +91,34 @@ func (w *world) mustHaveEnded(p *process, sess *session) {
 	}
 }
 
+// mustHaveTold checks that each message was given back once that was offered.
+func (w *world) mustHaveTold(p *process) {
+	if p.offered != 0 {
+		w.breaks("each message is given back once: %s has had %d more than it gave back", p, p.offered)
+	}
+}
+
+// mustBeEmpty checks that a process in a world without trouble has nothing in hand when all is done.
+func (w *world) mustBeEmpty(p *process) {
+	w.mustHaveTold(p)
+	if items, waiting, bytes := p.flow.Held(); items != 0 || waiting != 0 || bytes.Total() != 0 || len(p.flow.Dispatches()) > 0 {
+		w.breaks("when all is done nothing is in hand: %s has %d messages, %d wait, %d bytes", p, items, waiting, bytes.Total())
+	}
+}
+
+// mustFit checks that no more handlers run than may, beside the suspect's.
+func (w *world) mustFit(p *process) {
+	n := 0
+	for _, c := range p.chunks {
+		if c.running != nil {
+			n++
+		}
+	}
+	if n > w.cfg.Concurrency+1 {
+		w.breaks("as many handlers run as may: %s runs %d", p, n)
+	}
+}
+
 // mustBeInOrder checks a settlement when it arrives: what succeeds does so after all before it in its ordering key, or with them.
 func (w *world) mustBeInOrder(b *flow.Batch) {
 	k, with := int64(w.cfg.Keys), map[message]bool{}
@@ -102,7 +130,7 @@ func (w *world) mustBeInOrder(b *flow.Batch) {
 		with[message{part.number, offset}] = true
 	}
 	for i := range b.Items {
-		if d := of(b.Items[i].Item); b.Items[i].Kind == ledger.Succeed && !w.terminal(d.of.part, d.offset) {
+		if d := of(b.Items[i].Item); b.Items[i].Kind == ledger.Succeed && !d.copied && !w.terminal(d.of.part, d.offset) {
 			check(d.of.part, d.offset)
 		}
 	}

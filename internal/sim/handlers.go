@@ -82,6 +82,7 @@ func (c *chunk) run() {
 	r, d := &running{p, sess}, of(it)
 	c.running = r
 	p.begins(p, r, d, it.Ticket().Token())
+	p.mustFit(p)
 	took := p.between(0, 20*time.Microsecond)
 	if p.trouble(slow) {
 		took = p.between(0, 3*time.Second)

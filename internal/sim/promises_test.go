@@ -24,7 +24,7 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 			w.begins(p, r, d, 1)
 		},
 		"messages of an ordering key run in order": func(w *world, p, _ *process, d delivery) {
-			w.begins(p, &running{p, p.sess}, delivery{d.of, 4}, 1)
+			w.begins(p, &running{p, p.sess}, delivery{of: d.of, offset: 4}, 1)
 		},
 		"nothing begins once the lease is known to be lost": func(w *world, p, _ *process, d delivery) {
 			w.begins(p, &running{p, &session{}}, d, 1)
@@ -65,7 +65,7 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 				both = append(both, k.process)
 			}
 			w.step("a step")
-			breaks(w, both[0], both[1], delivery{&assignment{part: w.broker.parts[0]}, 0})
+			breaks(w, both[0], both[1], delivery{of: &assignment{part: w.broker.parts[0]}})
 			if w.broken == nil || !strings.HasPrefix(w.broken.Promise, promise) || !strings.Contains(w.broken.Error(), "a step") {
 				t.Errorf("%+v", w.broken)
 			}

@@ -15,6 +15,10 @@ const maxHeld = 200
 
 // assigned is the broker's word that a partition is this process'.
 func (p *process) assigned(part *partition) {
+	p.after(0, p.polls)
+	if a := p.assignments[part]; a != nil { // it comes back before it is known that it was gone
+		p.drop(a, func() {})
+	}
 	p.assignments[part] = &assignment{
 		part: part, generation: part.generation, fetch: part.committed, tracker: offsets.New(part.committed, -1), seqs: map[int64]uint64{},
 	}
@@ -41,6 +45,14 @@ func (p *process) revoked(part *partition) {
 	})
 }
 
+// notices is the end of an assignment that was lost.
+func (p *process) notices(part *partition) {
+	if a := p.assignments[part]; a != nil && (a.generation != part.generation || part.owner != p) {
+		p.step("%s has lost partition %d", p, part.number)
+		p.drop(a, func() {})
+	}
+}
+
 // drop takes a partition's messages back.
 func (p *process) drop(a *assignment, then func()) {
 	if p.assignments[a.part] == a {
@@ -55,28 +67,39 @@ func (p *process) poll() {
 		return
 	}
 	for _, a := range p.assigns() {
-		if a.generation != a.part.generation || a.part.owner != p { // it learns that with its next fetch
-			p.step("%s has lost partition %d", p, a.part.number)
-			p.drop(a, func() {})
+		if a.generation != a.part.generation || a.part.owner != p { // its fetch brings nothing
+			p.notices(a.part)
 			continue
 		}
-		held, _, _ := p.flow.Held()
-		n := min(int64(maxHeld-held), a.part.end-a.fetch, int64(1+p.rnd.IntN(50)))
+		held, _, bytes := p.flow.Held()
+		n := min(int64(maxHeld-held), bytes.Room()/size, a.part.end-a.fetch, int64(1+p.rnd.IntN(50)))
 		if n > 0 && p.flow.MayStart() {
 			p.offer(a, n)
 		}
 	}
+}
+
+// polls polls soon: the flow says that it makes sense.
+func (p *process) polls() {
+	if p.polling {
+		return
+	}
+	p.polling = true
 	rest := p.between(time.Millisecond, 20*time.Millisecond)
 	if p.trouble(callLate) {
 		rest = p.between(0, 3*time.Second)
 	}
-	p.after(rest, p.poll)
+	p.after(rest, func() {
+		p.polling = false
+		p.poll()
+	})
 }
 
 // offer offers the next n records, as items or as a range.
 func (p *process) offer(a *assignment, n int64) {
 	from := a.fetch
 	a.fetch += n
+	p.offered += int(n)
 	for o := from; o < from+n; o++ {
 		a.seqs[o], _ = a.tracker.Add(o, 0)
 	}
@@ -91,7 +114,18 @@ func (p *process) offer(a *assignment, n int64) {
 	}
 	for o := from; o < from+n; o++ {
 		p.flow.Offer(p.now, a.item(p.world, o))
+		if p.trouble(copied) {
+			p.offerCopy(a, o)
+		}
 	}
+}
+
+// offerCopy offers another copy of a message, which lies in no log and stands in no order.
+func (p *process) offerCopy(a *assignment, offset int64) {
+	it := a.item(p.world, offset)
+	p.offered++
+	it.Of, it.Copy, it.OrderingKey, it.Log = delivery{a, offset, true}, true, "", "copies"
+	p.flow.Offer(p.now, it)
 }
 
 // records are what a range is made of.
@@ -128,6 +162,7 @@ func (p *process) pump() {
 		more = p.settle() || more
 		more = p.dispatch() || more
 		more = p.takeSuspect() || more
+		more = p.publish() || more
 	}
 	p.pumping = false
 	if !p.alive {
@@ -156,6 +191,9 @@ func (p *process) carryOut() bool {
 		p.suspect = nil
 	}
 	ended := slices.Clone(c.Ended)
+	if c.Improved {
+		p.polls()
+	}
 	c.Reset()
 	for _, d := range ended {
 		if then, ok := d.Of.(func()); ok {
@@ -175,23 +213,37 @@ func (p *process) tell() bool {
 		f := &t.Finished[i]
 		if r := f.Range; r != nil {
 			rec := r.Of.(*records)
+			p.offered -= int(rec.n)
 			for o := rec.from; o < rec.from+rec.n; o++ {
 				p.finished(rec.of, o, f.Verdict)
 			}
 			continue
 		}
-		p.finished(of(f.Item).of, of(f.Item).offset, f.Verdict)
+		p.offered--
+		if d := of(f.Item); !d.copied {
+			p.finished(d.of, d.offset, f.Verdict)
+		} else if f.Verdict.Ack {
+			p.mustBeTerminal(d.of.part, d.offset, "is acknowledged")
+		}
 	}
 	p.flow.Told(&t)
 	return true
 }
 
 func (p *process) finished(a *assignment, offset int64, v flow.Verdict) {
-	if v.Ack {
+	switch {
+	case v.Ack:
 		p.mustBeTerminal(a.part, offset, "is acknowledged")
 		a.tracker.Finish(a.seqs[offset])
+		delete(a.seqs, offset)
+	case p.assignments[a.part] == a && !v.Held: // its broker brings it again
+		p.after(v.Again+p.latency(), func() {
+			if p.assignments[a.part] == a && !p.draining {
+				p.offered++
+				p.flow.Offer(p.now, a.item(p.world, offset))
+			}
+		})
 	}
-	delete(a.seqs, offset)
 }
 
 // claim sends what is to be claimed.
@@ -383,6 +435,32 @@ func (p *process) again(b *flow.Batch, sess *session) {
 	p.send(b, sess)
 }
 
+// publish publishes what failed for good, and seals it.
+func (p *process) publish() bool {
+	if p.publishers == 0 {
+		return false
+	}
+	s, ok := p.flow.NextLetter()
+	if !ok {
+		return false
+	}
+	p.publishers--
+	p.letter(&s, func() { p.publishers++ })
+	return true
+}
+
+// letter is the whole of publishing one.
+func (p *process) letter(s *flow.Settlement, then func()) {
+	p.after(p.between(0, 100*time.Millisecond), func() {
+		var unsealed error
+		if !s.Filed && p.trouble(unfit) {
+			unsealed = errAway
+		}
+		p.flow.Published(p.now, s, unsealed)
+		then()
+	})
+}
+
 func (p *process) settled(b *flow.Batch, errs []error, whole error) {
 	p.flow.Settled(p.now, b, errs, whole)
 	p.flow.SettleOver(b)
@@ -391,6 +469,9 @@ func (p *process) settled(b *flow.Batch, errs []error, whole error) {
 
 // takeSuspect asks for a message alone, if the place for that is free.
 func (p *process) takeSuspect() bool {
+	if p.alone {
+		return false
+	}
 	if p.suspect != nil {
 		if _, again := p.flow.Undecided(p.suspect); again && p.flow.SuspectAgain(p.suspect) {
 			p.runSuspect()
@@ -410,11 +491,22 @@ func (p *process) takeSuspect() bool {
 
 func (p *process) runSuspect() {
 	it := p.suspect
+	p.alone = true
 	p.ask(&flow.Claim{Session: p.flow.Session(), Items: []*flow.Item{it}}, true, func() {
 		if d := p.flow.Alone(p.now, it); d != nil {
-			p.begin(d, func() { p.flow.Concluded(it) })
+			p.begin(d, func() { p.concluded(it) })
 			return
 		}
-		p.flow.Concluded(it)
+		p.concluded(it)
 	})
+}
+
+// concluded publishes the suspect's dead letter in its place.
+func (p *process) concluded(it *flow.Item) {
+	over := func() { p.alone = false }
+	if letter, _ := p.flow.Concluded(it); letter != nil {
+		p.letter(letter, over)
+		return
+	}
+	over()
 }

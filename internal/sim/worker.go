@@ -36,6 +36,10 @@ type process struct {
 	suspect     *flow.Item // has the place for suspects
 	armed       time.Duration
 	rescuing    bool
+	polling     bool
+	alone       bool // a suspect is being claimed or runs
+	publishers  int
+	offered     int // and not given back
 	pumping     bool
 	draining    bool
 	chunks      map[*flow.Dispatch]*chunk
@@ -54,14 +58,16 @@ func (w *world) newWorker(number int) *worker {
 func (k *worker) mishap() {
 	w := k.world
 	if p := k.process; p != nil && p.alive && p.joined && w.trouble(mishap) {
-		switch w.rnd.IntN(4) {
+		switch w.rnd.IntN(5) {
 		case 0:
 			p.kill("it is killed")
 		case 1:
-			p.frozen = w.now + w.between(100*time.Millisecond, 2*lease)
+			p.frozen = max(p.frozen, w.now+w.between(100*time.Millisecond, 2*lease))
 			w.step("%s freezes until %s", p, p.frozen)
 		case 2:
 			p.drain()
+		case 3:
+			p.pause()
 		}
 	}
 	if w.now < w.cfg.Calm {
@@ -74,11 +80,12 @@ func (k *worker) start() {
 	w := k.world
 	k.lives++
 	p := &process{
-		world: w, worker: k, life: k.lives, alive: true, claimers: 2, settlers: 2, idle: w.cfg.Concurrency,
+		world: w, worker: k, life: k.lives, alive: true, claimers: 2, settlers: 2, publishers: 2, idle: w.cfg.Concurrency,
 		assignments: map[*partition]*assignment{}, chunks: map[*flow.Dispatch]*chunk{},
 	}
 	p.flow = flow.New(flow.Config{
-		Concurrency: w.cfg.Concurrency, BatchSize: 1, ClaimAhead: 64, MaxHeldBytes: 1 << 20,
+		Concurrency: w.cfg.Concurrency, BatchSize: 1, ClaimAhead: 64, MaxHeldBytes: maxHeld * size, Target: w.cfg.Letters,
+		Cipher: w.cfg.Letters, HoldMax: w.cfg.HoldMax,
 		Backoff: backoff.Policy{Base: 100 * time.Millisecond, Max: time.Second}, Seed: w.rnd.Uint64(),
 	})
 	k.process = p
@@ -118,6 +125,14 @@ func (p *process) kill(why string) {
 	p.world.after(p.between(100*time.Millisecond, 2*time.Second), p.worker.start)
 }
 
+// pause stops the worker for a while.
+func (p *process) pause() {
+	p.step("%s pauses", p)
+	p.flow.Pause(p.now)
+	p.pump()
+	p.after(p.between(0, 3*time.Second), func() { p.flow.Resume() })
+}
+
 // drain ends the process cleanly.
 func (p *process) drain() {
 	if p.draining {
@@ -132,6 +147,7 @@ func (p *process) drain() {
 		p.flow.Close(p.now)
 		p.leave(p.sess, func() {
 			p.step("%s has ended", p)
+			p.mustHaveTold(p)
 			p.alive = false
 			p.worker.process = nil
 			p.broker.gone(p)
@@ -161,7 +177,7 @@ func (p *process) join() {
 		p.joined = !p.draining
 		p.step("%s has joined", p)
 		p.after(lease/3, func() { p.beat(sess) })
-		p.after(0, p.poll)
+		p.after(0, p.poll) // from then on when the flow says so
 		p.after(100*time.Millisecond, p.commit)
 	})
 }

@@ -21,6 +21,8 @@ type Config struct {
 	Keys        int // ordering keys in each partition; 0: no order
 	Concurrency int
 	Ranged      bool          // the ledger holds what succeeds in ranges
+	Letters     bool          // what fails for good is published and sealed before it is settled
+	HoldMax     time.Duration // the broker waits in a worker's stead where it is longer; 0: it never does
 	Trouble     float64       // how often things go wrong; 0: never, 1: as usual
 	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
 }
@@ -28,10 +30,15 @@ type Config struct {
 // Drawn is the world of a seed: of any kind that there is.
 func Drawn(seed uint64) Config {
 	rnd := rand.New(rand.NewPCG(seed, 0xd3a3))
-	return Config{
+	c := Config{
 		Seed: seed, Workers: 1 + rnd.IntN(3), Partitions: 1 + rnd.IntN(3), Messages: 60, Keys: 4 * rnd.IntN(3),
-		Concurrency: 1 + rnd.IntN(4), Ranged: rnd.IntN(2) == 0, Trouble: float64(rnd.IntN(5)), Calm: time.Minute,
+		Concurrency: 1 + rnd.IntN(4), Ranged: rnd.IntN(2) == 0, Letters: rnd.IntN(2) == 0,
+		HoldMax: time.Duration(rnd.IntN(2)) * 300 * time.Millisecond, Trouble: float64(rnd.IntN(5)), Calm: time.Minute,
 	}
+	if c.Keys > 0 { // a broker that brings a message again does not keep its place
+		c.HoldMax = 0
+	}
+	return c
 }
 
 // Report is what became of a world.
@@ -147,6 +154,11 @@ func (w *world) run() (Report, error) {
 		}
 	}
 	w.report.Took, w.report.Messages = w.now, w.cfg.Partitions*w.cfg.Messages
+	for _, k := range w.workers {
+		if w.cfg.Trouble == 0 && w.broken == nil && k.process != nil {
+			w.mustBeEmpty(k.process)
+		}
+	}
 	if w.broken != nil {
 		return w.report, w.broken
 	}
@@ -185,13 +197,16 @@ const (
 	failing
 	retried
 	mishap // of a process
+	copied // message: another copy of it comes
+	pause  // of a worker
+	unfit  // settlement
 	kinds
 )
 
 // usual is how often each happens in a world of its usual mood.
 var usual = [kinds]float64{
 	refused: 0.01, requestLost: 0.01, answerLost: 0.02, callLate: 0.02, commitLost: 0.05, revocation: 0.5, unnoticed: 0.3,
-	slow: 0.08, lethal: 0.001, failing: 0.01, retried: 0.03, mishap: 0.7,
+	slow: 0.08, lethal: 0.001, failing: 0.01, retried: 0.03, mishap: 0.7, copied: 0.05, pause: 0.3, unfit: 0.1,
 }
 
 // moods are how much more often, or less, a kind happens in one world: what never happens in a world hides nothing of the rest, and
