@@ -67,7 +67,8 @@ func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
 // layers says which packages of this module each package that users import may depend on.
 var layers = map[string][]string{
 	"ledger":             {},
-	"ledger/memory":      {"ledger", "internal/ranges"},
+	"ledger/driver":      {"ledger", "internal/ranges"},
+	"ledger/memory":      {"ledger", "ledger/driver", "internal/ranges"},
 	"ledger/sqlite":      {"ledger", "internal/fencedsql", "internal/ranges"},
 	"ledger/postgres":    {"ledger", "internal/fencedsql", "internal/backoff", "internal/ranges"},
 	"consumer":           {"ledger"},
@@ -84,7 +85,7 @@ var layers = map[string][]string{
 		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
 		"internal/engine", "internal/flow", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
 	},
-	"consumer/consumertest": {"ledger", "ledger/memory", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/ranges"},
+	"consumer/consumertest": {"ledger", "ledger/driver", "ledger/memory", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/ranges"},
 }
 
 func TestPackagesKeepTheirLayer(t *testing.T) {

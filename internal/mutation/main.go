@@ -24,6 +24,7 @@ var packages = []struct {
 	tests []string
 }{
 	{"./ledger", []string{"./ledger/memory"}},
+	{"./ledger/driver", []string{"./ledger/memory"}},
 	{"./ledger/memory", nil},
 	{"./internal/ranges", []string{"./ledger/memory"}},
 	{"./internal/flow", []string{"./internal/engine", "./internal/sim"}},

@@ -1,8 +1,8 @@
 // Package memory is a ledger in one process' memory: the reference model of the contract, and the fake with which
 // programs test their handlers. It forgets everything when the process ends, so it is no ledger for production.
 //
-// It decides with [ledger.Decide] and [ledger.DecideSettle] themselves, under one lock, so row 2 of the claim table (a
-// row locked or unseen) cannot occur. Its clock can be given ([WithClock]), and faults can be injected: an error instead
+// It is the reference of [driver.Store], too: what decides stands in package driver, and what is here holds rows under one
+// lock, so row 2 of the claim table (a row locked or unseen) cannot occur. Its clock can be given ([WithClock]), and faults can be injected: an error instead
 // of a call ([Ledger.FailBefore]), or instead of the answer of a call that was carried out ([Ledger.FailAfter]).
 //
 // Records of a log are held in ranges, as in the other stores.

@@ -26,36 +26,36 @@ type Fault func(ctx context.Context, op Op) error
 // FailBefore makes calls fail without being carried out, with what fault returns: a ledger that is down. Wrap the error
 // with [ledger.MarkUnknown] to play a request of which the caller cannot know. Nil: no faults.
 func (l *Ledger) FailBefore(fault Fault) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.before = fault
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	l.store.before = fault
 }
 
 // FailAfter makes calls fail after they were carried out, with what fault returns, marked with [ledger.MarkUnknown]: an
 // answer that was lost on the wire. Nil: no faults.
 func (l *Ledger) FailAfter(fault Fault) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.after = fault
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	l.store.after = fault
 }
 
-// do carries out one call under the lock, between its faults.
-func (l *Ledger) do(ctx context.Context, op Op, call func() error) error {
+// do carries out one call under the lock, between its faults. An operator's has none, and no name.
+func (s *store) do(ctx context.Context, op Op, call func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	before, after := l.before, l.after
-	if before != nil {
-		l.mu.Unlock()
+	s.mu.Lock()
+	before, after := s.before, s.after
+	if before != nil && op != "" {
+		s.mu.Unlock()
 		if err := before(ctx, op); err != nil {
 			return err
 		}
-		l.mu.Lock()
+		s.mu.Lock()
 	}
 	err := call()
-	l.mu.Unlock()
-	if err == nil && after != nil {
+	s.mu.Unlock()
+	if err == nil && after != nil && op != "" {
 		err = ledger.MarkUnknown(after(ctx, op))
 	}
 	return err

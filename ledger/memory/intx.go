@@ -2,13 +2,10 @@ package memory
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 )
-
-var errAborted = errors.New("memory: the transaction's function did not return")
 
 // InTx plays the InTx of a database for tests of handlers: it runs fn once, and then settles the message of the attempt
 // in ctx as succeeded, fenced by its token; of a batch all of them, or none. Memory cannot roll back: what fn did outside stays done when fn fails or
@@ -17,61 +14,31 @@ var errAborted = errors.New("memory: the transaction's function did not return")
 // Errors: [ledger.ErrNoAttempt] outside of a handler, [ledger.ErrSettled] on a second call in one attempt, or once its
 // handler has returned, [ledger.ErrLost] when the message is not ours any more, and whatever fn returns.
 func InTx(ctx context.Context, fn func(ctx context.Context) error) error {
-	a, ok := ledger.AttemptFrom(ctx)
-	if !ok {
-		return ledger.ErrNoAttempt
-	}
-	o, ok := ledger.Unwrap(a.Owner()).(*owner)
-	if !ok {
-		return fmt.Errorf("memory: the attempt belongs to another store (%T)", a.Owner())
-	}
-	if err := a.Begin(); err != nil {
+	f, s, err := driver.Begin[*store](ctx)
+	if err != nil {
 		return err
 	}
-	state, err := ledger.AttemptOpen, errAborted
-	defer func() { a.End(state, err) }() // also after a panic or a Goexit in fn
-	if err = fn(ctx); err != nil {
-		return err
-	}
-	state, err = o.commit(context.WithoutCancel(ctx), a)
-	return err
+	return f.Run(ctx, 0, func() (ledger.AttemptState, error) {
+		if err := fn(ctx); err != nil {
+			return ledger.AttemptOpen, err
+		}
+		return s.commit(context.WithoutCancel(ctx), f)
+	})
 }
 
 // commit settles all messages of the attempt, if every row is this attempt's still.
-func (o *owner) commit(ctx context.Context, a *ledger.Attempt) (ledger.AttemptState, error) {
-	tickets := a.Tickets()
-	rows, fences := o.ranged.Fences(tickets)
-	l := o.ledger
+func (s *store) commit(ctx context.Context, f *driver.Fence) (ledger.AttemptState, error) {
 	fenced := false
-	err := l.do(ctx, Settle, func() error {
-		now := l.now()
-		for i := range fences {
-			if !o.fenced(&fences[i]) {
-				return ledger.ErrLost
-			}
-		}
-		for _, i := range rows {
-			t := tickets[i]
-			// Also if it succeeded already: not with these effects.
-			if o.decide(l.rows.get(t.Sum()), now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed}) != ledger.EffectWrite {
-				return ledger.ErrLost
-			}
+	err := s.Update(ctx, driver.Call{Op: driver.Settle}, func(t driver.Tx) error {
+		if err := f.Check(t); err != nil {
+			return err
 		}
 		fenced = true
-		for i := range fences {
-			o.commitRange(&fences[i], a, now)
-		}
-		for _, i := range rows {
-			t := tickets[i]
-			l.finish(t.Sum(), l.rows.get(t.Sum()), now, &ledger.Settlement{Ticket: t, Kind: ledger.Succeed, Result: a.ResultAt(i)})
-		}
-		return nil
+		return f.Write(t)
 	})
-	if fenced {
-		o.ranged.Committed(fences)
-	}
 	switch {
 	case fenced: // memory knows, even if the answer was lost
+		f.Committed()
 		return ledger.AttemptSucceeded, nil
 	case ledger.IsLost(err):
 		return ledger.AttemptLost, err

@@ -1,23 +1,25 @@
 package memory
 
 import (
+	"iter"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 )
 
 // rows holds the message rows. They lie in pages and point to nothing, and so does the map that finds them: with millions
 // of rows the garbage collector has next to nothing to follow. What few rows have lies beside them.
 type rows struct {
-	at     map[[ledger.KeySize]byte]ref
+	at     map[driver.Key]ref
 	pages  []*page // nil: free
 	free   []uint32
 	open   uint32 // the page that takes new rows
 	more   map[ref]*extra
 	scopes map[string]uint32
-	names  []string // of scopes; like programs' queues and groups, they are few
-	owners []*owner // by row.owner; nil: free
-	spare  []uint32
+	names  []string                  // of scopes; like programs' queues and groups, they are few
+	owners map[driver.OwnerID]*owner // live, or named
+	latest *owner                    // the one that was asked for last
 }
 
 // ref is the place of a row: its page, and its number there.
@@ -34,15 +36,15 @@ type page struct {
 
 // row is one message. Times count from the ledger's first moment.
 type row struct {
+	key         driver.Key
 	fingerprint ledger.Fingerprint
 	token       uint64
 	at          time.Duration
 	expiry      time.Duration
 	ref         ref
-	owner       uint32 // 0: nobody's
+	owner       driver.OwnerID
 	scope       uint32
 	id          uint32 // where its bytes begin
-	call        uint32
 	attempts    int32
 	crashes     int32
 	size        uint16 // of the id
@@ -62,16 +64,16 @@ type extra struct {
 
 func newRows() rows {
 	return rows{
-		at: map[[ledger.KeySize]byte]ref{}, pages: []*page{{}}, more: map[ref]*extra{}, scopes: map[string]uint32{},
-		owners: []*owner{nil},
+		at: map[driver.Key]ref{}, pages: []*page{{}}, more: map[ref]*extra{}, scopes: map[string]uint32{},
+		owners: map[driver.OwnerID]*owner{},
 	}
 }
 
 func (t *rows) len() int { return len(t.at) }
 
 // get returns a message's row; nil: there is none.
-func (t *rows) get(sum [ledger.KeySize]byte) *row {
-	if at, ok := t.at[sum]; ok {
+func (t *rows) get(key driver.Key) *row {
+	if at, ok := t.at[key]; ok {
 		return t.row(at)
 	}
 	return nil
@@ -79,8 +81,8 @@ func (t *rows) get(sum [ledger.KeySize]byte) *row {
 
 func (t *rows) row(at ref) *row { return &t.pages[at/pageRows].rows[at%pageRows] }
 
-// add makes the row of an entry.
-func (t *rows) add(sum [ledger.KeySize]byte, e *ledger.Entry) *row {
+// add makes a row, with a message's scope and id.
+func (t *rows) add(key driver.Key, scope string, id []byte) *row {
 	p := t.pages[t.open]
 	if p.used == pageRows {
 		p = t.newPage()
@@ -89,10 +91,10 @@ func (t *rows) add(sum [ledger.KeySize]byte, e *ledger.Entry) *row {
 	r := &p.rows[p.used]
 	p.used++
 	p.live++
-	r.ref, r.fingerprint, r.scope = at, e.Fingerprint, t.scope(e.Key.Scope)
-	r.id, r.size = uint32(len(p.ids)), uint16(len(e.Key.ID))
-	p.ids = append(p.ids, e.Key.ID...)
-	t.at[sum] = at
+	r.key, r.ref, r.scope = key, at, t.scope(scope)
+	r.id, r.size = uint32(len(p.ids)), uint16(len(id))
+	p.ids = append(p.ids, id...)
+	t.at[key] = at
 	return r
 }
 
@@ -113,15 +115,15 @@ func (t *rows) newPage() *page {
 }
 
 // remove drops a row. A page goes with its last row.
-func (t *rows) remove(sum [ledger.KeySize]byte) {
-	at, ok := t.at[sum]
+func (t *rows) remove(key driver.Key) {
+	at, ok := t.at[key]
 	if !ok {
 		return
 	}
 	r := t.row(at)
-	t.own(r, nil)
+	t.own(r, driver.Nobody)
 	t.plain(r)
-	delete(t.at, sum)
+	delete(t.at, key)
 	n := uint32(at / pageRows)
 	p := t.pages[n]
 	if p.live--; p.live == 0 && n != t.open {
@@ -146,37 +148,38 @@ func (t *rows) scope(name string) uint32 {
 	return n
 }
 
-// ownerOf returns whose the row is; nil: nobody's.
-func (t *rows) ownerOf(r *row) *owner { return t.owners[r.owner] }
+// own makes the row an owner's, or nobody's.
+func (t *rows) own(r *row, id driver.OwnerID) {
+	before := r.owner
+	r.owner = id
+	t.name(id, 1)
+	t.name(before, -1)
+}
 
-// own makes the row an owner's, or nobody's. An owner that is not live is forgotten with its last row.
-func (t *rows) own(r *row, o *owner) {
-	if before := t.owners[r.owner]; before != nil {
-		before.rows--
-		t.forget(before)
-	}
-	r.owner = 0
-	if o != nil {
-		o.rows++
-		r.owner = o.slot
+// name counts what names an owner. One that is not live is forgotten with the last of it.
+func (t *rows) name(id driver.OwnerID, n int) {
+	if o := t.owner(id); o != nil {
+		o.named += n
+		t.forget(o)
 	}
 }
 
-// join gives an owner its number.
-func (t *rows) join(o *owner) {
-	if n := len(t.spare); n > 0 {
-		o.slot, t.spare = t.spare[n-1], t.spare[:n-1]
-		t.owners[o.slot] = o
-		return
+// owner returns an owner; nil: nobody, or one that is forgotten.
+func (t *rows) owner(id driver.OwnerID) *owner {
+	if t.latest == nil || t.latest.id != id {
+		o := t.owners[id]
+		if o == nil {
+			return nil
+		}
+		t.latest = o
 	}
-	o.slot = uint32(len(t.owners))
-	t.owners = append(t.owners, o)
+	return t.latest
 }
 
 func (t *rows) forget(o *owner) {
-	if o.rows == 0 && o.fate != live && t.owners[o.slot] == o {
-		t.owners[o.slot] = nil
-		t.spare = append(t.spare, o.slot)
+	if o.named == 0 && o.fate != driver.Live {
+		delete(t.owners, o.id)
+		t.latest = nil
 	}
 }
 
@@ -202,5 +205,31 @@ func (t *rows) plain(r *row) {
 	if r.rich {
 		r.rich = false
 		delete(t.more, r.ref)
+	}
+}
+
+// end is behind the last row.
+func (t *rows) end() ref {
+	if t.len() == 0 {
+		return 0
+	}
+	return ref(len(t.pages)) * pageRows
+}
+
+// each yields the rows from one place on, below another.
+func (t *rows) each(from, to ref) iter.Seq[*row] {
+	return func(yield func(*row) bool) {
+		for from < to && int(from/pageRows) < len(t.pages) {
+			p := t.pages[from/pageRows]
+			if p == nil || int(from%pageRows) >= p.used {
+				from = (from/pageRows + 1) * pageRows
+				continue
+			}
+			r := &p.rows[from%pageRows]
+			if at, ok := t.at[r.key]; ok && at == from && !yield(r) {
+				return
+			}
+			from++
+		}
 	}
 }

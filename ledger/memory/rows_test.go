@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 )
 
-func entryOf(n int) (*ledger.Entry, [ledger.KeySize]byte) {
-	e := &ledger.Entry{Key: ledger.Key{Scope: fmt.Sprint("scope ", n%3), ID: fmt.Appendf(nil, "%0*d", 1+n%40, n)}}
-	return e, e.Key.Sum()
+func keyOf(n int) (ledger.Key, driver.Key) {
+	k := ledger.Key{Scope: fmt.Sprint("scope ", n%3), ID: fmt.Appendf(nil, "%0*d", 1+n%40, n)}
+	return k, k.Sum()
 }
 
 // pagesInUse counts the pages that are there.
@@ -33,20 +34,20 @@ func TestPagesAreFreed(t *testing.T) {
 	if os.Getenv("ACKLEDGER_LONG") != "" {
 		rounds = 5
 	}
-	for name, order := range map[string]func(sums [][ledger.KeySize]byte){
-		"oldest first": func([][ledger.KeySize]byte) {},
-		"newest first": slices.Reverse[[][ledger.KeySize]byte],
-		"random": func(sums [][ledger.KeySize]byte) {
+	for name, order := range map[string]func(sums []driver.Key){
+		"oldest first": func([]driver.Key) {},
+		"newest first": slices.Reverse[[]driver.Key],
+		"random": func(sums []driver.Key) {
 			rand.New(rand.NewPCG(1, 2)).Shuffle(len(sums), func(i, j int) { sums[i], sums[j] = sums[j], sums[i] })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows := newRows()
 			for round := range rounds {
-				var sums [][ledger.KeySize]byte
+				var sums []driver.Key
 				for i := range 10 * pageRows {
-					e, sum := entryOf(round*1_000_000 + i)
-					rows.add(sum, e)
+					k, sum := keyOf(round*1_000_000 + i)
+					rows.add(sum, k.Scope, k.ID)
 					sums = append(sums, sum)
 				}
 				if n := rows.pagesInUse(); n > 11 {
@@ -71,8 +72,8 @@ func TestPagesAreFreed(t *testing.T) {
 func TestPagesThatAreEmptiedWhileOpen(t *testing.T) {
 	rows := newRows()
 	for i := range 20 * pageRows {
-		e, sum := entryOf(i)
-		rows.add(sum, e)
+		k, sum := keyOf(i)
+		rows.add(sum, k.Scope, k.ID)
 		rows.remove(sum)
 	}
 	if rows.pagesInUse() != 1 || len(rows.pages) > 2 {
@@ -80,33 +81,39 @@ func TestPagesThatAreEmptiedWhileOpen(t *testing.T) {
 	}
 }
 
-// Owners that are gone are forgotten with their last row, and the numbers are given out again.
+// Owners that are gone are forgotten with their last row.
 func TestOwnersAreForgotten(t *testing.T) {
 	var rows = newRows()
+	join := func(id driver.OwnerID) *owner {
+		o := &owner{id: id, fate: driver.Live}
+		rows.owners[id] = o
+		return o
+	}
 	for i := range 1000 {
-		o := &owner{id: fmt.Sprint(i), fate: live}
-		rows.join(o)
-		var sums [][ledger.KeySize]byte
+		o := join(driver.OwnerID(2*i + 1))
+		var keys []driver.Key
 		for j := range 3 {
-			e, sum := entryOf(10*i + j)
-			rows.own(rows.add(sum, e), o)
-			sums = append(sums, sum)
+			k, sum := keyOf(10*i + j)
+			rows.own(rows.add(sum, k.Scope, k.ID), o.id)
+			keys = append(keys, sum)
 		}
-		rows.own(rows.get(sums[0]), nil)
-		o.fate = left
+		rows.own(rows.get(keys[0]), driver.Nobody)
+		o.fate = driver.Left
 		rows.forget(o)
-		if rows.ownerOf(rows.get(sums[1])) != o || rows.ownerOf(rows.get(sums[0])) != nil {
+		if rows.owner(rows.get(keys[1]).owner) != o || rows.get(keys[0]).owner != driver.Nobody {
 			t.Fatal("a row has lost its owner")
 		}
-		next := &owner{id: "next", fate: live}
-		rows.join(next)
-		rows.own(rows.get(sums[1]), next)
-		rows.remove(sums[2])
-		next.fate = dead
-		rows.remove(sums[1])
+		next := join(driver.OwnerID(2*i + 2))
+		rows.own(rows.get(keys[1]), next.id)
+		rows.remove(keys[2])
+		if rows.owner(o.id) != nil {
+			t.Fatal("an owner without rows is known")
+		}
+		next.fate = driver.Dead
+		rows.remove(keys[1])
 	}
-	if len(rows.owners) > 4 {
-		t.Errorf("%d places of owners for none", len(rows.owners))
+	if len(rows.owners) != 0 {
+		t.Errorf("%d owners are known", len(rows.owners))
 	}
 }
 
@@ -114,28 +121,28 @@ func TestOwnersAreForgotten(t *testing.T) {
 func TestRowsAgainstAMap(t *testing.T) {
 	type want struct {
 		id, scope string
-		owner     *owner
+		owner     driver.OwnerID
 		result    string
 	}
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		rows, all := newRows(), map[[ledger.KeySize]byte]*want{}
+		rows, all := newRows(), map[driver.Key]*want{}
 		var owners []*owner
 		for i := range 3 {
-			o := &owner{id: fmt.Sprint(i), fate: live}
-			rows.join(o)
+			o := &owner{id: driver.OwnerID(i + 1), fate: driver.Live}
+			rows.owners[o.id] = o
 			owners = append(owners, o)
 		}
 		for range 30_000 {
-			e, sum := entryOf(rng.IntN(4000))
+			k, sum := keyOf(rng.IntN(4000))
 			w := all[sum]
 			switch {
 			case w == nil:
 				if rows.get(sum) != nil {
 					t.Fatal("a row that was removed is there")
 				}
-				r := rows.add(sum, e)
-				all[sum] = &want{id: string(e.Key.ID), scope: e.Key.Scope}
+				r := rows.add(sum, k.Scope, k.ID)
+				all[sum] = &want{id: string(k.ID), scope: k.Scope}
 				if r.rich || r.owner != 0 || r.state != 0 || r.token != 0 {
 					t.Fatalf("a new row is not empty: %+v", r)
 				}
@@ -143,7 +150,7 @@ func TestRowsAgainstAMap(t *testing.T) {
 				rows.remove(sum)
 				delete(all, sum)
 			case rng.IntN(2) == 0:
-				w.owner = owners[rng.IntN(len(owners))]
+				w.owner = owners[rng.IntN(len(owners))].id
 				rows.own(rows.get(sum), w.owner)
 			case rng.IntN(2) == 0:
 				w.result = fmt.Sprint(rng.Int())
@@ -159,20 +166,20 @@ func TestRowsAgainstAMap(t *testing.T) {
 		rich, owned := 0, 0
 		for sum, w := range all {
 			r := rows.get(sum)
-			got := want{string(rows.id(r)), rows.scopeOf(r), rows.ownerOf(r), string(rows.rest(r).result)}
+			got := want{string(rows.id(r)), rows.scopeOf(r), r.owner, string(rows.rest(r).result)}
 			if got != *w {
 				t.Fatalf("row %+v, want %+v", got, *w)
 			}
 			if r.rich {
 				rich++
 			}
-			if w.owner != nil {
+			if w.owner != driver.Nobody {
 				owned++
 			}
 		}
 		named := 0
 		for _, o := range owners {
-			named += o.rows
+			named += o.named
 		}
 		if rich != len(rows.more) || owned != named {
 			t.Errorf("%d rows have more, %d are kept; %d are owned, %d counted", rich, len(rows.more), owned, named)

@@ -1,0 +1,133 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/ranges"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+const (
+	// defaultDeadline is what a call without a deadline gets (ledger.Owner).
+	defaultDeadline = 10 * time.Second
+	// foldAfter is how long the row of a message that a range covers stays once it has succeeded: as long as anybody may
+	// settle it again.
+	foldAfter = 10 * time.Minute
+)
+
+// Config is what a store says of itself.
+type Config struct {
+	// Name begins the texts of errors. Empty: errors of the store come as they are.
+	Name string
+	// Limits bounds what is stored of one message.
+	Limits ledger.Limits
+	// Keys is how many keys one transaction of claims or settlements takes; a call of more is split. Default, and 0: any number.
+	// For stores whose transactions have a limit.
+	Keys int
+	// Warn is told what no caller can be told: what failed, and why. It is called by any goroutine. Default: nobody is told.
+	Warn func(what string, err error)
+}
+
+// Ledger is a ledger in a store. Make one with [New]. It is safe for concurrent use.
+type Ledger struct {
+	store  Store
+	cfg    Config
+	counts ranges.Counts
+}
+
+var (
+	_ ledger.Ledger          = (*Ledger)(nil)
+	_ ledger.Operator        = (*Ledger)(nil)
+	_ ledger.Maintainer      = (*Ledger)(nil)
+	_ ledger.Inspector       = (*Ledger)(nil)
+	_ ledger.ArchiveMeter    = (*Ledger)(nil)
+	_ ledger.DeliveryCounter = (*Ledger)(nil)
+)
+
+// New returns the ledger that a store holds. It does nothing with the store yet.
+func New(store Store, cfg Config) *Ledger {
+	if cfg.Warn == nil {
+		cfg.Warn = func(string, error) {}
+	}
+	return &Ledger{store: store, cfg: cfg}
+}
+
+// Limits implements [ledger.Ledger].
+func (l *Ledger) Limits() ledger.Limits { return l.cfg.Limits }
+
+// Join implements [ledger.Ledger]. A lease that is not above zero, or above [ledger.MaxWindow], is refused with an
+// [*ledger.InvalidError].
+func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
+	if lease <= 0 || lease > ledger.MaxWindow {
+		return nil, &ledger.InvalidError{Field: "lease", Bound: fmt.Sprintf("above 0, at most %s", ledger.MaxWindow), Value: lease.String()}
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	o := &owner{l: l, lease: lease, pulse: ledger.NewPulse(lease, l.store.Now())}
+	var err error
+	if o.id, err = l.store.Join(ctx, lease); err != nil {
+		return nil, l.named("join", err)
+	}
+	o.ranged = ranges.NewOwner(o, l.cfg.Limits, &l.counts)
+	return o.ranged, nil
+}
+
+// CountDeliveries implements [ledger.DeliveryCounter].
+func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) error {
+	if err := ledger.CheckDeliveries(more); err != nil {
+		return err
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	return l.named("count deliveries", l.store.AddDeliveries(ctx, more))
+}
+
+// named is an error with what failed before it; nil stays nil.
+func (l *Ledger) named(what string, err error) error {
+	if err == nil || l.cfg.Name == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %s: %w", l.cfg.Name, what, err)
+}
+
+// operate is an operator's write in one transaction.
+func (l *Ledger) operate(ctx context.Context, fn func(Tx) error) error {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	return l.store.Update(ctx, Call{Op: Operate}, fn)
+}
+
+func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, defaultDeadline)
+}
+
+// errBusy is the mark of an error for which Busy is true.
+type errBusy struct{ error }
+
+// Unwrap returns what was marked.
+func (e errBusy) Unwrap() error { return e.error }
+
+// MarkBusy makes an error one for which [Busy] is true: a lock was not free in time, and nothing was written. Nil stays nil.
+func MarkBusy(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errBusy{err}
+}
+
+// Busy says whether a transaction waited for a lock in vain. Then claims are answered as Busy, and settlements are to be
+// repeated: it is no outage.
+func Busy(err error) bool {
+	var e errBusy
+	return errors.As(err, &e)
+}
+
+// String is the owner's id as workers see it.
+func (id OwnerID) String() string { return strconv.FormatInt(int64(id), 10) }

@@ -1,0 +1,200 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/ranges"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Renew implements [ledger.Operator].
+func (l *Ledger) Renew(ctx context.Context, r ledger.Renewal) (out ledger.Renewed, err error) {
+	if err := r.By.Check(); err != nil {
+		return out, err
+	}
+	err = l.operate(ctx, func(tx Tx) error {
+		out, err = renew(tx, &r)
+		return err
+	})
+	if err != nil {
+		return ledger.Renewed{}, l.named(fmt.Sprintf("renew %v", r.Key), err)
+	}
+	return out, nil
+}
+
+func renew(tx Tx, r *ledger.Renewal) (out ledger.Renewed, err error) {
+	key := r.Key.Sum()
+	m, err := tx.Message(key, nil)
+	if err != nil {
+		return out, err
+	}
+	if m == nil || m.State != ledger.Failed || m.Token != r.Token {
+		return out, ledger.ErrChanged
+	}
+	archived, err := tx.Archive(key, false)
+	if err != nil {
+		return out, err
+	}
+	a := find(archived, m.Failed)
+	if a == nil || !a.Purged.IsZero() {
+		return out, fmt.Errorf("%w: it has no archived delivery", ledger.ErrChanged)
+	}
+	note := ledger.AuditRecord{By: r.By, Action: ledger.ActionRenew, Key: a.Key, State: m.State, Token: m.Token,
+		Delivery: a.Delivery, Detail: r.Detail()}
+	m.Token++
+	m.Generation++
+	if !r.Mended {
+		_, err = tx.Alter(key, a.Delivery, ArchiveChange{Token: m.Token})
+	} else {
+		m.Fingerprint, m.Failed = r.Fingerprint, ledger.RenewedDelivery(m.Token)
+		mended := *a
+		mended.Body, mended.BodyBytes, mended.Fingerprint, mended.Delivery = r.Body, 0, r.Fingerprint, m.Failed
+		mended.Token, mended.Generation, mended.At, mended.Sent = m.Token, m.Generation, tx.Now(), false
+		mended.Replayed = time.Time{}
+		err = tx.File(&mended)
+	}
+	if err == nil {
+		err = tx.Put(m)
+	}
+	if err == nil {
+		err = tx.Note([]ledger.AuditRecord{note})
+	}
+	return ledger.Renewed{Token: m.Token, Generation: m.Generation, Delivery: bytes.Clone(m.Failed)}, err
+}
+
+// Reopen implements [ledger.Operator].
+func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.ReopenReport, error) {
+	if err := r.Check(); err != nil {
+		return ledger.ReopenReport{}, err
+	}
+	logs, err := l.finished(ctx, r.Filter.Scope)
+	if err != nil {
+		return ledger.ReopenReport{}, l.named("reopen", err)
+	}
+	ranged := ranges.Reopening{Request: r, Join: l.Join, Audit: l.Audit}
+	if err := ranged.Check(logs); err != nil {
+		return ledger.ReopenReport{}, err
+	}
+	began, f := l.store.Now().UTC(), r.Filter
+	f.State = ledger.Succeeded
+	// What is claimed at this very moment is of before: a clock may stand still.
+	if end := began.Add(time.Microsecond); f.To.IsZero() || f.To.After(end) {
+		f.To = end
+	}
+	if !f.From.Before(f.To) { // nothing can be of then
+		return ledger.ReopenReport{Began: began}, nil
+	}
+	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (done int64, err error) {
+		err = l.operate(ctx, func(tx Tx) error {
+			done, err = reopen(tx, &r, batch)
+			return err
+		})
+		return done, err
+	})
+	if err == nil {
+		err = ranged.Run(ctx, logs, &report)
+	}
+	return report, l.named("reopen", err)
+}
+
+// reopen writes the messages that still are as they were listed, and returns how many these are.
+func reopen(tx Tx, r *ledger.ReopenRequest, batch []ledger.Listed) (int64, error) {
+	var notes []ledger.AuditRecord
+	for i := range batch {
+		m, err := tx.Message(batch[i].Key, nil)
+		if err != nil {
+			return 0, err
+		}
+		if m == nil || m.State != ledger.Succeeded || m.Token != batch[i].Token {
+			continue
+		}
+		window := m.Expiry.Sub(m.At)
+		*m = Message{Key: m.Key, Scope: m.Scope, ID: m.ID, Fingerprint: m.Fingerprint, State: ledger.Pending, Token: m.Token + 1,
+			Generation: m.Generation, At: tx.Now(), Expiry: tx.Now().Add(window), Covered: m.Covered}
+		if r.FreshKeys {
+			m.Generation++
+		}
+		if err := tx.Put(m); err != nil {
+			return 0, err
+		}
+		archived, err := tx.Archive(m.Key, false)
+		for j := range archived { // so that they run when they come again
+			if err == nil {
+				_, err = tx.Alter(m.Key, archived[j].Delivery, ArchiveChange{Delivery: ledger.ReopenedDelivery(m.Token, archived[j].Delivery)})
+			}
+		}
+		if err != nil {
+			return 0, err
+		}
+		notes = append(notes, batch[i].Note(r.By, ledger.ActionReopen, r.Detail()))
+	}
+	return int64(len(notes)), tx.Note(notes)
+}
+
+// Purge implements [ledger.Operator].
+func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.PurgeReport, error) {
+	if err := r.Check(); err != nil {
+		return ledger.PurgeReport{}, err
+	}
+	report, err := ledger.RunPurge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (done int64, err error) {
+		err = l.operate(ctx, func(tx Tx) error {
+			done, err = purge(tx, r.By, batch)
+			return err
+		})
+		return done, err
+	})
+	return report, l.named("purge", err)
+}
+
+// purge empties the dead letters whose message still is as it was listed, and returns how many these are. They go with
+// their message, if that goes before them.
+func purge(tx Tx, by ledger.By, batch []ledger.DeadLetter) (int64, error) {
+	var notes []ledger.AuditRecord
+	for i := range batch {
+		d := &batch[i]
+		key := d.Key.Sum()
+		c := ArchiveChange{Purged: tx.Now(), Expiry: tx.Now()}
+		m, err := tx.Message(key, nil)
+		if err != nil {
+			return 0, err
+		}
+		now, err := status(tx, key)
+		if err != nil {
+			return 0, err
+		}
+		if now.State != d.Status.State || now.Token != d.Status.Token {
+			continue
+		}
+		if m != nil {
+			c.Expiry = m.Expiry
+		}
+		done, err := tx.Alter(key, d.Delivery, c)
+		if err != nil {
+			return 0, err
+		}
+		if done {
+			notes = append(notes, d.Note(by, ledger.ActionPurge, ""))
+		}
+	}
+	return int64(len(notes)), tx.Note(notes)
+}
+
+// Audit implements [ledger.Operator].
+func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error {
+	if err := ledger.CheckAudit(records); err != nil || len(records) == 0 {
+		return err
+	}
+	return l.named("audit", l.operate(ctx, func(tx Tx) error {
+		for i := range records {
+			if r := &records[i]; r.Action == ledger.ActionReplay && r.Delivery != nil {
+				if _, err := tx.Alter(r.Key.Sum(), r.Delivery, ArchiveChange{Replayed: tx.Now()}); err != nil {
+					return err
+				}
+			}
+		}
+		return tx.Note(records)
+	}))
+}

@@ -1,0 +1,116 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/ranges"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// owner is the ledger's own owner, which stands behind that of ranges.
+type owner struct {
+	l      *Ledger
+	id     OwnerID
+	lease  time.Duration
+	ranged *ranges.Owner // what Join returned
+
+	mu    sync.Mutex
+	pulse ledger.Pulse
+}
+
+// ID implements [ledger.Owner].
+func (o *owner) ID() string { return o.id.String() }
+
+// Beat implements [ledger.Owner].
+func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	sent := o.l.store.Now()
+	err := o.l.store.Beat(ctx, o.id, o.lease)
+	seal := o.note(sent, err)
+	if err != nil {
+		return 0, o.named("beat of", err)
+	}
+	if seal {
+		if err := o.l.store.Seal(ctx, o.id); err != nil { // our own beat is confirmed; the next one tries again
+			o.l.cfg.Warn("overdue owners were not declared dead by owner "+o.ID(), err)
+		}
+	}
+	return o.lease, nil
+}
+
+// note keeps the pulse, and says whether peers may be declared dead.
+func (o *owner) note(sent time.Time, err error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.l.store.Now()
+	if err != nil {
+		o.pulse.Missed(now)
+		return false
+	}
+	o.pulse.Confirmed(sent, now)
+	return o.pulse.MaySeal(now)
+}
+
+// Leave implements [ledger.Owner].
+func (o *owner) Leave(ctx context.Context) error {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	return o.named("leave of", o.l.store.Leave(ctx, o.id))
+}
+
+func (o *owner) named(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return o.l.named(fmt.Sprintf("%s owner %d", what, o.id), err)
+}
+
+// live runs fn in one transaction while this owner is live.
+func (o *owner) live(ctx context.Context, call Call, fn func(Tx) error) error {
+	return o.l.store.Update(ctx, call, func(tx Tx) error {
+		me, err := tx.Owner(o.id)
+		if err == nil && me.Fate != Live {
+			err = ledger.ErrLost
+		}
+		if err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+// holds tells whose something is that an owner has, as me sees it.
+func holds(r Reader, me, id OwnerID) (ledger.Holder, time.Duration, error) {
+	switch id {
+	case Nobody:
+		return ledger.Nobody, 0, nil
+	case me:
+		return ledger.Mine, 0, nil
+	}
+	holder, err := r.Owner(id)
+	switch {
+	case err != nil:
+		return ledger.Nobody, 0, err
+	case holder.Fate == Live:
+		return ledger.Live, holder.Lease.Sub(r.Now()), nil
+	case holder.Fate == Left:
+		return ledger.Left, 0, nil
+	}
+	return ledger.Dead, 0, nil
+}
+
+// sees is what the tables need to know of a message, as me sees it.
+func sees(r Reader, me OwnerID, m *Message) (*ledger.Row, error) {
+	row := &ledger.Row{Fingerprint: m.Fingerprint, State: m.State, Token: m.Token, Attempts: m.Attempts, Crashes: m.Crashes,
+		Archived: m.Archived}
+	if !m.Due.IsZero() {
+		row.DueIn = m.Due.Sub(r.Now())
+	}
+	var err error
+	row.Holder, row.HeldFor, err = holds(r, me, m.Owner)
+	return row, err
+}

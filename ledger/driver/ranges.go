@@ -1,0 +1,291 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/ackledger/ackledger/internal/ranges"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+var _ ranges.Store = (*owner)(nil)
+
+// Open implements ranges.Store.
+func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	opened, call := make([]bool, len(openings)), Call{Op: Claim, Logs: make([]LogID, len(openings))}
+	for i := range openings {
+		call.Logs[i] = openings[i].Log
+	}
+	err := o.live(ctx, call, func(tx Tx) error {
+		clear(opened)
+		for i := range openings {
+			g, err := tx.Log(openings[i].Log)
+			if err != nil {
+				return err
+			}
+			if g == nil || g.Version != openings[i].Version {
+				continue
+			}
+			l := &logTx{tx: tx, me: o.id, g: g}
+			if err := l.write(&openings[i].Change); err != nil {
+				return err
+			}
+			opened[i] = true
+		}
+		return nil
+	})
+	if Busy(err) {
+		return make([]bool, len(openings)), nil
+	}
+	if err != nil {
+		return nil, o.named("opening ranges of", err)
+	}
+	return opened, nil
+}
+
+// Update implements ranges.Store. Where a lock was not free in time, plans see locked logs.
+func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	call := Call{Op: Claim, Logs: make([]LogID, len(queries))}
+	for i := range queries {
+		if call.Logs[i] = queries[i].Info.Log; len(queries[i].Tokens) > 0 {
+			call.Op = Settle
+		}
+	}
+	err := o.live(ctx, call, func(tx Tx) error {
+		for i := range queries {
+			err := update(tx, o.id, &queries[i], func(f *ranges.Facts) ranges.Change { return plan(i, f) })
+			if err != nil {
+				return fmt.Errorf("log %x: %w", queries[i].Info.Log, err)
+			}
+		}
+		return nil
+	})
+	if Busy(err) {
+		for i := range queries {
+			plan(i, &ranges.Facts{Locked: true})
+		}
+		return nil
+	}
+	return o.named("ranges of", err)
+}
+
+// update shows one log to a plan and writes what that says.
+func update(tx Tx, me OwnerID, q *ranges.Query, plan func(*ranges.Facts) ranges.Change) error {
+	l := &logTx{tx: tx, me: me}
+	var err error
+	if l.g, err = tx.Log(q.Info.Log); err == nil && l.g == nil {
+		err = l.begin(q.Info)
+	}
+	if err == nil && q.First > 0 {
+		err = l.trim(q)
+	}
+	if err != nil {
+		return err
+	}
+	facts, err := l.facts(q)
+	if err != nil {
+		return err
+	}
+	change := plan(facts)
+	if l.err != nil {
+		return l.err
+	}
+	return l.write(&change)
+}
+
+// logTx is one log in one transaction.
+type logTx struct {
+	tx     Tx
+	me     OwnerID
+	g      *Log
+	dirty  bool               // the log's row is to be written
+	owners map[uint64]OwnerID // of the ranges that were read, by token
+	err    error              // of the look for rows
+}
+
+// begin makes a log. The rows that lie in it already, from before it had ranges, stay rows.
+func (l *logTx) begin(info Info) error {
+	floor, err := l.tx.LogFloor()
+	if err != nil {
+		return err
+	}
+	l.g, l.dirty = &Log{Info: info, Token: floor}, true
+	there, expiry, err := l.tx.Extent(info.Log)
+	if err != nil || there.Len() == 0 {
+		return err
+	}
+	l.g.Top = there.To
+	now := l.tx.Now()
+	return l.tx.PutSegment(info.Log, &Segment{Span: there, Rows: true, Since: now, Until: now, Expiry: expiry})
+}
+
+// trim drops segments below a log's first offset, in all of its epochs. A segment of the last hour stays: what lies in it
+// may be in a slow worker's hands.
+func (l *logTx) trim(q *ranges.Query) error {
+	now := l.tx.Now()
+	l.dirty = l.g.Start.Note(q.First, now) || l.dirty
+	return l.tx.Trim(l.g.Scope, q.Info.Name, q.First, now.Add(-ranges.TrimAfter))
+}
+
+// facts is what a plan has to know.
+func (l *logTx) facts(q *ranges.Query) (*ranges.Facts, error) {
+	f := &ranges.Facts{Now: l.tx.Now(), Version: l.g.Version, Token: l.g.Token, Top: l.g.Top}
+	hull := q.Span
+	var err error
+	if f.Ranges, l.owners, err = openRanges(l.tx, l.me, l.g.Log, q.Span, q.Tokens); err != nil {
+		return nil, err
+	}
+	for i := range f.Ranges {
+		r := &f.Ranges[i]
+		if hull.Len() == 0 {
+			hull = r.Span
+		}
+		hull = Span{From: min(hull.From, r.From), To: max(hull.To, r.To)}
+	}
+	if f.Segments, err = l.tx.Segments(l.g.Log, hull); err != nil {
+		return nil, err
+	}
+	if q.Room && q.Span.To < l.g.Top {
+		next, err := l.tx.Next(l.g.Log, q.Span.To, l.g.Top)
+		if err != nil {
+			return nil, err
+		}
+		if q.Span.To < next {
+			f.Room = Span{From: q.Span.To, To: next}
+		}
+	}
+	var has func(int64) (bool, error)
+	f.HasRow = func(offset int64) bool {
+		if has == nil {
+			has = l.tx.Rows(l.g.Log, q.Span)
+		}
+		there, err := has(offset)
+		if err != nil {
+			l.err = err
+		}
+		return there
+	}
+	return f, nil
+}
+
+// openRanges reads ranges as plans see them, and their owners by token.
+func openRanges(r Reader, me OwnerID, log LogID, span Span, tokens []uint64) ([]ranges.Range, map[uint64]OwnerID, error) {
+	list, err := r.Ranges(log, span, tokens)
+	if err != nil || len(list) == 0 {
+		return nil, nil, err
+	}
+	out, owners := make([]ranges.Range, len(list)), make(map[uint64]OwnerID, len(list))
+	for i := range list {
+		s := &list[i]
+		out[i] = ranges.Range{Span: s.Span, Token: s.Token, Done: s.Done, Back: s.Back, Messages: s.Messages, At: s.At, Window: s.Window}
+		owners[s.Token] = s.Owner
+		if out[i].Holder, out[i].HeldFor, err = holds(r, me, s.Owner); err != nil {
+			return nil, nil, err
+		}
+	}
+	return out, owners, nil
+}
+
+// write writes what was planned.
+func (l *logTx) write(c *ranges.Change) error {
+	g, tx := l.g, l.tx
+	if l.dirty || c.Version != g.Version || c.Token != g.Token || c.Top != g.Top {
+		g.Version, g.Token, g.Top = c.Version, c.Token, c.Top
+		if err := tx.PutLog(g); err != nil {
+			return err
+		}
+	}
+	for i := range c.Rows {
+		row := &c.Rows[i]
+		if err := insertRow(tx, g, row, l.owners[row.Token]); err != nil {
+			return fmt.Errorf("a row for offset %d: %w", row.Offset, err)
+		}
+	}
+	for i := range c.Alter {
+		if err := l.put(&c.Alter[i], l.owners[c.Alter[i].Token]); err != nil {
+			return err
+		}
+	}
+	for _, token := range c.Close {
+		if err := tx.DropRange(g.Log, token); err != nil {
+			return fmt.Errorf("closing range %d: %w", token, err)
+		}
+	}
+	for i := range c.Open {
+		r := c.Open[i]
+		r.At = tx.Now() // a plan that was made without a look knows no time
+		if err := l.put(&r, l.me); err != nil {
+			return err
+		}
+	}
+	return l.putSegments(c)
+}
+
+func (l *logTx) put(r *ranges.Range, owner OwnerID) error {
+	err := l.tx.PutRange(l.g.Log, &Range{Span: r.Span, Token: r.Token, Owner: owner, Done: r.Done, Back: r.Back,
+		Messages: r.Messages, At: r.At, Window: r.Window})
+	if err != nil {
+		return fmt.Errorf("writing range %d: %w", r.Token, err)
+	}
+	return nil
+}
+
+func (l *logTx) putSegments(c *ranges.Change) error {
+	for _, first := range c.Drop {
+		if err := l.tx.DropSegment(l.g.Log, first); err != nil {
+			return fmt.Errorf("segment %d: %w", first, err)
+		}
+	}
+	for i := range c.Put {
+		if err := l.tx.PutSegment(l.g.Log, &c.Put[i]); err != nil {
+			return fmt.Errorf("segment %d: %w", c.Put[i].From, err)
+		}
+	}
+	return nil
+}
+
+// insertRow makes a row of a message that leaves its range, unless there is one.
+func insertRow(tx Tx, g *Log, row *ranges.Row, owner OwnerID) error {
+	m := Message{Key: ranges.JoinSum(g.Log, row.Offset), Scope: g.Scope, ID: idIn(g, row.Offset), Fingerprint: row.Fingerprint,
+		State: ledger.Pending, Token: row.Token, At: row.At, Expiry: row.Expiry, Covered: !row.Nobody}
+	if !row.Nobody {
+		m.Owner = owner
+	}
+	_, err := tx.Insert(&m)
+	return err
+}
+
+// idIn is the readable id of a record.
+func idIn(g *Log, offset int64) []byte { return strconv.AppendInt([]byte(g.Prefix), offset, 10) }
+
+// everything meets all offsets of a log.
+var everything = Span{From: 0, To: math.MaxInt64}
+
+// known is what ranges know of a message without a row, as me sees it; nil: nothing. owner is whose it is.
+func known(r Reader, me OwnerID, key Key) (rec *ledger.Record, owner OwnerID, err error) {
+	log, offset := ranges.SplitSum(key)
+	g, err := r.Log(log)
+	if g == nil || err != nil {
+		return nil, Nobody, err
+	}
+	span := Span{From: offset, To: offset + 1}
+	f := ranges.Facts{Now: r.Now()}
+	var owners map[uint64]OwnerID
+	if f.Ranges, owners, err = openRanges(r, me, log, span, nil); err == nil {
+		f.Segments, err = r.Segments(log, span)
+	}
+	rec = &ledger.Record{Key: key, Scope: g.Scope, ID: idIn(g, offset)}
+	if err != nil || !ranges.Find(&f, offset, rec) {
+		return nil, Nobody, err
+	}
+	if rec.State == ledger.Pending {
+		owner = owners[rec.Token]
+	}
+	return rec, owner, nil
+}

@@ -1,0 +1,155 @@
+package driver
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Settle implements [ledger.Owner]. Where a lock was not free in time each settlement gets that error: nothing was written,
+// and repeating it is all there is to do. The call itself has an answer: without one it would be an outage.
+func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	errs, keys := make([]error, len(settlements)), make([]Key, len(settlements))
+	refused := make([]bool, len(settlements))
+	for i := range settlements {
+		errs[i] = ledger.CheckSettlement(&settlements[i], o.l.cfg.Limits)
+		keys[i], refused[i] = settlements[i].Ticket.Sum(), errs[i] != nil
+	}
+	err := o.l.split(len(settlements), func(from, to int) error {
+		err := o.l.store.Update(ctx, Call{Op: Settle, Keys: keys[from:to]}, func(tx Tx) error {
+			for i := from; i < to; i++ {
+				if refused[i] {
+					continue
+				}
+				effect, err := o.settle(tx, &settlements[i])
+				if err != nil {
+					return err
+				}
+				if errs[i] = nil; effect == ledger.EffectLost {
+					errs[i] = ledger.ErrLost
+				}
+			}
+			return nil
+		})
+		if Busy(err) { // before anything was looked at
+			for i := from; i < to; i++ {
+				errs[i] = cmp.Or(errs[i], err)
+			}
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, o.named("settle by", err)
+	}
+	return errs, nil
+}
+
+// settle carries one settlement out. A success is tried at once: the shortcut's guard is the table's.
+func (o *owner) settle(tx Tx, s *ledger.Settlement) (ledger.Effect, error) {
+	key := s.Ticket.Sum()
+	if s.Kind == ledger.Succeed && !s.Ticket.IsMismatch() {
+		done, err := tx.Succeed(key, s.Ticket.Token(), o.id, ledger.CutResult(s.Result, o.l.cfg.Limits.Result), tx.Now().Add(foldAfter))
+		if err != nil || done {
+			return ledger.EffectWrite, named(key, err)
+		}
+	}
+	var delivery []byte
+	if s.Dead != nil {
+		delivery = s.Dead.Delivery
+	}
+	m, err := tx.Message(key, delivery)
+	if err != nil {
+		return ledger.EffectLost, named(key, err)
+	}
+	var row *ledger.Row
+	if m != nil {
+		if row, err = sees(tx, o.id, m); err != nil {
+			return ledger.EffectLost, err
+		}
+	}
+	effect := ledger.DecideSettle(row, *s)
+	switch effect {
+	case ledger.EffectFile:
+		err = tx.File(o.archive(tx, s, 0))
+	case ledger.EffectWrite:
+		err = o.finish(tx, m, s)
+	}
+	return effect, named(key, err)
+}
+
+func named(key Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("message %x: %w", key, err)
+}
+
+// finish writes a settlement that passed the guard. The row of a message that has failed stays for its window: copies of its
+// dead letter may come when the range that covers it is gone.
+func (o *owner) finish(tx Tx, m *Message, s *ledger.Settlement) error {
+	limits := &o.l.cfg.Limits
+	m.Owner, m.Due = Nobody, time.Time{}
+	switch s.Kind {
+	case ledger.Succeed:
+		m.State, m.Result = ledger.Succeeded, ledger.CutResult(s.Result, limits.Result)
+		if err := fold(tx, m); err != nil {
+			return err
+		}
+	case ledger.Fail:
+		if err := tx.File(o.archive(tx, s, m.Generation)); err != nil {
+			return err
+		}
+		m.State, m.Failed = ledger.Failed, s.Dead.Delivery
+	case ledger.Release:
+		if s.After > 0 {
+			m.Due = tx.Now().Add(s.After)
+		}
+		if s.Count {
+			m.Attempts++
+			m.Errors = ledger.AppendError(m.Errors, s.Failure, limits.Errors)
+		}
+	}
+	return tx.Put(m)
+}
+
+// fold makes a message that has succeeded go soon, if a range speaks for it then.
+func fold(tx Tx, m *Message) error {
+	at := tx.Now().Add(foldAfter)
+	if !m.Covered || m.Result != nil || !at.Before(m.Expiry) {
+		return nil
+	}
+	archived, err := tx.Archive(m.Key, false)
+	if err == nil && len(archived) == 0 {
+		m.Expiry = at
+	}
+	return err
+}
+
+// archive is the archived delivery of a failure: a copy.
+func (o *owner) archive(tx Tx, s *ledger.Settlement, generation int) *ledger.ArchiveRecord {
+	a := &ledger.ArchiveRecord{Archive: s.Dead.Clone(), Token: s.Ticket.Token(), Generation: generation,
+		At: tx.Now(), Expiry: tx.Now().Add(s.Dead.Keep)}
+	var list []ledger.AttemptError
+	for _, e := range s.Dead.Errors {
+		list = ledger.AppendError(list, e, o.l.cfg.Limits.Errors)
+	}
+	a.Errors = list
+	return a
+}
+
+// find is an archived delivery in a list; nil: it is not there.
+func find(list []ledger.ArchiveRecord, delivery []byte) *ledger.ArchiveRecord {
+	i := slices.IndexFunc(list, func(a ledger.ArchiveRecord) bool { return bytes.Equal(a.Delivery, delivery) })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
