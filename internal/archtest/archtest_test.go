@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"ledger":             {},
 	"ledger/driver":      {"ledger", "internal/ranges"},
 	"ledger/memory":      {"ledger", "ledger/driver", "internal/ranges"},
-	"ledger/sqlite":      {"ledger", "internal/fencedsql", "internal/ranges"},
+	"ledger/sqlite":      {"ledger", "ledger/driver", "internal/fencedsql", "internal/ranges"},
 	"ledger/postgres":    {"ledger", "internal/fencedsql", "internal/backoff", "internal/ranges"},
 	"consumer":           {"ledger"},
 	"internal/backoff":   {},
@@ -82,7 +82,7 @@ var layers = map[string][]string{
 	"sqs":                {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
 	"kafka":              {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/offsets"},
 	"cmd/ackledger": {
-		"ledger", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
+		"ledger", "ledger/driver", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
 		"internal/engine", "internal/flow", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
 	},
 	"consumer/consumertest": {"ledger", "ledger/driver", "ledger/memory", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/ranges"},

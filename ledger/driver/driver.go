@@ -32,14 +32,14 @@ type Call struct {
 func (c *Call) Len() int { return len(c.Keys) + len(c.Logs) }
 
 // Store is what the author of a store writes. All methods may be called concurrently, by any number of processes. A context
-// without a deadline has none: the ledger above sets one for all but the sweep's.
+// without a deadline has none: the ledger above sets one where the contract of a call has one.
 type Store interface {
 	Owners
 	// Update runs fn in one transaction, and commits if it returns nil. It may run fn again if nothing of the run before is
 	// left. fn's error comes back as it is, or wrapped; one for which [Busy] is true says that a lock was not free in the time
 	// of ctx, and that fn was never run to its end.
 	Update(ctx context.Context, call Call, fn func(Tx) error) error
-	// View runs fn on one state of the tables, which it does not change. It waits for no transaction.
+	// View runs fn on one state of the tables, which it does not change, and may run it again. It waits for no transaction.
 	View(ctx context.Context, fn func(Reader) error) error
 	// Tables says how large the tables are, as far as it is known at no cost.
 	Tables(ctx context.Context) ([]ledger.TableStats, error)

@@ -15,8 +15,6 @@ const findKeys = 500
 
 // Get implements [ledger.Operator].
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
-	ctx, cancel := withDeadline(ctx)
-	defer cancel()
 	var rec ledger.Record
 	err := l.store.View(ctx, func(r Reader) (err error) {
 		rec, err = get(r, key.Sum(), !ledger.NoBodies(ctx))
@@ -66,7 +64,7 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		return nil, err
 	}
 	var keys []ledger.Key
-	err := l.view(ctx, func(r Reader) (err error) {
+	err := l.store.View(ctx, func(r Reader) (err error) {
 		if keys, err = r.ArchivedKeys(id, findKeys); err != nil {
 			return err
 		}
@@ -81,13 +79,6 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		return nil, l.named("find", err)
 	}
 	return ledger.FindRecords(ctx, l, keys, scope, id)
-}
-
-// view is a View in the time of a call.
-func (l *Ledger) view(ctx context.Context, fn func(Reader) error) error {
-	ctx, cancel := withDeadline(ctx)
-	defer cancel()
-	return l.store.View(ctx, fn)
 }
 
 // logPage is how many logs are read at once.
@@ -124,8 +115,10 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 	if err := ledger.CheckKeys("keys", len(keys)); err != nil {
 		return nil, err
 	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
 	out := make([]ledger.Status, len(keys))
-	err := l.view(ctx, func(r Reader) error {
+	err := l.store.View(ctx, func(r Reader) error {
 		for i := range keys {
 			s, err := status(r, keys[i].Sum())
 			if err != nil {
@@ -179,7 +172,8 @@ func statusOf(r Reader, m *Message) (ledger.Status, error) {
 
 // finished is what lies finished in a scope's ranges.
 func (l *Ledger) finished(ctx context.Context, scope string) (out []ranges.Finished, err error) {
-	err = l.view(ctx, func(r Reader) error {
+	err = l.store.View(ctx, func(r Reader) error {
+		out = nil
 		return eachLog(r, func(g *Log) error {
 			if g.Scope != scope {
 				return nil

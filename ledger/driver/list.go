@@ -17,7 +17,7 @@ const (
 
 // Scopes implements [ledger.Operator].
 func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
-	err = l.view(ctx, func(r Reader) (err error) {
+	err = l.store.View(ctx, func(r Reader) (err error) {
 		names, err = r.Scopes()
 		return err
 	})
@@ -62,7 +62,7 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter, g *listing[ledg
 	var until Mark
 	byID := map[Key]bool{}
 	var page []ledger.Listed
-	err := l.view(ctx, func(r Reader) (err error) {
+	err := l.store.View(ctx, func(r Reader) (err error) {
 		if until, err = r.LastMessage(); err != nil || f.Scope == "" {
 			return err
 		}
@@ -85,7 +85,7 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter, g *listing[ledg
 		if err = ctx.Err(); err != nil {
 			return err
 		}
-		err = l.view(ctx, func(r Reader) error {
+		err = l.store.View(ctx, func(r Reader) error {
 			var rows []Message
 			rows, behind, err = r.Messages(behind, until, f)
 			more = behind != until
@@ -141,7 +141,7 @@ func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter, g *listing[l
 			return err
 		}
 		var ahead []DeadLetter
-		err := l.view(ctx, func(r Reader) (err error) {
+		err := l.store.View(ctx, func(r Reader) (err error) {
 			if until.IsZero() {
 				until = r.Now()
 			}
@@ -177,8 +177,9 @@ func (l *Ledger) fits(f *ledger.Filter, page []DeadLetter) int {
 
 // handOut reads what is missing of dead letters, and hands out those that the filter selects.
 func (l *Ledger) handOut(ctx context.Context, f *ledger.Filter, part []DeadLetter, g *listing[ledger.DeadLetter]) error {
-	all := make([]ledger.DeadLetter, 0, len(part))
-	err := l.view(ctx, func(r Reader) (err error) {
+	var all []ledger.DeadLetter
+	err := l.store.View(ctx, func(r Reader) (err error) {
+		all = make([]ledger.DeadLetter, 0, len(part))
 		if f.NeedsBody() {
 			if part, err = r.Bodies(part); err != nil {
 				return err
@@ -221,7 +222,7 @@ func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter, g *listing[l
 	var after, until int64
 	for {
 		var page []ledger.AuditRecord
-		err := l.view(ctx, func(r Reader) (err error) {
+		err := l.store.View(ctx, func(r Reader) (err error) {
 			if after == 0 {
 				if until, err = r.LastAudit(); err != nil {
 					return err

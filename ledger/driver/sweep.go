@@ -28,7 +28,7 @@ func (p *pass) run(ctx context.Context) error {
 	started := time.Now()
 	p.report.Began = p.began.UTC()
 	var last Mark
-	err := p.l.view(ctx, func(r Reader) (err error) {
+	err := p.l.store.View(ctx, func(r Reader) (err error) {
 		last, err = r.LastMessage()
 		return err
 	})
@@ -257,10 +257,10 @@ func (s *sweeping) strip(m *Message) error {
 func (p *pass) archives() step {
 	var behind Mark
 	return func(tx Tx) (looked, removed int64, then func(), err error) {
-		last, looked, removed, err := tx.SweepArchive(behind, p.pace.Rows(), p.began)
-		if err == nil && looked > 0 {
-			err = p.hold(tx, "")
+		if err := p.hold(tx, ""); err != nil {
+			return 0, 0, nil, err
 		}
+		last, looked, removed, err := tx.SweepArchive(behind, p.pace.Rows(), p.began)
 		return looked, removed, func() {
 			behind = last
 			p.report.Archives += removed
@@ -270,9 +270,9 @@ func (p *pass) archives() step {
 
 // audits removes what of the audit is older than it is kept.
 func (p *pass) audits(tx Tx) (looked, removed int64, then func(), err error) {
-	removed, err = tx.SweepAudits(p.pace.Rows(), p.began.Add(-p.cfg.KeepAudit))
-	if err == nil && removed > 0 {
-		err = p.hold(tx, "")
+	if err := p.hold(tx, ""); err != nil {
+		return 0, 0, nil, err
 	}
+	removed, err = tx.SweepAudits(p.pace.Rows(), p.began.Add(-p.cfg.KeepAudit))
 	return removed, removed, func() { p.report.Audits += removed }, err
 }

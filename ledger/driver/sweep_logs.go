@@ -57,13 +57,13 @@ func (p *pass) cuts() step {
 			return 0, 0, nil, nil
 		}
 		page, err := tx.Logs(from, min(logPage, p.pace.Rows()))
+		if err == nil && len(page) > 0 {
+			err = p.hold(tx, "")
+		}
 		for i := range page {
 			if err == nil {
 				err = cut(tx, &page[i])
 			}
-		}
-		if err == nil && len(page) > 0 {
-			err = p.hold(tx, "")
 		}
 		return int64(len(page)), 0, func() { over = !after(&from, page[len(page)-1].Log) }, err
 	}

@@ -29,6 +29,12 @@ type (
 // DecodeSet reads a set that was written by its Encode with the same base.
 func DecodeSet(b []byte, base int64) (Set, error) { return ranges.DecodeSet(b, base) }
 
+// SplitKey reads a record's key: its log and its offset.
+func SplitKey(key Key) (LogID, int64) { return ranges.SplitSum(key) }
+
+// JoinKey is the key of a record.
+func JoinKey(id LogID, offset int64) Key { return ranges.JoinSum(id, offset) }
+
 // OwnerID names an owner. It is above 0, and never given to a second owner of the ledger.
 type OwnerID int64
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger/driver"
 )
 
@@ -146,7 +145,7 @@ func (t *tx) Trim(scope, name string, at int64, before time.Time) error {
 }
 
 func (t *tx) Rows(id driver.LogID, _ driver.Span) func(int64) (bool, error) {
-	return func(offset int64) (bool, error) { return t.rows.get(ranges.JoinSum(id, offset)) != nil, nil }
+	return func(offset int64) (bool, error) { return t.rows.get(driver.JoinKey(id, offset)) != nil, nil }
 }
 
 // Next implements [driver.Reader]: it does not know.
@@ -155,7 +154,7 @@ func (t *tx) Next(_ driver.LogID, from, _ int64) (int64, error) { return from, n
 func (t *tx) Extent(id driver.LogID) (all driver.Span, expiry time.Time, err error) {
 	latest := time.Duration(0)
 	for key, at := range t.rows.at {
-		log, offset := ranges.SplitSum(key)
+		log, offset := driver.SplitKey(key)
 		if log != id {
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
 )
@@ -113,7 +112,7 @@ func (l *Ledger) Drop(key ledger.Key) {
 	defer l.store.mu.Unlock()
 	l.store.rows.remove(key.Sum())
 	if key.Pos != nil {
-		log, _ := ranges.SplitSum(key.Sum())
+		log, _ := driver.SplitKey(key.Sum())
 		l.store.dropLog(log)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
 )
@@ -32,9 +31,9 @@ func TestExtentIsOfOneLog(t *testing.T) {
 			}
 		}
 		for offset, window := range map[int64]time.Duration{7: time.Hour, 20: 3 * time.Hour, 12: 2 * time.Hour} {
-			insert(ranges.JoinSum(log, offset), window)
+			insert(driver.JoinKey(log, offset), window)
 		}
-		insert(ranges.JoinSum(driver.LogID{2}, 500), 9*time.Hour)
+		insert(driver.JoinKey(driver.LogID{2}, 500), 9*time.Hour)
 		all, expiry, err := tx.Extent(log)
 		if want := (driver.Span{From: 7, To: 21}); err != nil || all != want || !expiry.Equal(s.begin.Add(3*time.Hour)) {
 			t.Errorf("%+v until %s, %v", all, expiry, err)

@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"bytes"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -8,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 )
 
 // blob is a column in which null is not empty; the driver returns an empty one as a nil slice.
@@ -26,40 +29,113 @@ func (b *blob) Scan(src any) error {
 	return nil
 }
 
-// deadRow is an archive as it is stored.
-type deadRow struct {
-	a       *ledger.Archive
-	errors  []byte
-	headers []byte
+// archiveColumns are those of scanArchive, of a and its scope s, with what stands for headers and body.
+func archiveColumns(headers, body string) string {
+	return "s.name, a.id, a.delivery, a.fingerprint, a.token, a.kind, a.errors, a.source, a.grp, a.attempts, a.sent_at, " +
+		"a.published, a.at, a.expiry, a.position, a.generation, a.replayed_at, a.purged_at, a.key, " + headers + ", " + body
 }
 
-func encodeArchive(a *ledger.Archive, limits ledger.Limits) (*deadRow, error) {
-	var list []ledger.AttemptError
-	for _, e := range a.Errors {
-		list = ledger.AppendError(list, e, limits.Errors)
-	}
-	headers, err := encodeHeaders(a.Headers)
+// scanArchive reads archiveColumns, and what is selected behind them into more.
+func scanArchive(row scanner, more ...any) (ledger.ArchiveRecord, error) {
+	var (
+		a                                       ledger.ArchiveRecord
+		scope, fingerprint, source, group, errs []byte
+		id, headers, body, position, sum        blob
+		sentAt, replayed, purged                sql.NullInt64
+		at, expiry                              int64
+	)
+	err := row.Scan(append([]any{&scope, &id, &a.Delivery, &fingerprint, &a.Token, &a.Kind, &errs, &source, &group,
+		&a.Attempts, &sentAt, &a.Sent, &at, &expiry, &position, &a.Generation, &replayed, &purged, &sum, &headers, &body},
+		more...)...)
 	if err != nil {
-		return nil, &ledger.InvalidError{Field: "Archive.Headers", Bound: "headers that can be written as JSON",
-			Value: fmt.Sprintf("%d headers", len(a.Headers)), Err: err}
+		return a, err
 	}
-	return &deadRow{a: a, errors: ledger.EncodeErrors(list), headers: headers}, nil
+	a.Key = ledger.Key{Scope: string(scope), ID: id}
+	if a.Key.Pos, err = decodePosition(position); err != nil {
+		return a, err
+	}
+	if of := a.Key.Sum(); !bytes.Equal(of[:], sum) { // an older worker filed it without its position
+		a.Key = ledger.KeyOfSum(a.Key.Scope, id, [ledger.KeySize]byte(sum))
+	}
+	copy(a.Fingerprint[:], fingerprint)
+	a.Source, a.Group, a.Body = string(source), string(group), body
+	a.At, a.Expiry = moment(at), moment(expiry)
+	a.Keep = a.Expiry.Sub(a.At)
+	for _, t := range []struct {
+		to    *time.Time
+		value sql.NullInt64
+	}{{&a.SentAt, sentAt}, {&a.Replayed, replayed}, {&a.Purged, purged}} {
+		if t.value.Valid {
+			*t.to = moment(t.value.Int64)
+		}
+	}
+	if a.Errors, err = ledger.DecodeErrors(errs); err != nil {
+		return a, err
+	}
+	a.Headers, err = decodeHeaders(headers)
+	return a, err
 }
 
-// file writes an archive row, unless this delivery has one.
-func (b *batch) file(s *ledger.Settlement, dead *deadRow, generation int) error {
-	a, sum := dead.a, s.Ticket.Sum()
-	scope, err := b.scope(a.Key.Scope)
+const (
+	sqlFile = `INSERT INTO ackledger_archive (key, delivery, scope, id, fingerprint, token, generation, kind, errors,
+		source, grp, attempts, sent_at, published, at, expiry, headers, body, position)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, delivery) DO NOTHING`
+	// ?3 name, ?4 token, ?5 replayed, ?6 purged, ?7 when what is purged expires.
+	sqlAlter = `UPDATE ackledger_archive SET delivery = coalesce(?3, delivery), token = coalesce(?4, token),
+		replayed_at = coalesce(?5, replayed_at), purged_at = coalesce(?6, purged_at), expiry = min(expiry, coalesce(?7, expiry)),
+		body = iif(?6 IS NULL, body, NULL), headers = iif(?6 IS NULL, headers, NULL), errors = iif(?6 IS NULL, errors, NULL),
+		grp = iif(?6 IS NULL, grp, x'')
+		WHERE key = ?1 AND delivery = ?2 AND (?6 IS NULL OR purged_at IS NULL)`
+)
+
+// File implements [driver.Tx].
+func (t *tx) File(a *ledger.ArchiveRecord) error {
+	scope, err := t.scope(a.Key.Scope)
 	if err != nil {
 		return err
 	}
-	_, err = b.exec(b.o.l.stmts.archive, sum[:], a.Delivery, scope, a.Key.ID, a.Fingerprint[:], int64(s.Ticket.Token()),
-		generation, string(a.Kind), dead.errors, []byte(a.Source), []byte(a.Group), a.Attempts, micros(a.SentAt), a.Sent,
-		b.now.UnixMicro(), b.now.Add(a.Keep).UnixMicro(), dead.headers, a.Body, encodePosition(a.Key.Pos))
+	headers, err := encodeHeaders(a.Headers)
+	if err != nil {
+		return fmt.Errorf("archiving %v: %w", a.Key, err)
+	}
+	sum := a.Key.Sum()
+	_, err = t.exec(sqlFile, sum[:], a.Delivery, scope, a.Key.ID, a.Fingerprint[:], int64(a.Token), a.Generation, string(a.Kind),
+		ledger.EncodeErrors(a.Errors), []byte(a.Source), []byte(a.Group), a.Attempts, micros(a.SentAt), a.Sent,
+		a.At.UnixMicro(), a.Expiry.UnixMicro(), headers, a.Body, encodePosition(a.Key.Pos))
 	if err != nil {
 		return fmt.Errorf("archiving %v: %w", a.Key, err)
 	}
 	return nil
+}
+
+// Alter implements [driver.Tx].
+func (t *tx) Alter(key driver.Key, delivery []byte, c driver.ArchiveChange) (bool, error) {
+	var token, end any
+	if c.Token != 0 {
+		token = int64(c.Token)
+	}
+	if !c.Purged.IsZero() {
+		end = c.Expiry.UnixMicro()
+	}
+	n, err := t.exec(sqlAlter, key[:], delivery, c.Delivery, token, micros(c.Replayed), micros(c.Purged), end)
+	return n == 1, err
+}
+
+// Archive implements [driver.Reader].
+func (t *tx) Archive(key driver.Key, bodies bool) (list []ledger.ArchiveRecord, err error) {
+	body, length := "a.body", "0"
+	if !bodies {
+		body, length = "NULL", "coalesce(length(a.body), 0)" // a blob's length is read without the blob
+	}
+	err = t.each("SELECT "+archiveColumns("a.headers", body)+", "+length+` FROM ackledger_archive a
+		JOIN ackledger_scope s ON s.id = a.scope WHERE a.key = ? ORDER BY a.num`, []any{key[:]}, func(row scanner) error {
+		var left int
+		a, err := scanArchive(row, &left)
+		a.BodyBytes = left
+		list = append(list, a)
+		return err
+	})
+	return list, err
 }
 
 // storedHeader is a header in JSON. Text that JSON cannot hold (it must be UTF-8) goes into the raw fields; a nil value

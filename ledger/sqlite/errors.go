@@ -10,12 +10,13 @@ import (
 
 	"github.com/ackledger/ackledger/internal/fencedsql"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 )
 
 var (
 	// ErrBusy says that the file's write lock was not free in the call's time: an InTx, of this process or another, holds
 	// it. Nothing was written; ask again.
-	ErrBusy = errors.New("ledger/sqlite: busy: another transaction holds the file's write lock")
+	ErrBusy = driver.MarkBusy(errors.New("ledger/sqlite: busy: another transaction holds the file's write lock"))
 
 	// ErrRefused is in InTx's error if the handler called Commit or Rollback on the transaction. Nothing was written.
 	ErrRefused = fencedsql.ErrRefused

@@ -3,16 +3,18 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 )
 
 // Break sets where tests break things: pragmas of the connections to the main file, the connector of InTx, and the
 // bound of fence, COMMIT and the reading of its result. Zero values break nothing.
-func (c *Config) Break(pragma []string, wrapTx func(driver.Connector) driver.Connector, settle time.Duration) *Config {
+func (c *Config) Break(pragma []string, wrapTx func(sqldriver.Connector) sqldriver.Connector, settle time.Duration) *Config {
 	c.hooks = hooks{pragma: pragma, wrapTx: wrapTx, settle: settle}
 	return c
 }
@@ -31,10 +33,10 @@ func ConnectTo(ctx context.Context, path string) error {
 }
 
 // Wall is the clock of the pulse.
-var Wall = wall
+func Wall() time.Time { return (&store{}).Now() }
 
 // Reading says how many reads are under way.
-func (l *Ledger) Reading() int { return l.read.Stats().InUse }
+func (l *Ledger) Reading() int { return l.store.read.Stats().InUse }
 
 // SchemaVersion is the schema that this program knows.
 const SchemaVersion = schemaVersion
@@ -51,38 +53,48 @@ func Downgrade(ctx context.Context, path string, version int64) error {
 
 // PlayFirst makes the ledger a program of the first schema, which filed no positions and knew nothing of ranges.
 func (l *Ledger) PlayFirst(ctx context.Context) error {
-	for stmt, text := range map[**sql.Stmt]string{
-		&l.stmts.archive: `INSERT INTO ackledger_archive (key, delivery, scope, id, fingerprint, token,
+	for now, first := range map[string]string{
+		sqlFile: `INSERT INTO ackledger_archive (key, delivery, scope, id, fingerprint, token,
 			generation, kind, errors, source, grp, attempts, sent_at, published, at, expiry, headers, body)
 			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 WHERE ?19 IS NULL
 			ON CONFLICT (key, delivery) DO NOTHING`,
-		&l.stmts.succeed: `UPDATE ackledger_message SET state = 2, owner = NULL, due = NULL, result = ?4
+		sqlInsert: `INSERT INTO ackledger_message
+			(key, scope, id, fingerprint, state, token, owner, attempts, crashes, generation, at, expiry)
+			SELECT ?1, ?2, ?3, ?4, 1, ?5, ?6, 0, 0, 0, ?7, ?8 WHERE ?9 IS NULL ON CONFLICT (key) DO NOTHING`,
+		sqlMessage: strings.Replace(sqlMessage, "m.covered IS NOT NULL", "false", 1),
+		sqlSucceed: `UPDATE ackledger_message SET state = 2, owner = NULL, due = NULL, result = ?4
 			WHERE key = ?1 AND state = 1 AND owner = ?3 AND token = ?2 AND ?5 > 0`,
 	} {
-		fresh, err := l.main.db.PrepareContext(ctx, text)
+		fresh, err := l.store.main.db.PrepareContext(ctx, first)
 		if err != nil {
 			return err
 		}
-		if err := (*stmt).Close(); err != nil {
+		if err := l.store.stmts[now].Close(); err != nil {
 			return err
 		}
-		*stmt = fresh
+		l.store.stmts[now] = fresh
 	}
 	return nil
 }
 
 // JoinFirst is Join of a program of the first schema.
 func (l *Ledger) JoinFirst(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
-	o := &owner{l: l, lease: lease, pulse: ledger.NewPulse(lease, time.Now())}
-	err := l.owners.do(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, "INSERT INTO ackledger_owner (lease_end, fate, host, joined) VALUES (?, 1, '', 0)",
-			time.Now().Add(lease).UnixMicro())
-		if err == nil {
-			o.id, err = res.LastInsertId()
-		}
-		return err
+	o, err := driver.New(first{l.store}, driver.Config{Limits: l.Limits()}).Join(ctx, lease)
+	if err != nil {
+		return nil, err
+	}
+	return ledger.Unwrap(o), nil
+}
+
+// first is the store of such a program.
+type first struct{ *store }
+
+func (s first) Join(ctx context.Context, lease time.Duration) (id driver.OwnerID, err error) {
+	err = s.owners.do(ctx, func(ctx context.Context, in *sql.Tx) error {
+		return in.QueryRowContext(ctx, "INSERT INTO ackledger_owner (lease_end, fate, host, joined) VALUES (?, 1, '', 0) RETURNING id",
+			time.Now().Add(lease).UnixMicro()).Scan(&id)
 	})
-	return o, err
+	return id, err
 }
 
 func downgrade(ctx context.Context, file, dir string, version int64) (err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -12,10 +11,11 @@ import (
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 )
 
-// inLedger runs fn with a fresh ledger, and an owner as [Ledger.Join] has it below its ranges.
-func inLedger(t *testing.T, fn func(context.Context, *Ledger, *owner) error) {
+// inLedger runs fn with a fresh ledger, and an owner as [driver.Ledger] has it below its ranges.
+func inLedger(t *testing.T, fn func(context.Context, *Ledger, ranges.Store) error) {
 	t.Helper()
 	l, err := Open(t.Context(), Fresh(t), nil)
 	if err != nil {
@@ -28,29 +28,28 @@ func inLedger(t *testing.T, fn func(context.Context, *Ledger, *owner) error) {
 	})
 	o, err := l.Join(t.Context(), time.Minute)
 	if err == nil {
-		err = fn(t.Context(), l, o.(*ranges.Owner).Store.(*owner))
+		err = fn(t.Context(), l, o.(*ranges.Owner).Store)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// inBatches runs fn for each case in a transaction of its own, on a new log whose top is 100.
-func inBatches[C any](t *testing.T, cases map[string]C, fn func(t *testing.T, b *batch, g *rangeLog, c C) error) {
+// inLogs runs fn for each case with a new log of its own, whose top is 100, and what is written into it first.
+func inLogs[C any](t *testing.T, cases map[string]C, there func(C) ranges.Change, fn func(t *testing.T, o ranges.Store, info ranges.Info, c C) error) {
 	t.Helper()
-	inLedger(t, func(ctx context.Context, _ *Ledger, o *owner) error {
+	inLedger(t, func(ctx context.Context, _ *Ledger, o ranges.Store) error {
 		n := byte(0)
 		for name, c := range cases {
 			n += 2 // the log behind it is nobody's
 			t.Run(name, func(t *testing.T) {
-				err := o.runLive(ctx, 1, func(b *batch) error {
-					g, err := b.newLog(ranges.Info{Log: ranges.Log{n}, Scope: "test", Name: "log", Prefix: "log-"})
-					if err != nil {
-						return err
-					}
-					g.top = 100
-					return fn(t, b, g, c)
-				})
+				info := ranges.Info{Log: ranges.Log{n}, Scope: "test", Name: "log", Prefix: "log-"}
+				change := there(c)
+				change.Top = 100
+				err := o.Update(ctx, []ranges.Query{{Info: info}}, func(int, *ranges.Facts) ranges.Change { return change })
+				if err == nil {
+					err = fn(t, o, info, c)
+				}
 				if err != nil {
 					t.Error(err)
 				}
@@ -58,6 +57,15 @@ func inBatches[C any](t *testing.T, cases map[string]C, fn func(t *testing.T, b 
 		}
 		return nil
 	})
+}
+
+// look reads the facts of one log.
+func look(ctx context.Context, o ranges.Store, q ranges.Query) (facts ranges.Facts, err error) {
+	err = o.Update(ctx, []ranges.Query{q}, func(_ int, f *ranges.Facts) ranges.Change {
+		facts = *f
+		return ranges.Change{Version: f.Version, Token: f.Token, Top: f.Top}
+	})
+	return facts, err
 }
 
 func span(from, to int64) ranges.Span { return ranges.Span{From: from, To: to} }
@@ -76,7 +84,7 @@ func TestRoomEndsAtWhatComesNext(t *testing.T) {
 		query ranges.Query
 		want  ranges.Span
 	}
-	inBatches(t, map[string]room{
+	inLogs(t, map[string]room{
 		"nothing":                      {query: ranges.Query{Room: true}, want: span(20, 100)},
 		"not asked":                    {},
 		"asked at the top":             {query: ranges.Query{Room: true, Span: span(90, 100)}},
@@ -95,24 +103,26 @@ func TestRoomEndsAtWhatComesNext(t *testing.T) {
 		"a row of the next log":        {row: -1, query: ranges.Query{Room: true}, want: span(20, 100)},
 		"a row, and a segment nearer":  {row: 40, there: ranges.Change{Put: []ranges.Segment{segment(30, 35)}}, query: ranges.Query{Room: true}, want: span(20, 30)},
 		"a row, and a segment further": {row: 40, there: ranges.Change{Put: []ranges.Segment{segment(50, 55)}}, query: ranges.Query{Room: true}, want: span(20, 40)},
-	}, func(t *testing.T, b *batch, g *rangeLog, c room) error {
-		in, row := g, c.row
-		if row < 0 {
-			other := *g
-			other.log[0]++
-			in, row = &other, 0
+	}, func(c room) ranges.Change {
+		if c.row > 0 {
+			c.there.Rows = []ranges.Row{{Offset: c.row, Nobody: true}}
 		}
-		if c.row != 0 {
-			c.there.Rows = []ranges.Row{{Offset: row, Nobody: true}}
+		return c.there
+	}, func(t *testing.T, o ranges.Store, info ranges.Info, c room) error {
+		if c.row < 0 {
+			other := info
+			other.Log[0]++
+			err := o.Update(t.Context(), []ranges.Query{{Info: other}}, func(int, *ranges.Facts) ranges.Change {
+				return ranges.Change{Rows: []ranges.Row{{Nobody: true}}}
+			})
+			if err != nil {
+				return err
+			}
 		}
-		c.there.Top = g.top
-		if err := b.change(in, &c.there); err != nil {
-			return err
-		}
-		if c.query.Span.Len() == 0 {
+		if c.query.Info = info; c.query.Span.Len() == 0 {
 			c.query.Span = span(10, 20)
 		}
-		facts, err := b.facts(g, &c.query)
+		facts, err := look(t.Context(), o, c.query)
 		if err == nil && facts.Room != c.want {
 			t.Errorf("the room is %v, want %v", facts.Room, c.want)
 		}
@@ -133,18 +143,16 @@ func TestFactsReachAsFarAsRanges(t *testing.T) {
 		query            ranges.Query
 		ranges, segments []int64 // where they begin
 	}
-	inBatches(t, map[string]reach{
+	inLogs(t, map[string]reach{
 		"a span in one range":    {ranges.Query{Span: span(12, 13)}, []int64{10}, []int64{5}},
 		"a span over two ranges": {ranges.Query{Span: span(12, 31)}, []int64{10, 30}, []int64{5, 40}},
 		"one token":              {ranges.Query{Tokens: []uint64{3}}, []int64{60}, []int64{55}},
 		"two tokens":             {ranges.Query{Tokens: []uint64{1, 2}}, []int64{10, 30}, []int64{5, 40}},
 		"two tokens, the last":   {ranges.Query{Tokens: []uint64{2, 3}}, []int64{30, 60}, []int64{40, 55}},
 		"no range":               {ranges.Query{Span: span(82, 83)}, nil, []int64{80}},
-	}, func(t *testing.T, b *batch, g *rangeLog, c reach) error {
-		if err := b.change(g, &there); err != nil {
-			return err
-		}
-		facts, err := b.facts(g, &c.query)
+	}, func(reach) ranges.Change { return there }, func(t *testing.T, o ranges.Store, info ranges.Info, c reach) error {
+		c.query.Info = info
+		facts, err := look(t.Context(), o, c.query)
 		if err != nil {
 			return err
 		}
@@ -176,7 +184,7 @@ func wantAll(t *testing.T, what string, got, want []int64) {
 // come by.
 func TestMessagesAreLookedUpByID(t *testing.T) {
 	t.Parallel()
-	inLedger(t, func(ctx context.Context, l *Ledger, o *owner) error {
+	inLedger(t, func(ctx context.Context, l *Ledger, o ranges.Store) error {
 		entries := []ledger.Entry{
 			{Key: ledger.Key{Scope: "test", ID: []byte("a")}, Delivery: []byte("1"), Window: time.Hour},
 			{Key: ledger.Key{Scope: "test", ID: []byte("b")}, Delivery: []byte("2"), Window: time.Hour},
@@ -184,7 +192,7 @@ func TestMessagesAreLookedUpByID(t *testing.T) {
 		if _, err := o.Claim(ctx, entries); err != nil {
 			return err
 		}
-		if err := l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if err := l.store.main.do(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "UPDATE ackledger_message SET num = -5 WHERE id = CAST('a' AS BLOB)")
 			return err
 		}); err != nil {
@@ -209,11 +217,10 @@ func TestMessagesAreLookedUpByID(t *testing.T) {
 // TestDeadLettersAreLookedUpByID: a list by ids goes by their index, and reads nothing else.
 func TestDeadLettersAreLookedUpByID(t *testing.T) {
 	t.Parallel()
-	inLedger(t, func(ctx context.Context, l *Ledger, _ *owner) error {
-		p := deadPages{l: l, f: &ledger.Filter{IDs: [][]byte{[]byte("a"), []byte("b")}}, until: time.Now().UnixMicro(), at: math.MinInt64}
-		text, args := p.sql()
+	inLedger(t, func(ctx context.Context, l *Ledger, _ ranges.Store) error {
+		text, args := lettersSQL(&ledger.Filter{IDs: [][]byte{[]byte("a"), []byte("b")}}, placeOf(""), time.Now().UnixMicro(), 500)
 		found := false
-		err := query(ctx, l.read, "EXPLAIN QUERY PLAN "+text, args, func(rows *sql.Rows) error {
+		err := query(ctx, l.store.read, "EXPLAIN QUERY PLAN "+text, args, func(rows scanner) error {
 			var id, parent, unused int
 			var step string
 			err := rows.Scan(&id, &parent, &unused, &step)
@@ -230,7 +237,7 @@ func TestDeadLettersAreLookedUpByID(t *testing.T) {
 // TestLetterPurgedMeanwhile: a letter that is purged between its page and its body is left out, and the others stay what they are.
 func TestLetterPurgedMeanwhile(t *testing.T) {
 	t.Parallel()
-	inLedger(t, func(ctx context.Context, l *Ledger, o *owner) error {
+	inLedger(t, func(ctx context.Context, l *Ledger, o ranges.Store) error {
 		for _, id := range []string{"a", "b", "c"} {
 			e := ledger.Entry{Key: ledger.Key{Scope: "test", ID: []byte(id)}, Delivery: []byte(id), Window: time.Hour}
 			claims, err := o.Claim(ctx, []ledger.Entry{e})
@@ -243,14 +250,21 @@ func TestLetterPurgedMeanwhile(t *testing.T) {
 				return err
 			}
 		}
-		p := deadPages{l: l, f: &ledger.Filter{Body: true}, until: time.Now().UnixMicro(), at: math.MinInt64}
-		if err := p.page(ctx); err != nil {
+		var page []driver.DeadLetter
+		err := l.store.View(ctx, func(r driver.Reader) (err error) {
+			page, err = r.DeadLetters("", time.Now(), &ledger.Filter{Body: true}, 500)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		if _, err := l.Purge(ctx, ledger.PurgeRequest{Filter: ledger.Filter{IDs: [][]byte{[]byte("b")}}, By: ledger.By{Actor: "tester"}}); err != nil {
 			return err
 		}
-		page, err := p.next(ctx)
+		err = l.store.View(ctx, func(r driver.Reader) (err error) {
+			page, err = r.Bodies(page)
+			return err
+		})
 		var bodies []string
 		for i := range page {
 			bodies = append(bodies, string(page[i].Key.ID)+": "+string(page[i].Body))
@@ -265,7 +279,7 @@ func TestLetterPurgedMeanwhile(t *testing.T) {
 // TestClaimOfNothingTellsOfTheOwner: a claim without entries still says that its owner is dead.
 func TestClaimOfNothingTellsOfTheOwner(t *testing.T) {
 	t.Parallel()
-	inLedger(t, func(ctx context.Context, l *Ledger, o *owner) error {
+	inLedger(t, func(ctx context.Context, l *Ledger, o ranges.Store) error {
 		if claims, err := o.Claim(ctx, nil); err != nil || len(claims) != 0 {
 			t.Errorf("%v, %v", claims, err)
 		}
@@ -289,7 +303,7 @@ func TestCloseClosesAll(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for name, db := range map[string]*sql.DB{"read": l.read, "tx": l.tx, "main": l.main.db, "owners": l.owners.db} {
+	for name, db := range map[string]*sql.DB{"read": l.store.read, "tx": l.store.tx, "main": l.store.main.db, "owners": l.store.owners.db} {
 		if db.PingContext(t.Context()) == nil {
 			t.Errorf("%s is open", name)
 		}
@@ -335,53 +349,4 @@ func TestTurnIsGivenUpWithItsTime(t *testing.T) {
 	if err := turn.take(gone); err != nil { // a free one is taken even then
 		t.Errorf("a free turn: %v", err)
 	}
-}
-
-// TestPurgeLooksAgain: a letter whose message moved on since it was listed keeps its body, which may be the only copy.
-func TestPurgeLooksAgain(t *testing.T) {
-	t.Parallel()
-	inLedger(t, func(ctx context.Context, l *Ledger, o *owner) error {
-		for i, c := range []struct {
-			meanwhile string
-			purged    int64
-		}{
-			{"", 1}, {"UPDATE ackledger_message SET state = 1", 0}, {"UPDATE ackledger_message SET token = token + 1", 0},
-			{"DELETE FROM ackledger_message", 0}, // its range may have it now, under no token
-		} {
-			id := []byte{byte('a' + i)}
-			e := ledger.Entry{Key: ledger.Key{Scope: "test", ID: id}, Delivery: id, Window: time.Hour}
-			claims, err := o.Claim(ctx, []ledger.Entry{e})
-			if err != nil {
-				return err
-			}
-			errs, err := o.Settle(ctx, []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Fail,
-				Dead: &ledger.Archive{Key: e.Key, Delivery: id, Kind: ledger.KindError, Keep: time.Hour, Body: []byte("body")}}})
-			if err = errors.Join(append(errs, err)...); err != nil {
-				return err
-			}
-			var listed []ledger.DeadLetter
-			for d, err := range l.DeadLetters(ctx, ledger.Filter{IDs: [][]byte{id}}) {
-				if err != nil {
-					return err
-				}
-				listed = append(listed, d)
-			}
-			err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-				if c.meanwhile != "" {
-					if _, err := tx.ExecContext(ctx, c.meanwhile); err != nil {
-						return err
-					}
-				}
-				n, err := purge(ctx, tx, ledger.By{Actor: "tester"}, listed)
-				if n != c.purged || len(listed) != 1 {
-					t.Errorf("%q: %d of %d are purged, want %d", c.meanwhile, n, len(listed), c.purged)
-				}
-				return err
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

@@ -13,7 +13,7 @@ var _ ledger.Identified = (*Ledger)(nil)
 func (l *Ledger) ID(ctx context.Context) (string, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	id, err := metaText(ctx, l.read, "ledger")
+	id, err := metaText(ctx, l.store.read, "ledger")
 	if err != nil {
 		return "", fmt.Errorf("ledger/sqlite: read the ledger's id: %w", err)
 	}

@@ -34,10 +34,9 @@ func TestPlansOfDeadLetters(t *testing.T) {
 		"a time":         {From: now.Add(-time.Hour), To: now},
 		"a scope's time": {Scope: "s", From: now.Add(-time.Hour), To: now},
 	} {
-		p := deadPages{l: l, f: &f, until: now.UnixMicro(), at: math.MinInt64}
-		text, args := p.sql()
+		text, args := lettersSQL(&f, placeOf(""), now.UnixMicro(), 500)
 		steps := 0
-		err := query(t.Context(), l.read, "EXPLAIN QUERY PLAN "+text, args, func(rows *sql.Rows) error {
+		err := query(t.Context(), l.store.read, "EXPLAIN QUERY PLAN "+text, args, func(rows scanner) error {
 			var id, parent, unused int
 			var step string
 			err := rows.Scan(&id, &parent, &unused, &step)
@@ -64,7 +63,7 @@ func TestArchivedBytesReadNoBodies(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	err = l.write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+	err = l.store.main.do(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO ackledger_scope (name) VALUES (CAST('s' AS BLOB))"); err != nil {
 			return err
 		}
@@ -98,7 +97,7 @@ func TestArchivedBytesReadNoBodies(t *testing.T) {
 	})
 	read := fastest(func() error {
 		const bodies = "SELECT sum(length(substr(body, 2))) FROM ackledger_archive"
-		return query(t.Context(), l.read, bodies, nil, func(rows *sql.Rows) error { var n int64; return rows.Scan(&n) })
+		return query(t.Context(), l.store.read, bodies, nil, func(rows scanner) error { var n int64; return rows.Scan(&n) })
 	})
 	if weigh > read/4 {
 		t.Errorf("%s, and %s to read the bodies", weigh, read)

@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/internal/fencedsql"
-	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 )
 
 // Config changes a ledger. The zero value, or nil, is the default.
@@ -38,9 +38,9 @@ type Config struct {
 
 // hooks are where tests break things.
 type hooks struct {
-	pragma []string                                // of every connection to the main file
-	wrapTx func(driver.Connector) driver.Connector // the connector of InTx
-	settle time.Duration                           // in place of settleBound
+	pragma []string                                      // of every connection to the main file
+	wrapTx func(sqldriver.Connector) sqldriver.Connector // the connector of InTx
+	settle time.Duration                                 // in place of settleBound
 }
 
 // The bounds of Config.
@@ -92,22 +92,12 @@ func (c *Config) withDefaults() (Config, error) {
 	return out, nil
 }
 
-// Ledger implements [ledger.Ledger] on one SQLite file. It is safe for concurrent use, also by other processes of the
-// same machine that open the same file.
+// Ledger implements [ledger.Ledger] on one SQLite file, and all that goes with it. It is safe for concurrent use, also by other
+// processes of the same machine that open the same file.
 type Ledger struct {
-	path   string
-	cfg    Config
-	host   string
-	main   *writer // claims and settles
-	owners *writer // joins, beats and leaves
-	read   *sql.DB // Get
-	tx     *sql.DB // InTx
-	stmts  statements
-	scopes scopeCache
-	counts ranges.Counts
+	*driver.Ledger
+	store *store
 }
-
-var _ ledger.Ledger = (*Ledger)(nil)
 
 // Open opens the ledger in the file at path, and makes it if it is not there; its folder must exist. Beside it lie the
 // files that SQLite itself makes (-wal, -shm) and the owners file (path + "-owners", with its own -wal and -shm): they
@@ -142,14 +132,16 @@ func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	if err := prepareFile(ctx, ownersPath(path), "owners"); err != nil {
 		return nil, err
 	}
-	l := &Ledger{path: path, cfg: cfg}
-	l.host, _ = os.Hostname() // for people only
-	err = l.connect()
+	s := &store{path: path, cfg: cfg, stmts: statements{}}
+	s.host, _ = os.Hostname() // for people only
+	l := &Ledger{store: s, Ledger: driver.New(s, driver.Config{Name: "ledger/sqlite", Limits: cfg.Limits,
+		Warn: func(what string, err error) { cfg.Logger.Warn(what, zap.Error(err)) }})}
+	err = s.connect()
 	if err == nil {
-		err = pairFiles(ctx, l.main, l.owners, path, cfg.NewOwners)
+		err = pairFiles(ctx, s.main, s.owners, path, cfg.NewOwners)
 	}
 	if err == nil {
-		err = openError(path, l.stmts.prepare(ctx, l.main.db))
+		err = openError(path, s.stmts.prepare(ctx, s.main.db))
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -161,49 +153,46 @@ func ownersPath(path string) string { return path + "-owners" }
 
 // connect makes the pools. InTx has a connection of its own, which ledger calls do not take; the process' turn to write
 // is shared, since the file has one writer anyway.
-func (l *Ledger) connect() error {
-	main, err := newConnector(l.path, l.cfg.hooks.pragma...)
+func (s *store) connect() error {
+	main, err := newConnector(s.path, s.cfg.hooks.pragma...)
 	if err != nil {
 		return err
 	}
-	tx, err := newConnector(l.path, l.cfg.hooks.pragma...)
+	tx, err := newConnector(s.path, s.cfg.hooks.pragma...)
 	if err != nil {
 		return err
 	}
-	read, err := newConnector(l.path, "query_only = ON", "busy_timeout = 5000") // readers wait for nothing but a recovery
+	read, err := newConnector(s.path, "query_only = ON", "busy_timeout = 5000") // readers wait for nothing but a recovery
 	if err != nil {
 		return err
 	}
-	owners, err := newConnector(ownersPath(l.path))
+	owners, err := newConnector(ownersPath(s.path))
 	if err != nil {
 		return err
 	}
-	l.main = &writer{db: openPool(main.attaching(ownersPath(l.path)), 1), turn: newTurn()}
-	l.owners = &writer{db: openPool(owners, 1), turn: newTurn()}
-	l.read = openPool(read, 2)
-	var inner driver.Connector = tx
-	if wrap := l.cfg.hooks.wrapTx; wrap != nil {
+	s.main = &writer{db: openPool(main.attaching(ownersPath(s.path)), 1), turn: newTurn()}
+	s.owners = &writer{db: openPool(owners, 1), turn: newTurn()}
+	s.read = openPool(read, 2)
+	var inner sqldriver.Connector = tx
+	if wrap := s.cfg.hooks.wrapTx; wrap != nil {
 		inner = wrap(tx)
 	}
-	l.tx = openPool(fencedsql.Connector(inner), 1)
+	s.tx = openPool(fencedsql.Connector(inner), 1)
 	return nil
 }
 
 // Close closes the files; owners that did not leave are declared dead by their peers later. Calls in flight may fail.
 func (l *Ledger) Close() error {
-	errs := []error{l.stmts.close()}
-	for _, db := range []*sql.DB{l.tx, l.read} {
+	errs := []error{l.store.stmts.close()}
+	for _, db := range []*sql.DB{l.store.tx, l.store.read} {
 		if db != nil {
 			errs = append(errs, db.Close())
 		}
 	}
-	for _, w := range []*writer{l.main, l.owners} {
+	for _, w := range []*writer{l.store.main, l.store.owners} {
 		if w != nil {
 			errs = append(errs, w.db.Close())
 		}
 	}
 	return errors.Join(errs...)
 }
-
-// Limits implements [ledger.Ledger].
-func (l *Ledger) Limits() ledger.Limits { return l.cfg.Limits }
