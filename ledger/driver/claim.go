@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -17,18 +18,21 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	c := &claiming{o: o, entries: entries, only: only, claims: make([]ledger.Claim, len(entries)),
-		keys: make([]Key, 0, len(entries)), ask: make([]int, 0, len(entries))}
+	c := &claiming{o: o, entries: entries, only: only, claims: make([]ledger.Claim, len(entries)), keys: make([]Key, 0, len(entries))}
 	for i := range entries {
 		if c.claims[i].Err = ledger.CheckEntry(&entries[i]); c.claims[i].Err == nil {
-			c.keys, c.ask = append(c.keys, entries[i].Key.Sum()), append(c.ask, i)
+			c.keys = append(c.keys, entries[i].Key.Sum())
 		}
 	}
-	if len(c.keys) == 0 && len(entries) > 0 {
-		return c.claims, nil
+	if len(c.keys) < len(entries) {
+		for i := range entries {
+			if c.claims[i].Err == nil {
+				c.ask = append(c.ask, i)
+			}
+		}
 	}
 	err := o.l.split(len(c.keys), func(from, to int) error {
-		err := o.live(ctx, Call{Op: Claim, Keys: c.keys[from:to]}, func(tx Tx) error { return c.run(tx, from, to) })
+		err := o.live(ctx, Call{Op: Claim, Keys: slices.Values(c.keys[from:to]), Messages: to - from}, func(tx Tx) error { return c.run(tx, from, to) })
 		if Busy(err) {
 			c.forget(from, to)
 			return nil
@@ -66,24 +70,36 @@ type claiming struct {
 	only    []bool
 	claims  []ledger.Claim
 	keys    []Key // of the entries that are asked for
-	ask     []int // their indexes
+	ask     []int // their indexes; nil: all are
 	seen    map[Key]int
-	noted   int // so many keys are in seen
+	noted   int  // so many keys are in seen
+	ran     bool // a transaction of the call has
 	fresh   Message
 }
 
 // forget takes back what an earlier run of a part has answered.
 func (c *claiming) forget(from, to int) {
-	for _, i := range c.ask[from:to] {
-		c.claims[i] = ledger.Claim{}
+	for at := from; at < to; at++ {
+		c.claims[c.index(at)] = ledger.Claim{}
 	}
+}
+
+// index is that of the entry with a key.
+func (c *claiming) index(at int) int {
+	if c.ask == nil {
+		return at
+	}
+	return c.ask[at]
 }
 
 // run answers a part of the entries.
 func (c *claiming) run(tx Tx, from, to int) error {
-	c.forget(from, to)
+	if c.ran {
+		c.forget(from, to)
+	}
+	c.ran = true
 	for at := from; at < to; at++ {
-		i := c.ask[at]
+		i := c.index(at)
 		if err := c.claim(tx, at, &c.entries[i], &c.claims[i], c.only != nil && c.only[i]); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -19,17 +20,18 @@ const (
 	Sweep
 )
 
-// Call is what a store is told of a transaction before it begins. What is in it is not kept.
+// Call is what a store is told of a transaction before it begins. It is not kept.
 type Call struct {
 	Op Op
-	// Keys are of the messages that it will ask for, each once, and Logs the logs: a store behind a network reads them at once.
-	// Both are complete for Claim and Settle, and empty for others.
-	Keys []Key
-	Logs []LogID
+	// Keys are of the messages that it will ask for, so many, and Logs the logs: a store behind a network reads them at once. Both
+	// are complete for Claim and Settle, and not set for others. A key may come twice.
+	Keys     iter.Seq[Key]
+	Messages int
+	Logs     []LogID
 }
 
 // Len is how many messages and logs the call is about.
-func (c *Call) Len() int { return len(c.Keys) + len(c.Logs) }
+func (c *Call) Len() int { return c.Messages + len(c.Logs) }
 
 // Store is what the author of a store writes. All methods may be called concurrently, by any number of processes. A context
 // without a deadline has none: the ledger above sets one where the contract of a call has one.

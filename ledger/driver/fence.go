@@ -207,10 +207,7 @@ func (f *Fence) resolve(ctx context.Context, limit time.Duration, cause error) (
 
 // read reads messages in a transaction that writes, so that none on them is still under way.
 func (f *Fence) read(ctx context.Context, tickets []ledger.Ticket) ([]ledger.Row, error) {
-	call := Call{Op: Settle, Keys: make([]Key, len(tickets))}
-	for i, t := range tickets {
-		call.Keys[i] = t.Sum()
-	}
+	call := Call{Op: Settle, Keys: keysOf(tickets, func(t *ledger.Ticket) Key { return t.Sum() }), Messages: len(tickets)}
 	for {
 		rows := make([]ledger.Row, len(tickets))
 		err := f.o.l.store.Update(ctx, call, func(tx Tx) error {

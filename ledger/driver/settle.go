@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -16,31 +17,29 @@ import (
 func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	errs, keys := make([]error, len(settlements)), make([]Key, len(settlements))
-	refused := make([]bool, len(settlements))
-	for i := range settlements {
-		errs[i] = ledger.CheckSettlement(&settlements[i], o.l.cfg.Limits)
-		keys[i], refused[i] = settlements[i].Ticket.Sum(), errs[i] != nil
-	}
+	errs := make([]error, len(settlements))
 	err := o.l.split(len(settlements), func(from, to int) error {
-		err := o.l.store.Update(ctx, Call{Op: Settle, Keys: keys[from:to]}, func(tx Tx) error {
-			for i := from; i < to; i++ {
-				if refused[i] {
+		part := settlements[from:to]
+		call := Call{Op: Settle, Keys: keysOf(part, func(s *ledger.Settlement) Key { return s.Ticket.Sum() }), Messages: len(part)}
+		err := o.l.store.Update(ctx, call, func(tx Tx) error {
+			for i := range part {
+				s, told := &part[i], &errs[from+i]
+				if *told = ledger.CheckSettlement(s, o.l.cfg.Limits); *told != nil {
 					continue
 				}
-				effect, err := o.settle(tx, &settlements[i])
+				effect, err := o.settle(tx, s)
 				if err != nil {
 					return err
 				}
-				if errs[i] = nil; effect == ledger.EffectLost {
-					errs[i] = ledger.ErrLost
+				if effect == ledger.EffectLost {
+					*told = ledger.ErrLost
 				}
 			}
 			return nil
 		})
 		if Busy(err) { // before anything was looked at
-			for i := from; i < to; i++ {
-				errs[i] = cmp.Or(errs[i], err)
+			for i := range part {
+				errs[from+i] = cmp.Or(ledger.CheckSettlement(&part[i], o.l.cfg.Limits), err)
 			}
 			return nil
 		}
@@ -50,6 +49,17 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 		return nil, o.named("settle by", err)
 	}
 	return errs, nil
+}
+
+// keysOf are the keys of a part of a call.
+func keysOf[T any](part []T, key func(*T) Key) iter.Seq[Key] {
+	return func(yield func(Key) bool) {
+		for i := range part {
+			if !yield(key(&part[i])) {
+				return
+			}
+		}
+	}
 }
 
 // settle carries one settlement out. A success is tried at once: the shortcut's guard is the table's.

@@ -15,7 +15,7 @@ type rows struct {
 	pages  []*page // nil: free
 	free   []uint32
 	open   uint32 // the page that takes new rows
-	more   map[ref]*extra
+	more   map[driver.Key]*extra
 	scopes map[string]uint32
 	names  []string                  // of scopes; like programs' queues and groups, they are few
 	owners map[driver.OwnerID]*owner // live, or named
@@ -41,7 +41,6 @@ type row struct {
 	token       uint64
 	at          time.Duration
 	expiry      time.Duration
-	ref         ref
 	owner       driver.OwnerID
 	scope       uint32
 	id          uint32 // where its bytes begin
@@ -64,7 +63,7 @@ type extra struct {
 
 func newRows() rows {
 	return rows{
-		at: map[driver.Key]ref{}, pages: []*page{{}}, more: map[ref]*extra{}, scopes: map[string]uint32{},
+		at: map[driver.Key]ref{}, pages: []*page{{}}, more: map[driver.Key]*extra{}, scopes: map[string]uint32{},
 		owners: map[driver.OwnerID]*owner{},
 	}
 }
@@ -91,7 +90,7 @@ func (t *rows) add(key driver.Key, scope string, id []byte) *row {
 	r := &p.rows[p.used]
 	p.used++
 	p.live++
-	r.key, r.ref, r.scope = key, at, t.scope(scope)
+	r.key, r.scope = key, t.scope(scope)
 	r.id, r.size = uint32(len(p.ids)), uint16(len(id))
 	p.ids = append(p.ids, id...)
 	t.at[key] = at
@@ -133,7 +132,7 @@ func (t *rows) remove(key driver.Key) {
 }
 
 func (t *rows) id(r *row) []byte {
-	return t.pages[r.ref/pageRows].ids[r.id : r.id+uint32(r.size)]
+	return t.pages[t.at[r.key]/pageRows].ids[r.id : r.id+uint32(r.size)]
 }
 
 func (t *rows) scopeOf(r *row) string { return t.names[r.scope] }
@@ -187,9 +186,9 @@ func (t *rows) forget(o *owner) {
 func (t *rows) extra(r *row) *extra {
 	if !r.rich {
 		r.rich = true
-		t.more[r.ref] = &extra{}
+		t.more[r.key] = &extra{}
 	}
-	return t.more[r.ref]
+	return t.more[r.key]
 }
 
 // rest returns what few rows have, to read it.
@@ -197,14 +196,14 @@ func (t *rows) rest(r *row) extra {
 	if !r.rich {
 		return extra{}
 	}
-	return *t.more[r.ref]
+	return *t.more[r.key]
 }
 
 // plain takes away what few rows have.
 func (t *rows) plain(r *row) {
 	if r.rich {
 		r.rich = false
-		delete(t.more, r.ref)
+		delete(t.more, r.key)
 	}
 }
 
@@ -217,8 +216,8 @@ func (t *rows) end() ref {
 }
 
 // each yields the rows from one place on, below another.
-func (t *rows) each(from, to ref) iter.Seq[*row] {
-	return func(yield func(*row) bool) {
+func (t *rows) each(from, to ref) iter.Seq2[ref, *row] {
+	return func(yield func(ref, *row) bool) {
 		for from < to && int(from/pageRows) < len(t.pages) {
 			p := t.pages[from/pageRows]
 			if p == nil || int(from%pageRows) >= p.used {
@@ -226,7 +225,7 @@ func (t *rows) each(from, to ref) iter.Seq[*row] {
 				continue
 			}
 			r := &p.rows[from%pageRows]
-			if at, ok := t.at[r.key]; ok && at == from && !yield(r) {
+			if at, ok := t.at[r.key]; ok && at == from && !yield(from, r) {
 				return
 			}
 			from++

@@ -69,7 +69,7 @@ func (s *store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx)
 		t := &tx{store: s, now: s.now()}
 		if call.Op == driver.Claim {
 			s.sweepSome(t.since(t.now), 2*len(call.Logs))
-			defer s.sweepSome(t.since(t.now), 2*len(call.Keys))
+			defer s.sweepSome(t.since(t.now), 2*call.Messages)
 		}
 		return fn(t)
 	})

@@ -147,9 +147,9 @@ func (t *tx) LastMessage() (driver.Mark, error) { return markOf(t.rows.end()), n
 const listPage = 1000
 
 func (t *tx) Messages(behind, until driver.Mark, _ *ledger.Filter) (page []driver.Message, last driver.Mark, err error) {
-	for r := range t.rows.each(refOf(behind), refOf(until)) {
+	for at, r := range t.rows.each(refOf(behind), refOf(until)) {
 		if page = append(page, t.read(r)); len(page) == listPage {
-			return page, markOf(r.ref + 1), nil
+			return page, markOf(at + 1), nil
 		}
 	}
 	return page, until, nil
@@ -162,14 +162,14 @@ func (t *tx) SweepMessages(behind, until driver.Mark, n int) (page driver.Swept,
 	}
 	rest := map[group]int64{}
 	page.Last = until
-	for r := range t.rows.each(refOf(behind), refOf(until)) {
+	for at, r := range t.rows.each(refOf(behind), refOf(until)) {
 		if r.state == ledger.Pending || r.covered || r.expiry < t.since(t.now) {
 			page.Rows = append(page.Rows, t.read(r))
 		} else {
 			rest[group{r.scope, r.state}]++
 		}
 		if page.Looked++; page.Looked == n {
-			page.Last = markOf(r.ref + 1)
+			page.Last = markOf(at + 1)
 			break
 		}
 	}
