@@ -241,7 +241,7 @@ func (f *Fence) row(tx Tx, t ledger.Ticket) (ledger.Row, error) {
 		row, err := sees(tx, f.o.id, m)
 		return *row, err
 	}
-	rec, owner, err := known(tx, f.o.id, t.Sum())
+	rec, owner, err := known(tx, t.Sum())
 	if rec == nil || err != nil {
 		return ledger.Row{}, err
 	}

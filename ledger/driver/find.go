@@ -38,7 +38,7 @@ func get(r Reader, key Key, bodies bool) (ledger.Record, error) {
 	}
 	if m != nil {
 		rec = record(m)
-	} else if in, owner, err := known(r, Nobody, key); err != nil {
+	} else if in, owner, err := known(r, key); err != nil {
 		return rec, err
 	} else if in != nil {
 		if rec = *in; owner != Nobody {
@@ -120,7 +120,7 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 	out := make([]ledger.Status, len(keys))
 	err := l.store.View(ctx, func(r Reader) error {
 		for i := range keys {
-			s, err := status(r, keys[i].Sum())
+			_, s, err := status(r, keys[i].Sum())
 			if err != nil {
 				return err
 			}
@@ -134,24 +134,25 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 	return out, nil
 }
 
-// status is how a message is, in a row or in a range.
-func status(r Reader, key Key) (ledger.Status, error) {
+// status is how a message is, in a row or in a range, and its row, if there is one.
+func status(r Reader, key Key) (*Message, ledger.Status, error) {
 	m, err := r.Message(key, nil)
 	if m != nil && err == nil {
-		return statusOf(r, m)
+		s, err := statusOf(r, m)
+		return m, s, err
 	}
 	if err != nil {
-		return ledger.Status{}, err
+		return nil, ledger.Status{}, err
 	}
-	rec, _, err := known(r, Nobody, key)
+	rec, _, err := known(r, key)
 	if rec == nil || err != nil {
-		return ledger.Status{}, err
+		return nil, ledger.Status{}, err
 	}
 	s := ledger.Status{State: rec.State}
 	if rec.State == ledger.Pending { // whoever asks for it next finds out whose it is
 		s.Holder, s.HeldFor = ledger.Live, time.Second
 	}
-	return s, nil
+	return nil, s, nil
 }
 
 // statusOf is how a row is.

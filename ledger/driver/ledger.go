@@ -25,8 +25,8 @@ type Config struct {
 	Name string
 	// Limits bounds what is stored of one message.
 	Limits ledger.Limits
-	// Keys is how many keys one transaction of claims or settlements takes; a call of more is split. Default, and 0: any number.
-	// For stores whose transactions have a limit.
+	// Keys is how many messages one transaction of claims, settlements, Reopen or Purge takes; a call of more is split. Default,
+	// and 0: any number. For stores whose transactions have a limit.
 	Keys int
 	// Warn is told what no caller can be told: what failed, and why. It is called by any goroutine. Default: nobody is told.
 	Warn func(what string, err error)

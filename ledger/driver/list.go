@@ -187,7 +187,7 @@ func (l *Ledger) handOut(ctx context.Context, f *ledger.Filter, part []DeadLette
 		}
 		for i := range part {
 			d := ledger.DeadLetter{ArchiveRecord: part[i].ArchiveRecord, Superseded: part[i].Superseded}
-			if d.Status, err = status(r, d.Key.Sum()); err != nil {
+			if _, d.Status, err = status(r, d.Key.Sum()); err != nil {
 				return err
 			}
 			all = append(all, d)

@@ -65,6 +65,20 @@ func renew(tx Tx, r *ledger.Renewal) (out ledger.Renewed, err error) {
 	return ledger.Renewed{Token: m.Token, Generation: m.Generation, Delivery: bytes.Clone(m.Failed)}, err
 }
 
+// inParts writes a batch in as many transactions as it takes, and adds up what they did.
+func inParts[T any](ctx context.Context, l *Ledger, batch []T, write func(Tx, []T) (int64, error)) (done int64, err error) {
+	err = l.split(len(batch), func(from, to int) error {
+		var n int64
+		err := l.operate(ctx, func(tx Tx) (err error) {
+			n, err = write(tx, batch[from:to])
+			return err
+		})
+		done += n
+		return err
+	})
+	return done, err
+}
+
 // Reopen implements [ledger.Operator].
 func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.ReopenReport, error) {
 	if err := r.Check(); err != nil {
@@ -87,12 +101,8 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	if !f.From.Before(f.To) { // nothing can be of then
 		return ledger.ReopenReport{Began: began}, nil
 	}
-	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (done int64, err error) {
-		err = l.operate(ctx, func(tx Tx) error {
-			done, err = reopen(tx, &r, batch)
-			return err
-		})
-		return done, err
+	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (int64, error) {
+		return inParts(ctx, l, batch, func(tx Tx, part []ledger.Listed) (int64, error) { return reopen(tx, &r, part) })
 	})
 	if err == nil {
 		err = ranged.Run(ctx, logs, &report)
@@ -139,12 +149,8 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.Purge
 	if err := r.Check(); err != nil {
 		return ledger.PurgeReport{}, err
 	}
-	report, err := ledger.RunPurge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (done int64, err error) {
-		err = l.operate(ctx, func(tx Tx) error {
-			done, err = purge(tx, r.By, batch)
-			return err
-		})
-		return done, err
+	report, err := ledger.RunPurge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (int64, error) {
+		return inParts(ctx, l, batch, func(tx Tx, part []ledger.DeadLetter) (int64, error) { return purge(tx, r.By, part) })
 	})
 	return report, l.named("purge", err)
 }
@@ -157,11 +163,7 @@ func purge(tx Tx, by ledger.By, batch []ledger.DeadLetter) (int64, error) {
 		d := &batch[i]
 		key := d.Key.Sum()
 		c := ArchiveChange{Purged: tx.Now(), Expiry: tx.Now()}
-		m, err := tx.Message(key, nil)
-		if err != nil {
-			return 0, err
-		}
-		now, err := status(tx, key)
+		m, now, err := status(tx, key)
 		if err != nil {
 			return 0, err
 		}

@@ -182,14 +182,18 @@ func openRanges(r Reader, me OwnerID, log LogID, span Span, tokens []uint64) ([]
 	}
 	out, owners := make([]ranges.Range, len(list)), make(map[uint64]OwnerID, len(list))
 	for i := range list {
-		s := &list[i]
-		out[i] = ranges.Range{Span: s.Span, Token: s.Token, Done: s.Done, Back: s.Back, Messages: s.Messages, At: s.At, Window: s.Window}
-		owners[s.Token] = s.Owner
-		if out[i].Holder, out[i].HeldFor, err = holds(r, me, s.Owner); err != nil {
+		out[i] = list[i].plan()
+		owners[list[i].Token] = list[i].Owner
+		if out[i].Holder, out[i].HeldFor, err = holds(r, me, list[i].Owner); err != nil {
 			return nil, nil, err
 		}
 	}
 	return out, owners, nil
+}
+
+// plan is a range as plans have it, whoever holds it.
+func (r *Range) plan() ranges.Range {
+	return ranges.Range{Span: r.Span, Token: r.Token, Done: r.Done, Back: r.Back, Messages: r.Messages, At: r.At, Window: r.Window}
 }
 
 // write writes what was planned.
@@ -267,25 +271,33 @@ func idIn(g *Log, offset int64) []byte { return strconv.AppendInt([]byte(g.Prefi
 // everything meets all offsets of a log.
 var everything = Span{From: 0, To: math.MaxInt64}
 
-// known is what ranges know of a message without a row, as me sees it; nil: nothing. owner is whose it is.
-func known(r Reader, me OwnerID, key Key) (rec *ledger.Record, owner OwnerID, err error) {
+// known is what ranges know of a message without a row; nil: nothing. owner is whose it is.
+func known(r Reader, key Key) (rec *ledger.Record, owner OwnerID, err error) {
 	log, offset := ranges.SplitSum(key)
 	g, err := r.Log(log)
 	if g == nil || err != nil {
 		return nil, Nobody, err
 	}
 	span := Span{From: offset, To: offset + 1}
-	f := ranges.Facts{Now: r.Now()}
-	var owners map[uint64]OwnerID
-	if f.Ranges, owners, err = openRanges(r, me, log, span, nil); err == nil {
-		f.Segments, err = r.Segments(log, span)
-	}
-	rec = &ledger.Record{Key: key, Scope: g.Scope, ID: idIn(g, offset)}
-	if err != nil || !ranges.Find(&f, offset, rec) {
+	open, err := r.Ranges(log, span, nil)
+	if err != nil {
 		return nil, Nobody, err
 	}
-	if rec.State == ledger.Pending {
-		owner = owners[rec.Token]
+	f := ranges.Facts{}
+	for i := range open {
+		f.Ranges = append(f.Ranges, open[i].plan())
+	}
+	if f.Segments, err = r.Segments(log, span); err != nil {
+		return nil, Nobody, err
+	}
+	rec = &ledger.Record{Key: key, Scope: g.Scope, ID: idIn(g, offset)}
+	if !ranges.Find(&f, offset, rec) {
+		return nil, Nobody, nil
+	}
+	for i := range open {
+		if rec.State == ledger.Pending && open[i].Token == rec.Token {
+			owner = open[i].Owner
+		}
 	}
 	return rec, owner, nil
 }

@@ -174,7 +174,7 @@ func (s *sweptLog) count() {
 	for i := range s.open {
 		r := &s.open[i]
 		s.p.named[r.Owner] = true
-		seen := ranges.Range{Span: r.Span, Done: r.Done, Back: r.Back}
+		seen := r.plan()
 		pending, abandoned, age := seen.Pending(), int64(0), max(s.now.Sub(r.At), 0)
 		if expiry := r.At.Add(r.Window); expiry.Before(s.now) {
 			abandoned = pending
