@@ -58,7 +58,7 @@ func (c *chunk) beginAll() bool { return c.next.CompareAndSwap(0, takenBack) }
 func (c *chunk) begun() int { return min(int(c.next.Load()), c.dispatch.Limit()) }
 
 // recall takes back what has not begun. The kernel's lock is held.
-func (c *chunk) recall(f *flow.Flow, now time.Duration) {
+func (c *chunk) recall(f *flow.Flow) {
 	begun := c.next.Swap(takenBack)
 	if begun >= takenBack {
 		return
@@ -66,7 +66,7 @@ func (c *chunk) recall(f *flow.Flow, now time.Duration) {
 	for i := min(int(begun), len(c.runs)); i < len(c.runs); i++ {
 		c.runs[i].item = nil
 	}
-	f.Recalled(now, c.dispatch, int(begun))
+	f.Recalled(c.dispatch, int(begun))
 }
 
 // plain says whether all that the chunk was to run went well.

@@ -108,11 +108,10 @@ func (k *kernel) unlock() {
 // carryOut carries out what the flow wants done at once, and returns what is to be said afterwards.
 func (k *kernel) carryOut() (news []flow.News) {
 	for {
-		now := k.now()
-		c := k.flow.End(now)
+		c := k.flow.End()
 		again := len(c.Recall) > 0
 		for i := 0; i < len(c.Recall); i++ {
-			c.Recall[i].Of.(*chunk).recall(k.flow, now)
+			c.Recall[i].Of.(*chunk).recall(k.flow)
 		}
 		for _, off := range c.CallOff {
 			off.Dispatch.Of.(*chunk).runs[off.At].callOff(causes[off.Cause])

@@ -155,7 +155,7 @@ func TestLeavingWaitsForTheHandlersOfTheSession(t *testing.T) {
 		if d, limit := took(mine), e.opt.Lease/3; d < limit || d > limit+time.Second {
 			t.Errorf("waited %s for one that goes on, want %s", d, limit)
 		}
-		time.AfterFunc(time.Second, func() { e.do(func(*flow.Flow, time.Duration) { e.pool.apply(c, 1) }) })
+		time.AfterFunc(time.Second, func() { e.do(func(_ *flow.Flow, now time.Duration) { e.pool.apply(c, 1, now) }) })
 		if d := took(mine); d < time.Second || d > 2*time.Second {
 			t.Errorf("waited %s for one that ends after a second", d)
 		}

@@ -60,7 +60,7 @@ func (p *pool) take(before *chunk) *chunk {
 	p.mu.Lock()
 	var spare []*Item
 	if before != nil {
-		p.ended(before)
+		p.ended(before, p.now())
 		spare = before.spare
 	}
 	for {
@@ -130,29 +130,27 @@ func (p *pool) register(d *flow.Dispatch, now time.Duration) *chunk {
 func (p *pool) close(c *chunk) {
 	p.mu.Lock()
 	c.done = p.now()
-	p.ended(c)
+	p.ended(c, c.done)
 	p.unlock()
 }
 
 // ended carries out what is left of a chunk that its goroutine is done with. The kernel's lock is held.
-func (p *pool) ended(c *chunk) {
-	now := p.now()
+func (p *pool) ended(c *chunk, now time.Duration) {
 	whole := p.flow.EndedRange(now, c.dispatch, c.plain())
 	if whole {
 		c.next.Store(takenBack)
 		c.spare = c.items
 	} else {
-		c.recall(p.flow, now)
+		c.recall(p.flow)
 	}
 	p.flow.Took(c.dispatch, c.done-c.born, whole)
-	p.apply(c, c.dispatch.Limit())
+	p.apply(c, c.dispatch.Limit(), now)
 	delete(p.chunks, c)
 	p.flow.Free(c.dispatch)
 }
 
 // apply tells the flow of the runs before n, which are over. The kernel's lock is held.
-func (p *pool) apply(c *chunk, n int) {
-	now := p.now()
+func (p *pool) apply(c *chunk, n int, now time.Duration) {
 	for i := c.dispatch.Applied(); i < n; i++ {
 		r := &c.runs[i]
 		if r.retries() {
@@ -180,8 +178,8 @@ func (p *pool) rescue() {
 			next := c.next.Load()
 			if next == c.seen && c.dispatch.Divisible() && !c.gone() {
 				p.flow.Stuck(p.now(), c.dispatch)
-				c.recall(p.flow, p.now())
-				p.apply(c, c.dispatch.Limit()-1)
+				c.recall(p.flow)
+				p.apply(c, c.dispatch.Limit()-1, p.now())
 			}
 			c.seen = next
 		}

@@ -187,7 +187,7 @@ func (f *Flow) Rescue(now time.Duration, idle int) {
 func (f *Flow) Watched() bool { return f.watched > 0 || f.s.rangeQ.len() > 0 }
 
 // Recalled takes back the items from begun on, which nobody runs: they are claimable by other goroutines.
-func (f *Flow) Recalled(_ time.Duration, d *Dispatch, begun int) {
+func (f *Flow) Recalled(d *Dispatch, begun int) {
 	d.recalled = true
 	f.unwatch(d)
 	d.limit = min(begun, len(d.Items))

@@ -107,10 +107,10 @@ func TestWhatIsTakenBackIsReady(t *testing.T) {
 	began := d.Items[0]
 	f.Stuck(0, d)
 	f.Stuck(0, d) // is not asked for twice
-	if c := commands(f, 0); len(c.Recall) != 1 || c.Recall[0] != d {
+	if c := commands(f); len(c.Recall) != 1 || c.Recall[0] != d {
 		t.Fatalf("%d are to be recalled, want the one", len(c.Recall))
 	}
-	f.Recalled(0, d, 1)
+	f.Recalled(d, 1)
 	if n := f.s.readyQ.len(); n != 9 || f.watched != 0 || d.Limit() != 1 || began.phase != running || began.dispatch == nil {
 		t.Errorf("%d are ready, %d dispatches to take from, %d are left of this one", n, f.watched, d.Limit())
 	}
@@ -120,7 +120,7 @@ func TestWhatIsTakenBackIsReady(t *testing.T) {
 		}
 	}
 	f.Stuck(0, d)
-	if c := commands(f, 0); len(c.Recall) != 0 {
+	if c := commands(f); len(c.Recall) != 0 {
 		t.Error("it is recalled again, although nothing is left to begin")
 	}
 }
@@ -132,7 +132,7 @@ func TestTakenBackIsReleasedUnderPark(t *testing.T) {
 		f.cost = 1
 		items := f.takeReady(0)
 		d := f.newDispatch(0, items, nil)
-		f.Recalled(0, d, 1) // the first has begun
+		f.Recalled(d, 1) // the first has begun
 		if given, ready := f.settleQ.len(), f.s.readyQ.len(); given+ready != 2 || (given == 2) != park || items[0].phase != running {
 			t.Errorf("park %v: %d are given back, %d are ready for others", park, given, ready)
 		}
@@ -161,7 +161,7 @@ func TestTakenBackWhileNothingRuns(t *testing.T) {
 		d := f.newDispatch(0, items, nil)
 		it := d.Items[0]
 		c.change(f, it)
-		if f.Recalled(0, d, 0); it.phase != c.phase || (f.settleQ.len() == 1) != c.released {
+		if f.Recalled(d, 0); it.phase != c.phase || (f.settleQ.len() == 1) != c.released {
 			t.Errorf("%s: it is in phase %d, want %d; %d are released", name, it.phase, c.phase, f.settleQ.len())
 		}
 	}
@@ -267,7 +267,7 @@ func TestDispatchesAgainstAList(t *testing.T) {
 			} else {
 				at := r.IntN(len(out))
 				if d := out[at]; d.Limit() == len(d.Items) && r.IntN(2) == 0 {
-					f.Recalled(0, d, r.IntN(len(d.Items)))
+					f.Recalled(d, r.IntN(len(d.Items)))
 				}
 				array := out[at].Items
 				f.Free(out[at])

@@ -5,7 +5,7 @@ import "time"
 // End ends an event: it turns what must not stay ours into releases, and returns what is to be carried out, which is valid
 // until the next event. What is recalled is to be reported with Recalled at once. Then Reset is called, and End again if
 // something was recalled.
-func (f *Flow) End(now time.Duration) *Commands {
+func (f *Flow) End() *Commands {
 	if f.tripped {
 		f.tripped = false
 		f.releaseClaimed()

@@ -31,7 +31,7 @@ func Example() {
 	f.Settled(now, &b, []error{nil}, nil)
 	f.SettleOver(&b)
 
-	f.End(now).Reset()
+	f.End().Reset()
 	var t flow.Telling
 	fmt.Println("tell:", f.Tell(&t), t.Finished[0].Verdict.Ack)
 	f.Told(&t)

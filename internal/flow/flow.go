@@ -181,14 +181,20 @@ type Commands struct {
 
 // Reset forgets what was carried out.
 func (c *Commands) Reset() {
-	clear(c.Recall)
-	clear(c.CallOff)
-	clear(c.Concluded)
-	clear(c.Ended)
-	clear(c.News)
-	*c = Commands{
-		Recall: c.Recall[:0], CallOff: c.CallOff[:0], Concluded: c.Concluded[:0], Ended: c.Ended[:0],
-		Counted: c.Counted[:0], News: c.News[:0],
+	reset(&c.Recall)
+	reset(&c.CallOff)
+	reset(&c.Concluded)
+	reset(&c.Ended)
+	reset(&c.Counted)
+	reset(&c.News)
+	c.Improved, c.Look = false, false
+}
+
+// reset empties a slice, and keeps its array.
+func reset[T any](s *[]T) {
+	if len(*s) > 0 { // mostly there is nothing, after each event
+		clear(*s)
+		*s = (*s)[:0]
 	}
 }
 

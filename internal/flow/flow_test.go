@@ -3,7 +3,6 @@ package flow
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -19,13 +18,13 @@ func plainItem(sequence, id string) *Item {
 func joined(cfg Config) *Flow {
 	f := New(cfg)
 	f.Joined(&Session{Ranges: true})
-	commands(f, 0)
+	commands(f)
 	return f
 }
 
 // commands ends an event.
-func commands(f *Flow, now time.Duration) Commands {
-	c := f.End(now)
+func commands(f *Flow) Commands {
+	c := f.End()
 	carried := *c
 	carried.Recall, carried.CallOff, carried.Concluded = slices.Clone(c.Recall), slices.Clone(c.CallOff), slices.Clone(c.Concluded)
 	carried.Ended, carried.Counted, carried.News = slices.Clone(c.Ended), slices.Clone(c.Counted), slices.Clone(c.News)
@@ -44,10 +43,10 @@ func TestZeroNeverAcknowledges(t *testing.T) {
 func TestRoomIsToldOfOnce(t *testing.T) {
 	f := joined(Config{Concurrency: 1})
 	f.s.eased = true
-	if !commands(f, 0).Improved {
+	if !commands(f).Improved {
 		t.Error("not told of room")
 	}
-	if commands(f, 0).Improved {
+	if commands(f).Improved {
 		t.Error("told of room that nobody made")
 	}
 }

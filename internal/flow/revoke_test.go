@@ -38,7 +38,7 @@ func TestDrainNamesWhatIsInHand(t *testing.T) {
 	if slices.Sort(ids); !slices.Equal(ids, []string{"began", "is settled", "runs", "waits"}) {
 		t.Errorf("%q", ids)
 	}
-	for _, c := range commands(f, 0).CallOff {
+	for _, c := range commands(f).CallOff {
 		id := string(c.Dispatch.Items[c.At].Key.ID)
 		if off = append(off, id); c.Cause != Shutdown {
 			t.Errorf("%s is cancelled for cause %d", id, c.Cause)
@@ -56,13 +56,13 @@ func TestLedgerThatIsBackIsTold(t *testing.T) {
 		{false, true, false}, {false, false, false}, {true, false, true}, {true, true, false},
 	} {
 		was, is := f.Reachable(0, c.answers)
-		if told := commands(f, 0).Improved; told != c.told || was != c.was || is != c.answers {
+		if told := commands(f).Improved; told != c.told || was != c.was || is != c.answers {
 			t.Errorf("%d: it answered %v, answers %v, told %v", i, was, is, told)
 		}
 	}
 	f.LeaseLost(0, f.sess)
-	commands(f, 0)
-	if _, is := f.Reachable(0, true); is || commands(f, 0).Improved {
+	commands(f)
+	if _, is := f.Reachable(0, true); is || commands(f).Improved {
 		t.Error("without a session a ledger that answers is enough")
 	}
 }
@@ -71,10 +71,10 @@ func TestLedgerThatIsBackIsTold(t *testing.T) {
 func TestResumeIsTold(t *testing.T) {
 	f := joined(Config{})
 	f.Pause(0)
-	if commands(f, 0).Improved || f.MayStart() {
+	if commands(f).Improved || f.MayStart() {
 		t.Error("a pause is an improvement, or none")
 	}
-	if f.Resume(); !commands(f, 0).Improved || !f.MayStart() {
+	if f.Resume(); !commands(f).Improved || !f.MayStart() {
 		t.Error("nobody is told")
 	}
 }
@@ -86,7 +86,7 @@ func TestDrainWaitsForWhatTheBrokerHasBack(t *testing.T) {
 	it := d.Items[0]
 	f.Drop(0, everything, 0, nil)
 	f.Wake(0)
-	c := commands(f, 0)
+	c := commands(f)
 	if len(c.CallOff) != 1 || c.CallOff[0] != (CallOff{d, 0, Revoked}) || !it.told {
 		t.Fatalf("when the grace is over %+v is called off, told %v", c.CallOff, it.told)
 	}
@@ -94,18 +94,18 @@ func TestDrainWaitsForWhatTheBrokerHasBack(t *testing.T) {
 	for f.Tell(&told) {
 		f.Told(&told)
 	}
-	if ended := commands(f, 0).Ended; len(ended) != 1 {
+	if ended := commands(f).Ended; len(ended) != 1 {
 		t.Fatalf("%d drops have ended when the broker knows, want the one", len(ended))
 	}
 	last := f.Drain(0, nil)
 	var b Batch
 	for i, step := range []func(){func() {}, func() { f.Ran(0, d, Outcome{}) }, func() { f.NextSettle(&b) }} {
-		if step(); last.Ended() || len(commands(f, 0).Ended) != 0 {
+		if step(); last.Ended() || len(commands(f).Ended) != 0 {
 			t.Fatalf("%d: it has ended, and the message is in phase %d", i, it.phase)
 		}
 	}
 	f.Settled(0, &b, []error{nil}, nil)
-	if c := commands(f, 0); !last.Ended() || len(c.Ended) != 1 || c.Ended[0] != last {
+	if c := commands(f); !last.Ended() || len(c.Ended) != 1 || c.Ended[0] != last {
 		t.Error("nothing is left, and it has not ended")
 	}
 }

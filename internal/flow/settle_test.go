@@ -89,7 +89,7 @@ func TestEarlySuccessIsSettledWhenItHeadsItsSequence(t *testing.T) {
 	more := &ledger.Settlement{Kind: ledger.Succeed, Result: []byte("r")}
 	f.succeed(b, more)
 	f.finish(a, Verdict{Ack: true})
-	commands(f, 0)
+	commands(f)
 	if f.settleQ.len() != 1 || b.rest().early != nil || b.phase != settling {
 		t.Fatalf("%d are settled, phase %d", f.settleQ.len(), b.phase)
 	}
@@ -165,7 +165,7 @@ func TestRefusedSettlementsBackOff(t *testing.T) {
 	now, told := time.Duration(0), 0
 	for n := range 4 {
 		f.keep(now, s, errors.New("refused"), false)
-		c := commands(f, now)
+		c := commands(f)
 		if told += len(c.Concluded); told == 1 && n == 0 && c.Concluded[0] != it {
 			t.Errorf("another is concluded")
 		}

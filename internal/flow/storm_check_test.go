@@ -29,7 +29,7 @@ func (w *storm) runs(it *Item) bool {
 // carryOut does what the flow wants done at once.
 func (w *storm) carryOut() {
 	for {
-		c := commands(w.f, w.now)
+		c := commands(w.f)
 		for _, off := range c.CallOff {
 			if !w.runs(off.Dispatch.Items[off.At]) {
 				w.fatal("%q is called off, and no goroutine has it", off.Dispatch.Items[off.At].Key.ID)
@@ -40,7 +40,7 @@ func (w *storm) carryOut() {
 				if h.d == d && !h.recalled {
 					h.recalled = true
 					w.did["recalled"]++
-					w.f.Recalled(w.now, d, w.r.IntN(len(d.Items)+1))
+					w.f.Recalled(d, w.r.IntN(len(d.Items)+1))
 				}
 			}
 		}

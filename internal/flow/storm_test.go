@@ -178,7 +178,7 @@ func (w *storm) end() {
 		w.endedWell(d.Items[i])
 	}
 	if !whole && !h.recalled && d.ordered && !plain {
-		w.f.Recalled(w.now, d, 1+w.r.IntN(len(d.Items))) // the last that began did not go well
+		w.f.Recalled(d, 1+w.r.IntN(len(d.Items))) // the last that began did not go well
 	}
 	w.f.Took(d, time.Duration(d.Limit()), whole)
 	for i := d.Applied(); i < d.Limit(); i++ {

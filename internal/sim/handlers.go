@@ -54,7 +54,7 @@ func (p *process) begin(d *flow.Dispatch, then func()) {
 func (c *chunk) recall(p *process) {
 	if !c.back {
 		c.back = true
-		p.flow.Recalled(p.now, c.d, c.next)
+		p.flow.Recalled(c.d, c.next)
 	}
 }
 

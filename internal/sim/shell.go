@@ -179,7 +179,7 @@ func (p *process) pump() {
 }
 
 func (p *process) carryOut() bool {
-	c := p.flow.End(p.now)
+	c := p.flow.End()
 	more := len(c.Recall)+len(c.Ended)+len(c.Concluded) > 0
 	for i := 0; i < len(c.Recall); i++ {
 		p.chunks[c.Recall[i]].recall(p)
