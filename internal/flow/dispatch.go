@@ -16,9 +16,6 @@ func (d *Dispatch) Limit() int { return d.limit }
 // Applied is how many of the first items are over.
 func (d *Dispatch) Applied() int { return d.applied }
 
-// Solo says that it is run beside the pool.
-func (d *Dispatch) Solo() bool { return d.solo }
-
 // newDispatch dispatches items; it copies the array.
 func (f *Flow) newDispatch(now time.Duration, items []*Item, r *Range) *Dispatch {
 	var d *Dispatch

@@ -3,7 +3,6 @@ package flow
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -112,12 +111,6 @@ func (it *Item) logs() (order, key string) {
 	}
 	return it.Log, key
 }
-
-// Whole says that the range was not expanded.
-func (r *Range) Whole() bool { return r.whole }
-
-// Came is when it was offered.
-func (r *Range) Came() time.Duration { return r.came }
 
 // Session is the one in which the range is being settled, or was.
 func (r *Range) Session() *Session { return r.sess }

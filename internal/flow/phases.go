@@ -16,13 +16,6 @@ func (f *Flow) enlist(it *Item) {
 	f.all = it
 }
 
-// Each calls do for all items in hand. Do must not call the flow.
-func (f *Flow) Each(do func(*Item)) {
-	for it := f.all; it != nil; it = it.allNext {
-		do(it)
-	}
-}
-
 // finish tells the worker, if it does not know yet, and lets go of the item.
 func (f *Flow) finish(it *Item, v Verdict) {
 	if it.phase == finished {

@@ -211,17 +211,17 @@ func TestExpandWhileARangeIsClaimed(t *testing.T) {
 		var c, other Claim
 		f.NextClaim(0, &c)
 		f.expand("a")
-		if f.NextClaim(0, &other) || f.s.ahead != 3 || f.s.inflight.n != 3 || r.Whole() {
+		if f.NextClaim(0, &other) || f.s.ahead != 3 || f.s.inflight.n != 3 || r.whole {
 			t.Fatalf("%d are claimed beside the call, %d ahead, %d keys in hand", len(other.Items), f.s.ahead, f.s.inflight.n)
 		}
 		f.ClaimedRanges(0, &c, []uint64{token})
 		f.ClaimOver(&c)
 		n := 0
-		f.Each(func(it *Item) {
+		for it := f.all; it != nil; it = it.allNext {
 			if n++; it.phase != want || want == claimed && it.Ticket() != ledger.NewTicket(it.Key.Sum(), 7) {
 				t.Errorf("token %d: an item is in phase %d, want %d", token, it.phase, want)
 			}
-		})
+		}
 		if n != 3 || f.claiming != 0 {
 			t.Errorf("token %d: %d items, %d under way", token, n, f.claiming)
 		}
@@ -268,8 +268,8 @@ func TestExpandKeepsWhatRuns(t *testing.T) {
 	}
 	f.Stuck(time.Second, d)
 	records := r.Records.(*logRecords)
-	if records.kept != 2 || records.made != 1 || r.Whole() || d.rng != nil || f.s.held != 3 || f.s.working != 2 || f.s.ahead != 1 {
-		t.Errorf("%d are kept, %d made, whole %v, %d held, %d work", records.kept, records.made, r.Whole(), f.s.held, f.s.working)
+	if records.kept != 2 || records.made != 1 || r.whole || d.rng != nil || f.s.held != 3 || f.s.working != 2 || f.s.ahead != 1 {
+		t.Errorf("%d are kept, %d made, whole %v, %d held, %d work", records.kept, records.made, r.whole, f.s.held, f.s.working)
 	}
 	for _, it := range items {
 		if !it.holds || it.phase != running || it.Attempt() != 1 || it.Session() != f.sess || it.Ticket() != ledger.NewTicket(it.Key.Sum(), 7) {
@@ -312,8 +312,8 @@ func TestItemsExpandRangesOfTheirLogs(t *testing.T) {
 		r := offers(f, log, 3)
 		it := recordItem("a", 100)
 		it.Log = "b"
-		if f.Offer(0, it); r.Whole() != whole {
-			t.Errorf("the range of log %s is whole: %v", log, r.Whole())
+		if f.Offer(0, it); r.whole != whole {
+			t.Errorf("the range of log %s is whole: %v", log, r.whole)
 		}
 	}
 	for _, stalled := range []bool{false, true} {
@@ -325,8 +325,8 @@ func TestItemsExpandRangesOfTheirLogs(t *testing.T) {
 			f.s.hold(it, time.Second)
 		}
 		r := &Range{Records: &logRecords{size: 1}, Len: 3, Claim: ledger.Stretch{First: ledger.Entry{Key: recordItem("a", 0).Key}, Last: 2}}
-		if f.OfferRange(0, r); r.Whole() == stalled {
-			t.Errorf("beside an item that waits %v: whole %v", stalled, r.Whole())
+		if f.OfferRange(0, r); r.whole == stalled {
+			t.Errorf("beside an item that waits %v: whole %v", stalled, r.whole)
 		}
 	}
 }

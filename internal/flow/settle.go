@@ -108,7 +108,7 @@ func (f *Flow) Settled(now time.Duration, b *Batch, errs []error, whole error) {
 		if err == nil {
 			err = errs[i]
 		}
-		f.SettledRange(now, r, err)
+		f.settledRange(now, r, err)
 	}
 }
 
@@ -203,9 +203,6 @@ func (f *Flow) NextLetter() (s Settlement, ok bool) {
 	return f.letters.pop(), true
 }
 
-// Letters says how many failures wait to be published.
-func (f *Flow) Letters() int { return f.letters.len() }
-
 // Tries says how often a dead letter is tried at most: all, or once while the target is away and during a drain.
 func (f *Flow) Tries(all int) int {
 	if f.targetAway || f.draining {
@@ -214,11 +211,8 @@ func (f *Flow) Tries(all int) int {
 	return all
 }
 
-// TargetSaid notes whether the target is away, and says what it was before.
-func (f *Flow) TargetSaid(away bool) (was bool) {
-	was, f.targetAway = f.targetAway, away
-	return was
-}
+// TargetSaid notes whether the target is away: the last message's tries were all in vain.
+func (f *Flow) TargetSaid(away bool) { f.targetAway = away }
 
 // TargetAway says that the last message's tries were all in vain.
 func (f *Flow) TargetAway() bool { return f.targetAway }
@@ -333,8 +327,8 @@ func (f *Flow) sendable() (n int) {
 	return 0
 }
 
-// SettledRange does what the answer says. Anything but a success is a matter of each message.
-func (f *Flow) SettledRange(now time.Duration, r *Range, err error) {
+// settledRange does what the answer says. Anything but a success is a matter of each message.
+func (f *Flow) settledRange(now time.Duration, r *Range, err error) {
 	if err == nil && r.whole {
 		f.out = append(f.out, Finished{Range: r, Verdict: Verdict{Ack: true}})
 		f.countFirst(r.Claim.First.Key.Scope, int64(r.Len))

@@ -230,8 +230,8 @@ func TestFiledLettersAreHeld(t *testing.T) {
 		Item: it, Kind: ledger.Fail, More: &ledger.Settlement{Dead: &ledger.Archive{Body: []byte("sealed")}}, Whole: &ledger.Archive{},
 	}
 	f.publishFiled(s)
-	if _, waits, _ := f.Held(); waits != 1 || f.Letters() != 1 {
-		t.Fatalf("%d held, %d waiting", waits, f.Letters())
+	if _, waits, _ := f.Held(); waits != 1 || f.letters.len() != 1 {
+		t.Fatalf("%d held, %d waiting", waits, f.letters.len())
 	}
 	next, ok := f.NextLetter()
 	if !ok || next.More.Dead != s.Whole || string(s.More.Dead.Body) != "sealed" || !next.Filed {

@@ -86,7 +86,7 @@ func (w *storm) check() {
 			names[name] = true
 		}
 	}
-	w.f.Each(func(it *Item) {
+	for it := w.f.all; it != nil; it = it.allNext {
 		items[it.Key.Pos.Log]++
 		add(it)
 		if (it.phase >= claiming && it.phase <= settling) != it.holds {
@@ -95,7 +95,7 @@ func (w *storm) check() {
 		if it.dispatch != nil != w.runs(it) {
 			w.fatal("%q in phase %d is dispatched: %v", it.Key.ID, it.phase, it.dispatch != nil)
 		}
-	})
+	}
 	running := 0
 	w.ranges = slices.DeleteFunc(w.ranges, func(r *Range) bool { return !r.whole })
 	for _, r := range w.ranges {

@@ -89,7 +89,7 @@ func (k *worker) start() {
 		Backoff: backoff.Policy{Base: 100 * time.Millisecond, Max: time.Second}, Seed: w.rnd.Uint64(),
 	})
 	k.process = p
-	p.join()
+	p.enter()
 }
 
 func (p *process) String() string {
@@ -157,8 +157,17 @@ func (p *process) drain() {
 	p.pump()
 }
 
-// join begins a session.
-func (p *process) join() {
+// enter is the first join, and what goes on in the background from then on.
+func (p *process) enter() {
+	p.join("has joined", func() {
+		p.joined = !p.draining
+		p.after(0, p.poll) // from then on when the flow says so
+		p.after(100*time.Millisecond, p.commit)
+	})
+}
+
+// join begins a session, and repeats that until it does.
+func (p *process) join(what string, then func()) {
 	sent, sess := p.now, &session{}
 	p.call("a join", func() (err error) {
 		owner, err := p.ledger.Join(context.Background(), lease)
@@ -169,16 +178,14 @@ func (p *process) join() {
 		return err
 	}, func(err error) {
 		if err != nil {
-			p.after(p.outage(), p.join)
+			p.after(p.outage(), func() { p.join(what, then) })
 			return
 		}
 		p.sess, sess.until = sess, sent+lease
 		p.flow.Joined(&flow.Session{Ranges: sess.ranges != nil, Of: sess})
-		p.joined = !p.draining
-		p.step("%s has joined", p)
+		p.step("%s %s", p, what)
 		p.after(lease/3, func() { p.beat(sess) })
-		p.after(0, p.poll) // from then on when the flow says so
-		p.after(100*time.Millisecond, p.commit)
+		then()
 	})
 }
 
@@ -236,33 +243,11 @@ func (p *process) lose(sess *session) {
 		}
 		p.leave(sess, func() {
 			if !p.flow.Closed() {
-				p.rejoin()
+				p.join("has joined anew", func() {})
 			}
 		})
 	}
 	p.after(0, settle)
-}
-
-// rejoin is join without what goes on in the background already.
-func (p *process) rejoin() {
-	sent, sess := p.now, &session{}
-	p.call("a join", func() (err error) {
-		owner, err := p.ledger.Join(context.Background(), lease)
-		if err == nil {
-			sess.owner, sess.ledgerUntil = ledger.Ungroup(owner), p.now+lease
-			sess.ranges, _ = sess.owner.(ledger.StretchOwner)
-		}
-		return err
-	}, func(err error) {
-		if err != nil {
-			p.after(p.outage(), p.rejoin)
-			return
-		}
-		p.sess, sess.until = sess, sent+lease
-		p.flow.Joined(&flow.Session{Ranges: sess.ranges != nil, Of: sess})
-		p.step("%s has joined anew", p)
-		p.after(lease/3, func() { p.beat(sess) })
-	})
 }
 
 // leave tells the ledger that a session has ended, until it is answered.
