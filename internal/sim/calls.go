@@ -81,7 +81,7 @@ func (p *process) archives(c *flow.Claim, answers []ledger.Claim) []*ledger.Arch
 	for i, it := range c.Items {
 		if flow.NeedsArchive(it, &answers[i]) {
 			out[i] = archive(it, answers[i].Attempt)
-			p.facts.of(of(it).message()).done = true
+			p.facts.of(of(it).message).done = true
 		}
 	}
 	return out

@@ -13,17 +13,13 @@ type facts struct {
 	runs map[message]*fact
 }
 
-// message is a record's place.
-type message struct {
-	partition int
-	offset    int64
-}
-
 // fact is what is known of one message.
 type fact struct {
 	running []*running // handlers that have begun and not ended
 	done    bool       // a handler has ended so that nothing is left to do
 	token   uint64     // of the newest run
+	key     ledger.Key
+	final   bool // the ledger has finished it
 }
 
 // running is a handler in a message.
@@ -33,8 +29,6 @@ type running struct {
 }
 
 func newFacts() facts { return facts{runs: map[message]*fact{}} }
-
-func (d delivery) message() message { return message{d.of.part.number, d.offset} }
 
 func (f *facts) of(m message) *fact {
 	x := f.runs[m]
@@ -47,7 +41,7 @@ func (f *facts) of(m message) *fact {
 
 // begins checks what must be true when a handler begins.
 func (w *world) begins(p *process, r *running, d delivery, token uint64) {
-	f := w.facts.of(d.message())
+	f := w.facts.of(d.message)
 	for _, o := range f.running {
 		if o.by.alive && w.now < o.sess.ledgerUntil && !o.sess.left {
 			w.breaks("two live owners never run a message at once: %s begins %s, which %s runs", p, d, o.by)
@@ -60,11 +54,8 @@ func (w *world) begins(p *process, r *running, d delivery, token uint64) {
 		w.breaks("fencing tokens only grow: %s begins %s with token %d after %d", p, d, token, f.token)
 	}
 	f.token = max(f.token, token)
-	if k := w.cfg.Keys; k > 0 && !d.copied {
-		before := message{d.of.part.number, d.offset - int64(k)}
-		if before.offset >= 0 && !w.facts.of(before).done {
-			w.breaks("messages of an ordering key run in order: %s begins %s before %d-%d is done", p, d, before.partition, before.offset)
-		}
+	if !d.first && !w.facts.of(d.before).done {
+		w.breaks("messages of an ordering key run in order: %s begins %s before %s is done", p, d, d.before)
 	}
 	f.running = append(f.running, r)
 	w.report.Runs++
@@ -72,7 +63,7 @@ func (w *world) begins(p *process, r *running, d delivery, token uint64) {
 
 // ends notes that a handler has ended.
 func (w *world) ends(r *running, d delivery, final bool) {
-	f := w.facts.of(d.message())
+	f := w.facts.of(d.message)
 	for i, o := range f.running {
 		if o == r {
 			f.running = append(f.running[:i], f.running[i+1:]...)
@@ -121,41 +112,43 @@ func (w *world) mustFit(p *process) {
 
 // mustBeInOrder checks a settlement when it arrives: what succeeds does so after all before it in its ordering key, or with them.
 func (w *world) mustBeInOrder(b *flow.Batch) {
-	k, with := int64(w.cfg.Keys), map[message]bool{}
-	check := func(part *partition, offset int64) {
-		before := message{part.number, offset - k}
-		if k > 0 && before.offset >= 0 && !with[before] && !w.terminal(part, before.offset) {
-			w.breaks("settlements keep the order of their key: %d-%d succeeds before %d-%d", part.number, offset, part.number, before.offset)
+	with := map[message]bool{}
+	check := func(d delivery) {
+		if !d.first && !with[d.before] && !w.terminal(d.before) {
+			w.breaks("settlements keep the order of their key: %s succeeds before %s", d, d.before)
 		}
-		with[message{part.number, offset}] = true
+		with[d.message] = true
 	}
 	for i := range b.Items {
-		if d := of(b.Items[i].Item); b.Items[i].Kind == ledger.Succeed && !d.copied && !w.terminal(d.of.part, d.offset) {
-			check(d.of.part, d.offset)
+		if d := of(b.Items[i].Item); b.Items[i].Kind == ledger.Succeed && !d.copied && !w.terminal(d.message) {
+			check(d)
 		}
 	}
 	for _, r := range b.Ranges {
-		rec := r.Of.(*records)
-		for o := rec.from; o < rec.from+rec.n; o++ {
-			check(rec.of.part, o)
+		for _, d := range r.Of.(several).deliveries() {
+			check(d)
 		}
 	}
 }
 
-// terminal says whether the ledger has finished a message.
-func (w *world) terminal(p *partition, offset int64) bool {
-	rec, err := w.ledger.Get(context.Background(), p.key(offset))
-	return err == nil && rec.State != ledger.Pending
+// terminal says whether the ledger has finished a message. That does not change any more.
+func (w *world) terminal(m message) bool {
+	f := w.facts.of(m)
+	if !f.final {
+		rec, err := w.ledger.Get(context.Background(), f.key)
+		f.final = err == nil && rec.State != ledger.Pending
+	}
+	return f.final
 }
 
 // mustBeTerminal checks that the ledger has finished a message.
-func (w *world) mustBeTerminal(p *partition, offset int64, what string) {
-	rec, err := w.ledger.Get(context.Background(), p.key(offset))
+func (w *world) mustBeTerminal(d delivery, what string) {
+	rec, err := w.ledger.Get(context.Background(), d.key)
 	if err != nil || rec.State == ledger.Pending {
-		w.breaks("what %s is finished: %d-%d is %v, %v", what, p.number, offset, rec.State, err)
+		w.breaks("what %s is finished: %s is %v, %v", what, d, rec.State, err)
 	}
-	if !w.facts.of(message{p.number, offset}).done {
-		w.breaks("what %s has been handled: %d-%d was not", what, p.number, offset)
+	if !w.facts.of(d.message).done {
+		w.breaks("what %s has been handled: %s was not", what, d)
 	}
 }
 

@@ -29,8 +29,7 @@ func (p *process) dispatch() bool {
 	}
 	d, part := p.flow.Next(p.now, p.idle)
 	if part.Range != nil {
-		r := part.Range.Of.(*records)
-		items := r.Expand(part.From, part.To)
+		items := part.Range.Records.Expand(part.From, part.To)
 		part.Prepare(items)
 		if d = p.flow.Begin(p.now, part, items); d == nil {
 			return true

@@ -24,7 +24,7 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 			w.begins(p, r, d, 1)
 		},
 		"messages of an ordering key run in order": func(w *world, p, _ *process, d delivery) {
-			w.begins(p, &running{p, p.sess}, delivery{of: d.of, offset: 4}, 1)
+			w.begins(p, &running{p, p.sess}, part(w).delivery(4, 4), 1)
 		},
 		"nothing begins once the lease is known to be lost": func(w *world, p, _ *process, d delivery) {
 			w.begins(p, &running{p, &session{}}, d, 1)
@@ -34,19 +34,20 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 			w.mustHaveEnded(p, p.sess)
 		},
 		"what is acknowledged is finished": func(w *world, _, _ *process, d delivery) {
-			w.mustBeTerminal(d.of.part, 0, "is acknowledged")
+			w.mustBeTerminal(d, "is acknowledged")
 		},
 		"settlements keep the order of their key": func(w *world, _, _ *process, d delivery) {
-			w.mustBeInOrder(&flow.Batch{Items: []flow.Settlement{{Item: d.of.item(w, 4), Kind: ledger.Succeed}}})
+			w.mustBeInOrder(&flow.Batch{Items: []flow.Settlement{{Item: &flow.Item{Of: part(w).delivery(4, 4)}, Kind: ledger.Succeed}}})
 		},
 		"the committed offset only grows": func(w *world, p, _ *process, d delivery) {
-			part := d.of.part
-			part.owner, part.committed = p, 7
-			w.broker.commit(part, p, part.generation, 6)
+			m := &member{process: p}
+			part(w).owner, part(w).committed = m, 7
+			w.broker.(*cluster).commit(part(w), m, part(w).generation, 6)
 		},
 		"what is committed is finished": func(w *world, p, _ *process, d delivery) {
-			d.of.part.owner = p
-			w.broker.commit(d.of.part, p, d.of.part.generation, 1)
+			m := &member{process: p}
+			part(w).owner = m
+			w.broker.(*cluster).commit(part(w), m, part(w).generation, 1)
 		},
 	} {
 		t.Run(promise, func(t *testing.T) {
@@ -65,13 +66,15 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 				both = append(both, k.process)
 			}
 			w.step("a step")
-			breaks(w, both[0], both[1], delivery{of: &assignment{part: w.broker.parts[0]}})
+			breaks(w, both[0], both[1], part(w).delivery(4, 0))
 			if w.broken == nil || !strings.HasPrefix(w.broken.Promise, promise) || !strings.Contains(w.broken.Error(), "a step") {
 				t.Errorf("%+v", w.broken)
 			}
 		})
 	}
 }
+
+func part(w *world) *partition { return w.broker.(*cluster).parts[0] }
 
 // A world that does not come to its end is told, with what is left.
 func TestEndlessWorldsAreTold(t *testing.T) {

@@ -5,82 +5,23 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
-	"github.com/ackledger/ackledger/internal/offsets"
-	"github.com/ackledger/ackledger/ledger"
 )
 
 // maxHeld is how many messages a process has in hand.
 const maxHeld = 200
 
-// assigned is the broker's word that a partition is this process'.
-func (p *process) assigned(part *partition) {
-	p.after(0, p.polls)
-	if a := p.assignments[part]; a != nil { // it comes back before it is known that it was gone
-		p.drop(a, func() {})
+// room is for how many messages there is room.
+func (p *process) room() int64 {
+	held, _, bytes := p.flow.Held()
+	if !p.flow.MayStart() {
+		return 0
 	}
-	p.assignments[part] = &assignment{
-		part: part, generation: part.generation, fetch: part.committed, tracker: offsets.New(part.committed, -1), seqs: map[int64]uint64{},
-	}
-}
-
-// revoked is the broker's word that a partition is to be given back: what is finished is committed before.
-func (p *process) revoked(part *partition) {
-	p.after(p.latency(), func() {
-		a := p.assignments[part]
-		if a == nil || a.generation != part.generation {
-			return
-		}
-		p.drop(a, func() {
-			p.broker.commit(part, p, a.generation, position(a))
-			if part.owner == p && part.generation == a.generation {
-				p.broker.lost(part)
-			}
-		})
-	})
-	p.world.after(4*time.Second, func() { // it does not answer
-		if part.moving && part.owner == p {
-			p.broker.lost(part)
-		}
-	})
-}
-
-// notices is the end of an assignment that was lost.
-func (p *process) notices(part *partition) {
-	if a := p.assignments[part]; a != nil && (a.generation != part.generation || part.owner != p) {
-		p.step("%s has lost partition %d", p, part.number)
-		p.drop(a, func() {})
-	}
-}
-
-// drop takes a partition's messages back.
-func (p *process) drop(a *assignment, then func()) {
-	if p.assignments[a.part] == a {
-		delete(p.assignments, a.part)
-	}
-	p.flow.Drop(p.now, func(it *flow.Item) bool { return of(it).of == a }, p.between(0, time.Second), then)
-}
-
-// poll fetches what there is room for.
-func (p *process) poll() {
-	if p.draining {
-		return
-	}
-	for _, a := range p.assigns() {
-		if a.generation != a.part.generation || a.part.owner != p { // its fetch brings nothing
-			p.notices(a.part)
-			continue
-		}
-		held, _, bytes := p.flow.Held()
-		n := min(int64(maxHeld-held), bytes.Room()/size, a.part.end-a.fetch, int64(1+p.rnd.IntN(50)))
-		if n > 0 && p.flow.MayStart() {
-			p.offer(a, n)
-		}
-	}
+	return min(int64(maxHeld-held), bytes.Room()/size)
 }
 
 // polls polls soon: the flow says that it makes sense.
 func (p *process) polls() {
-	if p.polling {
+	if p.polling || p.source == nil {
 		return
 	}
 	p.polling = true
@@ -90,63 +31,39 @@ func (p *process) polls() {
 	}
 	p.after(rest, func() {
 		p.polling = false
-		p.poll()
+		if !p.draining {
+			p.source.poll()
+		}
 	})
 }
 
-// offer offers the next n records, as items or as a range.
-func (p *process) offer(a *assignment, n int64) {
-	from := a.fetch
-	a.fetch += n
-	p.offered += int(n)
-	for o := from; o < from+n; o++ {
-		a.seqs[o], _ = a.tracker.Add(o, 0)
-	}
-	if p.cfg.Ranged && p.flow.Ranges(p.cfg.Keys > 0) {
-		r := &records{p.world, a, from, n}
-		p.flow.OfferRange(p.now, &flow.Range{
-			Records: r, Ordered: p.cfg.Keys > 0, Len: int(n), Of: r, Claim: ledger.Stretch{
-				First: ledger.Entry{Key: a.part.key(from), Delivery: a.part.key(from).ID, Ranged: true, Window: time.Hour}, Last: from + n - 1,
-			},
-		})
-		return
-	}
-	for o := from; o < from+n; o++ {
-		p.flow.Offer(p.now, a.item(p.world, o))
-		if p.trouble(copied) {
-			p.offerCopy(a, o)
-		}
-	}
-}
-
-// offerCopy offers another copy of a message, which lies in no log and stands in no order.
-func (p *process) offerCopy(a *assignment, offset int64) {
-	it := a.item(p.world, offset)
-	p.offered++
-	it.Of, it.Copy, it.OrderingKey, it.Log = delivery{a, offset, true}, true, "", "copies"
+// offer takes an item in hand.
+func (p *process) offer(it *flow.Item) {
+	p.came(of(it))
 	p.flow.Offer(p.now, it)
 }
 
-// records are what a range is made of.
-type records struct {
-	w       *world
-	of      *assignment
-	from, n int64
+// came notes a delivery.
+func (p *process) came(d delivery) {
+	p.offered++
+	p.facts.of(d.message).key = d.key
 }
 
-// Size implements flow.Records.
-func (r *records) Size(int) int64 { return size }
-
-// Expand implements flow.Records.
-func (r *records) Expand(from, to int) (items []*flow.Item) {
-	for i := from; i < to; i++ {
-		items = append(items, r.of.item(r.w, r.from+int64(i)))
+// offerRange takes a range in hand.
+func (p *process) offerRange(r *flow.Range) {
+	for _, d := range r.Of.(several).deliveries() {
+		p.came(d)
 	}
-	return items
+	p.flow.OfferRange(p.now, r)
 }
 
-// Keep implements flow.Records.
-func (r *records) Keep(*flow.Item) {}
+// drop takes messages back; then is called when that is done.
+func (p *process) drop(match func(delivery) bool, grace time.Duration, then func()) {
+	p.flow.Drop(p.now, func(it *flow.Item) bool { return match(of(it)) }, grace, then)
+}
+
+// several is what a range is of.
+type several interface{ deliveries() []delivery }
 
 // pump carries out what the flow decides, until it has decided all.
 func (p *process) pump() {
@@ -210,37 +127,25 @@ func (p *process) tell() bool {
 	}
 	for i := range t.Finished {
 		f := &t.Finished[i]
-		if r := f.Range; r != nil {
-			rec := r.Of.(*records)
-			p.offered -= int(rec.n)
-			for o := rec.from; o < rec.from+rec.n; o++ {
-				p.finished(rec.of, o, f.Verdict)
-			}
+		if f.Item != nil {
+			p.finished(of(f.Item), f.Verdict)
 			continue
 		}
-		p.offered--
-		if d := of(f.Item); !d.copied {
-			p.finished(d.of, d.offset, f.Verdict)
-		} else if f.Verdict.Ack {
-			p.mustBeTerminal(d.of.part, d.offset, "is acknowledged")
+		for _, d := range f.Range.Of.(several).deliveries() {
+			p.finished(d, f.Verdict)
 		}
 	}
 	p.flow.Told(&t)
 	return true
 }
 
-func (p *process) finished(a *assignment, offset int64, v flow.Verdict) {
-	switch {
-	case v.Ack:
-		p.mustBeTerminal(a.part, offset, "is acknowledged")
-		a.tracker.Finish(a.seqs[offset])
-		delete(a.seqs, offset)
-	case p.assignments[a.part] == a && !v.Held: // its broker brings it again
-		p.after(v.Again+p.latency(), func() {
-			if p.assignments[a.part] == a && !p.draining {
-				p.offered++
-				p.flow.Offer(p.now, a.item(p.world, offset))
-			}
-		})
+// finished is a delivery that the flow lets go of.
+func (p *process) finished(d delivery, v flow.Verdict) {
+	p.offered--
+	if v.Ack {
+		p.mustBeTerminal(d, "is acknowledged")
+	}
+	if !d.copied {
+		p.source.finished(d, v)
 	}
 }

@@ -29,8 +29,8 @@ type process struct {
 	joined bool
 
 	sess        *session
-	assignments map[*partition]*assignment
-	idle        int // goroutines of the pool
+	source      source // nil: it has not joined
+	idle        int    // goroutines of the pool
 	claimers    int
 	settlers    int
 	suspect     *flow.Item // has the place for suspects
@@ -81,7 +81,7 @@ func (k *worker) start() {
 	k.lives++
 	p := &process{
 		world: w, worker: k, life: k.lives, alive: true, claimers: 2, settlers: 2, publishers: 2, idle: w.cfg.Concurrency,
-		assignments: map[*partition]*assignment{}, chunks: map[*flow.Dispatch]*chunk{},
+		chunks: map[*flow.Dispatch]*chunk{},
 	}
 	p.flow = flow.New(flow.Config{
 		Concurrency: w.cfg.Concurrency, BatchSize: 1, ClaimAhead: 64, MaxHeldBytes: maxHeld * size, Target: w.cfg.Letters,
@@ -141,8 +141,8 @@ func (p *process) drain() {
 	p.draining, p.joined = true, false
 	p.step("%s drains", p)
 	p.flow.Drain(p.now, func() {
-		for _, a := range p.assigns() {
-			p.broker.commit(a.part, p, a.generation, position(a))
+		if p.source != nil {
+			p.source.drained()
 		}
 		p.flow.Close(p.now)
 		p.leave(p.sess, func() {
@@ -161,8 +161,8 @@ func (p *process) drain() {
 func (p *process) enter() {
 	p.join("has joined", func() {
 		p.joined = !p.draining
-		p.after(0, p.poll) // from then on when the flow says so
-		p.after(100*time.Millisecond, p.commit)
+		p.source = p.broker.join(p)
+		p.polls() // from then on when the flow says so
 	})
 }
 
@@ -266,32 +266,4 @@ func (p *process) leave(sess *session, then func()) {
 		}
 		then()
 	})
-}
-
-// assigns are the assignments in the order of their partitions.
-func (p *process) assigns() (all []*assignment) {
-	for _, part := range p.broker.parts {
-		if a := p.assignments[part]; a != nil {
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
-func position(a *assignment) int64 {
-	at, _ := a.tracker.Position()
-	return at
-}
-
-// commit tells the broker what is finished, now and then.
-func (p *process) commit() {
-	for _, a := range p.assigns() {
-		at := position(a)
-		if !p.trouble(commitLost) {
-			p.world.after(p.latency(), func() { p.broker.commit(a.part, p, a.generation, at) })
-		}
-	}
-	if !p.draining {
-		p.after(100*time.Millisecond, p.commit)
-	}
 }

@@ -72,8 +72,11 @@ const (
 	lastSteps = 50
 )
 
-// scope is that of all messages.
-const scope = "sim/topic"
+// What all messages have in common.
+const (
+	scope = "sim/topic"
+	size  = 100
+)
 
 // world is everything.
 type world struct {
@@ -84,7 +87,7 @@ type world struct {
 	rnd     *rand.Rand
 	mood    [kinds]float64
 	ledger  *memory.Ledger
-	broker  *broker
+	broker  broker
 	workers []*worker
 	facts   facts
 	report  Report
@@ -135,7 +138,7 @@ func newWorld(cfg Config) *world {
 	}
 	began := time.Unix(1_000_000_000, 0)
 	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.now) }))
-	w.broker = newBroker(w)
+	w.broker = newCluster(w)
 	return w
 }
 
@@ -143,8 +146,7 @@ func (w *world) run() (Report, error) {
 	for i := range w.cfg.Workers {
 		w.workers = append(w.workers, w.newWorker(i))
 	}
-	w.after(0, w.broker.assignAll)
-	w.after(w.between(time.Second, 3*time.Second), w.broker.rebalance)
+	w.broker.begin()
 	for len(w.queue) > 0 && w.broken == nil && !w.broker.done() {
 		e := heap.Pop(&w.queue).(event)
 		w.now = e.at

@@ -1,0 +1,54 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// broker is where messages come from, and what is told of those that are finished.
+type broker interface {
+	// begin starts what happens at the broker by itself.
+	begin()
+	// join is a process that has joined the ledger.
+	join(p *process) source
+	// gone is told of a process that has ended or died.
+	gone(p *process)
+	// done says whether the broker has no message left.
+	done() bool
+	// left says in words what is left.
+	left() string
+}
+
+// source is a process' side of its broker.
+type source interface {
+	// poll takes in what there is room for.
+	poll()
+	// finished is a delivery that the flow lets go of.
+	finished(d delivery, v flow.Verdict)
+	// drained is the end of a drain: nothing is in hand any more.
+	drained()
+}
+
+// message names a message.
+type message struct {
+	partition int
+	offset    int64
+}
+
+// String is a message for people.
+func (m message) String() string { return fmt.Sprintf("%d-%d", m.partition, m.offset) }
+
+// delivery is what an item is of.
+type delivery struct {
+	message
+	key    ledger.Key
+	before message // of its ordering key
+	first  bool    // none is before it
+	copied bool    // it stands in no order, and its broker is told nothing of it
+	of     any     // the source's own
+}
+
+// of is an item's delivery.
+func of(it *flow.Item) delivery { return it.Of.(delivery) }
