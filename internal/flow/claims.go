@@ -144,6 +144,7 @@ func (f *Flow) claimed(now time.Duration, it *Item, a *ledger.Claim, archive *le
 	case a.Answer == ledger.Mismatch && f.heldBack(it): // it is nobody's; what is spent is ours, and would forget why
 		f.giveBack(it)
 	case a.Answer == ledger.Spent, a.Answer == ledger.Mismatch:
+		it.parked = a.Uncertain
 		f.fail(now, it, archive)
 	case a.Suspect:
 		f.s.setPhase(it, queued)

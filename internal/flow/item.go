@@ -67,6 +67,7 @@ type state struct {
 	met        bool      // claimed before, in an answer that came
 	ranged     bool      // ledger.Claim.Ranged
 	fresh      bool      // its claim in a range was its first, which is not counted yet
+	parked     bool      // its attempt was cut short: released, it would be run again
 	behind     bool      // a live owner had it when the ledger last said why it is busy
 	maybe      bool      // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	dispatch   *Dispatch // of which it is, unless it was recalled

@@ -204,6 +204,8 @@ func (f *Flow) loseItem(it *Item) {
 		it.maybe = false
 		if it.dropped {
 			f.finish(it, Verdict{})
+		} else {
+			f.s.letGo(it)
 		}
 	}
 }

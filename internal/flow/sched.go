@@ -183,9 +183,11 @@ func (s *sched) takeOne(it *Item, out []*Item) []*Item {
 	return append(out, it)
 }
 
-// requeue makes an item that is not ours claimable again.
+// requeue makes an item that is not ours claimable again. One that may be ours keeps its key: a copy would be taken for it.
 func (s *sched) requeue(it *Item) {
-	s.letGo(it)
+	if !it.maybe {
+		s.letGo(it)
+	}
 	s.setPhase(it, queued)
 	s.rescan(it.sequence)
 	s.list(it, true)
@@ -228,9 +230,11 @@ func (s *sched) listSequence(l *sequence, due bool) {
 	}
 }
 
-// hold makes an item that is not ours wait until due.
+// hold makes an item that is not ours wait until due. One that may be ours keeps its key.
 func (s *sched) hold(it *Item, due time.Duration) {
-	s.letGo(it)
+	if !it.maybe {
+		s.letGo(it)
+	}
 	s.setPhase(it, waiting)
 	it.due = due
 	heap.Push(&s.waits, it)

@@ -141,11 +141,11 @@ func (f *Flow) settledOne(now time.Duration, s *Settlement, err error) {
 		f.tellNews(News{What: TakenOver, Item: it, Kind: s.Kind, Token: it.ticket.Token()})
 		it.asks++
 		f.wait(now, it, AskAgain(0, int(it.asks), f.chance.draw()))
-	case isInvalid(err):
-		f.refused(now, s, err, false)
-	case s.Kind == ledger.Succeed && !it.isHead(): // locked; it goes with those before it, when they are repeated
+	case s.Kind == ledger.Succeed && !it.isHead(): // it goes with those before it, when they are repeated, or after them
 		f.s.setPhase(it, running)
 		f.succeed(it, s.More)
+	case isInvalid(err):
+		f.refused(now, s, err, false)
 	default: // a locked row: this one is to be repeated
 		again := *s
 		f.timers.add(now+lockedRest/2+time.Duration(f.chance.draw()*float64(lockedRest/2)), func(time.Duration) { f.settleQ.push(again) })
@@ -232,14 +232,25 @@ func (f *Flow) Published(now time.Duration, s *Settlement, unsealed error) {
 
 // refused is a settlement that the ledger refuses for its own sake, or that the cipher does not seal. The message must not be
 // acknowledged, and its handler has spoken: so it is settled again and again, and everything else goes on. A release, and a
-// mismatch, which is never run, are asked for again instead. What the broker is to have back is released, to be run later.
+// mismatch, which is never run, are asked for again instead. What the broker is to have back is released, to be run later, unless it
+// is parked: that is settled all the same, or left to the next owner, to whom it is as uncertain.
 func (f *Flow) refused(now time.Duration, s *Settlement, err error, unsealed bool) {
 	it, b := s.Item, f.cfg.Backoff
 	f.tellNews(News{What: Refused, Item: it, Kind: s.Kind, Err: err})
 	switch {
 	case s.Kind == ledger.Release || it.ticket.IsMismatch():
 		it.maybe = s.Kind == ledger.Release
+		if s.unharmed() { // whoever asks next is told of a first claim
+			it.forgotten()
+		}
 		f.wait(now, it, b.Max)
+	case it.parked && f.draining:
+		f.finish(it, Verdict{})
+	case it.parked:
+		if it.dropped {
+			f.tell(it, Verdict{Held: true})
+		}
+		f.keep(now, s, err, unsealed)
 	case it.dropped || f.draining || f.cfg.HoldMax > 0 && b.Base > f.cfg.HoldMax:
 		f.forget(it)
 		f.settle(now, it, &ledger.Settlement{Kind: ledger.Release, After: b.Max})
@@ -279,9 +290,16 @@ func (f *Flow) repeat(k *kept) {
 	f.settleQ.push(k.Settlement)
 }
 
-// giveUpKept releases an item whose settlement waits to be repeated: the broker is to have it back.
+// giveUpKept releases an item whose settlement waits to be repeated: the broker is to have it back. What is parked is not released.
 func (f *Flow) giveUpKept(it *Item) {
-	if k := f.kept[it]; k != nil && k.timer != nil {
+	k := f.kept[it]
+	switch {
+	case k == nil || k.timer == nil:
+	case it.parked && f.draining:
+		f.finish(it, Verdict{})
+	case it.parked:
+		f.tell(it, Verdict{Held: true})
+	default:
 		f.forget(it)
 		f.release(it)
 	}

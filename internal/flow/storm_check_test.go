@@ -89,7 +89,7 @@ func (w *storm) check() {
 	for it := w.f.all; it != nil; it = it.allNext {
 		items[it.Key.Pos.Log]++
 		add(it)
-		if (it.phase >= claiming && it.phase <= settling) != it.holds {
+		if has := it.phase >= claiming && it.phase <= settling; has != it.holds && (has || !it.maybe) {
 			w.fatal("%q in phase %d has its key: %v", it.Key.ID, it.phase, it.holds)
 		}
 		if it.dispatch != nil != w.runs(it) {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
@@ -38,14 +39,23 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 	entries := make([]ledger.Entry, len(c.Items))
 	for i, it := range c.Items {
 		entries[i] = ledger.Entry{
-			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Key.ID, Ranged: it.Ranged, Window: time.Hour,
-			Solo: solo || it.Dropped() && it.Solo(),
+			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: deliveryOf(it), Ranged: it.Ranged, Copy: it.Copy, Window: time.Hour,
+			Solo: solo || it.Dropped() && it.Solo(), Park: p.cfg.Park,
 		}
+	}
+	if len(entries) > 0 && !p.facts.of(of(c.Items[0]).message).asked && p.trouble(unfit) {
+		entries[0].Window = -1 // the ledger refuses what it has never seen
 	}
 	var answers []ledger.Claim
 	p.call("a claim", func() (err error) {
-		answers, err = sess.owner.Claim(context.Background(), entries)
-		return err
+		if answers, err = sess.owner.Claim(context.Background(), entries); err != nil {
+			return err
+		}
+		for i, it := range c.Items {
+			p.facts.of(of(it).message).asked = answers[i].Err == nil
+			p.note(p, "claims", of(it).message, int64(answers[i].Answer))
+		}
+		return nil
 	}, func(err error) {
 		switch {
 		case err == nil:
@@ -79,19 +89,29 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 func (p *process) archives(c *flow.Claim, answers []ledger.Claim) []*ledger.Archive {
 	out := make([]*ledger.Archive, len(answers))
 	for i, it := range c.Items {
-		if flow.NeedsArchive(it, &answers[i]) {
-			out[i] = archive(it, answers[i].Attempt)
-			p.facts.of(of(it).message).done = true
+		a := &answers[i]
+		if !flow.NeedsArchive(it, a) {
+			continue
+		}
+		kind, d := ledger.KindInvalid, of(it)
+		switch {
+		case a.Answer == ledger.Mismatch:
+			kind = ledger.KindMismatch
+			if !d.forged {
+				p.breaks(d.message, "what has the same body is no mismatch: %s", d)
+			}
+		case a.Uncertain:
+			kind = ledger.KindUncertain
+		case a.Answer == ledger.Spent:
+			kind = ledger.KindExhausted
+			p.mustBeGuilty(d)
+		}
+		out[i] = archive(it, kind, a.Attempt)
+		if !d.forged {
+			p.facts.of(d.message).failed = true
 		}
 	}
 	return out
-}
-
-func archive(it *flow.Item, attempts int) *ledger.Archive {
-	return &ledger.Archive{
-		Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Key.ID, Kind: ledger.KindTerminal, Attempts: attempts, Source: "sim",
-		Body: it.Key.ID, Keep: time.Hour,
-	}
 }
 
 // askRanges claims ranges, and if that is not answered each of their messages.
@@ -150,25 +170,16 @@ func (p *process) settle() bool {
 }
 
 func (p *process) send(b *flow.Batch, sess *session) {
-	var errs []error
-	p.call("a settlement", func() (err error) {
+	errs := make([]error, len(b.Items)+len(b.Ranges))
+	p.call("a settlement", func() error {
 		if p.now < sess.ledgerUntil && !sess.left {
 			p.mustBeInOrder(b)
 		}
+		clear(errs)
 		if len(b.Ranges) > 0 {
-			done := make([]ledger.StretchDone, len(b.Ranges))
-			for i, r := range b.Ranges {
-				done[i] = r.Finished()
-			}
-			errs, err = sess.ranges.SettleStretches(context.Background(), done)
-			return err
+			return p.settleRanges(b, sess, errs)
 		}
-		sets := make([]ledger.Settlement, len(b.Items))
-		for i := range b.Items {
-			sets[i] = b.Items[i].Full()
-		}
-		errs, err = sess.owner.Settle(context.Background(), sets)
-		return err
+		return p.settleItems(b, sess, errs)
 	}, func(err error) {
 		lost := ledger.IsLost(err)
 		switch {
@@ -184,91 +195,75 @@ func (p *process) send(b *flow.Batch, sess *session) {
 			p.after(p.outage(), func() { p.again(b, sess) })
 			return
 		}
-		p.settled(b, errs, err)
+		for i := range b.Items {
+			if _, ok := errors.AsType[*ledger.InvalidError](errs[i]); ok {
+				p.known.refused[b.Items[i].Item]++
+			}
+		}
+		p.flow.Settled(p.now, b, errs, err)
+		p.flow.SettleOver(b)
+		p.settlers++
 	})
+}
+
+// settleItems is what the ledger does with settlements of items. It refuses some, and finds the rows of others locked.
+func (p *process) settleItems(b *flow.Batch, sess *session, errs []error) error {
+	var sets []ledger.Settlement
+	var at []int
+	for i := range b.Items {
+		s := &b.Items[i]
+		p.note(p, "settles", of(s.Item).message, int64(s.Kind))
+		switch {
+		case s.Kind == ledger.Release && p.trouble(odd), s.Kind != ledger.Release && p.trouble(unfit):
+			errs[i] = &ledger.InvalidError{Field: "Settlement", Bound: "what the ledger takes", Value: "another"}
+		case p.trouble(locked):
+			errs[i] = errLocked
+		default:
+			sets, at = append(sets, s.Full()), append(at, i)
+		}
+	}
+	if len(sets) == 0 {
+		return nil
+	}
+	answers, err := sess.owner.Settle(context.Background(), sets)
+	if err != nil {
+		return err
+	}
+	for i, a := range answers {
+		errs[at[i]] = a
+		p.settledOne(of(b.Items[at[i]].Item), sets[i].Kind, a)
+	}
+	return nil
+}
+
+// settleRanges is the same of ranges. Of some it wants to know message by message.
+func (p *process) settleRanges(b *flow.Batch, sess *session, errs []error) error {
+	for i, r := range b.Ranges {
+		ds := r.Of.(several).deliveries()
+		p.note(p, "settles a range of messages, from", ds[0].message, int64(len(ds)))
+		switch {
+		case p.trouble(unfit):
+			errs[i] = ledger.ErrParts
+		case p.trouble(locked):
+			errs[i] = errLocked
+		default:
+			answers, err := sess.ranges.SettleStretches(context.Background(), []ledger.StretchDone{r.Finished()})
+			if err != nil {
+				return err
+			}
+			errs[i] = answers[0]
+		}
+	}
+	return nil
 }
 
 // again repeats settlements, unless their session is lost.
 func (p *process) again(b *flow.Batch, sess *session) {
 	if b.Session().Lost() {
-		p.settled(b, nil, ledger.ErrLost)
+		p.flow.Settled(p.now, b, nil, ledger.ErrLost)
+		p.flow.SettleOver(b)
+		p.settlers++
 		return
 	}
 	p.send(b, sess)
-}
-
-// publish publishes what failed for good, and seals it.
-func (p *process) publish() bool {
-	if p.publishers == 0 {
-		return false
-	}
-	s, ok := p.flow.NextLetter()
-	if !ok {
-		return false
-	}
-	p.publishers--
-	p.letter(&s, func() { p.publishers++ })
-	return true
-}
-
-// letter is the whole of publishing one.
-func (p *process) letter(s *flow.Settlement, then func()) {
-	p.after(p.between(0, 100*time.Millisecond), func() {
-		var unsealed error
-		if !s.Filed && p.trouble(unfit) {
-			unsealed = errAway
-		}
-		p.flow.Published(p.now, s, unsealed)
-		then()
-	})
-}
-
-func (p *process) settled(b *flow.Batch, errs []error, whole error) {
-	p.flow.Settled(p.now, b, errs, whole)
-	p.flow.SettleOver(b)
-	p.settlers++
-}
-
-// takeSuspect asks for a message alone, if the place for that is free.
-func (p *process) takeSuspect() bool {
-	if p.alone {
-		return false
-	}
-	if p.suspect != nil {
-		if _, again := p.flow.Undecided(p.suspect); again && p.flow.SuspectAgain(p.suspect) {
-			p.runSuspect()
-			return true
-		}
-		if undecided, _ := p.flow.Undecided(p.suspect); undecided {
-			return false
-		}
-		p.suspect = nil
-	}
-	if p.suspect = p.flow.NextSuspect(p.now); p.suspect == nil {
-		return false
-	}
-	p.runSuspect()
-	return true
-}
-
-func (p *process) runSuspect() {
-	it := p.suspect
-	p.alone = true
-	p.ask(&flow.Claim{Session: p.flow.Session(), Items: []*flow.Item{it}}, true, func() {
-		if d := p.flow.Alone(p.now, it); d != nil {
-			p.begin(d, func() { p.concluded(it) })
-			return
-		}
-		p.concluded(it)
-	})
-}
-
-// concluded publishes the suspect's dead letter in its place.
-func (p *process) concluded(it *flow.Item) {
-	over := func() { p.alone = false }
-	if letter, _ := p.flow.Concluded(it); letter != nil {
-		p.letter(letter, over)
-		return
-	}
-	over()
 }

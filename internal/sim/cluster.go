@@ -83,7 +83,7 @@ func (c *cluster) assignAll() {
 func (c *cluster) assign(p *partition, to *member) {
 	p.owner, p.moving = to, false
 	p.generation++
-	c.step("%s gets partition %d from offset %d", to, p.number, p.committed)
+	c.note(to.process, "gets partition, from", message{p.number, p.committed}, 0)
 	generation := p.generation
 	to.after(c.latency(), func() {
 		if p.owner == to && p.generation == generation {
@@ -99,7 +99,7 @@ func (c *cluster) rebalance() {
 			c.lost(p)
 		} else {
 			p.moving = true
-			c.step("%s is to give partition %d back", p.owner, p.number)
+			c.note(p.owner.process, "is to give back partition", none, int64(p.number))
 			p.owner.revoked(p)
 		}
 	}
@@ -110,7 +110,7 @@ func (c *cluster) rebalance() {
 
 // lost takes a partition from an owner that does not know.
 func (c *cluster) lost(p *partition) {
-	c.step("partition %d is taken from %s", p.number, p.owner)
+	c.note(p.owner.process, "is not the owner any more of partition", none, int64(p.number))
 	of := p.owner
 	of.after(c.between(0, 3*time.Second), func() { of.notices(p) })
 	p.owner, p.moving = nil, false
@@ -137,13 +137,13 @@ func (c *cluster) commit(p *partition, by *member, generation int, offset int64)
 		return // fenced: it is somebody else's
 	}
 	if offset < p.committed {
-		c.breaks("the committed offset only grows: %s commits %d of partition %d after %d", by, offset, p.number, p.committed)
+		c.breaks(message{p.number, offset}, "the committed offset only grows: %s commits %d of partition %d after %d", by, offset, p.number, p.committed)
 	}
 	for o := p.committed; o < offset; o++ {
 		c.mustBeTerminal(p.delivery(c.cfg.Keys, o), "is committed")
 	}
 	if offset > p.committed {
-		c.step("%s commits offset %d of partition %d", by, offset, p.number)
+		c.note(by.process, "commits up to", message{p.number, offset}, 0)
 	}
 	p.committed = offset
 }

@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
@@ -11,21 +14,22 @@ import (
 // facts is what is known of messages to whoever sees everything.
 type facts struct {
 	runs map[message]*fact
+	met  flow.Counted // what deliveries were, as the workers count them
 }
 
 // fact is what is known of one message.
 type fact struct {
-	running []*running // handlers that have begun and not ended
-	done    bool       // a handler has ended so that nothing is left to do
-	token   uint64     // of the newest run
-	key     ledger.Key
-	final   bool // the ledger has finished it
-}
-
-// running is a handler in a message.
-type running struct {
-	by   *process
-	sess *session
+	key       ledger.Key
+	asked     bool       // the ledger has answered for it
+	running   []*running // handlers that have begun and not ended
+	succeeded bool       // a handler has ended well
+	failed    bool       // it was decided that nothing more comes of it
+	final     bool       // the ledger has finished it
+	cut       bool       // a process died in its handler
+	token     uint64     // of the newest run
+	fails     int        // handlers that failed
+	effects   int        // that were committed
+	deaths    int        // of processes that it has killed
 }
 
 func newFacts() facts { return facts{runs: map[message]*fact{}} }
@@ -39,118 +43,15 @@ func (f *facts) of(m message) *fact {
 	return x
 }
 
-// begins checks what must be true when a handler begins.
-func (w *world) begins(p *process, r *running, d delivery, token uint64) {
-	f := w.facts.of(d.message)
-	for _, o := range f.running {
-		if o.by.alive && w.now < o.sess.ledgerUntil && !o.sess.left {
-			w.breaks("two live owners never run a message at once: %s begins %s, which %s runs", p, d, o.by)
-		}
-	}
-	if r.sess != p.sess {
-		p.breaks("nothing begins once the lease is known to be lost: %s begins %s", p, d)
-	}
-	if token < f.token {
-		w.breaks("fencing tokens only grow: %s begins %s with token %d after %d", p, d, token, f.token)
-	}
-	f.token = max(f.token, token)
-	if !d.first && !w.facts.of(d.before).done {
-		w.breaks("messages of an ordering key run in order: %s begins %s before %s is done", p, d, d.before)
-	}
-	f.running = append(f.running, r)
-	w.report.Runs++
+// all are the messages that came, in order.
+func (f *facts) all() []message {
+	return slices.SortedFunc(maps.Keys(f.runs), func(a, b message) int {
+		return cmp.Or(a.partition-b.partition, cmp.Compare(a.offset, b.offset))
+	})
 }
 
-// ends notes that a handler has ended.
-func (w *world) ends(r *running, d delivery, final bool) {
-	f := w.facts.of(d.message)
-	for i, o := range f.running {
-		if o == r {
-			f.running = append(f.running[:i], f.running[i+1:]...)
-			break
-		}
-	}
-	f.done = f.done || final
-}
-
-// mustHaveEnded checks that no handler of a lost session runs on, where it heeds its context.
-func (w *world) mustHaveEnded(p *process, sess *session) {
-	for _, c := range p.chunks {
-		if r := c.running; r != nil && r.sess == sess {
-			w.breaks("the handlers of a lost lease are cancelled: %s runs on", p)
-		}
-	}
-}
-
-// mustHaveTold checks that each message was given back once that was offered.
-func (w *world) mustHaveTold(p *process) {
-	if p.offered != 0 {
-		w.breaks("each message is given back once: %s has had %d more than it gave back", p, p.offered)
-	}
-}
-
-// mustBeEmpty checks that a process in a world without trouble has nothing in hand when all is done.
-func (w *world) mustBeEmpty(p *process) {
-	w.mustHaveTold(p)
-	if items, waiting, bytes := p.flow.Held(); items != 0 || waiting != 0 || bytes.Total() != 0 || len(p.flow.Dispatches()) > 0 {
-		w.breaks("when all is done nothing is in hand: %s has %d messages, %d wait, %d bytes", p, items, waiting, bytes.Total())
-	}
-}
-
-// mustFit checks that no more handlers run than may, beside the suspect's.
-func (w *world) mustFit(p *process) {
-	n := 0
-	for _, c := range p.chunks {
-		if c.running != nil {
-			n++
-		}
-	}
-	if n > w.cfg.Concurrency+1 {
-		w.breaks("as many handlers run as may: %s runs %d", p, n)
-	}
-}
-
-// mustBeInOrder checks a settlement when it arrives: what succeeds does so after all before it in its ordering key, or with them.
-func (w *world) mustBeInOrder(b *flow.Batch) {
-	with := map[message]bool{}
-	check := func(d delivery) {
-		if !d.first && !with[d.before] && !w.terminal(d.before) {
-			w.breaks("settlements keep the order of their key: %s succeeds before %s", d, d.before)
-		}
-		with[d.message] = true
-	}
-	for i := range b.Items {
-		if d := of(b.Items[i].Item); b.Items[i].Kind == ledger.Succeed && !d.copied && !w.terminal(d.message) {
-			check(d)
-		}
-	}
-	for _, r := range b.Ranges {
-		for _, d := range r.Of.(several).deliveries() {
-			check(d)
-		}
-	}
-}
-
-// terminal says whether the ledger has finished a message. That does not change any more.
-func (w *world) terminal(m message) bool {
-	f := w.facts.of(m)
-	if !f.final {
-		rec, err := w.ledger.Get(context.Background(), f.key)
-		f.final = err == nil && rec.State != ledger.Pending
-	}
-	return f.final
-}
-
-// mustBeTerminal checks that the ledger has finished a message.
-func (w *world) mustBeTerminal(d delivery, what string) {
-	rec, err := w.ledger.Get(context.Background(), d.key)
-	if err != nil || rec.State == ledger.Pending {
-		w.breaks("what %s is finished: %s is %v, %v", what, d, rec.State, err)
-	}
-	if !w.facts.of(d.message).done {
-		w.breaks("what %s has been handled: %s was not", what, d)
-	}
-}
+// done says whether nothing is left to do for a message.
+func (f *fact) done() bool { return f.succeeded || f.failed }
 
 // session is a simulated life in the ledger.
 type session struct {
@@ -159,4 +60,136 @@ type session struct {
 	until       time.Duration // as the worker knows it
 	ledgerUntil time.Duration // as the ledger knows it
 	left        bool
+}
+
+// size is how many bytes a message takes: a large one more than a quarter of the room.
+func (w *world) size(m message) int64 {
+	if w.marked(large, m) {
+		return maxHeld * size * 3 / 10
+	}
+	return size
+}
+
+// begins checks what must be true when a handler begins.
+func (w *world) begins(r *running) {
+	p, d := r.by, of(r.it)
+	f, token := w.facts.of(d.message), r.token
+	w.note(p, "begins", d.message, int64(token))
+	for _, o := range f.running {
+		if o.by.alive && w.now < o.sess.ledgerUntil && !o.sess.left {
+			w.breaks(d.message, "two live owners never run a message at once: %s begins %s, which %s runs", p, d, o.by)
+		}
+	}
+	if token < f.token {
+		w.breaks(d.message, "fencing tokens only grow: %s begins %s with token %d after %d", p, d, token, f.token)
+	}
+	f.token = max(f.token, token)
+	if !d.first && !w.facts.of(d.before).done() {
+		w.breaks(d.message, "messages of an ordering key run in order: %s begins %s before %s is done", p, d, d.before)
+	}
+	if d.forged || d.skip || r.it.Invalid != nil {
+		w.breaks(d.message, "what is not to be run never begins: %s begins %s", p, d)
+	}
+	if w.cfg.Park && f.cut {
+		w.breaks(d.message, "what was cut short is parked: %s begins %s again", p, d)
+	}
+	if n := r.attempt; n > attempts || n > f.fails+1 {
+		w.breaks(d.message, "attempts are counted honestly, and end: %s begins attempt %d of %s, which failed %d times", p, n, d, f.fails)
+	}
+	if f.effects > 0 {
+		w.breaks(d.message, "what has taken effect is not run again: %s begins %s", p, d)
+	}
+	w.mayBegin(r)
+	f.running = append(f.running, r)
+	w.report.Runs++
+}
+
+// mayBegin checks that the process may begin anything.
+func (w *world) mayBegin(r *running) {
+	p, d := r.by, of(r.it)
+	why := ""
+	switch {
+	case r.sess != p.sess:
+		why = "the lease is lost"
+	case p.draining:
+		why = "it drains"
+	case p.known.paused:
+		why = "it pauses"
+	case !p.flow.Up():
+		why = "the ledger does not answer"
+	case p.known.full:
+		why = "the archive's budget is spent"
+	case p.known.open && p.suspect.it != r.it && p.probe.it != r.it:
+		why = "the breaker is open"
+	case r.it.Solo() && p.suspect.it != r.it:
+		why = "a suspect has a place of its own"
+	}
+	if why != "" {
+		w.breaks(d.message, "nothing begins while %s: %s begins %s", why, p, d)
+	}
+}
+
+// ends notes that a handler has ended, and what follows from it.
+func (w *world) ends(r *running, o *flow.Outcome) {
+	d := of(r.it)
+	f := w.facts.of(d.message)
+	for i, other := range f.running {
+		if other == r {
+			f.running = append(f.running[:i], f.running[i+1:]...)
+			break
+		}
+	}
+	what := "ends well"
+	switch {
+	case o.Again || o.Ask:
+		what = "ends, and is to be repeated,"
+	case o.More != nil && o.More.Kind == ledger.Fail:
+		f.failed, what = true, "fails for good in"
+		f.fails++
+	case o.More != nil && o.More.Kind == ledger.Release:
+		what = "gives up"
+		if o.More.Count {
+			what = "fails in"
+			f.fails++
+		}
+	default:
+		f.succeeded = true
+	}
+	w.note(r.by, what, d.message, 0)
+}
+
+// takesEffect notes that a transaction has committed.
+func (w *world) takesEffect(r *running) {
+	d := of(r.it)
+	f := w.facts.of(d.message)
+	w.note(r.by, "commits", d.message, 0)
+	f.succeeded = true
+	if f.effects++; f.effects > 1 {
+		w.breaks(d.message, "the effects of a transaction and its success are one, once: %s commits %s again", r.by, d)
+	}
+}
+
+// cutShort notes that a process dies with what runs in it.
+func (p *process) cutShort() {
+	for _, c := range p.chunks {
+		for _, r := range c.running {
+			d := of(r.it)
+			f := p.facts.of(d.message)
+			f.cut = true
+			if f.deaths++; f.deaths > ledger.CrashLimit+1 && p.marked(deadly, d.message) {
+				p.breaks(d.message, "crash loops end: %s has killed %d processes", d, f.deaths)
+			}
+		}
+	}
+}
+
+// settledOne checks what the ledger says to a settlement.
+func (p *process) settledOne(d delivery, kind ledger.SettleKind, err error) {
+	if err != nil || d.forged {
+		return
+	}
+	rec, _ := p.ledger.Get(context.Background(), d.key)
+	if f := p.facts.of(d.message); kind == ledger.Succeed && !f.succeeded || kind == ledger.Fail && !f.failed && rec.State == ledger.Failed {
+		p.breaks(d.message, "what is settled has happened: %s is %s", d, rec.State)
+	}
 }

@@ -1,10 +1,15 @@
 package sim
 
 import (
+	"context"
+	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
 )
 
 // chunk is a dispatch in the hands of a simulated goroutine.
@@ -17,9 +22,21 @@ type chunk struct {
 	plain    bool
 	born     time.Duration
 	seen     int
-	off      map[int]bool
-	running  *running
+	off      map[int]bool // called off
+	running  []*running   // whose handler runs now
 	then     func()
+}
+
+// running is a handler in a message.
+type running struct {
+	by    *process
+	sess  *session
+	it    *flow.Item
+	at    int // in its chunk
+	began time.Duration
+
+	token   uint64
+	attempt int
 }
 
 // dispatch gives idle goroutines what may run.
@@ -43,94 +60,197 @@ func (p *process) dispatch() bool {
 	return true
 }
 
+// begin has a dispatch run. Where handlers are admitted one at a time, it waits for its turn.
 func (p *process) begin(d *flow.Dispatch, then func()) {
 	c := &chunk{p: p, d: d, born: p.now, plain: true, seen: -1, off: map[int]bool{}, then: then}
-	p.chunks[d] = c
-	p.after(0, c.run)
+	d.Of = c
+	p.chunks = append(p.chunks, c)
+	p.mustFit(p, d)
+	var turn time.Duration
+	if p.cfg.Limited && !d.Items[0].Solo() {
+		turn = p.between(0, 20*time.Millisecond)
+	}
+	p.after(turn, c.run)
 }
 
 // recall takes back what has not begun.
-func (c *chunk) recall(p *process) {
+func (c *chunk) recall() {
 	if !c.back {
 		c.back = true
-		p.flow.Recalled(c.d, c.next)
+		c.p.flow.Recalled(c.d, c.next)
 	}
 }
 
 func (c *chunk) callOff(at int) { c.off[at] = true }
 
-// run begins the next item; it ends the dispatch where there is none.
+// run begins the next item, or the whole of a batch; it ends the dispatch where there is none.
 func (c *chunk) run() {
-	p := c.p
 	if c.back || c.next == len(c.d.Items) {
 		c.end()
 		return
 	}
-	at := c.next
-	it := c.d.Items[at]
-	c.next++
-	sess := sessionOf(it.Session())
-	switch {
-	case c.off[at]:
-		c.over(flow.Outcome{Skip: flow.CalledOff})
-		return
-	case p.now > sess.until:
-		c.over(flow.Outcome{Skip: flow.LeaseOver})
+	from := c.next
+	if c.next++; c.d.Together {
+		c.next = len(c.d.Items)
+	}
+	for at := from; at < c.next; at++ {
+		it := c.d.Items[at]
+		switch sess := sessionOf(it.Session()); {
+		case c.off[at]:
+			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.CalledOff})
+		case c.p.now > sess.until:
+			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.LeaseOver})
+		default:
+			c.outcomes = append(c.outcomes, flow.Outcome{})
+			c.running = append(c.running, &running{c.p, sess, it, at, c.p.now, it.Ticket().Token(), it.Attempt()})
+			continue
+		}
+		c.plain = false
+	}
+	if len(c.running) == 0 {
+		c.over()
 		return
 	}
-	r, d := &running{p, sess}, of(it)
-	c.running = r
-	p.begins(p, r, d, it.Ticket().Token())
-	p.mustFit(p)
-	took := p.between(0, 20*time.Microsecond)
+	for _, r := range c.running {
+		c.p.begins(r)
+	}
+	c.handle()
+}
+
+// handle is the handler. It heeds its context, within 5 ms.
+func (c *chunk) handle() {
+	p := c.p
+	took := p.between(p.cfg.Pace/2, 2*p.cfg.Pace)
 	if p.trouble(slow) {
 		took = p.between(0, 3*time.Second)
 	}
-	poison := p.trouble(lethal)
 	began := p.now
 	var ends func()
 	ends = func() {
-		if left := began + took - p.now; left > 0 && !c.off[at] { // it heeds its context
+		cancelled := slices.ContainsFunc(c.running, func(r *running) bool { return c.off[r.at] })
+		if left := began + took - p.now; left > 0 && !cancelled {
 			p.after(min(left, 5*time.Millisecond), ends)
 			return
 		}
-		if poison {
-			p.kill("message " + d.String() + " kills it")
-			return
+		for _, r := range c.running {
+			if d := of(r.it); p.marked(deadly, d.message) {
+				p.kill("is killed by", d.message)
+				return
+			}
 		}
-		c.ended(it, r, d, c.off[at] && p.now < began+took)
+		c.returns(cancelled && p.now < began+took)
 	}
 	p.after(min(took, 5*time.Millisecond), ends)
 }
 
-// ended decides how a handler ends.
-func (c *chunk) ended(it *flow.Item, r *running, d delivery, calledOff bool) {
-	p, o := c.p, flow.Outcome{}
-	switch {
-	case calledOff:
-		o.More = &ledger.Settlement{Kind: ledger.Release}
-	case p.trouble(failing):
-		o.More = &ledger.Settlement{Kind: ledger.Fail, Dead: archive(it, it.Attempt())}
-	case p.trouble(retried):
-		o.More = &ledger.Settlement{
-			Kind: ledger.Release, Count: true, After: p.between(0, time.Second),
-			Failure: ledger.AttemptError{Attempt: it.Attempt(), Kind: ledger.KindError, Error: "sim"},
+// returns is the end of a handler: by an error for all, by errors of some, or well. A transaction is committed if it went well.
+func (c *chunk) returns(cancelled bool) {
+	p, errs := c.p, make([]error, len(c.running))
+	var whole engine.Ended
+	spoilt := false
+	for i, r := range c.running {
+		switch {
+		case cancelled:
+			errs[i], whole.Cause = ledger.ErrLost, ledger.ErrLost
+		case p.marked(hopeless, of(r.it).message), p.trouble(retried):
+			errs[i] = errHandler
+			spoilt = spoilt || p.trouble(failing)
+		case p.trouble(failing):
+			errs[i] = consumer.Terminal(errHandler)
 		}
 	}
-	c.running = nil
-	p.ends(r, d, o.More == nil || o.More.Kind == ledger.Fail)
-	c.over(o)
+	bad := slices.ContainsFunc(errs, func(err error) bool { return err != nil })
+	switch {
+	case (spoilt || bad && p.cfg.InTx) && len(errs) > 1 && !cancelled:
+		for _, r := range c.running {
+			c.conclude(r, engine.Ended{}, true)
+		}
+		c.over()
+	case p.cfg.InTx && !bad:
+		c.commit()
+	default:
+		for i, r := range c.running {
+			whole.Err = errs[i]
+			c.conclude(r, whole, false)
+		}
+		c.over()
+	}
 }
 
-// over takes the outcome of an item, and goes on.
-func (c *chunk) over(o flow.Outcome) {
-	c.outcomes = append(c.outcomes, o)
-	if o.Skip != flow.Started || o.More != nil {
-		c.plain = false
-		if c.d.Ordered() || o.More != nil && o.More.Kind == ledger.Fail {
-			c.end()
-			return
+// commit commits the handler's effects and the success of its messages as one.
+func (c *chunk) commit() {
+	p := c.p
+	tickets := make([]ledger.Ticket, len(c.running))
+	for i, r := range c.running {
+		tickets[i] = r.it.Ticket()
+	}
+	sess := c.running[0].sess
+	p.call("a commit", func() error {
+		attempt := ledger.NewBatchAttempt(sess.owner, tickets)
+		err := memory.InTx(ledger.WithAttempt(context.Background(), attempt), func(context.Context) error { return nil })
+		if err == nil {
+			for _, r := range c.running {
+				p.takesEffect(r)
+			}
 		}
+		return err
+	}, func(err error) {
+		e := engine.Ended{State: ledger.AttemptSucceeded}
+		switch {
+		case err == nil:
+		case ledger.IsLost(err):
+			e = engine.Ended{State: ledger.AttemptLost, Err: err}
+		case ledger.Unknown(err):
+			e = engine.Ended{State: ledger.AttemptUnknown, Err: err}
+		default:
+			p.flow.Reachable(p.now, false)
+			e = engine.Ended{Err: err, Outage: true}
+		}
+		for _, r := range c.running {
+			c.conclude(r, e, e.State == ledger.AttemptLost && len(c.running) > 1)
+		}
+		c.over()
+	})
+}
+
+// conclude decides what follows from the end of a handler for one of its messages. Of a batch that came to nothing each runs again by
+// itself.
+func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
+	p, o, d := c.p, &c.outcomes[r.at], of(r.it)
+	next := engine.Judge(attempts, e, r.it.Attempt())
+	switch {
+	case again:
+		o.Again = true
+	case next.Ack:
+		o.Ack = true
+	case next.Ask:
+		o.Ask = true
+	case next.Settle == ledger.Fail:
+		kind := ledger.KindTerminal
+		if !consumer.IsTerminal(e.Err) {
+			kind = ledger.KindExhausted
+		}
+		o.More = &ledger.Settlement{Kind: ledger.Fail, Dead: archive(r.it, kind, r.it.Attempt())}
+	case next.Settle == ledger.Release:
+		o.More = &ledger.Settlement{Kind: ledger.Release, Count: next.Count}
+		if next.Count {
+			o.More.After = p.between(0, time.Second)
+			o.More.Failure = ledger.AttemptError{Attempt: r.it.Attempt(), Kind: ledger.KindError, Error: "sim"}
+		}
+	case p.rnd.IntN(16) == 0 && !p.cfg.InTx:
+		o.More = &ledger.Settlement{Kind: ledger.Succeed, Result: []byte(d.String())}
+	}
+	c.plain = c.plain && *o == (flow.Outcome{}) || c.plain && o.Ack
+	p.ends(r, o)
+}
+
+// over ends the handler, and goes on with the next message.
+func (c *chunk) over() {
+	c.running = c.running[:0]
+	last := c.outcomes[len(c.outcomes)-1]
+	if !c.plain && (c.d.Ordered() || last.More != nil && last.More.Kind == ledger.Fail) {
+		c.end()
+		return
 	}
 	c.p.after(0, c.run)
 }
@@ -140,13 +260,13 @@ func (c *chunk) end() {
 	p := c.p
 	whole := p.flow.EndedRange(p.now, c.d, c.plain && c.next == len(c.d.Items))
 	if !whole {
-		c.recall(p)
-		p.flow.Took(c.d, max(p.now-c.born, 1), false)
-		c.apply(c.d.Limit())
-	} else {
-		p.flow.Took(c.d, max(p.now-c.born, 1), true)
+		c.recall()
 	}
-	delete(p.chunks, c.d)
+	p.flow.Took(c.d, max(p.now-c.born, 1), whole)
+	if !whole {
+		c.apply(c.d.Limit())
+	}
+	p.chunks = slices.DeleteFunc(p.chunks, func(o *chunk) bool { return o == c })
 	p.flow.Free(c.d)
 	c.then()
 }
@@ -161,15 +281,11 @@ func (c *chunk) apply(n int) {
 // rescue gives to others what stands behind a handler that takes long.
 func (p *process) rescue() {
 	p.rescuing = false
-	for _, d := range p.flow.Dispatches() {
-		c := p.chunks[d]
-		if c == nil {
-			continue
-		}
-		if c.next == c.seen && d.Divisible() && !c.back {
-			p.flow.Stuck(p.now, d)
-			c.recall(p)
-			c.apply(d.Limit() - 1)
+	for _, c := range slices.Clone(p.chunks) {
+		if c.next == c.seen && c.d.Divisible() && !c.back {
+			p.flow.Stuck(p.now, c.d)
+			c.recall()
+			c.apply(c.d.Limit() - 1)
 		}
 		c.seen = c.next
 	}

@@ -68,7 +68,7 @@ func (m *member) revoked(part *partition) {
 // notices is the end of an assignment that was lost.
 func (m *member) notices(part *partition) {
 	if a := m.assignments[part]; a != nil && (a.generation != part.generation || part.owner != m) {
-		m.step("%s has lost partition %d", m, part.number)
+		m.note(m.process, "has lost partition", none, int64(part.number))
 		m.let(a, func() {})
 	}
 }
@@ -78,7 +78,12 @@ func (m *member) let(a *assignment, then func()) {
 	if m.assignments[a.part] == a {
 		delete(m.assignments, a.part)
 	}
-	m.drop(func(d delivery) bool { return d.of == any(a) }, m.between(0, time.Second), then)
+	m.drop(func(d delivery) bool { return d.of == any(a) }, m.between(0, time.Second), func() {
+		if n := m.hands[a]; n != 0 {
+			m.breaks(none, "a partition is given back when nothing of it is in hand: %s has %d messages of partition %d", m, n, a.part.number)
+		}
+		then()
+	})
 }
 
 // assigns are the assignments in the order of their partitions.
@@ -134,8 +139,7 @@ func (m *member) take(a *assignment, n int64) {
 	for o := from; o < from+n; o++ {
 		a.seqs[o], _ = a.tracker.Add(o, 0)
 	}
-	if m.cfg.Ranged && m.flow.Ranges(m.cfg.Keys > 0) {
-		r := &records{m, a, from, n}
+	if r := (&records{m, a, from, n}); m.cfg.Ranged && m.flow.Ranges(m.cfg.Keys > 0) && r.plain() {
 		m.offerRange(&flow.Range{
 			Records: r, Ordered: m.cfg.Keys > 0, Len: int(n), Of: r, Claim: ledger.Stretch{
 				First: ledger.Entry{Key: a.part.key(from), Delivery: a.part.key(from).ID, Ranged: true, Window: time.Hour}, Last: from + n - 1,
@@ -146,7 +150,7 @@ func (m *member) take(a *assignment, n int64) {
 	for o := from; o < from+n; o++ {
 		m.offer(m.item(a, o))
 		if m.trouble(copied) {
-			m.offerCopy(a, o)
+			m.offer(m.copyOf(a, o))
 		}
 	}
 }
@@ -155,7 +159,10 @@ func (m *member) take(a *assignment, n int64) {
 func (m *member) item(a *assignment, offset int64) *flow.Item {
 	d := a.part.delivery(m.cfg.Keys, offset)
 	d.of = a
-	it := &flow.Item{Size: size, Of: d}
+	it := &flow.Item{Size: m.size(d.message), Of: d}
+	if m.marked(unkeyed, d.message) {
+		it.Invalid = errUnkeyed
+	}
 	it.Key, it.Ranged = d.key, m.cfg.Ranged
 	it.Fingerprint = ledger.BodyFingerprint(d.key.ID)
 	if k := m.cfg.Keys; k > 0 {
@@ -164,13 +171,21 @@ func (m *member) item(a *assignment, offset int64) *flow.Item {
 	return it
 }
 
-// offerCopy offers another copy of a message, which lies in no log and stands in no order.
-func (m *member) offerCopy(a *assignment, offset int64) {
+// copyOf makes an item of another copy of a message, which lies in no log and stands in no order. Some have another body: once the
+// ledger knows the message, and not where it holds it in a range, which does not know its body.
+func (m *member) copyOf(a *assignment, offset int64) *flow.Item {
 	it := m.item(a, offset)
 	d := of(it)
 	d.copied, d.first = true, true
-	it.Of, it.Copy, it.OrderingKey, it.Log = d, true, "", "copies"
-	m.offer(it)
+	it.Copy, it.OrderingKey, it.Log = true, "", "copies"
+	switch {
+	case m.trouble(foreign):
+		it.Skip, d.skip = true, true
+	case !m.cfg.Ranged && m.terminal(d.message) && m.trouble(forged):
+		it.Fingerprint, d.forged = ledger.BodyFingerprint([]byte("forged")), true
+	}
+	it.Of = d
+	return it
 }
 
 func (m *member) finished(d delivery, v flow.Verdict) {
@@ -196,7 +211,7 @@ type records struct {
 }
 
 // Size implements flow.Records.
-func (r *records) Size(int) int64 { return size }
+func (r *records) Size(i int) int64 { return r.m.size(message{r.of.part.number, r.from + int64(i)}) }
 
 // Expand implements flow.Records.
 func (r *records) Expand(from, to int) (items []*flow.Item) {
@@ -208,6 +223,16 @@ func (r *records) Expand(from, to int) (items []*flow.Item) {
 
 // Keep implements flow.Records.
 func (r *records) Keep(*flow.Item) {}
+
+// plain says whether the records may go through as one: each has a key, and none is large.
+func (r *records) plain() bool {
+	for _, d := range r.deliveries() {
+		if r.m.marked(unkeyed, d.message) || r.m.marked(large, d.message) {
+			return false
+		}
+	}
+	return true
+}
 
 // deliveries are those of the records.
 func (r *records) deliveries() (all []delivery) {

@@ -10,76 +10,145 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Each promise is told by name when it is broken, with the steps before it.
+// Each promise is told by name when it is broken, with the world and the steps before it.
 func TestBrokenPromisesAreTold(t *testing.T) {
-	for promise, breaks := range map[string]func(w *world, p, other *process, d delivery){
-		"two live owners never run a message at once": func(w *world, p, other *process, d delivery) {
-			w.begins(p, &running{p, p.sess}, d, 1)
-			w.begins(other, &running{other, other.sess}, d, 2)
+	for promise, breaks := range map[string]func(x *broken){
+		"two live owners never run a message at once": func(x *broken) { x.begins(0, 1); x.begins(1, 2) },
+		"fencing tokens only grow": func(x *broken) {
+			x.ends(x.begins(0, 2))
+			x.begins(0, 1)
 		},
-		"fencing tokens only grow": func(w *world, p, _ *process, d delivery) {
-			r := &running{p, p.sess}
-			w.begins(p, r, d, 2)
-			w.ends(r, d, false)
-			w.begins(p, r, d, 1)
+		"messages of an ordering key run in order": func(x *broken) {
+			x.d = x.part().delivery(4, 4)
+			x.begins(0, 1)
 		},
-		"messages of an ordering key run in order": func(w *world, p, _ *process, d delivery) {
-			w.begins(p, &running{p, p.sess}, part(w).delivery(4, 4), 1)
+		"nothing begins while the lease is lost": func(x *broken) {
+			x.w.begins(&running{by: x.both[0], sess: &session{}, it: x.item(), token: 1, attempt: 1})
 		},
-		"nothing begins once the lease is known to be lost": func(w *world, p, _ *process, d delivery) {
-			w.begins(p, &running{p, &session{}}, d, 1)
+		"nothing begins while it drains":                     func(x *broken) { x.both[0].draining = true; x.begins(0, 1) },
+		"nothing begins while it pauses":                     func(x *broken) { x.both[0].known.paused = true; x.begins(0, 1) },
+		"nothing begins while the ledger does not answer":    func(x *broken) { x.both[0].flow.Reachable(0, false); x.begins(0, 1) },
+		"nothing begins while the archive's budget is spent": func(x *broken) { x.both[0].known.full = true; x.begins(0, 1) },
+		"nothing begins while the breaker is open":           func(x *broken) { x.both[0].known.open = true; x.begins(0, 1) },
+		"what is not to be run never begins":                 func(x *broken) { x.d.forged = true; x.begins(0, 1) },
+		"what was cut short is parked":                       func(x *broken) { x.w.cfg.Park, x.fact().cut = true, true; x.begins(0, 1) },
+		"attempts are counted honestly, and end":             func(x *broken) { x.fact().fails = -1; x.begins(0, 1) },
+		"what has taken effect is not run again": func(x *broken) {
+			r := x.begins(0, 1)
+			x.w.takesEffect(r)
+			x.ends(r)
+			x.begins(0, 1)
 		},
-		"the handlers of a lost lease are cancelled": func(w *world, p, _ *process, _ delivery) {
-			p.chunks[&flow.Dispatch{}] = &chunk{running: &running{p, p.sess}}
-			w.mustHaveEnded(p, p.sess)
+		"the effects of a transaction and its success are one": func(x *broken) {
+			r := x.begins(0, 1)
+			x.w.takesEffect(r)
+			x.w.takesEffect(r)
 		},
-		"what is acknowledged is finished": func(w *world, _, _ *process, d delivery) {
-			w.mustBeTerminal(d, "is acknowledged")
+		"crash loops end": func(x *broken) {
+			for x.w.cfg.Moods[deadly] = 1e9; !x.w.marked(deadly, x.d.message); x.d.partition++ {
+			}
+			x.begins(0, 1)
+			for range ledger.CrashLimit + 2 {
+				x.both[0].cutShort()
+			}
 		},
-		"settlements keep the order of their key": func(w *world, _, _ *process, d delivery) {
-			w.mustBeInOrder(&flow.Batch{Items: []flow.Settlement{{Item: &flow.Item{Of: part(w).delivery(4, 4)}, Kind: ledger.Succeed}}})
+		"the handlers of a lost lease are cancelled": func(x *broken) {
+			x.begins(0, 1)
+			x.w.now = time.Second
+			x.w.mustHaveCancelled(x.both[0], x.both[0].sess)
 		},
-		"the committed offset only grows": func(w *world, p, _ *process, d delivery) {
-			m := &member{process: p}
-			part(w).owner, part(w).committed = m, 7
-			w.broker.(*cluster).commit(part(w), m, part(w).generation, 6)
+		"after a drain no handler runs":     func(x *broken) { x.begins(0, 1); x.w.mustHaveDrained(x.both[0]) },
+		"each message is given back once":   func(x *broken) { x.both[0].offered = 1; x.w.mustHaveDrained(x.both[0]) },
+		"what is acknowledged is finished":  func(x *broken) { x.w.mustBeTerminal(x.d, "is acknowledged") },
+		"nothing is lost":                   func(x *broken) { x.fact().key = x.d.key; x.w.mustHaveEnded() },
+		"an innocent message is never":      func(x *broken) { x.w.mustBeGuilty(x.d) },
+		"what is settled has happened":      func(x *broken) { x.both[0].settledOne(x.d, ledger.Succeed, nil) },
+		"a message is new once":             func(x *broken) { x.w.facts.met.Misses = 1; x.w.mustHaveEnded() },
+		"without trouble each message runs": func(x *broken) { x.w.report.Runs = 1; x.w.mustHaveEnded() },
+		"settlements keep the order of their key": func(x *broken) {
+			x.w.mustBeInOrder(&flow.Batch{Items: []flow.Settlement{{Item: &flow.Item{Of: x.part().delivery(4, 4)}, Kind: ledger.Succeed}}})
 		},
-		"what is committed is finished": func(w *world, p, _ *process, d delivery) {
-			m := &member{process: p}
-			part(w).owner = m
-			w.broker.(*cluster).commit(part(w), m, part(w).generation, 1)
+		"the committed offset only grows": func(x *broken) {
+			x.part().committed = 7
+			x.commits(6)
 		},
+		"what is committed is finished": func(x *broken) { x.commits(1) },
+		"a batch has its size": func(x *broken) {
+			x.w.mustFit(x.both[0], &flow.Dispatch{Items: []*flow.Item{x.item(), x.item()}, Together: true})
+		},
+		"as many handlers run as may": func(x *broken) {
+			x.both[0].chunks = make([]*chunk, 2)
+			x.w.mustFit(x.both[0], &flow.Dispatch{})
+		},
+		"news is of what happened":              func(x *broken) { x.both[0].hear(&flow.News{What: flow.BreakerClosed}) },
+		"deliveries are counted in their scope": func(x *broken) { x.both[0].counted(flow.Counted{Scope: "another"}) },
+		"health says what the breaker does":     func(x *broken) { x.both[0].known.open = true; x.both[0].look() },
 	} {
 		t.Run(promise, func(t *testing.T) {
-			w := newWorld(Config{Workers: 2, Partitions: 1, Messages: 10, Keys: 4, Concurrency: 1})
-			var both []*process
-			for i := range 2 {
-				k := &worker{world: w, number: i}
-				k.start()
-				sess := &session{ledgerUntil: time.Hour}
-				owner, err := w.ledger.Join(context.Background(), lease)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sess.owner = ledger.Ungroup(owner)
-				k.process.sess = sess
-				both = append(both, k.process)
-			}
-			w.step("a step")
-			breaks(w, both[0], both[1], part(w).delivery(4, 0))
-			if w.broken == nil || !strings.HasPrefix(w.broken.Promise, promise) || !strings.Contains(w.broken.Error(), "a step") {
-				t.Errorf("%+v", w.broken)
+			x := newBroken(t)
+			breaks(x)
+			if b := x.w.broken; b == nil || !strings.HasPrefix(b.Promise, promise) || !strings.Contains(b.Error(), "nobody takes a step") {
+				t.Errorf("%+v", b)
 			}
 		})
 	}
 }
 
-func part(w *world) *partition { return w.broker.(*cluster).parts[0] }
+// broken is a world with two workers, in which a test breaks a promise.
+type broken struct {
+	w    *world
+	both []*process
+	d    delivery
+}
+
+func newBroken(t *testing.T) *broken {
+	w := newWorld(Config{Workers: 2, Partitions: 1, Messages: 10, Keys: 4, Concurrency: 1})
+	w.traced = true
+	x := &broken{w: w}
+	for i := range 2 {
+		k := &worker{world: w, number: i}
+		k.start()
+		owner, err := w.ledger.Join(context.Background(), lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.process.sess = &session{ledgerUntil: time.Hour, owner: ledger.Ungroup(owner)}
+		k.process.flow.Joined(&flow.Session{})
+		x.both = append(x.both, k.process)
+	}
+	x.d = x.part().delivery(4, 0)
+	w.report.Messages = 0
+	w.note(nil, "takes a step", none, 0)
+	return x
+}
+
+func (x *broken) part() *partition { return x.w.broker.(*cluster).parts[0] }
+
+func (x *broken) fact() *fact { return x.w.facts.of(x.d.message) }
+
+func (x *broken) item() *flow.Item { return &flow.Item{Of: x.d, OrderingKey: "k"} }
+
+// begins has a process begin the message, with a token.
+func (x *broken) begins(by int, token uint64) *running {
+	p, it := x.both[by], x.item()
+	r := &running{by: p, sess: p.sess, it: it, token: token, attempt: 1}
+	x.w.begins(r)
+	p.chunks = append(p.chunks, &chunk{p: p, running: []*running{r}})
+	return r
+}
+
+func (x *broken) ends(r *running) { x.w.ends(r, &flow.Outcome{}) }
+
+func (x *broken) commits(offset int64) {
+	m := &member{process: x.both[0]}
+	x.part().owner = m
+	x.w.broker.(*cluster).commit(x.part(), m, x.part().generation, offset)
+}
 
 // A world that does not come to its end is told, with what is left.
 func TestEndlessWorldsAreTold(t *testing.T) {
-	w := newWorld(Config{Workers: 0, Partitions: 1, Messages: 1})
-	if _, err := w.run(); err == nil || !strings.Contains(err.Error(), "partition 0 of nobody is committed up to 0 of 1") {
+	_, err := Run(Config{Workers: 0, Partitions: 1, Messages: 1})
+	if err == nil || !strings.Contains(err.Error(), "partition 0 of nobody is committed up to 0 of 1") {
 		t.Errorf("%v", err)
 	}
 }

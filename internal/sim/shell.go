@@ -7,13 +7,16 @@ import (
 	"github.com/ackledger/ackledger/internal/flow"
 )
 
-// maxHeld is how many messages a process has in hand.
-const maxHeld = 200
+// Bounds of what a process has in hand.
+const (
+	maxHeld    = 200 // messages
+	claimAhead = 64
+)
 
 // room is for how many messages there is room.
 func (p *process) room() int64 {
 	held, _, bytes := p.flow.Held()
-	if !p.flow.MayStart() {
+	if !p.flow.MayStart() && !p.flow.Hungry(p.now) {
 		return 0
 	}
 	return min(int64(maxHeld-held), bytes.Room()/size)
@@ -46,7 +49,9 @@ func (p *process) offer(it *flow.Item) {
 // came notes a delivery.
 func (p *process) came(d delivery) {
 	p.offered++
+	p.hands[d.of]++
 	p.facts.of(d.message).key = d.key
+	p.note(p, "takes in", d.message, 0)
 }
 
 // offerRange takes a range in hand.
@@ -77,16 +82,20 @@ func (p *process) pump() {
 		more = p.claim() || more
 		more = p.settle() || more
 		more = p.dispatch() || more
-		more = p.takeSuspect() || more
+		more = p.suspects() || more
+		more = p.probes() || more
 		more = p.publish() || more
 	}
 	p.pumping = false
 	if !p.alive {
 		return
 	}
-	if at, ok := p.flow.NextWake(); ok && (p.armed <= p.now || at < p.armed) {
+	if at, ok := p.flow.NextWake(); ok && (p.armed < 0 || at < p.armed) {
 		p.armed = at
-		p.after(max(at-p.now, 0), func() { p.flow.Wake(p.now) })
+		p.after(max(at-p.now, 0), func() {
+			p.armed = -1
+			p.flow.Wake(p.now)
+		})
 	}
 	if p.flow.Watched() && !p.rescuing {
 		p.rescuing = true
@@ -98,17 +107,26 @@ func (p *process) carryOut() bool {
 	c := p.flow.End()
 	more := len(c.Recall)+len(c.Ended)+len(c.Concluded) > 0
 	for i := 0; i < len(c.Recall); i++ {
-		p.chunks[c.Recall[i]].recall(p)
+		c.Recall[i].Of.(*chunk).recall()
 	}
 	for _, off := range c.CallOff {
-		p.chunks[off.Dispatch].callOff(off.At)
+		off.Dispatch.Of.(*chunk).callOff(off.At)
 	}
-	if slices.Contains(c.Concluded, p.suspect) {
-		p.suspect = nil
+	for _, it := range c.Concluded {
+		p.concluded(it)
+	}
+	for i := range c.News {
+		p.hear(&c.News[i])
+	}
+	for _, n := range c.Counted {
+		p.counted(n)
 	}
 	ended := slices.Clone(c.Ended)
 	if c.Improved {
 		p.polls()
+	}
+	if c.Look {
+		p.weigh()
 	}
 	c.Reset()
 	for _, d := range ended {
@@ -142,8 +160,12 @@ func (p *process) tell() bool {
 // finished is a delivery that the flow lets go of.
 func (p *process) finished(d delivery, v flow.Verdict) {
 	p.offered--
+	p.hands[d.of]--
 	if v.Ack {
+		p.note(p, "acknowledges", d.message, 0)
 		p.mustBeTerminal(d, "is acknowledged")
+	} else {
+		p.note(p, "gives back", d.message, int64(v.Again))
 	}
 	if !d.copied {
 		p.source.finished(d, v)

@@ -47,6 +47,8 @@ type delivery struct {
 	before message // of its ordering key
 	first  bool    // none is before it
 	copied bool    // it stands in no order, and its broker is told nothing of it
+	forged bool    // it has another body
+	skip   bool    // it is another group's
 	of     any     // the source's own
 }
 

@@ -27,30 +27,26 @@ type process struct {
 	alive  bool
 	frozen time.Duration // until then it makes no step
 	joined bool
+	source source // nil: it has not joined
+	sess   *session
 
-	sess        *session
-	source      source // nil: it has not joined
-	idle        int    // goroutines of the pool
-	claimers    int
-	settlers    int
-	suspect     *flow.Item // has the place for suspects
-	armed       time.Duration
-	rescuing    bool
-	polling     bool
-	alone       bool // a suspect is being claimed or runs
-	publishers  int
-	offered     int // and not given back
-	pumping     bool
-	draining    bool
-	chunks      map[*flow.Dispatch]*chunk
+	idle, claimers, settlers, publishers int // goroutines that have nothing to do
+	suspect, probe                       apart
+	chunks                               []*chunk // that handlers have
+
+	armed                                time.Duration // when the flow is woken; past: it is not
+	rescuing, polling, pumping, draining bool
+	weighing                             bool
+
+	offered int         // and not given back
+	hands   map[any]int // of them, by delivery.of
+	known   known
 }
 
 func (w *world) newWorker(number int) *worker {
 	k := &worker{world: w, number: number}
 	w.after(time.Duration(number)*time.Millisecond, k.start)
-	if w.cfg.Trouble > 0 {
-		w.after(w.between(time.Second, 20*time.Second), k.mishap)
-	}
+	w.after(w.between(100*time.Millisecond, 20*time.Second), k.mishap)
 	return k
 }
 
@@ -59,19 +55,19 @@ func (k *worker) mishap() {
 	w := k.world
 	if p := k.process; p != nil && p.alive && p.joined && w.trouble(mishap) {
 		switch w.rnd.IntN(5) {
-		case 0:
-			p.kill("it is killed")
-		case 1:
+		case 0, 1:
+			p.kill("is killed", none)
+		case 2, 3:
 			p.frozen = max(p.frozen, w.now+w.between(100*time.Millisecond, 2*lease))
-			w.step("%s freezes until %s", p, p.frozen)
-		case 2:
+			w.note(p, "freezes for ms", none, int64((p.frozen-w.now)/time.Millisecond))
+		case 4:
 			p.drain()
-		case 3:
-			p.pause()
 		}
+	} else if p != nil && p.alive && p.joined && w.trouble(pause) {
+		p.pause()
 	}
 	if w.now < w.cfg.Calm {
-		w.after(w.between(time.Second, 15*time.Second), k.mishap)
+		w.after(w.between(100*time.Millisecond, 15*time.Second), k.mishap)
 	}
 }
 
@@ -81,13 +77,15 @@ func (k *worker) start() {
 	k.lives++
 	p := &process{
 		world: w, worker: k, life: k.lives, alive: true, claimers: 2, settlers: 2, publishers: 2, idle: w.cfg.Concurrency,
-		chunks: map[*flow.Dispatch]*chunk{},
+		hands: map[any]int{}, armed: -1, known: known{refused: map[*flow.Item]int{}},
 	}
 	p.flow = flow.New(flow.Config{
-		Concurrency: w.cfg.Concurrency, BatchSize: 1, ClaimAhead: 64, MaxHeldBytes: maxHeld * size, Target: w.cfg.Letters,
-		Cipher: w.cfg.Letters, HoldMax: w.cfg.HoldMax,
-		Backoff: backoff.Policy{Base: 100 * time.Millisecond, Max: time.Second}, Seed: w.rnd.Uint64(),
+		Concurrency: w.cfg.Concurrency, Batch: w.cfg.Batch > 0, BatchSize: max(w.cfg.Batch, 1), ClaimAhead: claimAhead,
+		MaxHeldBytes: maxHeld * size, Limited: w.cfg.Limited, Park: w.cfg.Park, Target: w.cfg.Published, Cipher: w.cfg.Sealed,
+		HoldMax: w.cfg.HoldMax, Backoff: backoff.Policy{Base: 100 * time.Millisecond, Max: time.Second},
+		Failures: w.cfg.Failures, Percent: 50, Budget: w.budget(), Seed: w.rnd.Uint64(),
 	})
+	p.after(0, p.look)
 	k.process = p
 	p.enter()
 }
@@ -116,9 +114,10 @@ func (p *process) wake(do func()) {
 }
 
 // kill ends the process where it is.
-func (p *process) kill(why string) {
-	p.step("%s: %s", p, why)
+func (p *process) kill(why string, by message) {
+	p.note(p, why, by, 0)
 	p.report.Kills++
+	p.cutShort()
 	p.alive, p.joined = false, false
 	p.worker.process = nil
 	p.world.after(p.between(100*time.Millisecond, 3*time.Second), func() { p.broker.gone(p) })
@@ -127,10 +126,15 @@ func (p *process) kill(why string) {
 
 // pause stops the worker for a while.
 func (p *process) pause() {
-	p.step("%s pauses", p)
+	p.note(p, "pauses", none, 0)
+	p.known.paused = true
 	p.flow.Pause(p.now)
 	p.pump()
-	p.after(p.between(0, 3*time.Second), func() { p.flow.Resume() })
+	p.after(p.between(0, 3*time.Second), func() {
+		p.note(p, "goes on", none, 0)
+		p.known.paused = false
+		p.flow.Resume()
+	})
 }
 
 // drain ends the process cleanly.
@@ -139,15 +143,15 @@ func (p *process) drain() {
 		return
 	}
 	p.draining, p.joined = true, false
-	p.step("%s drains", p)
+	p.note(p, "drains", none, 0)
 	p.flow.Drain(p.now, func() {
+		p.mustHaveDrained(p)
 		if p.source != nil {
 			p.source.drained()
 		}
 		p.flow.Close(p.now)
 		p.leave(p.sess, func() {
-			p.step("%s has ended", p)
-			p.mustHaveTold(p)
+			p.note(p, "has ended", none, 0)
 			p.alive = false
 			p.worker.process = nil
 			p.broker.gone(p)
@@ -183,7 +187,7 @@ func (p *process) join(what string, then func()) {
 		}
 		p.sess, sess.until = sess, sent+lease
 		p.flow.Joined(&flow.Session{Ranges: sess.ranges != nil, Of: sess})
-		p.step("%s %s", p, what)
+		p.note(p, what, none, 0)
 		p.after(lease/3, func() { p.beat(sess) })
 		then()
 	})
@@ -231,9 +235,9 @@ func (p *process) lose(sess *session) {
 	if p.sess != sess || s == nil || !p.flow.LeaseLost(p.now, s) {
 		return
 	}
-	p.step("%s has lost its lease", p)
+	p.note(p, "has lost its lease", none, 0)
 	p.sess = nil
-	p.after(lease/3, func() { p.mustHaveEnded(p, sess) })
+	p.after(lease/3, func() { p.mustHaveCancelled(p, sess) })
 	deadline := p.now + lease/3
 	var settle func()
 	settle = func() {

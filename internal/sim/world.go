@@ -2,9 +2,7 @@ package sim
 
 import (
 	"container/heap"
-	"errors"
-	"fmt"
-	"hash/fnv"
+	"context"
 	"math/rand/v2"
 	"time"
 
@@ -12,64 +10,13 @@ import (
 	"github.com/ackledger/ackledger/ledger/memory"
 )
 
-// Config is a world.
-type Config struct {
-	Seed        uint64
-	Workers     int
-	Partitions  int
-	Messages    int // in each partition
-	Keys        int // ordering keys in each partition; 0: no order
-	Concurrency int
-	Ranged      bool          // the ledger holds what succeeds in ranges
-	Letters     bool          // what fails for good is published and sealed before it is settled
-	HoldMax     time.Duration // the broker waits in a worker's stead where it is longer; 0: it never does
-	Trouble     float64       // how often things go wrong; 0: never, 1: as usual
-	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
-}
-
-// Drawn is the world of a seed: of any kind that there is.
-func Drawn(seed uint64) Config {
-	rnd := rand.New(rand.NewPCG(seed, 0xd3a3))
-	c := Config{
-		Seed: seed, Workers: 1 + rnd.IntN(3), Partitions: 1 + rnd.IntN(3), Messages: 60, Keys: 4 * rnd.IntN(3),
-		Concurrency: 1 + rnd.IntN(4), Ranged: rnd.IntN(2) == 0, Letters: rnd.IntN(2) == 0,
-		HoldMax: time.Duration(rnd.IntN(2)) * 300 * time.Millisecond, Trouble: float64(rnd.IntN(5)), Calm: time.Minute,
-	}
-	if c.Keys > 0 { // a broker that brings a message again does not keep its place
-		c.HoldMax = 0
-	}
-	return c
-}
-
-// Report is what became of a world.
-type Report struct {
-	Messages, Steps, Runs, Kills int
-	Took                         time.Duration // simulated
-	Hash                         uint64        // of all steps
-}
-
-// Broken is a promise that was broken.
-type Broken struct {
-	Seed    uint64
-	Promise string
-	Steps   []string // the last ones
-}
-
-// Error tells the story.
-func (b *Broken) Error() string {
-	s := fmt.Sprintf("seed %d: %s; the last steps:", b.Seed, b.Promise)
-	for _, step := range b.Steps {
-		s += "\n" + step
-	}
-	return s
-}
-
+// Bounds of a world.
 const (
-	lease     = 6 * time.Second
-	timeout   = 2 * time.Second // of a call
-	maxSteps  = 5_000_000
-	patience  = 10 * time.Minute // after Calm
-	lastSteps = 50
+	lease    = 6 * time.Second
+	timeout  = 2 * time.Second // of a call
+	patience = 2 * time.Hour   // after Config.Calm
+	maxSteps = 5_000_000
+	attempts = 4 // of a message
 )
 
 // What all messages have in common.
@@ -85,13 +32,13 @@ type world struct {
 	queue   events
 	made    uint64
 	rnd     *rand.Rand
-	mood    [kinds]float64
 	ledger  *memory.Ledger
 	broker  broker
 	workers []*worker
 	facts   facts
 	report  Report
-	steps   []string
+	traced  bool
+	steps   []step // if it is traced
 	broken  *Broken
 }
 
@@ -127,44 +74,61 @@ func (e *events) Pop() any {
 }
 
 // Run plays a world to its end. The error is a [*Broken] if a promise is broken.
-func Run(cfg Config) (Report, error) { return newWorld(cfg).run() }
+func Run(cfg Config) (Report, error) {
+	w := newWorld(cfg)
+	w.run()
+	if w.broken == nil {
+		return w.report, nil
+	}
+	again := newWorld(cfg) // the same, to be told
+	again.traced = true
+	again.run()
+	return w.report, again.broken
+}
 
 func newWorld(cfg Config) *world {
 	w := &world{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), facts: newFacts()}
-	for k := range w.mood {
-		if cfg.Trouble > 0 {
-			w.mood[k] = cfg.Trouble * moods[w.rnd.IntN(len(moods))]
-		}
-	}
 	began := time.Unix(1_000_000_000, 0)
 	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.now) }))
 	w.broker = newCluster(w)
 	return w
 }
 
-func (w *world) run() (Report, error) {
+func (w *world) run() {
 	for i := range w.cfg.Workers {
 		w.workers = append(w.workers, w.newWorker(i))
 	}
 	w.broker.begin()
+	w.after(w.between(time.Second, 10*time.Second), w.sweep)
+	w.after(w.cfg.Calm, w.purge)
 	for len(w.queue) > 0 && w.broken == nil && !w.broker.done() {
 		e := heap.Pop(&w.queue).(event)
 		w.now = e.at
 		e.do()
 		if w.report.Steps++; w.report.Steps > maxSteps || w.now > w.cfg.Calm+patience {
-			w.breaks("every world comes to its end: %s", w.broker.left())
+			w.breaks(none, "every world comes to its end: %s", w.broker.left())
 		}
 	}
 	w.report.Took, w.report.Messages = w.now, w.cfg.Partitions*w.cfg.Messages
-	for _, k := range w.workers {
-		if w.cfg.Trouble == 0 && w.broken == nil && k.process != nil {
-			w.mustBeEmpty(k.process)
-		}
+	if w.broken == nil {
+		w.mustHaveEnded()
 	}
-	if w.broken != nil {
-		return w.report, w.broken
+}
+
+// sweep has the ledger swept, now and then.
+func (w *world) sweep() {
+	if _, err := w.ledger.Sweep(context.Background(), ledger.MaintainConfig{}); err != nil {
+		w.breaks(none, "the ledger can be swept: %v", err)
 	}
-	return w.report, nil
+	w.after(w.between(time.Second, 30*time.Second), w.sweep)
+}
+
+// purge has an operator empty the archive, now and then: a worker whose budget is spent goes on.
+func (w *world) purge() {
+	if _, err := w.ledger.Purge(context.Background(), ledger.PurgeRequest{By: ledger.By{Actor: "sim"}}); err != nil {
+		w.breaks(none, "the archive can be purged: %v", err)
+	}
+	w.after(10*time.Second, w.purge)
 }
 
 // after has something happen.
@@ -182,100 +146,24 @@ func (w *world) between(least, most time.Duration) time.Duration {
 // latency is how long a request or its answer is under way.
 func (w *world) latency() time.Duration { return w.between(50*time.Microsecond, 3*time.Millisecond) }
 
-// kind is one kind of trouble.
-type kind uint8
-
-// The kinds of trouble.
-const (
-	refused     kind = iota // a call
-	requestLost             // of a call
-	answerLost
-	callLate
-	commitLost
-	revocation
-	unnoticed // revocation
-	slow      // handler
-	lethal
-	failing
-	retried
-	mishap // of a process
-	copied // message: another copy of it comes
-	pause  // of a worker
-	unfit  // settlement
-	kinds
-)
-
-// usual is how often each happens in a world of its usual mood.
-var usual = [kinds]float64{
-	refused: 0.01, requestLost: 0.01, answerLost: 0.02, callLate: 0.02, commitLost: 0.05, revocation: 0.5, unnoticed: 0.3,
-	slow: 0.08, lethal: 0.001, failing: 0.01, retried: 0.03, mishap: 0.7, copied: 0.05, pause: 0.3, unfit: 0.1,
-}
-
-// moods are how much more often, or less, a kind happens in one world: what never happens in a world hides nothing of the rest, and
-// what happens often comes together with itself (swarm testing, Groce et al., 2012).
-var moods = [...]float64{0, 0, 1, 1, 4, 20}
-
 // trouble says whether something goes wrong.
 func (w *world) trouble(k kind) bool {
-	return w.now < w.cfg.Calm && w.rnd.Float64() < min(usual[k]*w.mood[k], 0.9)
+	return w.cfg.Moods[k] > 0 && w.now < w.cfg.Calm && w.rnd.Float64() < min(usual[k]*w.cfg.Moods[k], 0.9)
 }
 
-// step notes what happens.
-func (w *world) step(format string, args ...any) {
-	text := fmt.Sprintf("%12s ", w.now) + fmt.Sprintf(format, args...)
-	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%d %s", w.report.Hash, text)
-	w.report.Hash = h.Sum64()
-	if w.steps = append(w.steps, text); len(w.steps) > 4*lastSteps {
-		w.steps = append([]string(nil), w.steps[len(w.steps)-lastSteps:]...)
-	}
+// marked says whether a message is of a kind, each time that it comes.
+func (w *world) marked(k kind, m message) bool {
+	often := min(usual[k]*w.cfg.Moods[k], 0.3)
+	return often > 0 && float64(mix(w.cfg.Seed, uint64(k), uint64(m.partition), uint64(m.offset))>>11)/(1<<53) < often
 }
 
-// breaks notes the first promise that is broken.
-func (w *world) breaks(format string, args ...any) {
-	if w.broken == nil {
-		last := w.steps[max(0, len(w.steps)-lastSteps):]
-		w.broken = &Broken{Seed: w.cfg.Seed, Promise: fmt.Sprintf(format, args...), Steps: last}
+// mix makes a number of numbers that depends on all bits of each.
+func mix(all ...uint64) (sum uint64) {
+	for _, n := range all {
+		sum ^= n + 0x9e3779b97f4a7c15 // splitmix64, Steele et al., 2014
+		sum = (sum ^ sum>>30) * 0xbf58476d1ce4e5b9
+		sum = (sum ^ sum>>27) * 0x94d049bb133111eb
+		sum ^= sum >> 31
 	}
-}
-
-// errAway is what a ledger that does not answer comes to.
-var errAway = errors.New("sim: the ledger is away")
-
-// call sends a request to the ledger and waits for the answer. execute runs when the request arrives, unless that is after the
-// deadline; answered gets what it returned, an error that says that nobody knows, or one that says that it was not executed. Each
-// callback runs once, and answered does not where the process has died.
-func (p *process) call(what string, execute func() error, answered func(error)) {
-	w, over := p.world, false
-	deadline := w.now + timeout
-	end := func(err error) {
-		if !over {
-			over = true
-			answered(err)
-		}
-	}
-	switch {
-	case w.trouble(refused):
-		p.after(w.latency(), func() { end(errAway) })
-		return
-	case w.trouble(requestLost):
-		w.step("%s: %s is lost", p, what)
-	default:
-		late := w.latency()
-		if w.trouble(callLate) {
-			late = w.between(0, timeout+time.Second)
-		}
-		w.after(late, func() {
-			if w.now >= deadline {
-				return
-			}
-			err := execute()
-			if w.trouble(answerLost) {
-				w.step("%s: the answer to %s is lost", p, what)
-				return
-			}
-			p.after(w.latency(), func() { end(err) })
-		})
-	}
-	p.after(timeout, func() { end(ledger.MarkUnknown(errAway)) })
+	return sum
 }

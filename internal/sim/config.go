@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Config is a world.
+type Config struct {
+	Seed        uint64
+	Workers     int
+	Partitions  int
+	Messages    int // in each partition
+	Keys        int // ordering keys in each partition; 0: no order
+	Concurrency int
+	Batch       int           // messages that the handler takes at once; 0: it takes them one by one
+	InTx        bool          // effects and success are one
+	Ranged      bool          // the ledger holds what succeeds in ranges
+	Published   bool          // what fails for good is published before it is settled
+	Sealed      bool          // it is sealed
+	Park        bool          // what was cut short is not run again
+	Limited     bool          // handlers start one at a time
+	Failures    int           // that open the breaker; 0: there is none
+	Budget      int           // messages that may be archived; 0: any number
+	HoldMax     time.Duration // the broker waits in a worker's stead where it is longer; 0: it never does
+	Pace        time.Duration // how long a handler takes
+	Moods       [kinds]float64
+	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
+}
+
+// Drawn is the world of a seed: of any kind that there is.
+func Drawn(seed uint64) Config {
+	rnd := rand.New(rand.NewPCG(seed, 0xd3a3))
+	often := func(percent int) bool { return rnd.IntN(100) < percent }
+	c := Config{
+		Seed: seed, Workers: 1 + rnd.IntN(3), Partitions: 1 + rnd.IntN(2), Messages: 5 + rnd.IntN(40), Keys: 4 * rnd.IntN(3),
+		Concurrency: 1 + rnd.IntN(4), InTx: often(30), Ranged: often(60), Published: often(40), Sealed: often(30), Limited: often(10),
+		Pace: paces[rnd.IntN(len(paces))], Calm: time.Minute,
+	}
+	if often(30) {
+		c.Batch = 1 + rnd.IntN(8)
+	}
+	if often(25) {
+		c.Failures = 1 + rnd.IntN(4)
+	}
+	if often(20) {
+		c.Budget = 1 + rnd.IntN(10)
+	}
+	if often(30) && c.Keys == 0 { // a broker that brings a message again does not keep its place
+		c.HoldMax = 300 * time.Millisecond
+	}
+	if often(10) { // a range does not know what was claimed before
+		c.Park, c.Limited, c.Ranged, c.Batch = true, true, false, 0
+	}
+	c.Moods = drawMoods(rnd)
+	return c
+}
+
+// paces are how long handlers take: a range pays below 10 µs.
+var paces = [...]time.Duration{3 * time.Microsecond, 3 * time.Microsecond, 50 * time.Microsecond, 5 * time.Millisecond}
+
+// drawMoods draws how often each kind of trouble happens.
+func drawMoods(rnd *rand.Rand) (m [kinds]float64) {
+	quiet, well := rnd.IntN(4) == 0, rnd.IntN(3) == 0
+	for k := range m {
+		if m[k] = moods[rnd.IntN(len(moods))]; quiet && kind(k) < ofHandlers || well && kind(k) >= ofHandlers && kind(k) < ofDeliveries {
+			m[k] = 0
+		}
+	}
+	return m
+}
+
+// kind is one kind of trouble.
+type kind uint8
+
+// The kinds of trouble.
+const (
+	refused     kind = iota // a call
+	requestLost             // of a call
+	answerLost
+	callLate
+	commitLost
+	revocation
+	unnoticed // revocation
+	mishap    // of a process
+	unfit     // settlement, or claim
+	odd       // release: the ledger refuses it
+	unsealed  // archive
+	locked    // row
+
+	slow    // handler
+	failing // for good
+	retried
+	deadly // message: its handler kills the process, always
+	hopeless
+	unkeyed // message
+
+	copied  // message: another copy of it comes
+	forged  // copy: it has another body
+	foreign // copy: it is another group's
+	large   // message
+	pause   // of a worker
+	kinds
+
+	ofHandlers   = slow
+	ofDeliveries = copied
+)
+
+// usual is how often each happens in a world of its usual mood.
+var usual = [kinds]float64{
+	refused: 0.01, requestLost: 0.01, answerLost: 0.02, callLate: 0.02, commitLost: 0.05, revocation: 0.5, unnoticed: 0.3,
+	mishap: 0.7, unfit: 0.01, odd: 0.01, unsealed: 0.1, locked: 0.02,
+	slow: 0.05, failing: 0.02, retried: 0.03, deadly: 0.01, hopeless: 0.01, unkeyed: 0.01,
+	copied: 0.05, forged: 0.1, foreign: 0.1, large: 0.01, pause: 0.3,
+}
+
+// moods are how much more often, or less, a kind happens in one world: what never happens in a world hides nothing of the rest, and
+// what happens often comes together with itself (swarm testing, Groce et al., 2012).
+var moods = [...]float64{0, 0, 0, 1, 1, 4, 20}

@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// mustBeInOrder checks a settlement when it arrives: what succeeds does so after all before it in its ordering key, or with them.
+func (w *world) mustBeInOrder(b *flow.Batch) {
+	with := map[message]bool{}
+	check := func(d delivery) {
+		if !d.first && !with[d.before] && !w.terminal(d.before) {
+			w.breaks(d.message, "settlements keep the order of their key: %s succeeds before %s", d, d.before)
+		}
+		with[d.message] = true
+	}
+	for i := range b.Items {
+		if d := of(b.Items[i].Item); b.Items[i].Kind == ledger.Succeed && !d.copied && !w.terminal(d.message) {
+			check(d)
+		}
+	}
+	for _, r := range b.Ranges {
+		for _, d := range r.Of.(several).deliveries() {
+			check(d)
+		}
+	}
+}
+
+// terminal says whether the ledger has finished a message. That does not change any more.
+func (w *world) terminal(m message) bool {
+	f := w.facts.of(m)
+	if !f.final {
+		rec, err := w.ledger.Get(context.Background(), f.key)
+		f.final = err == nil && rec.State != ledger.Pending
+	}
+	return f.final
+}
+
+// mustBeTerminal checks that the ledger has finished a message, as it was decided. Another body says nothing of it.
+func (w *world) mustBeTerminal(d delivery, what string) {
+	if d.forged || d.skip {
+		return
+	}
+	rec, err := w.ledger.Get(context.Background(), d.key)
+	f := w.facts.of(d.message)
+	switch {
+	case err != nil || rec.State == ledger.Pending:
+		w.breaks(d.message, "what %s is finished: %s is %v, %v", what, d, rec.State, err)
+	case rec.State == ledger.Succeeded && !f.succeeded || rec.State == ledger.Failed && !f.failed:
+		w.breaks(d.message, "what %s has been handled: %s was not", what, d)
+	}
+}
+
+// mustBeGuilty checks that a message is given up for its crashes only if it is to blame: as far as nothing else makes processes die
+// or look dead.
+func (w *world) mustBeGuilty(d delivery) {
+	m := &w.cfg.Moods
+	if m[mishap]+m[refused]+m[requestLost]+m[answerLost]+m[callLate] == 0 && !w.marked(deadly, d.message) {
+		w.breaks(d.message, "an innocent message is never given up: %s", d)
+	}
+}
+
+// mustHaveCancelled checks that no handler of a lost session runs on: it heeds its context.
+func (w *world) mustHaveCancelled(p *process, sess *session) {
+	for _, c := range p.chunks {
+		for _, r := range c.running {
+			if r.sess == sess && r.began < w.now-10*time.Millisecond && !w.cfg.InTx {
+				w.breaks(of(r.it).message, "the handlers of a lost lease are cancelled: %s runs on", p)
+			}
+		}
+	}
+}
+
+// mustHaveDrained checks the end of a drain: no handler runs, and each message was given back once.
+func (w *world) mustHaveDrained(p *process) {
+	for _, c := range p.chunks {
+		if len(c.running) > 0 {
+			w.breaks(of(c.running[0].it).message, "after a drain no handler runs: one of %s does", p)
+		}
+	}
+	if p.offered != 0 {
+		w.breaks(none, "each message is given back once: %s has had %d more than it gave back", p, p.offered)
+	}
+}
+
+// mustFit checks a dispatch: its size, one message of each ordering key, and no more of them than handlers may run.
+func (w *world) mustFit(p *process, d *flow.Dispatch) {
+	if d.Together {
+		keys := map[string]bool{}
+		for _, it := range d.Items {
+			if key := it.OrderingKey; key != "" && keys[key] || len(d.Items) > w.cfg.Batch {
+				w.breaks(of(it).message, "a batch has its size, and one message of an ordering key: %s has %d", p, len(d.Items))
+			} else {
+				keys[key] = true
+			}
+		}
+	}
+	beside := 0
+	for _, s := range []*apart{&p.suspect, &p.probe} {
+		if s.turn {
+			beside++
+		}
+	}
+	if len(p.chunks) > w.cfg.Concurrency+beside {
+		w.breaks(none, "as many handlers run as may: %s runs %d", p, len(p.chunks))
+	}
+}
+
+// mustHaveEnded checks a world in which all is done.
+func (w *world) mustHaveEnded() {
+	for _, m := range w.facts.all() {
+		f := w.facts.of(m)
+		rec, err := w.ledger.Get(context.Background(), f.key)
+		if err != nil || rec.State == ledger.Pending {
+			w.breaks(m, "nothing is lost: %s is %v, %v", m, rec.State, err)
+		}
+		if w.cfg.InTx && (rec.State == ledger.Succeeded) != (f.effects == 1) {
+			w.breaks(m, "the effects of a transaction and its success are one, once: %s is %s, and has %d effects", m, rec.State, f.effects)
+		}
+	}
+	// A message that is ours still, after the ledger refused to take it back, may be new to another copy.
+	if n := w.facts.met.Misses; n > int64(w.report.Messages) && w.cfg.Moods[odd] == 0 {
+		w.breaks(none, "a message is new once: %d of %d were", n, w.report.Messages)
+	}
+	if w.cfg.Moods == [kinds]float64{} {
+		w.mustHaveBeenStill()
+	}
+}
+
+// mustHaveBeenStill checks a world in which nothing went wrong: each message ran once, and nothing is in hand.
+func (w *world) mustHaveBeenStill() {
+	if w.report.Runs != w.report.Messages || w.facts.met.Hits+w.facts.met.Timeouts != 0 || w.facts.met.Misses != int64(w.report.Messages) {
+		w.breaks(none, "without trouble each message runs once: %d runs of %d messages, %+v", w.report.Runs, w.report.Messages, w.facts.met)
+	}
+	for _, k := range w.workers {
+		p := k.process
+		if items, waiting, bytes := p.flow.Held(); items != 0 || waiting != 0 || bytes.Total() != 0 || len(p.flow.Dispatches()) > 0 || p.offered != 0 {
+			w.breaks(none, "when all is done nothing is in hand: %s has %d messages, %d wait, %d bytes", p, items, waiting, bytes.Total())
+		}
+	}
+}
+
+// known is what a process has been told, and must have happened.
+type known struct {
+	refused map[*flow.Item]int // settlements that the ledger or the cipher refused
+	full    bool               // the ledger said that the archive's budget is spent
+	paused  bool
+	open    bool // the breaker is
+}
+
+// hear checks news: each has its reason.
+func (p *process) hear(n *flow.News) {
+	k, d := &p.known, delivery{message: none}
+	if n.Item != nil {
+		d = of(n.Item)
+	}
+	lie := false
+	switch n.What {
+	case flow.Archived:
+		lie = !d.forged && !p.terminal(d.message)
+	case flow.Refused:
+		k.refused[n.Item]--
+		lie = k.refused[n.Item] < 0
+	case flow.BreakerOpened:
+		lie = k.open || p.cfg.Failures == 0 || n.Failed <= p.cfg.Failures || n.Failed > n.All
+		k.open = true
+	case flow.BreakerClosed:
+		lie = !k.open
+		k.open = false
+	case flow.ProbeFailed:
+		lie = !k.open
+	case flow.BudgetSpent:
+		lie = p.cfg.Budget == 0 || n.Bytes < n.Limit
+	case flow.BudgetHasRoom:
+		lie = p.cfg.Budget == 0
+	}
+	if lie {
+		p.breaks(d.message, "news is of what happened: %s tells %d", p, n.What)
+	}
+}
+
+// counted adds what deliveries were.
+func (p *process) counted(c flow.Counted) {
+	all := &p.facts.met
+	p.note(p, "counts new messages", none, c.Misses)
+	all.Misses, all.Hits, all.Timeouts = all.Misses+c.Misses, all.Hits+c.Hits, all.Timeouts+c.Timeouts
+	if c.Scope != scope {
+		p.breaks(none, "deliveries are counted in their scope: %q", c.Scope)
+	}
+}
+
+// look asks what operators ask, now and then.
+func (p *process) look() {
+	p.flow.Kept(func(it *flow.Item, since time.Duration, why error) {
+		if since > p.now || why == nil {
+			p.breaks(of(it).message, "what is kept was refused: %s since %s, %v", of(it), since, why)
+		}
+	})
+	if open, since := p.flow.BreakerOpen(); open != p.known.open || open && since > p.now {
+		p.breaks(none, "health says what the breaker does: open is %t", open)
+	}
+	if stops, _, bytes, known, _ := p.flow.BudgetStops(); stops && known && bytes < p.budget() {
+		p.breaks(none, "a budget is spent when it is: %d of %d bytes", bytes, p.budget())
+	}
+	p.after(p.between(100*time.Millisecond, 2*time.Second), p.look)
+}

@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Report is what became of a world.
+type Report struct {
+	Messages, Steps, Runs, Kills int
+	Took                         time.Duration // simulated
+	Hash                         uint64        // of all steps
+}
+
+// Broken is a promise that was broken.
+type Broken struct {
+	Config  Config
+	Promise string
+	Steps   []string // the last ones that have to do with it
+}
+
+// mostSteps is how many steps of a story are told: as many as a person reads.
+const mostSteps = 50
+
+// Error tells the story.
+func (b *Broken) Error() string {
+	return fmt.Sprintf("%s; the world and its last steps:\n%#v\n%s", b.Promise, b.Config, strings.Join(b.Steps, "\n"))
+}
+
+// step is something that happened.
+type step struct {
+	at   time.Duration
+	who  *process // nil: none of the processes
+	what string
+	of   message // none: it has to do with all
+	n    int64   // 0: there is no number to it
+}
+
+// none is no message.
+var none = message{-1, -1}
+
+// String is a step for people.
+func (s *step) String() string {
+	text := fmt.Sprintf("%12s %s %s", s.at, s.who, s.what)
+	if s.of != none {
+		text += " " + s.of.String()
+	}
+	if s.n != 0 {
+		text += fmt.Sprintf(" (%d)", s.n)
+	}
+	return text
+}
+
+// note notes what happens.
+func (w *world) note(who *process, what string, of message, n int64) {
+	var by uint64
+	if who != nil {
+		by = uint64(who.worker.number)<<32 | uint64(who.life)
+	}
+	w.report.Hash = mix(w.report.Hash, uint64(w.now), by, uint64(len(what)), uint64(what[0]), uint64(of.partition), uint64(of.offset), uint64(n))
+	if w.traced {
+		w.steps = append(w.steps, step{w.now, who, what, of, n})
+	}
+}
+
+// breaks notes the first promise that is broken, and the message that it has to do with.
+func (w *world) breaks(of message, format string, args ...any) {
+	if w.broken != nil {
+		return
+	}
+	w.broken = &Broken{Config: w.cfg, Promise: fmt.Sprintf(format, args...)}
+	for i := len(w.steps) - 1; i >= 0 && len(w.broken.Steps) < mostSteps; i-- {
+		if s := &w.steps[i]; of == none || s.of == none || s.of == of {
+			w.broken.Steps = append([]string{s.String()}, w.broken.Steps...)
+		}
+	}
+}
