@@ -35,7 +35,7 @@ func Drawn(seed uint64) Config {
 	c := Config{
 		Seed: seed, Workers: 1 + rnd.IntN(3), Partitions: 1 + rnd.IntN(2), Messages: 5 + rnd.IntN(40), Keys: 4 * rnd.IntN(3),
 		Concurrency: 1 + rnd.IntN(4), InTx: often(30), Ranged: often(60), Published: often(40), Sealed: often(30), Limited: often(10),
-		Pace: paces[rnd.IntN(len(paces))], Calm: time.Minute,
+		Pace: paces[rnd.IntN(len(paces))], Calm: 20 * time.Second,
 	}
 	if often(30) {
 		c.Batch = 1 + rnd.IntN(8)
