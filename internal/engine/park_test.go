@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
 
@@ -96,4 +98,62 @@ func pauseInCall(t *testing.T, pauseIn int64) {
 		t.Errorf("%d messages handled, want 3", handled.Load())
 	}
 	end(t, e)
+}
+
+// A payment was cut short. While its archive could not be sealed, its worker was deployed anew, or its broker took it back: it was
+// released as if nothing had happened, and the next worker made the payment again.
+func TestPitfall143_ParkedWhileTheCipherIsAway(t *testing.T) {
+	for name, gives := range map[string]struct{ drop, drain bool }{
+		"a drain": {drain: true}, "its broker": {drop: true}, "its broker, then a drain": {drop: true, drain: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, o := memory.New(), options()
+				var away atomic.Bool
+				away.Store(true)
+				o.Park, o.Cipher = true, mirror{broken: func() error {
+					if away.Load() {
+						return errors.New("no key")
+					}
+					return nil
+				}}
+				runs := 0
+				pay := func(p *process, _ context.Context, _ *consumer.Message) error {
+					if runs++; runs == 1 {
+						p.kill()
+					}
+					return nil
+				}
+				first := spawn(t, l, o, pay)
+				first.Offer([]*engine.Item{item("payment", "")})
+				pass(time.Hour)
+				first.bury(t)
+
+				second, it := spawn(t, l, o, pay), item("payment", "")
+				second.Offer([]*engine.Item{it})
+				pass(time.Minute)
+				if gives.drop {
+					second.Drop(func(o *engine.Item) bool { return o == it }, 0)
+				}
+				if gives.drain {
+					end(t, second.Engine)
+				}
+				pass(time.Hour)
+
+				away.Store(false)
+				third, again := spawn(t, l, o, pay), item("payment", "")
+				third.Offer([]*engine.Item{again})
+				pass(time.Hour)
+				third.wantAcked(t, again)
+				rec := state(t, l, again)
+				if runs != 1 || rec.State != ledger.Failed || rec.Archived[0].Kind != ledger.KindUncertain {
+					t.Errorf("%d runs, %+v", runs, rec)
+				}
+				end(t, third.Engine)
+				if !gives.drain {
+					end(t, second.Engine)
+				}
+			})
+		})
+	}
 }

@@ -57,6 +57,13 @@ func (f *Flow) Drop(now time.Duration, match func(*Item) bool, grace time.Durati
 // that the broker has back long since: what handlers use, the caller closes next.
 func (f *Flow) Drain(now time.Duration, of any) *Drop {
 	f.draining = true
+	for it := f.all; it != nil; {
+		next := it.allNext
+		if it.told && it.parked { // what has its worker wait is given up
+			f.giveUpKept(it)
+		}
+		it = next
+	}
 	return f.drop(now, everything, true, of)
 }
 

@@ -144,6 +144,7 @@ func (p *process) drain() {
 	}
 	p.draining, p.joined = true, false
 	p.note(p, "drains", none, 0)
+	p.after(2*time.Minute, func() { p.breaks(none, "a drain ends: that of %s does not", p) })
 	p.flow.Drain(p.now, func() {
 		p.mustHaveDrained(p)
 		if p.source != nil {
