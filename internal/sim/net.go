@@ -21,6 +21,7 @@ var (
 // callback runs once, and answered does not where the process has died.
 func (p *process) call(what string, execute func() error, answered func(error)) {
 	w, over := p.world, false
+	w.report.Calls++
 	deadline := w.now + timeout
 	end := func(err error) {
 		if !over {

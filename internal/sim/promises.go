@@ -135,6 +135,19 @@ func (w *world) mustHaveBeenStill() {
 	if w.report.Runs != w.report.Messages || w.facts.met.Hits+w.facts.met.Timeouts != 0 || w.facts.met.Misses != int64(w.report.Messages) {
 		w.breaks(none, "without trouble each message runs once: %d runs of %d messages, %+v", w.report.Runs, w.report.Messages, w.facts.met)
 	}
+	each, calls := 2*w.cfg.Pace, 2*w.report.Messages+2*w.cfg.Workers
+	if w.cfg.InTx {
+		each, calls = each+6*time.Millisecond, calls+w.report.Messages
+	}
+	if w.cfg.Limited {
+		each += 20 * time.Millisecond
+	}
+	if most := 600*time.Millisecond + time.Duration(w.report.Messages)*each/time.Duration(w.cfg.Concurrency); w.report.Took > most {
+		w.breaks(none, "without trouble no handler waits in vain: it took %s, at most %s", w.report.Took, most)
+	}
+	if w.report.Calls > calls {
+		w.breaks(none, "without trouble the ledger is asked and told once: %d calls, at most %d", w.report.Calls, calls)
+	}
 	for _, k := range w.workers {
 		p := k.process
 		if items, waiting, bytes := p.flow.Held(); items != 0 || waiting != 0 || bytes.Total() != 0 || len(p.flow.Dispatches()) > 0 || p.offered != 0 {

@@ -49,6 +49,7 @@ func (p *process) offer(it *flow.Item) {
 // came notes a delivery.
 func (p *process) came(d delivery) {
 	p.offered++
+	p.report.Taken++
 	p.hands[d.of]++
 	p.facts.of(d.message).key = d.key
 	p.note(p, "takes in", d.message, 0)

@@ -30,7 +30,7 @@ func TestWorldsKeepTheirPromises(t *testing.T) {
 	for seed := range seeds(t) {
 		r, err := sim.Run(sim.Drawn(seed))
 		if broken, ok := errors.AsType[*sim.Broken](err); ok {
-			t.Fatalf("%v", broken)
+			t.Fatalf("seed %d: %v", seed, sim.Shrink(broken))
 		}
 		sum.Messages, sum.Steps, sum.Runs, sum.Kills = sum.Messages+r.Messages, sum.Steps+r.Steps, sum.Runs+r.Runs, sum.Kills+r.Kills
 	}

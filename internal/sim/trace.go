@@ -9,6 +9,7 @@ import (
 // Report is what became of a world.
 type Report struct {
 	Messages, Steps, Runs, Kills int
+	Taken, Calls                 int // deliveries taken in, calls of the ledger
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }
@@ -17,7 +18,7 @@ type Report struct {
 type Broken struct {
 	Config  Config
 	Promise string
-	Steps   []string // the last ones that have to do with it
+	Steps   []string // those that have to do with it
 }
 
 // mostSteps is how many steps of a story are told: as many as a person reads.
@@ -25,7 +26,7 @@ const mostSteps = 50
 
 // Error tells the story.
 func (b *Broken) Error() string {
-	return fmt.Sprintf("%s; the world and its last steps:\n%#v\n%s", b.Promise, b.Config, strings.Join(b.Steps, "\n"))
+	return fmt.Sprintf("%s; the world and its steps:\n%#v\n%s", b.Promise, b.Config, strings.Join(b.Steps, "\n"))
 }
 
 // step is something that happened.
@@ -70,9 +71,12 @@ func (w *world) breaks(of message, format string, args ...any) {
 		return
 	}
 	w.broken = &Broken{Config: w.cfg, Promise: fmt.Sprintf(format, args...)}
-	for i := len(w.steps) - 1; i >= 0 && len(w.broken.Steps) < mostSteps; i-- {
+	for i := range w.steps {
 		if s := &w.steps[i]; of == none || s.of == none || s.of == of {
-			w.broken.Steps = append([]string{s.String()}, w.broken.Steps...)
+			w.broken.Steps = append(w.broken.Steps, s.String())
 		}
+	}
+	if n := len(w.broken.Steps); n > mostSteps { // how it began, and how it ended
+		w.broken.Steps = append(append(w.broken.Steps[:mostSteps/2:mostSteps/2], "..."), w.broken.Steps[n-mostSteps/2+1:]...)
 	}
 }

@@ -14,7 +14,6 @@ import (
 const (
 	lease    = 6 * time.Second
 	timeout  = 2 * time.Second // of a call
-	patience = 2 * time.Hour   // after Config.Calm
 	maxSteps = 5_000_000
 	attempts = 4 // of a message
 )
@@ -105,7 +104,7 @@ func (w *world) run() {
 		e := heap.Pop(&w.queue).(event)
 		w.now = e.at
 		e.do()
-		if w.report.Steps++; w.report.Steps > maxSteps || w.now > w.cfg.Calm+patience {
+		if w.report.Steps++; w.report.Steps > maxSteps || w.now > w.cfg.Calm+w.patience() {
 			w.breaks(none, "every world comes to its end: %s", w.broker.left())
 		}
 	}
@@ -113,6 +112,17 @@ func (w *world) run() {
 	if w.broken == nil {
 		w.mustHaveEnded()
 	}
+}
+
+// patience is how long after its calm a world may take to come to its end. Crashes take leases, the breaker takes its pauses.
+func (w *world) patience() time.Duration {
+	switch m := &w.cfg.Moods; {
+	case w.cfg.Failures > 0:
+		return time.Hour
+	case m[deadly] > 0 || m[hopeless] > 0:
+		return 15 * time.Minute
+	}
+	return 2 * time.Minute
 }
 
 // sweep has the ledger swept, now and then.
