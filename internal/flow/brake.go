@@ -65,28 +65,26 @@ func (f *Flow) spends(now time.Duration, it *Item, dead *ledger.Archive) {
 	}
 	weight := dead.Weight()
 	it.more().spent = weight
-	stopped := f.budget.stops
-	if f.budget.spend(dead.Key.Scope, weight); f.budget.stops && !stopped {
-		f.spent(now)
-	}
+	f.budget.spend(dead.Key.Scope, weight)
+	f.stopIfSpent(now)
 }
 
-// spent stops the worker.
-func (f *Flow) spent(now time.Duration) {
-	f.budgetAt, f.tripped = now, true
-	scope := f.budget.over
-	f.tellNews(News{What: BudgetSpent, Scope: scope, Bytes: f.budget.scopes[scope].bytes(), Limit: f.budget.limit})
+// stopIfSpent stops the worker, and says so, if a scope is known to have no room.
+func (f *Flow) stopIfSpent(now time.Duration) {
+	b := &f.budget
+	if f.budgetTold || !b.stops || !b.scopes[b.over].known {
+		return
+	}
+	f.budgetAt, f.tripped, f.budgetTold = now, true, true
+	f.tellNews(News{What: BudgetSpent, Scope: b.over, Bytes: b.scopes[b.over].bytes(), Limit: b.limit})
 }
 
 // Weigh begins a round of questions for how much is archived: it returns the scopes.
-func (f *Flow) Weigh() (scopes []string) {
+func (f *Flow) Weigh() []string {
 	if f.budget.stops && f.budget.keep(f.scopesInHand()) {
-		f.cmd.Improved = true
+		f.budgetTold, f.cmd.Improved = false, true
 	}
-	for scope := range f.budget.scopes {
-		scopes = append(scopes, scope)
-	}
-	return scopes
+	return f.budget.names()
 }
 
 // scopesInHand are those of all that is in hand.
@@ -119,17 +117,16 @@ func (f *Flow) onItsWay(scope string) (bytes int64) {
 
 // Weighed takes the ledger's answer, and stops the worker or lets it go on.
 func (f *Flow) Weighed(now time.Duration, scope string, bytes int64) {
-	b := &f.budget
-	first, stopped := !b.scopes[scope].known, b.stops
-	b.answered(scope, bytes)
-	switch {
-	case b.stops && b.over == scope && (first || !stopped):
-		f.spent(now)
-	case stopped && !b.stops:
-		if !first {
-			f.tellNews(News{What: BudgetHasRoom, After: now - f.budgetAt})
-		}
-		f.cmd.Improved = true
+	stopped := f.budget.stops
+	f.budget.answered(scope, bytes)
+	f.stopIfSpent(now)
+	if f.budget.stops || !stopped {
+		return
+	}
+	f.cmd.Improved = true
+	if f.budgetTold {
+		f.budgetTold = false
+		f.tellNews(News{What: BudgetHasRoom, After: now - f.budgetAt})
 	}
 }
 

@@ -1,6 +1,9 @@
 package flow
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // budget decides whether the archive of a worker's scopes has room for what may fail next. It is pure: no lock, no clock, no
 // I/O.
@@ -72,10 +75,14 @@ func (b *budget) answered(scope string, bytes int64) {
 	b.decide()
 }
 
+// names are those of the scopes, in order.
+func (b *budget) names() []string { return slices.Sorted(maps.Keys(b.scopes)) }
+
 // decide prefers a scope that has no room to one of which that is not known.
 func (b *budget) decide() {
 	b.over, b.stops = "", false
-	for scope, a := range b.scopes {
+	for _, scope := range b.names() {
+		a := b.scopes[scope]
 		full := a.known && a.bytes() >= b.limit
 		if full || !a.known && !b.stops {
 			b.over, b.stops = scope, true

@@ -96,11 +96,12 @@ type publishing struct {
 
 // brakes is what stops a worker.
 type brakes struct {
-	breaker  breaker
-	probing  probing
-	budget   budget
-	budgetAt time.Duration // when it stopped
-	tripped  bool          // the breaker has just opened, or the budget is spent: what is ours is still to be released
+	breaker    breaker
+	probing    probing
+	budget     budget
+	budgetAt   time.Duration // when it stopped
+	budgetTold bool          // that it is spent
+	tripped    bool          // the breaker has just opened, or the budget is spent: what is ours is still to be released
 }
 
 // telling is what others are to be told.

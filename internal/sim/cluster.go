@@ -151,7 +151,7 @@ func (c *cluster) commit(p *partition, by *member, generation int, offset int64)
 // key is the identity of a record.
 func (p *partition) key(offset int64) ledger.Key {
 	return ledger.Key{
-		Scope: scope, ID: fmt.Appendf(nil, "%d-%d", p.number, offset),
+		Scope: scopeOf(message{p.number, offset}), ID: fmt.Appendf(nil, "%d-%d", p.number, offset),
 		Pos: &ledger.Position{Log: p.log, Epoch: -1, Offset: offset, Prev: offset - 1},
 	}
 }

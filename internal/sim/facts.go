@@ -117,7 +117,7 @@ func (w *world) mayBegin(r *running) {
 		why = "it pauses"
 	case !p.flow.Up():
 		why = "the ledger does not answer"
-	case p.known.full:
+	case w.cfg.Budget > 0 && !p.known.room[r.it.Key.Scope]:
 		why = "the archive's budget is spent"
 	case p.known.open && p.suspect.it != r.it && p.probe.it != r.it:
 		why = "the breaker is open"

@@ -63,21 +63,28 @@ func (p *process) publishOne(s *flow.Settlement, then func()) {
 	})
 }
 
-// weigh asks how much is archived.
+// weigh asks how much is archived: at once, and then again after a rest.
 func (p *process) weigh() {
-	if p.weighing || p.cfg.Budget == 0 {
+	if p.weighing {
+		p.weighAgain = true
 		return
 	}
-	p.weighing = true
-	scopes := p.flow.Weigh()
-	p.weighAll(scopes)
+	p.weighing, p.weighAgain = true, false
+	p.weighAll(p.flow.Weigh())
 }
 
 func (p *process) weighAll(scopes []string) {
 	if len(scopes) == 0 {
-		p.after(3*time.Second, func() {
-			p.weighing = false
+		p.weighing = false
+		if p.weighRound++; p.weighAgain {
 			p.weigh()
+			return
+		}
+		round := p.weighRound
+		p.after(3*time.Second, func() {
+			if p.weighRound == round {
+				p.weigh()
+			}
 		})
 		return
 	}
@@ -91,8 +98,12 @@ func (p *process) weighAll(scopes []string) {
 			p.after(p.outage(), func() { p.weighAll(scopes) })
 			return
 		}
-		p.known.full = bytes >= p.budget()
+		p.known.room[scopes[0]] = bytes < p.budget()
 		p.flow.Weighed(p.now, scopes[0], bytes)
+		p.hearAll()
+		if !p.known.room[scopes[0]] && !p.known.spent {
+			p.breaks(none, "a budget that is spent is told: %s is silent about %s", p, scopes[0])
+		}
 		p.weighAll(scopes[1:])
 	})
 }

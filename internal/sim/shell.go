@@ -105,6 +105,7 @@ func (p *process) pump() {
 }
 
 func (p *process) carryOut() bool {
+	p.hearAll()
 	c := p.flow.End()
 	more := len(c.Recall)+len(c.Ended)+len(c.Concluded) > 0
 	for i := 0; i < len(c.Recall); i++ {
@@ -115,9 +116,6 @@ func (p *process) carryOut() bool {
 	}
 	for _, it := range c.Concluded {
 		p.concluded(it)
-	}
-	for i := range c.News {
-		p.hear(&c.News[i])
 	}
 	for _, n := range c.Counted {
 		p.counted(n)

@@ -9,7 +9,7 @@ import (
 // Report is what became of a world.
 type Report struct {
 	Messages, Steps, Runs, Kills int
-	Taken, Calls                 int // deliveries taken in, calls of the ledger
+	Taken, Calls                 int           // deliveries taken in, calls of the ledger
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }

@@ -36,7 +36,8 @@ type process struct {
 
 	armed                                time.Duration // when the flow is woken; past: it is not
 	rescuing, polling, pumping, draining bool
-	weighing                             bool
+	weighing, weighAgain                 bool
+	weighRound                           int
 
 	offered int         // and not given back
 	hands   map[any]int // of them, by delivery.of
@@ -77,7 +78,7 @@ func (k *worker) start() {
 	k.lives++
 	p := &process{
 		world: w, worker: k, life: k.lives, alive: true, claimers: 2, settlers: 2, publishers: 2, idle: w.cfg.Concurrency,
-		hands: map[any]int{}, armed: -1, known: known{refused: map[*flow.Item]int{}},
+		hands: map[any]int{}, armed: -1, known: known{refused: map[*flow.Item]int{}, room: map[string]bool{}},
 	}
 	p.flow = flow.New(flow.Config{
 		Concurrency: w.cfg.Concurrency, Batch: w.cfg.Batch > 0, BatchSize: max(w.cfg.Batch, 1), ClaimAhead: claimAhead,

@@ -3,6 +3,7 @@ package sim
 import (
 	"container/heap"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -18,11 +19,11 @@ const (
 	attempts = 4 // of a message
 )
 
-// What all messages have in common.
-const (
-	scope = "sim/topic"
-	size  = 100
-)
+// size is how many bytes most messages take.
+const size = 100
+
+// scopeOf is the scope of a message: those of other partitions have another.
+func scopeOf(m message) string { return fmt.Sprintf("sim/topic-%d", m.partition) }
 
 // world is everything.
 type world struct {
@@ -82,6 +83,9 @@ func Run(cfg Config) (Report, error) {
 	again := newWorld(cfg) // the same, to be told
 	again.traced = true
 	again.run()
+	if again.broken == nil {
+		return w.report, &Broken{Config: cfg, Promise: "the same seed makes the same steps: once " + w.broken.Promise}
+	}
 	return w.report, again.broken
 }
 
