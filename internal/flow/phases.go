@@ -22,6 +22,9 @@ func (f *Flow) finish(it *Item, v Verdict) {
 		return
 	}
 	f.traced(it)
+	if it.told { // there is room, and nothing to tell
+		f.cmd.Improved = true
+	}
 	f.tell(it, v)
 	f.forget(it)
 	f.s.remove(it)

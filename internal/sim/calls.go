@@ -128,7 +128,15 @@ func (p *process) askRanges(c *flow.Claim, then func()) {
 	}, func(err error) {
 		if err == nil {
 			p.flow.Reachable(p.now, true)
-			p.flow.ClaimedRanges(p.now, c, tokens)
+			var want int64
+			for i, r := range c.Ranges {
+				if tokens[i] != 0 {
+					want += int64(r.Len)
+				}
+			}
+			if n := p.flow.ClaimedRanges(p.now, c, tokens); n != want {
+				p.breaks(none, "what is claimed in ranges is counted: %d of %d messages", n, want)
+			}
 			then()
 			return
 		}
@@ -251,7 +259,9 @@ func (p *process) settleRanges(b *flow.Batch, sess *session, errs []error) error
 			if err != nil {
 				return err
 			}
-			errs[i] = answers[0]
+			if errs[i] = answers[0]; errs[i] == nil {
+				p.report.Whole += len(ds)
+			}
 		}
 	}
 	return nil

@@ -95,7 +95,8 @@ const (
 	retried
 	deadly // message: its handler kills the process, always
 	hopeless
-	unkeyed // message
+	unkeyed   // message
+	resulting // handler: it leaves a result
 
 	copied  // message: another copy of it comes
 	forged  // copy: it has another body
@@ -112,7 +113,7 @@ const (
 var usual = [kinds]float64{
 	refused: 0.01, requestLost: 0.01, answerLost: 0.02, callLate: 0.02, commitLost: 0.05, revocation: 0.5, unnoticed: 0.3,
 	mishap: 0.7, unfit: 0.01, odd: 0.01, unsealed: 0.1, locked: 0.02,
-	slow: 0.05, failing: 0.02, retried: 0.03, deadly: 0.01, hopeless: 0.01, unkeyed: 0.01,
+	slow: 0.05, failing: 0.02, retried: 0.03, deadly: 0.01, hopeless: 0.01, unkeyed: 0.01, resulting: 0.05,
 	copied: 0.05, forged: 0.1, foreign: 0.1, large: 0.01, pause: 0.3,
 }
 

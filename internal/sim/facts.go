@@ -155,6 +155,9 @@ func (w *world) ends(r *running, o *flow.Outcome) {
 	default:
 		f.succeeded = true
 	}
+	if f.failed || f.succeeded {
+		r.by.known.ends = append(r.by.known.ends, final{w.now, f.succeeded})
+	}
 	w.note(r.by, what, d.message, 0)
 }
 

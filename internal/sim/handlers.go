@@ -64,6 +64,7 @@ func (p *process) dispatch() bool {
 func (p *process) begin(d *flow.Dispatch, then func()) {
 	c := &chunk{p: p, d: d, born: p.now, plain: true, seen: -1, off: map[int]bool{}, then: then}
 	d.Of = c
+	p.report.Dispatches++
 	p.chunks = append(p.chunks, c)
 	p.mustFit(p, d)
 	var turn time.Duration
@@ -125,6 +126,9 @@ func (c *chunk) handle() {
 		took = p.between(0, 3*time.Second)
 	}
 	began := p.now
+	if took > 2*stuckAfter {
+		p.after(stuckAfter, func() { p.mustWaitForNobody(c, began) })
+	}
 	var ends func()
 	ends = func() {
 		cancelled := slices.ContainsFunc(c.running, func(r *running) bool { return c.off[r.at] })
@@ -237,7 +241,7 @@ func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 			o.More.After = p.between(0, time.Second)
 			o.More.Failure = ledger.AttemptError{Attempt: r.it.Attempt(), Kind: ledger.KindError, Error: "sim"}
 		}
-	case p.rnd.IntN(16) == 0 && !p.cfg.InTx:
+	case p.trouble(resulting) && !p.cfg.InTx:
 		o.More = &ledger.Settlement{Kind: ledger.Succeed, Result: []byte(d.String())}
 	}
 	c.plain = c.plain && *o == (flow.Outcome{}) || c.plain && o.Ack

@@ -49,7 +49,12 @@ func (p *process) publishOne(s *flow.Settlement, then func()) {
 	}
 	p.after(took, func() {
 		if p.cfg.Published && !s.Tried && (s.Whole == nil || s.Filed) {
-			s.Tried, s.More.Dead.Sent = true, !s.Session.Lost()
+			away := p.trouble(unsealed)
+			p.flow.TargetSaid(away)
+			s.Tried, s.More.Dead.Sent = true, !s.Session.Lost() && !away
+			if n := p.flow.Tries(3); (n == 1) != (away || p.draining) || p.flow.TargetAway() != away {
+				p.breaks(of(s.Item).message, "a target that is away is tried once: %s tries %d times", p, n)
+			}
 		}
 		var why error
 		if !s.Filed && p.cfg.Sealed {

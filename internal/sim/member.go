@@ -106,7 +106,11 @@ func (m *member) commit() {
 	for _, a := range m.assigns() {
 		at := position(a)
 		if !m.trouble(commitLost) {
-			m.world.after(m.latency(), func() { m.cluster.commit(a.part, m, a.generation, at) })
+			m.world.after(m.latency(), func() {
+				if !m.draining { // its last commit waits for this one
+					m.cluster.commit(a.part, m, a.generation, at)
+				}
+			})
 		}
 	}
 	if !m.draining {

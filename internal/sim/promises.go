@@ -105,8 +105,21 @@ func (w *world) mustFit(p *process, d *flow.Dispatch) {
 			beside++
 		}
 	}
+	if n := len(p.flow.Dispatches()); n != len(p.chunks) {
+		w.breaks(none, "what is dispatched is known: %d of %d", n, len(p.chunks))
+	}
 	if len(p.chunks) > w.cfg.Concurrency+beside {
 		w.breaks(none, "as many handlers run as may: %s runs %d", p, len(p.chunks))
+	}
+}
+
+// stuckAfter is after how long nothing waits behind a handler any more that others could run.
+const stuckAfter = 20 * time.Millisecond
+
+// mustWaitForNobody checks that others get what waits behind a handler that takes long.
+func (w *world) mustWaitForNobody(c *chunk, began time.Duration) {
+	if len(c.running) > 0 && c.running[0].began == began && !c.back && c.next < c.d.Limit() {
+		w.breaks(of(c.running[0].it).message, "nothing waits behind a slow handler: %d messages of %s do", c.d.Limit()-c.next, c.p)
 	}
 }
 
@@ -129,6 +142,21 @@ func (w *world) mustHaveEnded() {
 	if w.cfg.Moods == [kinds]float64{} {
 		w.mustHaveBeenStill()
 	}
+	w.mustBeEmpty()
+}
+
+// mustBeEmpty checks what processes keep that have nothing in hand: in a world in which nothing of theirs can be in doubt.
+func (w *world) mustBeEmpty() {
+	for k := range ofHandlers {
+		if k != revocation && k != commitLost && w.cfg.Moods[k] > 0 {
+			return
+		}
+	}
+	for _, k := range w.workers {
+		if p := k.process; p != nil && p.offered == 0 && p.idle+p.claimers+p.settlers+p.publishers == w.cfg.Concurrency+6 && !p.flow.Empty() {
+			w.breaks(none, "what is finished leaves nothing in memory: something of it is left in %s", p)
+		}
+	}
 }
 
 // mustHaveBeenStill checks a world in which nothing went wrong: each message ran once, and nothing is in hand.
@@ -146,7 +174,11 @@ func (w *world) mustHaveBeenStill() {
 	if w.cfg.Limited {
 		each += 20 * time.Millisecond
 	}
-	if most := 600*time.Millisecond + time.Duration(w.report.Messages)*each/time.Duration(w.cfg.Concurrency); w.report.Took > most {
+	lanes := w.cfg.Concurrency
+	if w.cfg.Keys > 0 { // one begins when the one before it is settled
+		each, lanes = each+6*time.Millisecond, min(lanes, w.cfg.Keys)
+	}
+	if most := 600*time.Millisecond + time.Duration(w.report.Messages)*(500*time.Microsecond+each/time.Duration(lanes)); w.report.Took > most {
 		w.breaks(none, "without trouble no handler waits in vain: it took %s, at most %s", w.report.Took, most)
 	}
 	if w.report.Calls > calls {
@@ -167,6 +199,31 @@ type known struct {
 	spent   bool               // it was told that one is
 	paused  bool
 	open    bool // the breaker is
+	ends    []final
+	closed  time.Duration // when the breaker closed last
+}
+
+// final is a message that came to its end.
+type final struct {
+	at   time.Duration
+	good bool
+}
+
+// mustBeOpen checks that the breaker has opened where too much failed: of what ended some seconds ago, since it has hardly been told
+// of the rest.
+func (p *process) mustBeOpen() {
+	good, bad := 0, 0
+	for _, e := range p.known.ends {
+		switch {
+		case e.good && e.at > p.now-70*time.Second:
+			good++
+		case !e.good && e.at > max(p.known.closed, p.now-40*time.Second) && e.at < p.now-5*time.Second:
+			bad++
+		}
+	}
+	if p.cfg.Failures > 0 && bad > p.cfg.Failures && bad > good && !p.known.open {
+		p.breaks(none, "the breaker opens where too much fails: %s saw %d fail, and %d go well", p, bad, good)
+	}
 }
 
 // hearAll checks all news.
@@ -196,7 +253,7 @@ func (p *process) hear(n *flow.News) {
 		k.open = true
 	case flow.BreakerClosed:
 		lie = !k.open
-		k.open = false
+		k.open, k.closed = false, p.now
 	case flow.ProbeFailed:
 		lie = !k.open
 	case flow.BudgetSpent:
@@ -214,7 +271,6 @@ func (p *process) hear(n *flow.News) {
 // counted adds what deliveries were.
 func (p *process) counted(c flow.Counted) {
 	all := &p.facts.met
-	p.note(p, "counts new messages", none, c.Misses)
 	all.Misses, all.Hits, all.Timeouts = all.Misses+c.Misses, all.Hits+c.Hits, all.Timeouts+c.Timeouts
 	if !strings.HasPrefix(c.Scope, "sim/") {
 		p.breaks(none, "deliveries are counted in their scope: %q", c.Scope)
@@ -228,6 +284,7 @@ func (p *process) look() {
 			p.breaks(of(it).message, "what is kept was refused: %s since %s, %v", of(it), since, why)
 		}
 	})
+	p.mustBeOpen()
 	if open, since := p.flow.BreakerOpen(); open != p.known.open || open && since > p.now {
 		p.breaks(none, "health says what the breaker does: open is %t", open)
 	}

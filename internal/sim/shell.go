@@ -63,9 +63,14 @@ func (p *process) offerRange(r *flow.Range) {
 	p.flow.OfferRange(p.now, r)
 }
 
-// drop takes messages back; then is called when that is done.
+// drop takes messages back; then is called when that is done, after the grace at the latest.
 func (p *process) drop(match func(delivery) bool, grace time.Duration, then func()) {
-	p.flow.Drop(p.now, func(it *flow.Item) bool { return match(of(it)) }, grace, then)
+	d := p.flow.Drop(p.now, func(it *flow.Item) bool { return match(of(it)) }, grace, then)
+	p.after(grace+time.Millisecond, func() {
+		if !d.Ended() {
+			p.breaks(none, "what is taken back is given back after the grace: not by %s", p)
+		}
+	})
 }
 
 // several is what a range is of.
@@ -138,8 +143,8 @@ func (p *process) carryOut() bool {
 
 // tell is the worker's side: what is acknowledged is finished in its partition.
 func (p *process) tell() bool {
-	var t flow.Telling
-	if !p.flow.Tell(&t) {
+	t := &p.telling
+	if !p.flow.Tell(t) {
 		return false
 	}
 	for i := range t.Finished {
@@ -152,7 +157,7 @@ func (p *process) tell() bool {
 			p.finished(d, f.Verdict)
 		}
 	}
-	p.flow.Told(&t)
+	p.flow.Told(t)
 	return true
 }
 

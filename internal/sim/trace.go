@@ -9,7 +9,8 @@ import (
 // Report is what became of a world.
 type Report struct {
 	Messages, Steps, Runs, Kills int
-	Taken, Calls                 int           // deliveries taken in, calls of the ledger
+	Dispatches                   int
+	Taken, Calls, Whole          int           // deliveries taken in, calls of the ledger, messages that were settled in ranges
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }

@@ -42,6 +42,7 @@ type process struct {
 	offered int         // and not given back
 	hands   map[any]int // of them, by delivery.of
 	known   known
+	telling flow.Telling
 }
 
 func (w *world) newWorker(number int) *worker {
@@ -114,6 +115,9 @@ func (p *process) wake(do func()) {
 	}
 }
 
+// drainTime is when the handlers are cancelled that a drain waits for.
+const drainTime = time.Second
+
 // kill ends the process where it is.
 func (p *process) kill(why string, by message) {
 	p.note(p, why, by, 0)
@@ -145,6 +149,7 @@ func (p *process) drain() {
 	}
 	p.draining, p.joined = true, false
 	p.note(p, "drains", none, 0)
+	p.after(drainTime, func() { p.flow.CancelAll(func(it *flow.Item) { p.note(p, "still has", of(it).message, 0) }) })
 	p.after(2*time.Minute, func() { p.breaks(none, "a drain ends: that of %s does not", p) })
 	p.flow.Drain(p.now, func() {
 		p.mustHaveDrained(p)

@@ -1,0 +1,50 @@
+package sim_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/sim"
+)
+
+// Without trouble a world takes the calls of the ledger and the time that it took when these were written down: fewer are welcome, and
+// are to be written down; more are a decision that costs every user something. The numbers depend on decisions alone, on no machine.
+func TestWorldsTakeTheirTime(t *testing.T) {
+	t.Parallel()
+	base := sim.Config{Seed: 1, Workers: 1, Partitions: 2, Messages: 2000, Concurrency: 8, Pace: 3 * time.Microsecond, Calm: time.Hour}
+	for name, c := range map[string]struct {
+		change func(*sim.Config)
+		calls  int
+		given  int // dispatches
+		whole  int // messages that were settled in ranges
+		took   time.Duration
+	}{
+		"no order":                 {func(*sim.Config) {}, 294, 159, 0, 1004 * time.Millisecond},
+		"by key":                   {func(c *sim.Config) { c.Keys = 16 }, 561, 426, 0, 905 * time.Millisecond},
+		"by partition":             {func(c *sim.Config) { c.Keys = 1 }, 4272, 4000, 0, 7803 * time.Millisecond},
+		"ranges":                   {func(c *sim.Config) { c.Ranged = true }, 254, 170, 3913, 904 * time.Millisecond},
+		"ranges, by key":           {func(c *sim.Config) { c.Ranged, c.Keys = true, 16 }, 254, 170, 3913, 902 * time.Millisecond},
+		"handlers of 50 µs":        {func(c *sim.Config) { c.Pace = 50 * time.Microsecond }, 435, 1885, 0, 805 * time.Millisecond},
+		"handlers of 5 ms":         {func(c *sim.Config) { c.Pace, c.Messages = 5*time.Millisecond, 500 }, 580, 1000, 0, 803 * time.Millisecond},
+		"handlers of 5 ms, ranges": {func(c *sim.Config) { c.Pace, c.Messages, c.Ranged = 5*time.Millisecond, 500, true }, 519, 1000, 0, 804 * time.Millisecond},
+		"batches":                  {func(c *sim.Config) { c.Batch, c.Pace = 50, time.Millisecond }, 238, 140, 0, 804 * time.Millisecond},
+		"batches, ranges":          {func(c *sim.Config) { c.Batch, c.Pace, c.Ranged = 50, time.Millisecond, true }, 235, 136, 150, 1004 * time.Millisecond},
+		"batches, by key":          {func(c *sim.Config) { c.Batch, c.Pace, c.Keys = 50, time.Millisecond, 100 }, 238, 141, 0, 803 * time.Millisecond},
+		"transactions":             {func(c *sim.Config) { c.InTx, c.Keys = true, 16 }, 4167, 4000, 0, 1303 * time.Millisecond},
+		"parked":                   {func(c *sim.Config) { c.Park, c.Limited, c.Messages = true, true, 200 }, 649, 400, 0, 603 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := base
+			c.change(&cfg)
+			r, err := sim.Run(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			near := func(is, was float64) bool { return is >= was*0.97 && is <= was*1.03 }
+			if !near(float64(r.Calls), float64(c.calls)) || !near(float64(r.Dispatches), float64(c.given)) || !near(float64(r.Whole), float64(c.whole)) ||
+				!near(r.Took.Seconds(), c.took.Seconds()) {
+				t.Errorf("%d, %d, %d, %d * time.Millisecond}; before: %d, %d, %d, %s", r.Calls, r.Dispatches, r.Whole, r.Took.Milliseconds(), c.calls, c.given, c.whole, c.took)
+			}
+		})
+	}
+}
