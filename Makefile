@@ -32,6 +32,7 @@ demo-replay: ## 500 dead letters on both brokers, brought back each once by the 
 
 test: bin/withservices ## all tests that must pass, on real servers (Java and Maven fetch and run them)
 	bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
+	ACKLEDGER_SIM=10000 $(GO) test -timeout 10m ./internal/sim
 	cd bench && $(GO) test $(TEST_FLAGS) -short ./...
 	cd integration/dashboard && $(GO) test $(TEST_FLAGS) ./...
 
@@ -75,7 +76,7 @@ model: ## check the rules in small worlds and by walks for DURATION (default 1h)
 	$(RECORD) ACKLEDGER_MODEL=$(or $(DURATION),1h) ACKLEDGER_SEED=$(SEED) $(GO) test -count=1 -v -run '^TestModel$$' -timeout 0 ./internal/model
 
 sim: ## play SEEDS worlds (default 10000) in the simulator: every promise is kept in each, and the same seed makes the same steps
-	ACKLEDGER_SIM=$(or $(SEEDS),10000) $(GO) test -count=1 -v -timeout 0 ./internal/sim
+	ACKLEDGER_SIM=$(or $(SEEDS),10000) $(if $(SEEDS),$(RECORD)) $(GO) test -count=1 -v -timeout 0 ./internal/sim
 
 bench: ## measure everything beside its peers and write bench/results.md: up to an hour, with QUICK=1 under 5 minutes
 	cd bench && $(GO) build -o ../bin/bench . && ../bin/bench -out . $(if $(QUICK),-quick)

@@ -31,6 +31,7 @@ const patience = 40 * time.Second
 type runner struct {
 	root string // of the module
 	tmp  string
+	page bool // outcomes are entered in docs/pitfalls.md
 }
 
 // outcome is what a test process did.

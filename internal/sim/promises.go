@@ -87,6 +87,13 @@ func (w *world) mustHaveDrained(p *process) {
 	}
 }
 
+// mustHaveGivenBack checks a drop after its grace.
+func (p *process) mustHaveGivenBack(d *flow.Drop) {
+	if !d.Ended() {
+		p.breaks(none, "what is taken back is given back after the grace: not by %s", p)
+	}
+}
+
 // mustFit checks a dispatch: its size, one message of each ordering key, and no more of them than handlers may run.
 func (w *world) mustFit(p *process, d *flow.Dispatch) {
 	if d.Together {
@@ -105,11 +112,11 @@ func (w *world) mustFit(p *process, d *flow.Dispatch) {
 			beside++
 		}
 	}
-	if n := len(p.flow.Dispatches()); n != len(p.chunks) {
-		w.breaks(none, "what is dispatched is known: %d of %d", n, len(p.chunks))
-	}
 	if len(p.chunks) > w.cfg.Concurrency+beside {
 		w.breaks(none, "as many handlers run as may: %s runs %d", p, len(p.chunks))
+	}
+	if n := len(p.flow.Dispatches()); n != len(p.chunks) {
+		w.breaks(none, "what is dispatched is known: %d of %d", n, len(p.chunks))
 	}
 }
 

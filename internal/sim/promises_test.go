@@ -80,6 +80,31 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 			x.both[0].chunks = make([]*chunk, 2)
 			x.w.mustFit(x.both[0], &flow.Dispatch{})
 		},
+		"what is dispatched is known": func(x *broken) {
+			x.both[0].chunks = make([]*chunk, 1)
+			x.w.mustFit(x.both[0], &flow.Dispatch{})
+		},
+		"nothing waits behind a slow handler": func(x *broken) {
+			x.begins(0, 1)
+			c := x.both[0].chunks[0]
+			c.d = &flow.Dispatch{}
+			c.next = -1
+			x.w.mustWaitForNobody(c, 0)
+		},
+		"what is taken back is given back after the grace": func(x *broken) {
+			x.both[0].flow.Offer(0, x.item())
+			x.both[0].flow.NextClaim(0, &flow.Claim{})
+			x.both[0].mustHaveGivenBack(x.both[0].flow.Drop(0, func(*flow.Item) bool { return true }, time.Hour, nil))
+		},
+		"the breaker opens where too much fails": func(x *broken) {
+			x.w.cfg.Failures, x.w.now = 1, time.Minute
+			x.both[0].known.ends = []final{{50 * time.Second, false}, {50 * time.Second, false}}
+			x.both[0].look()
+		},
+		"what is finished leaves nothing in memory": func(x *broken) {
+			x.both[0].flow.Offer(0, x.item())
+			x.w.mustBeEmpty()
+		},
 		"news is of what happened":              func(x *broken) { x.both[0].hear(&flow.News{What: flow.BreakerClosed}) },
 		"deliveries are counted in their scope": func(x *broken) { x.both[0].counted(flow.Counted{Scope: "another"}) },
 		"health says what the breaker does":     func(x *broken) { x.both[0].known.open = true; x.both[0].look() },
@@ -114,7 +139,7 @@ func newBroken(t *testing.T) *broken {
 		}
 		k.process.sess = &session{ledgerUntil: time.Hour, owner: ledger.Ungroup(owner)}
 		k.process.flow.Joined(&flow.Session{})
-		x.both = append(x.both, k.process)
+		x.both, w.workers = append(x.both, k.process), append(w.workers, k)
 	}
 	x.d = x.part().delivery(4, 0)
 	w.report.Messages = 0

@@ -66,11 +66,7 @@ func (p *process) offerRange(r *flow.Range) {
 // drop takes messages back; then is called when that is done, after the grace at the latest.
 func (p *process) drop(match func(delivery) bool, grace time.Duration, then func()) {
 	d := p.flow.Drop(p.now, func(it *flow.Item) bool { return match(of(it)) }, grace, then)
-	p.after(grace+time.Millisecond, func() {
-		if !d.Ended() {
-			p.breaks(none, "what is taken back is given back after the grace: not by %s", p)
-		}
-	})
+	p.after(grace+time.Millisecond, func() { p.mustHaveGivenBack(d) })
 }
 
 // several is what a range is of.
