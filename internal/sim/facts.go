@@ -117,7 +117,7 @@ func (w *world) mayBegin(r *running) {
 		why = "it pauses"
 	case !p.flow.Up():
 		why = "the ledger does not answer"
-	case w.cfg.Budget > 0 && !p.known.room[r.it.Key.Scope]:
+	case w.cfg.Budget > 0 && !p.hasRoom(r.it.Key.Scope):
 		why = "the archive's budget is spent"
 	case p.known.open && p.suspect.it != r.it && p.probe.it != r.it:
 		why = "the breaker is open"
@@ -156,7 +156,7 @@ func (w *world) ends(r *running, o *flow.Outcome) {
 		f.succeeded = true
 	}
 	if f.failed || f.succeeded {
-		r.by.known.ends = append(r.by.known.ends, final{w.now, f.succeeded})
+		r.by.known.ends = append(r.by.known.ends, final{w.now, f.succeeded, r.it.Key.Scope})
 	}
 	w.note(r.by, what, d.message, 0)
 }

@@ -86,14 +86,14 @@ func (p *process) weighAll(scopes []string) {
 			return
 		}
 		round := p.weighRound
-		p.after(3*time.Second, func() {
+		p.after(20*time.Second, func() {
 			if p.weighRound == round {
 				p.weigh()
 			}
 		})
 		return
 	}
-	var bytes int64
+	bytes, asked := int64(0), p.now
 	p.flow.Weighing(scopes[0])
 	p.call("a question for the archive's size", func() (err error) {
 		bytes, err = p.ledger.ArchivedBytes(context.Background(), scopes[0], p.budget())
@@ -103,12 +103,9 @@ func (p *process) weighAll(scopes []string) {
 			p.after(p.outage(), func() { p.weighAll(scopes) })
 			return
 		}
-		p.known.room[scopes[0]] = bytes < p.budget()
 		p.flow.Weighed(p.now, scopes[0], bytes)
 		p.hearAll()
-		if !p.known.room[scopes[0]] && !p.known.spent {
-			p.breaks(none, "a budget that is spent is told: %s is silent about %s", p, scopes[0])
-		}
+		p.weighed(scopes[0], asked, bytes)
 		p.weighAll(scopes[1:])
 	})
 }

@@ -202,7 +202,7 @@ func (w *world) mustHaveBeenStill() {
 // known is what a process has been told, and must have happened.
 type known struct {
 	refused map[*flow.Item]int // settlements that the ledger or the cipher refused
-	room    map[string]bool    // scopes of which the ledger said that their budget is not spent
+	room    map[string]room    // of scopes of which the ledger has said how much they have
 	spent   bool               // it was told that one is
 	paused  bool
 	open    bool // the breaker is
@@ -212,8 +212,9 @@ type known struct {
 
 // final is a message that came to its end.
 type final struct {
-	at   time.Duration
-	good bool
+	at    time.Duration
+	good  bool
+	scope string
 }
 
 // mustBeOpen checks that the breaker has opened where too much failed: of what ended some seconds ago, since it has hardly been told
@@ -231,6 +232,35 @@ func (p *process) mustBeOpen() {
 	if p.cfg.Failures > 0 && bad > p.cfg.Failures && bad > good && !p.known.open {
 		p.breaks(none, "the breaker opens where too much fails: %s saw %d fail, and %d go well", p, bad, good)
 	}
+}
+
+// room is what a scope has in the archive, as the ledger said it last.
+type room struct {
+	asked time.Duration
+	bytes int64
+}
+
+// weighed checks that what the ledger said is known, and told if it is too much.
+func (p *process) weighed(scope string, asked time.Duration, bytes int64) {
+	p.known.room[scope] = room{asked, bytes}
+	if bytes >= p.budget() && !p.known.spent {
+		p.breaks(none, "a budget that is spent is told: %s is silent about %s", p, scope)
+	}
+	if n := p.flow.Archived()[scope]; n < bytes {
+		p.breaks(none, "what is archived is known: %d of %d bytes by %s", n, bytes, p)
+	}
+}
+
+// hasRoom says whether a scope has room in its budget, of which the ledger spoke, and which this process has spent since: but for the
+// last seconds, of which the flow may not know yet.
+func (p *process) hasRoom(scope string) bool {
+	r, ok := p.known.room[scope]
+	for _, e := range p.known.ends {
+		if !e.good && e.scope == scope && e.at > r.asked && e.at < p.now-5*time.Second {
+			r.bytes += ledger.ArchiveRowBytes
+		}
+	}
+	return ok && r.bytes < p.budget()
 }
 
 // hearAll checks all news.

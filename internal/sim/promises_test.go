@@ -98,7 +98,7 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 		},
 		"the breaker opens where too much fails": func(x *broken) {
 			x.w.cfg.Failures, x.w.now = 1, time.Minute
-			x.both[0].known.ends = []final{{50 * time.Second, false}, {50 * time.Second, false}}
+			x.both[0].known.ends = []final{{at: 50 * time.Second}, {at: 50 * time.Second}}
 			x.both[0].look()
 		},
 		"what is finished leaves nothing in memory": func(x *broken) {

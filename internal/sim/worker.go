@@ -79,7 +79,7 @@ func (k *worker) start() {
 	k.lives++
 	p := &process{
 		world: w, worker: k, life: k.lives, alive: true, claimers: 2, settlers: 2, publishers: 2, idle: w.cfg.Concurrency,
-		hands: map[any]int{}, armed: -1, known: known{refused: map[*flow.Item]int{}, room: map[string]bool{}},
+		hands: map[any]int{}, armed: -1, known: known{refused: map[*flow.Item]int{}, room: map[string]room{}},
 	}
 	p.flow = flow.New(flow.Config{
 		Concurrency: w.cfg.Concurrency, Batch: w.cfg.Batch > 0, BatchSize: max(w.cfg.Batch, 1), ClaimAhead: claimAhead,
