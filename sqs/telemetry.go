@@ -35,7 +35,7 @@ func newTelemetry(s *settings, source string) (*telemetry, error) {
 	for _, o := range []string{"messages", "empty", "error", "over_limit"} {
 		t.pollOutcomes[o] = metric.WithAttributes(attribute.String("outcome", o))
 	}
-	for o, name := range map[visibility.Outcome]string{visibility.Changed: "changed", visibility.Failed: "failed", visibility.Refused: "expired"} {
+	for o, name := range map[visibility.Outcome]string{visibility.Changed: "changed", visibility.Unknown: "failed", visibility.Failed: "failed", visibility.Refused: "expired"} {
 		t.changeOutcomes[o] = metric.WithAttributes(attribute.String("outcome", name))
 	}
 	m := mp.Meter("github.com/ackledger/ackledger")

@@ -78,9 +78,12 @@ func (k *keeper) send(batch []visibility.Change) {
 	defer cancel()
 	sent := w.table.now()
 	out, err := w.client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &w.url, Entries: entries})
-	outcomes := make([]visibility.Outcome, len(batch)) // all have failed
+	outcomes := make([]visibility.Outcome, len(batch)) // all are unknown
 	if err != nil {
 		w.trouble(doChange, err)
+		for i := 0; kindOf(err) == kindThrottled && i < len(outcomes); i++ {
+			outcomes[i] = visibility.Failed
+		}
 	} else {
 		readChanges(out, outcomes)
 		w.well(doChange)
@@ -88,7 +91,7 @@ func (k *keeper) send(batch []visibility.Change) {
 	k.settle(batch, outcomes, sent)
 }
 
-// readChanges reads the answer to a batch. An entry that it does not name has failed.
+// readChanges reads the answer to a batch. Of an entry that it does not name nothing is known.
 func readChanges(out *sqs.ChangeMessageVisibilityBatchOutput, outcomes []visibility.Outcome) {
 	for _, s := range out.Successful {
 		if i, ok := index(s.Id, len(outcomes)); ok {
@@ -96,8 +99,11 @@ func readChanges(out *sqs.ChangeMessageVisibilityBatchOutput, outcomes []visibil
 		}
 	}
 	for _, f := range out.Failed {
-		if i, ok := index(f.Id, len(outcomes)); ok && kindOfEntry(aws.ToString(f.Code)) == kindHandle {
-			outcomes[i] = visibility.Refused
+		if i, ok := index(f.Id, len(outcomes)); ok {
+			outcomes[i] = visibility.Failed
+			if kindOfEntry(aws.ToString(f.Code)) == kindHandle {
+				outcomes[i] = visibility.Refused
+			}
 		}
 	}
 }

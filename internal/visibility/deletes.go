@@ -1,5 +1,7 @@
 package visibility
 
+import "slices"
+
 // deleteTries is how often a delete is sent that SQS refuses by itself.
 const deleteTries = 10
 
@@ -29,9 +31,7 @@ func (t *Table) TakeDeletes() []Deletion {
 		h.queued, h.busy = false, true
 		batch[i] = Deletion{h, h.Handle}
 	}
-	n = copy(t.deletes, t.deletes[n:])
-	clear(t.deletes[n:])
-	t.deletes = t.deletes[:n]
+	t.deletes = slices.Delete(t.deletes, 0, n)
 	return batch
 }
 

@@ -11,7 +11,7 @@ type Change struct {
 	Hold    *Hold
 	Handle  string
 	Seconds int32 // the visibility timeout to set
-	final   bool  // the message is handed back
+	Back    bool  // the message is handed back
 }
 
 // Plan says what is to be done about visibility now: batches of changes, at most as many as requests are free, and what the
@@ -30,7 +30,9 @@ func (t *Table) Plan(now time.Duration, live bool, requests int) (batches [][]Ch
 			}
 		case h.busy || h.queued || now < h.retryAt:
 		case h.stage == returning && t.mayReturn(h):
-			returns = append(returns, Change{h, h.Handle, t.returnAfter(h, now), true})
+			if seconds := t.returnAfter(h, now); seconds > 0 || t.pollsOver {
+				returns = append(returns, Change{h, h.Handle, seconds, true})
+			}
 		case h.stage == held && !live:
 		default:
 			if seconds := t.extension(h, now); seconds > 0 {
@@ -73,7 +75,7 @@ func (t *Table) choose(returns, extensions []Change, requests int) (batches [][]
 	batches = slices.AppendSeq(batches, slices.Chunk(extensions, MaxBatch))
 	batches = batches[:min(len(batches), requests)]
 	for _, batch := range batches {
-		t.handingBack = t.handingBack || t.fifo && batch[0].final
+		t.handingBack = t.handingBack || t.fifo && batch[0].Back
 		for _, c := range batch {
 			c.Hold.busy = true
 		}
@@ -86,7 +88,8 @@ type Outcome uint8
 
 // How a change can end.
 const (
-	Failed  Outcome = iota // to be tried again
+	Unknown Outcome = iota // it may be done, or not
+	Failed                 // it is not done
 	Changed                // done
 	Refused                // the handle is of no use any more
 )
@@ -100,7 +103,7 @@ func (t *Table) Changed(batch []Change, outcomes []Outcome, sent, now time.Durat
 			lapsed = append(lapsed, c.Hold)
 		}
 	}
-	if batch[0].final {
+	if batch[0].Back {
 		t.handingBack = false
 	}
 	return t.drop(lapsed)
@@ -110,18 +113,22 @@ func (t *Table) Changed(batch []Change, outcomes []Outcome, sent, now time.Durat
 func (t *Table) changed(c Change, o Outcome, sent, now time.Duration) (tell bool) {
 	h := c.Hold
 	h.busy = false
-	if h.Handle != c.Handle {
+	until := sent + time.Duration(c.Seconds)*time.Second
+	switch {
+	case h.Handle != c.Handle:
 		o = Failed // a newer copy came meanwhile: what is true of it, its receive has noted
+	case o == Unknown:
+		h.until = min(h.until, until) // what may be handed back already is not hidden for longer by its handle
 	}
 	switch {
 	case o == Refused:
 		tell = !h.lapsed && t.lapse(h)
-	case o == Failed:
+	case o != Changed:
 		h.retryAt = now + max(t.visibility/12, 100*time.Millisecond)
-	case c.final:
+	case c.Back:
 		t.remove(h)
 	case !h.lapsed:
-		h.until = sent + time.Duration(c.Seconds)*time.Second
+		h.until = until
 	}
 	if h.lapsed && h.stage == returning {
 		t.remove(h)

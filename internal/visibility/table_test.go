@@ -379,8 +379,8 @@ func TestWhatIsHandedBackGoesFirst(t *testing.T) {
 	batches, _ := c.Plan(c.now, true, 8)
 	changes := slices.Concat(batches...)
 	for i, ch := range changes {
-		if ch.final != (i < 10) {
-			t.Fatalf("change %d of %d hands back: %v", i, len(changes), ch.final)
+		if ch.Back != (i < 10) {
+			t.Fatalf("change %d of %d hands back: %v", i, len(changes), ch.Back)
 		}
 	}
 	if len(changes) != 20 {
@@ -398,5 +398,64 @@ func TestACopyOfWhatIsDeleted(t *testing.T) {
 	c.take("a", "2")
 	if batch = c.TakeDeletes(); len(batch) != 1 || batch[0].Handle != "2" {
 		t.Errorf("deletes %+v, want one by the new handle", batch)
+	}
+}
+
+// A hand-back that may have happened is not repeated: others may have the message by now, whose visibility would be ended. One that
+// did not happen is.
+func TestWhatMayBeHandedBackIsNotHandedBackAgain(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[Outcome]string{Unknown: "", Failed: "a=0 "} {
+		c := newClocked(t, false)
+		c.Drain()
+		c.PollsOver()
+		c.HandBack(c.take("a", "1"), 0, c.now)
+		c.answer(c.want(true, "a=0 "), outcome)
+		c.now += 5 * time.Second
+		c.want(true, want)
+	}
+}
+
+// What is to come again later, but can be hidden for less than a second more, meets no poll of its own.
+func TestWhatCannotBeHiddenAnyMoreIsNotHandedBack(t *testing.T) {
+	t.Parallel()
+	c := &clocked{t, New(10*time.Second, 9500*time.Millisecond, false), 0}
+	h := c.take("a", "1")
+	c.now = 8600 * time.Millisecond
+	c.HandBack(h, time.Minute, c.now)
+	c.want(true, "")
+	c.PollsOver()
+	c.want(true, "a=0 ")
+}
+
+// An extension whose answer is not known leaves the visibility as it was: it is repeated, and until then nothing else is known.
+func TestAnUnknownExtensionIsRepeated(t *testing.T) {
+	t.Parallel()
+	c := newClocked(t, false)
+	h := c.take("a", "1")
+	c.now += 25 * time.Second
+	c.answer(c.want(true, "a=60 "), Unknown)
+	c.now += 28 * time.Second
+	if ok, _ := c.Start(h, c.now); !ok {
+		t.Error("it may not start while its handle is good")
+	}
+	c.want(true, "a=60 ")
+}
+
+// An old copy that was let go of leaves nothing behind.
+func TestAnOldCopyLeavesTheTable(t *testing.T) {
+	t.Parallel()
+	c := newClocked(t, true)
+	old := c.take("a", "1")
+	c.now += time.Minute
+	c.want(true, "a! ")
+	copied := c.take("a", "2")
+	if c.oldest != copied || c.newest != copied || copied.prev != nil || copied.next != nil {
+		t.Error("the old copy is still in the order of receives")
+	}
+	c.Ack(old)
+	c.Forget(copied)
+	if lanes, all := c.Lanes(); lanes != 0 || all != 0 || c.oldest != nil || c.newest != nil {
+		t.Errorf("%d lanes and %d messages are left", lanes, all)
 	}
 }
