@@ -93,7 +93,11 @@ func newWorld(cfg Config) *world {
 	w := &world{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), facts: newFacts()}
 	began := time.Unix(1_000_000_000, 0)
 	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.now) }))
-	w.broker = newCluster(w)
+	if cfg.Visibility > 0 {
+		w.broker = newQueue(w)
+	} else {
+		w.broker = newCluster(w)
+	}
 	return w
 }
 
