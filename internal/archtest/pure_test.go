@@ -18,9 +18,14 @@ var pureImports = []string{
 // What of package time is a value; the rest is a clock.
 var pureTime = []string{"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour", "Seconds", "String", "Time"}
 
-// The core decides. It has no lock, goroutine, clock, chance, context, I/O or log.
+// What decides has no lock, goroutine, clock, chance, context, I/O or log.
 func TestTheCoreIsPure(t *testing.T) {
-	c := check(t, "internal/flow")
+	for _, path := range []string{"internal/flow", "internal/offsets", "internal/visibility"} {
+		t.Run(path, func(t *testing.T) { mustBePure(t, check(t, path)) })
+	}
+}
+
+func mustBePure(t *testing.T, c *checked) {
 	for _, f := range c.parsed {
 		for _, i := range f.Imports {
 			if path, _ := strconv.Unquote(i.Path.Value); !slices.Contains(pureImports, path) {

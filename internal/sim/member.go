@@ -118,10 +118,13 @@ func (m *member) commit() {
 	}
 }
 
-func (m *member) drained() {
+func (m *member) has(delivery) bool { return true }
+
+func (m *member) drained(then func()) {
 	for _, a := range m.assigns() {
 		m.cluster.commit(a.part, m, a.generation, position(a))
 	}
+	then()
 }
 
 func (m *member) poll() {
