@@ -30,7 +30,7 @@ func (l *Ledger) ArchivedBytes(ctx context.Context, scope string, enough int64) 
 			ctx, cancel := context.WithTimeout(ctx, callTimeout) // a server that is gone is to be noticed, however long the whole takes
 			defer cancel()
 			scan := func(rows pgx.Rows) error { return rows.Scan(dest...) }
-			return tuned(ctx, conn, l.sql.tune, l.operateSQL(sql), args, scan)
+			return tuned(ctx, conn, l.sql(sql), args, scan)
 		}
 		var begin listBegin
 		err := ask(sqlBegin, []any{[]byte(scope)}, &begin.at, &begin.scope, &begin.pages)

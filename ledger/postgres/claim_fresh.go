@@ -38,10 +38,10 @@ func (c *claimCall) fresh(ctx context.Context, asked []int32) (rest []int32, wro
 // lean is the statement for entries that have no row, and its parameters: sqlFreshOne where that may be.
 func (c *claimCall) lean(part []int32) (query string, args []any) {
 	if len(part) > 1 {
-		return c.owner.ledger.sql.fresh, c.freshArgs(part)
+		return sqlFresh, c.freshArgs(part)
 	}
 	e := &c.entries[part[0]]
-	return c.owner.ledger.sql.freshOne, []any{
+	return sqlFreshOne, []any{
 		c.owner.id, c.until, milliseconds(leanWait), uuid(c.sums[part[0]]), uuid(e.Fingerprint), e.Key.ID, c.scopes[e.Key.Scope],
 		e.Window.Microseconds(),
 	}

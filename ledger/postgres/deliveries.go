@@ -53,7 +53,7 @@ func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) 
 		return notSent(err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(ctx, l.maintainSQL(sqlCount), scopes, misses, hits, timeouts); err != nil {
+	if _, err := conn.Exec(ctx, l.sql(sqlCount), scopes, misses, hits, timeouts); err != nil {
 		return fmt.Errorf("postgres: count deliveries: %w", sent(err))
 	}
 	return nil
@@ -61,7 +61,7 @@ func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) 
 
 // deliveries reads what was counted.
 func (l *Ledger) deliveries(ctx context.Context, conn *pgxpool.Conn) (all []ledger.Deliveries, err error) {
-	rows, err := conn.Query(ctx, l.maintainSQL(sqlDeliveries), ledger.MaxStatScopes)
+	rows, err := conn.Query(ctx, l.sql(sqlDeliveries), ledger.MaxStatScopes)
 	if err == nil {
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (d ledger.Deliveries, err error) {
 			var name []byte

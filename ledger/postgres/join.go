@@ -27,22 +27,13 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 		return nil, notSent(err)
 	}
 	defer conn.Release()
-	var version, oldest int
-	var missing string
-	if err := conn.QueryRow(ctx, l.sql.meta).Scan(&version, &oldest, &missing); err != nil {
-		return nil, fmt.Errorf("postgres: read the schema's version: %w", noRowIsUnusable(err))
-	}
-	if err := l.is.check(l.cfg.Schema, version, oldest); err != nil {
+	if err := l.checkOn(ctx, conn); err != nil {
 		return nil, err
-	}
-	if missing != "" {
-		return nil, ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d but lacks the tables %s: restore them",
-			l.cfg.Schema, version, missing))
 	}
 	l.scopes.forget() // this may be another database than the one that numbered them
 	before := time.Now()
 	var now int64
-	if err := conn.QueryRow(ctx, l.sql.join, id, lease.Microseconds(), []byte(l.cfg.Host)).Scan(&now); err != nil {
+	if err := conn.QueryRow(ctx, l.sql(sqlJoin), id, lease.Microseconds(), []byte(l.cfg.Host)).Scan(&now); err != nil {
 		return nil, fmt.Errorf("postgres: join: %w", sent(err))
 	}
 	o := &owner{ledger: l, id: id, lease: lease, pulse: ledger.NewPulse(lease, before)}

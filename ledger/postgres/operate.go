@@ -39,7 +39,7 @@ func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out le
 	note := ledger.AuditRecord{By: r.By, Action: ledger.ActionRenew, Key: r.Key, State: ledger.Failed, Token: r.Token, Detail: r.Detail()}
 	var token int64
 	var position []byte
-	err = tx.QueryRow(ctx, l.operateSQL(sqlRenew), sum, int64(r.Token), print, out.Delivery).
+	err = tx.QueryRow(ctx, l.sql(sqlRenew), sum, int64(r.Token), print, out.Delivery).
 		Scan(&token, &out.Generation, &note.Delivery, &position)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, ledger.ErrChanged
@@ -53,16 +53,16 @@ func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out le
 		if bad != nil {
 			return out, bad
 		}
-		_, err = tx.Exec(ctx, l.operateSQL(sqlRenewMended), sum, note.Delivery, token, int32(out.Generation), *print, out.Delivery,
+		_, err = tx.Exec(ctx, l.sql(sqlRenewMended), sum, note.Delivery, token, int32(out.Generation), *print, out.Delivery,
 			r.Body, encodePosition(pos, out.Delivery))
 	} else {
 		out.Delivery = note.Delivery
-		_, err = tx.Exec(ctx, l.operateSQL(sqlRenewKept), sum, note.Delivery, token)
+		_, err = tx.Exec(ctx, l.sql(sqlRenewKept), sum, note.Delivery, token)
 	}
 	if err != nil {
 		return out, err
 	}
-	_, err = tx.Exec(ctx, l.operateSQL(sqlAudit), auditArgs([]ledger.AuditRecord{note})...)
+	_, err = tx.Exec(ctx, l.sql(sqlAudit), auditArgs([]ledger.AuditRecord{note})...)
 	return out, err
 }
 
@@ -93,7 +93,7 @@ func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) er
 // count carries out one writing statement that answers a number.
 func (l *Ledger) count(ctx context.Context, sql string, args ...any) (n int64, err error) {
 	err = l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, l.operateSQL(sql), args...).Scan(&n)
+		return tx.QueryRow(ctx, l.sql(sql), args...).Scan(&n)
 	})
 	return n, err
 }
@@ -194,7 +194,7 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 	defer conn.Release()
 	// One round trip: a replay waits for it before each batch that it sends.
 	none := func(pgx.Rows) error { return nil }
-	return operateError("audit", sent(tuned(ctx, conn, l.sql.tune, l.operateSQL(sqlAudit), auditArgs(records), none)))
+	return operateError("audit", sent(tuned(ctx, conn, l.sql(sqlAudit), auditArgs(records), none)))
 }
 
 // auditArgs lines up the parameters of sqlAudit.

@@ -27,7 +27,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	var moved []int64
-	if err := o.short(ctx, o.ledger.sql.ranged.open, o.openArgs(openings, o.deadline(ctx)), &moved); err != nil {
+	if err := o.short(ctx, sqlRangeOpen, o.openArgs(openings, o.deadline(ctx)), &moved); err != nil {
 		return nil, err
 	}
 	opened, at := make([]bool, len(openings)), among(moved)
@@ -51,7 +51,7 @@ func (o *owner) Close(ctx context.Context, closings []ranges.Closing) ([]bool, e
 	}
 	var gone, grown []int64
 	args := []any{o.id, o.deadline(ctx), milliseconds(o.ledger.cfg.LockWait), logs, tokens, segments, firsts, lasts, messages, keeps}
-	if err := o.short(ctx, o.ledger.sql.ranged.over, args, &gone, &grown); err != nil {
+	if err := o.short(ctx, sqlRangeOver, args, &gone, &grown); err != nil {
 		return nil, err
 	}
 	if len(gone) != len(grown) {

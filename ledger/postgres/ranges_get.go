@@ -16,17 +16,17 @@ func (l *Ledger) getRanged(ctx context.Context, tx pgx.Tx, rec *ledger.Record) e
 	if offset < 0 || offset == 1<<63-1 { // a key of an id
 		return pgx.ErrNoRows
 	}
-	sql := &l.sql.ranged
+	sql := l.sql
 	var scope, prefix []byte
-	if err := tx.QueryRow(ctx, sql.info, logKey(log)).Scan(&scope, &prefix); err != nil {
+	if err := tx.QueryRow(ctx, sql(sqlLogInfo), logKey(log)).Scan(&scope, &prefix); err != nil {
 		return err
 	}
 	s := newSight([]ranges.Query{{Info: ranges.Info{Log: log}}}, true)
 	asked := []any{[]int64{logKey(log)}, []int64{offset}, []int64{offset + 1}}
 	b := &pgx.Batch{}
-	b.Queue(sql.state, int64(0), int64(0)).QueryRow(s.state)
-	b.Queue(sql.read, asked...).Query(s.ranges(0))
-	b.Queue(sql.segments, asked...).Query(s.segments)
+	b.Queue(sql(sqlRangeState), int64(0), int64(0)).QueryRow(s.state)
+	b.Queue(sql(sqlRangeRead), asked...).Query(s.ranges(0))
+	b.Queue(sql(sqlSegments), asked...).Query(s.segments)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}

@@ -89,49 +89,49 @@ func (u *update) asks() logAsks {
 // read sends all that is asked in one round trip. Its order is what the plans rely on: the logs are locked, then the
 // ranges, and only statements that began after that read.
 func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duration) (*rangeSight, error) {
-	sql := &u.ledger.sql.ranged
+	sql := u.ledger.sql
 	a := u.asks()
 	s := newSight(u.queries, u.patient)
 	b := &pgx.Batch{}
 	b.Queue(sqlReadCommitted)
-	b.Queue(sql.settings, milliseconds(wait), milliseconds(frozenLimit))
-	b.Queue(u.ledger.sql.tune)
+	b.Queue(sql(sqlRangeSettings), milliseconds(wait), milliseconds(frozenLimit))
+	b.Queue(sqlTune)
 	if len(a.spans) > 0 && u.me != 0 {
-		b.Queue(sql.make, u.makeArgs()...)
+		b.Queue(sql(sqlLogMake), u.makeArgs()...)
 	}
-	lock, holdOf, readOf, segmentsOf := sql.lock, sql.holdOf, sql.readOf, sql.segmentsOf
+	lock, holdOf, readOf, segmentsOf := sqlLogLock, sqlRangeHoldOf, sqlRangeReadOf, sqlSegmentsOf
 	if !u.patient {
-		lock, holdOf = sql.lockSkip, sql.holdOfSkip
+		lock, holdOf = sqlLogLockSkip, sqlRangeHoldOfSkip
 	}
 	if u.settles() {
-		lock, readOf, segmentsOf = sql.share, sql.readHeld, sql.segmentsHeld
+		lock, readOf, segmentsOf = sqlLogShare, sqlRangeReadHeld, sqlSegmentsHeld
 		if !u.patient {
-			lock = sql.shareSkip
+			lock = sqlLogShareSkip
 		}
 	}
-	b.Queue(lock, a.logs).Query(s.locked)
+	b.Queue(sql(lock), a.logs).Query(s.locked)
 	if args := u.trimArgs(); args != nil {
-		b.Queue(sql.trim, args...)
-		b.Queue(sql.note, u.noteArgs()...)
+		b.Queue(sql(sqlSegmentTrim), args...)
+		b.Queue(sql(sqlLogNote), u.noteArgs()...)
 	}
 	if len(a.tokens) > 0 && a.alone {
-		b.Queue(holdOf, a.tokenLogs, a.tokens).Query(s.holds)
+		b.Queue(sql(holdOf), a.tokenLogs, a.tokens).Query(s.holds)
 	}
 	if len(a.spans) > 0 && a.alone {
-		b.Queue(sql.hold, a.spans, a.firsts, a.lasts).Query(s.holds)
+		b.Queue(sql(sqlRangeHold), a.spans, a.firsts, a.lasts).Query(s.holds)
 	}
-	b.Queue(sql.state, u.me, u.until).QueryRow(s.state)
+	b.Queue(sql(sqlRangeState), u.me, u.until).QueryRow(s.state)
 	if len(a.tokens) > 0 {
-		b.Queue(readOf, a.tokenLogs, a.tokens).Query(s.ranges(u.me))
-		b.Queue(segmentsOf, a.tokenLogs, a.tokens).Query(s.segments)
+		b.Queue(sql(readOf), a.tokenLogs, a.tokens).Query(s.ranges(u.me))
+		b.Queue(sql(segmentsOf), a.tokenLogs, a.tokens).Query(s.segments)
 	}
 	if len(a.spans) > 0 {
-		b.Queue(sql.read, a.spans, a.firsts, a.lasts).Query(s.ranges(u.me))
-		b.Queue(sql.segments, a.spans, a.firsts, a.lasts).Query(s.segments)
-		b.Queue(sql.rows, a.lows, a.highs).Query(s.keys)
+		b.Queue(sql(sqlRangeRead), a.spans, a.firsts, a.lasts).Query(s.ranges(u.me))
+		b.Queue(sql(sqlSegments), a.spans, a.firsts, a.lasts).Query(s.segments)
+		b.Queue(sql(sqlRowsBetween), a.lows, a.highs).Query(s.keys)
 	}
 	if len(a.rooms) > 0 {
-		b.Queue(sql.room, a.rooms, a.ends, a.froms, a.tops).Query(s.room(u.queries))
+		b.Queue(sql(sqlRoom), a.rooms, a.ends, a.froms, a.tops).Query(s.room(u.queries))
 	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err

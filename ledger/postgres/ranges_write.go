@@ -115,7 +115,7 @@ var errMissed = errors.New("postgres: ranges have changed under the lock of thei
 
 // send writes everything and commits, in one round trip. The database looks at the deadline first and last.
 func (w *rangeWrite) send(ctx context.Context, conn *pgxpool.Conn) error {
-	sql := &w.ledger.sql.ranged
+	sql := w.ledger.sql
 	var changed int64
 	b := &pgx.Batch{}
 	b.Queue(sqlRangeInTime, w.until)
@@ -123,25 +123,25 @@ func (w *rangeWrite) send(ctx context.Context, conn *pgxpool.Conn) error {
 		b.Queue(sqlRangeReopen)
 	}
 	if len(w.logs) > 0 {
-		b.Queue(sql.writeLog, w.logs, w.versions, w.tokens, w.tops)
+		b.Queue(sql(sqlLogWrite), w.logs, w.versions, w.tokens, w.tops)
 	}
 	if r := &w.rows; len(r.keys) > 0 {
-		b.Queue(sql.writeRows, r.keys, r.ids, r.prints, r.scopes, r.owners, r.tokens, r.ats, r.expiry)
+		b.Queue(sql(sqlRowsWrite), r.keys, r.ids, r.prints, r.scopes, r.owners, r.tokens, r.ats, r.expiry)
 	}
 	if r := &w.alter; len(r.logs) > 0 {
-		b.Queue(sql.alter, r.logs, r.tokens, r.dones, r.backs, r.messages).Exec(count(&changed))
+		b.Queue(sql(sqlRangeAlter), r.logs, r.tokens, r.dones, r.backs, r.messages).Exec(count(&changed))
 	}
 	if len(w.closeLogs) > 0 {
-		b.Queue(sql.close, w.closeLogs, w.closeTokens).Exec(count(&changed))
+		b.Queue(sql(sqlRangeClose), w.closeLogs, w.closeTokens).Exec(count(&changed))
 	}
 	if r := &w.open; len(r.logs) > 0 {
-		b.Queue(sql.openMore, w.me, r.logs, r.tokens, r.firsts, r.lasts, r.messages, r.keeps, r.ats, r.dones, r.backs)
+		b.Queue(sql(sqlRangeOpenMore), w.me, r.logs, r.tokens, r.firsts, r.lasts, r.messages, r.keeps, r.ats, r.dones, r.backs)
 	}
 	if len(w.dropLogs) > 0 {
-		b.Queue(sql.drop, w.dropLogs, w.dropFirsts)
+		b.Queue(sql(sqlSegmentDrop), w.dropLogs, w.dropFirsts)
 	}
 	if s := &w.put; len(s.logs) > 0 {
-		b.Queue(sql.put, s.logs, s.firsts, s.lasts, s.kinds, s.messages, s.since, s.until, s.expiry)
+		b.Queue(sql(sqlSegmentPut), s.logs, s.firsts, s.lasts, s.kinds, s.messages, s.since, s.until, s.expiry)
 	}
 	b.Queue(sqlRangeInTime, w.until)
 	var end string

@@ -112,12 +112,11 @@ func (c *settleCall) round(ctx context.Context, items []int32) error {
 	if err := c.readPast(ctx, releases); err != nil {
 		return err
 	}
-	sql := &c.owner.ledger.sql
 	wrote := false
 	for _, kind := range []settling{
-		{succeeds, sql.settle, sql.settleWait, c.plainArgs, c.lean},
-		{releases, sql.settle, sql.settleWait, c.plainArgs, nil},
-		{fails, sql.fail, sql.failWait, c.failArgs, nil},
+		{succeeds, sqlSettle, sqlSettleWait, c.plainArgs, c.lean},
+		{releases, sqlSettle, sqlSettleWait, c.plainArgs, nil},
+		{fails, sqlFail, sqlFailWait, c.failArgs, nil},
 	} {
 		var err error
 		if wrote, err = c.settle(ctx, kind, wrote); err != nil {
@@ -306,7 +305,7 @@ func (c *settleCall) find(ctx context.Context, items []int32) (map[[ledger.KeySi
 	var state int16
 	var token, holder int64
 	var archived bool
-	err := c.owner.ledger.read(ctx, c.owner.ledger.sql.find, []any{keys, deliveries},
+	err := c.owner.ledger.read(ctx, sqlFind, []any{keys, deliveries},
 		[]any{&key, &state, &token, &holder, &archived}, func() {
 			row := &ledger.Row{State: ledger.State(state), Token: uint64(token), Archived: archived}
 			row.Holder = holderOf(holder, c.owner.id)
@@ -341,7 +340,7 @@ func (c *settleCall) readPast(ctx context.Context, items []int32) error {
 	c.past = make(map[[ledger.KeySize]byte][]byte)
 	var key [ledger.KeySize]byte
 	var list []byte
-	return c.owner.ledger.read(ctx, c.owner.ledger.sql.pastErrors, []any{keys}, []any{&key, &list}, func() {
+	return c.owner.ledger.read(ctx, sqlPastErrors, []any{keys}, []any{&key, &list}, func() {
 		c.past[key] = bytes.Clone(list)
 	})
 }
