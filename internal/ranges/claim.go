@@ -53,10 +53,7 @@ func (o *Owner) claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 		err = c.claimRows(ctx)
 	}
 	if err != nil {
-		if c.wrote && !ledger.IsLost(err) {
-			err = ledger.MarkUnknown(err)
-		}
-		return nil, err
+		return nil, ledger.MarkPartly(c.wrote, err)
 	}
 	return c.out, nil
 }

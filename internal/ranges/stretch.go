@@ -138,10 +138,7 @@ func Stretch(c *Change, s *ledger.Stretch) bool {
 func (o *Owner) SettleStretches(ctx context.Context, done []ledger.StretchDone) ([]error, error) {
 	c := &settling{owner: o, whole: done, out: make([]error, len(done)), by: map[Log]*logSave{}}
 	if err := c.saveAll(ctx); err != nil {
-		if c.wrote && !ledger.IsLost(err) {
-			err = ledger.MarkUnknown(err)
-		}
-		return nil, err
+		return nil, ledger.MarkPartly(c.wrote, err)
 	}
 	return c.out, nil
 }

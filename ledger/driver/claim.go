@@ -54,10 +54,7 @@ func (l *Ledger) split(n int, fn func(from, to int) error) error {
 	}
 	for from := 0; from < n; from += most {
 		if err := fn(from, min(from+most, n)); err != nil {
-			if from > 0 && !ledger.IsLost(err) {
-				err = ledger.MarkUnknown(err)
-			}
-			return err
+			return ledger.MarkPartly(from > 0, err)
 		}
 	}
 	return nil

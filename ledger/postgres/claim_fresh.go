@@ -24,10 +24,7 @@ func (c *claimCall) fresh(ctx context.Context, asked []int32) (rest []int32, wro
 	for _, part := range chunks(likely, c.size) {
 		left, err := c.execFresh(ctx, part)
 		if err != nil {
-			if wrote && !ledger.IsLost(err) {
-				err = ledger.MarkUnknown(err)
-			}
-			return nil, wrote, err
+			return nil, wrote, ledger.MarkPartly(wrote, err)
 		}
 		wrote = wrote || len(left) < len(part)
 		rest = append(rest, left...)

@@ -6,58 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
-
-// storedHeader is one header as JSON. Order and duplicates are kept, a null value is not an empty one, and a name that
-// is no UTF-8 goes as bytes, since JSON would change it.
-type storedHeader struct {
-	Name  string `json:"name,omitempty"`
-	Raw   []byte `json:"raw_name,omitempty"`
-	Value []byte `json:"value"`
-	Type  string `json:"type,omitempty"`
-	RawTy []byte `json:"raw_type,omitempty"`
-}
-
-// encodeHeaders gives the stored form; nil stays nil, and no headers are not nil.
-func encodeHeaders(headers []ledger.Header) []byte {
-	if headers == nil {
-		return nil
-	}
-	out := make([]storedHeader, len(headers))
-	for i, h := range headers {
-		s := storedHeader{Value: h.Value}
-		s.Name, s.Raw = textOrBytes(h.Name)
-		s.Type, s.RawTy = textOrBytes(h.Type)
-		out[i] = s
-	}
-	return mustJSON(out)
-}
-
-func decodeHeaders(b []byte) ([]ledger.Header, error) {
-	if b == nil {
-		return nil, nil
-	}
-	var stored []storedHeader
-	if err := json.Unmarshal(b, &stored); err != nil {
-		return nil, fmt.Errorf("postgres: the stored headers cannot be read: %w", err)
-	}
-	out := make([]ledger.Header, len(stored))
-	for i, s := range stored {
-		out[i] = ledger.Header{Name: s.Name + string(s.Raw), Value: s.Value, Type: s.Type + string(s.RawTy)}
-	}
-	return out, nil
-}
-
-func textOrBytes(s string) (text string, raw []byte) {
-	if utf8.ValidString(s) {
-		return s, nil
-	}
-	return "", []byte(s)
-}
 
 // storedPosition is a position as JSON. Without Log, the delivery that it is stored beside spells the log, the epoch and
 // the offset (positionName): nearly all records' do, and a log's name is long. Without Prev it is the offset before.

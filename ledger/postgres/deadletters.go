@@ -172,7 +172,7 @@ func (p *deadPages) bodies(ctx context.Context, part []ledger.DeadLetter) ([]led
 		}
 		d := part[place-1]
 		d.Body = body
-		d.Headers, err = decodeHeaders(headers)
+		d.Headers, err = ledger.DecodeHeaders(headers)
 		there = append(there, d)
 		return err
 	})

@@ -110,7 +110,7 @@
 //	statements_ranges.go   the SQL of ranges
 //	statements_settle.go   the SQL of settlements, and of Get
 //	params.go              the types of parameters
-//	codec.go               the stored forms of headers, positions and logs
+//	codec.go               the stored forms of positions and logs
 //	errors.go              what an error of the database means
 //	config.go              Config, its defaults and bounds
 package postgres

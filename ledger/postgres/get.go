@@ -110,7 +110,7 @@ func scanArchive(row pgx.CollectableRow) (ledger.ArchiveRecord, error) {
 	}
 	err := r.fill()
 	var bad error
-	r.rec.Headers, bad = decodeHeaders(headers)
+	r.rec.Headers, bad = ledger.DecodeHeaders(headers)
 	return r.rec, errors.Join(err, bad)
 }
 

@@ -52,10 +52,7 @@ func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, hel
 		var again []int32
 		items, again = firsts(items, c.sums)
 		if err := c.round(ctx, items); err != nil {
-			if wrote && !ledger.IsLost(err) {
-				err = ledger.MarkUnknown(err)
-			}
-			return nil, err
+			return nil, ledger.MarkPartly(wrote, err)
 		}
 		wrote, items = true, again
 	}
@@ -139,10 +136,7 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 				continue
 			}
 			if !refused(err) {
-				if s.wrote && !ledger.IsLost(err) {
-					err = ledger.MarkUnknown(err)
-				}
-				return s.wrote, err
+				return s.wrote, ledger.MarkPartly(s.wrote, err)
 			}
 		}
 		if err := s.run(ctx, part, c.owner.ledger.cfg.LockWait); err != nil {
@@ -151,10 +145,7 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 	}
 	more, err := c.rest(ctx, kind)
 	s.wrote = s.wrote || more
-	if err != nil && s.wrote && !ledger.IsLost(err) {
-		err = ledger.MarkUnknown(err)
-	}
-	return s.wrote, err
+	return s.wrote, ledger.MarkPartly(s.wrote, err)
 }
 
 func (c *settleCall) size(i int32) int {

@@ -122,7 +122,7 @@ func (c *settleCall) failArgs(part []int32) []any {
 		flags[at] = int16(bit(s.Ticket.IsMismatch(), flagMismatch) | bit(d.Sent, flagPublished))
 		scopes[at], attempts[at] = c.scopes[d.Key.Scope], int32(min(max(d.Attempts, 0), 1<<31-1))
 		deliveries[at], ids[at], kinds[at] = d.Delivery, notNil(d.Key.ID), []byte(d.Kind)
-		lists[at], bodies[at], headers[at] = ledger.EncodeErrors(d.Errors), d.Body, encodeHeaders(d.Headers)
+		lists[at], bodies[at], headers[at] = ledger.EncodeErrors(d.Errors), d.Body, ledger.EncodeHeaders(d.Headers)
 		sources[at], groups[at], positions[at] = []byte(d.Source), []byte(d.Group), encodePosition(d.Key.Pos, d.Delivery)
 		sentAt[at], keeps[at] = storable(d.SentAt), d.Keep.Microseconds()
 	}

@@ -59,10 +59,7 @@ type splitter struct {
 // an unknown one.
 func (s *splitter) run(ctx context.Context, part []int32, wait time.Duration) error {
 	err := s.parts(ctx, part, wait)
-	if err != nil && s.wrote && !ledger.IsLost(err) {
-		return ledger.MarkUnknown(err)
-	}
-	return err
+	return ledger.MarkPartly(s.wrote, err)
 }
 
 // parts sends a batch, and halves of what is refused, waits for a lock, or takes too long. Once a lock was waited for in vain that
