@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -36,7 +37,8 @@ func encodePosition(p *ledger.Position, delivery []byte) []byte {
 	if p.Prev != p.Offset-1 {
 		s.Prev = &p.Prev
 	}
-	return mustJSON(s)
+	b, _ := json.Marshal(s) // text and numbers have no way to fail
+	return b
 }
 
 func decodePosition(b, delivery []byte) (*ledger.Position, error) {
@@ -60,22 +62,21 @@ func decodePosition(b, delivery []byte) (*ledger.Position, error) {
 	return p, nil
 }
 
-// reopenedPrefix begins what [ledger.ReopenedDelivery] puts before a delivery's name: it, a token and a colon.
-const reopenedPrefix = "reopened:"
-
-// parsePosition reads positionName, behind what sqlReopen has put before it.
-func parsePosition(p *ledger.Position, delivery []byte) error {
-	name := string(delivery)
+// original is a delivery's name without what reopenings ([ledger.ReopenedDelivery]) have put before it.
+func original(delivery []byte) []byte {
 	for {
-		rest, ok := strings.CutPrefix(name, reopenedPrefix)
-		if !ok {
-			break
+		rest, renamed := bytes.CutPrefix(delivery, []byte("reopened:"))
+		token, name, ok := bytes.Cut(rest, []byte(":"))
+		if _, err := strconv.ParseUint(string(token), 10, 64); !renamed || !ok || err != nil {
+			return delivery
 		}
-		if _, name, ok = strings.Cut(rest, ":"); !ok {
-			break
-		}
+		delivery = name
 	}
-	log, offset, _ := cutLast(name)
+}
+
+// parsePosition reads positionName.
+func parsePosition(p *ledger.Position, delivery []byte) error {
+	log, offset, _ := cutLast(string(original(delivery)))
 	log, epoch, ok := cutLast(log)
 	number, err := strconv.ParseInt(epoch, 10, 32)
 	p.Log, p.Epoch = log, int32(number)
@@ -91,12 +92,6 @@ func parsePosition(p *ledger.Position, delivery []byte) error {
 func cutLast(s string) (before, after string, ok bool) {
 	i := strings.LastIndexByte(s, '/')
 	return s[:max(i, 0)], s[i+1:], i >= 0
-}
-
-// mustJSON encodes what has no way to fail: structs of text, bytes and numbers.
-func mustJSON(v any) []byte {
-	b, _ := json.Marshal(v)
-	return b
 }
 
 // logKey is a log as it is stored.

@@ -248,11 +248,9 @@ func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, erro
 		if err == nil || state != ledger.AttemptUnknown {
 			return state, err
 		}
-		timer := time.NewTimer(outcomePause)
 		select {
-		case <-timer.C:
+		case <-time.After(outcomePause):
 		case <-ctx.Done():
-			timer.Stop()
 			r.ledger.log.Error("what became of a transaction of InTx is not known: nothing of it is acknowledged",
 				r.fields(err)...)
 			return ledger.AttemptUnknown, ledger.MarkUnknown(errors.Join(why, err))

@@ -86,11 +86,9 @@ func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.S
 		if err != nil || swept {
 			return report, err
 		}
-		timer := time.NewTimer(turnPoll)
 		select {
-		case <-timer.C:
+		case <-time.After(turnPoll):
 		case <-ctx.Done():
-			timer.Stop()
 			return report, fmt.Errorf("postgres: sweep: another process sweeps: %w", ctx.Err())
 		}
 	}

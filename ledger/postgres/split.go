@@ -135,11 +135,9 @@ func (s *splitter) try(ctx context.Context, part []int32, wait time.Duration) er
 		if !isTransient(err) || tries == maxTries || isCanceled(err) && len(part) > 0 {
 			return err
 		}
-		timer := time.NewTimer(pause + rand.N(pause))
 		select {
-		case <-timer.C:
+		case <-time.After(pause + rand.N(pause)):
 		case <-ctx.Done():
-			timer.Stop()
 			return fmt.Errorf("postgres: %w (last: %w)", ctx.Err(), err)
 		}
 		pause *= 2
