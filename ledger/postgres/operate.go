@@ -211,47 +211,24 @@ func auditArgs(records []ledger.AuditRecord) []any {
 
 // Audits implements [ledger.Operator]. It needs the rights of [Operator].
 func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[ledger.AuditRecord, error] {
-	return func(yield func(ledger.AuditRecord, error) bool) {
-		if err := l.audits(ctx, &f, func(r ledger.AuditRecord) bool { return yield(r, nil) }); err != nil {
-			yield(ledger.AuditRecord{}, operateError("audit", err))
+	return ledger.RunList(ctx, f.Limit, listError("audit"), func() (ledger.NextPage[ledger.AuditRecord], error) {
+		if err := f.Check(); err != nil {
+			return nil, err
 		}
-	}
-}
-
-func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter, give func(ledger.AuditRecord) bool) error {
-	if err := f.Check(); err != nil {
-		return err
-	}
-	begin, err := l.listBegin(ctx, "")
-	if err != nil {
-		return err
-	}
-	after, found := int64(0), 0
-	for {
-		sql, args := sqlAudits, []any{after, begin.at, int64(listPage)}
-		if f.Key != nil {
-			sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()), uuid(f.First()))
-		}
-		page, err := l.auditPage(ctx, sql, args)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			after = page[i].ID
-			if !f.Match(&page[i]) {
-				continue
+		begin, err := l.listBegin(ctx, "")
+		after := int64(0)
+		return func() ([]ledger.AuditRecord, bool, error) {
+			sql, args := sqlAudits, []any{after, begin.at, int64(listPage)}
+			if f.Key != nil {
+				sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()), uuid(f.First()))
 			}
-			if !give(page[i]) {
-				return nil
+			page, err := l.auditPage(ctx, sql, args)
+			if n := len(page); n > 0 {
+				after = page[n-1].ID
 			}
-			if found++; found == f.Limit {
-				return nil
-			}
-		}
-		if len(page) < listPage {
-			return nil
-		}
-	}
+			return page, len(page) == listPage, err
+		}, err
+	}, func(r *ledger.AuditRecord) (bool, error) { return f.Match(r), nil })
 }
 
 func (l *Ledger) auditPage(ctx context.Context, sql string, args []any) (page []ledger.AuditRecord, err error) {
