@@ -55,13 +55,8 @@ GRANT UPDATE ON {s}.archive TO {r}`,
 // program is refused, since its tables are not known here. PostgreSQL's documentation of GRANT says what each privilege
 // means.
 func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right Right) error {
-	if conn == nil {
-		return &ledger.InvalidError{Field: "conn", Bound: "a connection config", Value: "nil"}
-	}
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	if err := checkSchema(schema); err != nil {
+	schema, err := schemaOn(conn, schema)
+	if err != nil {
 		return err
 	}
 	if err := checkRole(role); err != nil {
