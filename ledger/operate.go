@@ -157,15 +157,8 @@ func inBatches[T any](ctx context.Context, list iter.Seq2[T, error], fn func([]T
 	return flush()
 }
 
-// Finder is what FindRecords needs of a store.
-type Finder interface {
-	Get(ctx context.Context, key Key) (Record, error)
-	Scopes(ctx context.Context) ([]string, error)
-	Status(ctx context.Context, keys []Key) ([]Status, error)
-}
-
 // FindRecords is a store's Find; archived are the keys under which deliveries of that id are archived, in any scope.
-func FindRecords(ctx context.Context, f Finder, archived []Key, scope string, id []byte) ([]Record, error) {
+func FindRecords(ctx context.Context, f Operator, archived []Key, scope string, id []byte) ([]Record, error) {
 	scopes := []string{scope}
 	if scope == "" {
 		var err error

@@ -175,20 +175,7 @@ func (s *sweptLog) count() {
 		r := &s.open[i]
 		s.p.named[r.Owner] = true
 		seen := r.plan()
-		pending, abandoned, age := seen.Pending(), int64(0), max(s.now.Sub(r.At), 0)
-		if expiry := r.At.Add(r.Window); expiry.Before(s.now) {
-			abandoned = pending
-			listed := 0
-			for offset := range seen.Open() {
-				if listed++; listed > ledger.MaxAbandoned {
-					break
-				}
-				t.Abandon(ledger.Abandoned{Scope: scope, ID: idIn(s.g, offset), At: r.At, Expiry: expiry})
-			}
-		}
-		if pending > 0 {
-			t.AddPending(scope, ledger.AgeBucket(age), pending, abandoned, age)
-		}
+		pending := seen.Tally(t, &s.g.Info, max(s.now.Sub(r.At), 0))
 		t.Add(scope, ledger.Succeeded, r.Messages-pending)
 	}
 }

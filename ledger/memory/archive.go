@@ -3,7 +3,6 @@ package memory
 import (
 	"bytes"
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -81,6 +80,7 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 	if t.filed(key, a.Delivery) != nil {
 		return nil
 	}
+	t.rows.scope(a.Key.Scope)
 	t.number++
 	d := delivery{number: t.number, ArchiveRecord: *a}
 	d.Archive = a.Clone()
@@ -188,18 +188,7 @@ func (t *tx) SweepArchive(behind driver.Mark, _ int, before time.Time) (last dri
 	return "all", looked, t.drop(before, len(t.archived)), nil
 }
 
-func (t *tx) Scopes() ([]string, error) {
-	names := map[string]bool{}
-	for _, name := range t.rows.names {
-		names[name] = true
-	}
-	for _, list := range t.archived {
-		for i := range list {
-			names[list[i].Key.Scope] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names)), nil
-}
+func (t *tx) Scopes() ([]string, error) { return slices.Sorted(slices.Values(t.rows.names)), nil }
 
 func (t *tx) Note(records []ledger.AuditRecord) error {
 	for _, r := range records {

@@ -37,7 +37,7 @@ func (r *run) fenceArgs(tickets []ledger.Ticket) (a fenceArgs) {
 			sum := tickets[item].Sum()
 			_, offset := ranges.SplitSum(sum)
 			a.of, a.keys = append(a.of, place), append(a.keys, uuid(sum))
-			a.ids = append(a.ids, fmt.Appendf([]byte(f.Info.Prefix), "%d", offset))
+			a.ids = append(a.ids, f.Info.ID(offset))
 			a.results = append(a.results, ledger.CutResult(result, r.ledger.cfg.Limits.Result))
 		}
 	}

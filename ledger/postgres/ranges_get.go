@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,7 +34,7 @@ func (l *Ledger) getRanged(ctx context.Context, tx pgx.Tx, rec *ledger.Record) e
 	if !ranges.Find(f, offset, rec) {
 		return pgx.ErrNoRows
 	}
-	rec.Scope, rec.ID = string(scope), strconv.AppendInt(prefix, offset, 10)
+	rec.Scope, rec.ID = string(scope), (&ranges.Info{Prefix: string(prefix)}).ID(offset)
 	if rec.State == ledger.Pending {
 		rec.Owner = ownerName(s.owners[0][rec.Token])
 	}

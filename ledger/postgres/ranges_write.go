@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -93,7 +92,7 @@ func (a *rangeArgs) add(log int64, r *ranges.Range) {
 
 func (a *rowArgs) add(info *ranges.Info, scope int32, owner int64, r *ranges.Row) {
 	a.keys = append(a.keys, uuid(ranges.JoinSum(info.Log, r.Offset)))
-	a.ids = append(a.ids, strconv.AppendInt([]byte(info.Prefix), r.Offset, 10))
+	a.ids = append(a.ids, info.ID(r.Offset))
 	a.prints, a.scopes = append(a.prints, uuid(r.Fingerprint)), append(a.scopes, scope)
 	a.owners, a.tokens = append(a.owners, owner), append(a.tokens, int64(r.Token))
 	a.ats, a.expiry = append(a.ats, r.At.UnixMicro()), append(a.expiry, r.Expiry.UnixMicro())
