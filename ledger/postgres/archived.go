@@ -42,5 +42,5 @@ func (l *Ledger) ArchivedBytes(ctx context.Context, scope string, enough int64) 
 		}
 		return err
 	})
-	return n, operateError("archived bytes", err)
+	return n, named("archived bytes", err)
 }

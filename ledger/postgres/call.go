@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -104,27 +103,29 @@ func (l *Ledger) one(ctx context.Context, sql string, args []any, dest ...any) e
 	return sent(err)
 }
 
+// exec runs a statement that answers no row.
+func (l *Ledger) exec(ctx context.Context, sql string, args ...any) error {
+	if err := l.one(ctx, sql, args); !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	return nil
+}
+
 // read runs a query that changes nothing.
 func (l *Ledger) read(ctx context.Context, sql string, args, dest []any, each func()) error {
-	err := l.list(ctx, sql, args, func(rows pgx.Rows) error {
+	return named("read", l.list(ctx, sql, args, func(rows pgx.Rows) error {
 		if err := rows.Scan(dest...); err != nil {
 			return err
 		}
 		each()
 		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("postgres: read: %w", err)
-	}
-	return nil
+	}))
 }
 
 // confirm returns when what was read before is as durable as what is written now.
 func (l *Ledger) confirm(ctx context.Context) error {
-	if _, err := l.own.Exec(ctx, l.sql(sqlConfirm)); err != nil {
-		return ledger.MarkUnknown(fmt.Errorf("postgres: confirm what is settled: %w", err))
-	}
-	return nil
+	_, err := l.own.Exec(ctx, l.sql(sqlConfirm))
+	return ledger.MarkUnknown(named("confirm what is settled", err))
 }
 
 // begun fixes the plans of a transaction of several round trips, and has the server end it if this process is frozen

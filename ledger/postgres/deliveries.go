@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,15 +47,7 @@ func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) 
 		scopes, misses = append(scopes, numbers[d.Scope]), append(misses, d.Misses)
 		hits, timeouts = append(hits, d.Hits), append(timeouts, d.Timeouts)
 	}
-	conn, err := l.own.Acquire(ctx)
-	if err != nil {
-		return notSent(err)
-	}
-	defer conn.Release()
-	if _, err := conn.Exec(ctx, l.sql(sqlCount), scopes, misses, hits, timeouts); err != nil {
-		return fmt.Errorf("postgres: count deliveries: %w", sent(err))
-	}
-	return nil
+	return named("count deliveries", l.exec(ctx, sqlCount, scopes, misses, hits, timeouts))
 }
 
 // deliveries reads what was counted.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -19,8 +18,5 @@ func (l *Ledger) ID(ctx context.Context) (id string, err error) {
 	err = askOn(ctx, l.beats, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return noRowIsUnusable(conn.QueryRow(ctx, l.sql(sqlIdentity)).Scan(&id))
 	})
-	if err != nil {
-		return "", fmt.Errorf("postgres: read the ledger's id: %w", err)
-	}
-	return id, nil
+	return id, named("read the ledger's id", err)
 }

@@ -32,7 +32,7 @@ func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
 		names = append(names, string(name))
 		return err
 	})
-	return names, operateError("scopes", err)
+	return names, named("scopes", err)
 }
 
 // Find implements [ledger.Operator].
@@ -63,7 +63,7 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		})
 	}
 	if err != nil {
-		return nil, operateError("find", err)
+		return nil, named("find", err)
 	}
 	return ledger.FindRecords(ctx, l, archived, scope, id)
 }
@@ -89,7 +89,7 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 		err = l.confirm(ctx) // a replay drops the only copy of a message that has succeeded
 	}
 	if err != nil {
-		return nil, operateError("status", err)
+		return nil, named("status", err)
 	}
 	return out, nil
 }
@@ -216,12 +216,5 @@ func (l *Ledger) listed(ctx context.Context, sql string, args ...any) (page []le
 
 // listError is what [ledger.RunList] calls the errors of a list.
 func listError(what string) func(error) error {
-	return func(err error) error { return operateError(what, err) }
-}
-
-func operateError(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("postgres: %s: %w", what, err)
+	return func(err error) error { return named(what, err) }
 }

@@ -49,10 +49,7 @@ func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
 	}
 	db := openSchema(conn, schema)
 	err = migrate(ctx, db, schema, migrateWait)
-	if err = errors.Join(err, db.Close()); err != nil {
-		return fmt.Errorf("postgres: migrate schema %q: %w", schema, usable(err))
-	}
-	return nil
+	return named(fmt.Sprintf("migrate schema %q", schema), usable(errors.Join(err, db.Close())))
 }
 
 // schemaOn is the name of a schema that a config leads to.

@@ -24,7 +24,7 @@ func (l *Ledger) Renew(ctx context.Context, r ledger.Renewal) (out ledger.Renewe
 		return err
 	})
 	if err != nil {
-		return ledger.Renewed{}, operateError(fmt.Sprintf("renew %v", r.Key), err)
+		return ledger.Renewed{}, named(fmt.Sprintf("renew %v", r.Key), err)
 	}
 	return out, nil
 }
@@ -106,7 +106,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	f := r.Filter
 	begin, err := l.listBegin(ctx, f.Scope)
 	if err != nil {
-		return ledger.ReopenReport{}, operateError("reopen", err)
+		return ledger.ReopenReport{}, named("reopen", err)
 	}
 	began := time.UnixMicro(begin.at).UTC()
 	f.State = ledger.Succeeded
@@ -115,7 +115,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	}
 	logs, err := l.finished(ctx, f.Scope, begin.scope)
 	if err != nil {
-		return ledger.ReopenReport{}, operateError("reopen", err)
+		return ledger.ReopenReport{}, named("reopen", err)
 	}
 	ranged := ranges.Reopening{Request: r, Join: l.Join, Audit: l.Audit}
 	if err := ranged.Check(logs); err != nil {
@@ -136,7 +136,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	if err == nil {
 		err = ranged.Run(withReopening(ctx), logs, &report)
 	}
-	return report, operateError("reopen", err)
+	return report, named("reopen", err)
 }
 
 // finished is what lies finished in a scope's ranges.
@@ -177,7 +177,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.Purge
 		}
 		return l.count(ctx, sqlPurge, sums, deliveries, states, tokens, details, r.By.Actor)
 	})
-	return report, operateError("purge", err)
+	return report, named("purge", err)
 }
 
 // Audit implements [ledger.Operator]. It needs the rights of [Operator].
@@ -187,14 +187,8 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 	}
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	conn, err := l.own.Acquire(ctx)
-	if err != nil {
-		return operateError("audit", notSent(err))
-	}
-	defer conn.Release()
 	// One round trip: a replay waits for it before each batch that it sends.
-	none := func(pgx.Rows) error { return nil }
-	return operateError("audit", sent(tuned(ctx, conn, l.sql(sqlAudit), auditArgs(records), none)))
+	return named("audit", l.exec(ctx, sqlAudit, auditArgs(records)...))
 }
 
 // auditArgs lines up the parameters of sqlAudit.

@@ -115,10 +115,8 @@ func (o *owner) Leave(ctx context.Context) error {
 		return notSent(err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(ctx, o.ledger.sql(sqlLeave), o.id); err != nil {
-		return fmt.Errorf("postgres: leave: %w", sent(err))
-	}
-	return nil
+	_, err = conn.Exec(ctx, o.ledger.sql(sqlLeave), o.id)
+	return named("leave", sent(err))
 }
 
 // deadline is ctx's deadline on the database's clock, in microseconds.

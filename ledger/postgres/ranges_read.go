@@ -58,6 +58,10 @@ type logAsks struct {
 	froms, tops       keyArray
 	tokenLogs, tokens []int64
 	alone             bool
+	begins            []int64 // those that know a first offset: their logs, scopes and names, and the offsets
+	beginScopes       []int32
+	beginNames        byteArray
+	begin             []int64
 }
 
 func (u *update) asks() logAsks {
@@ -69,6 +73,10 @@ func (u *update) asks() logAsks {
 		a.alone = a.alone || q.Alone || !u.patient // else what is over could not be taken away, at last
 		for _, t := range q.Tokens {
 			a.tokenLogs, a.tokens = append(a.tokenLogs, log), append(a.tokens, int64(t))
+		}
+		if q.First > 0 {
+			a.begins, a.begin = append(a.begins, log), append(a.begin, q.First)
+			a.beginScopes, a.beginNames = append(a.beginScopes, u.scopes[q.Info.Scope]), append(a.beginNames, []byte(q.Info.Name))
 		}
 		if q.Span.Len() == 0 {
 			continue
@@ -110,9 +118,9 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 		}
 	}
 	b.Queue(sql(lock), a.logs).Query(s.locked)
-	if args := u.trimArgs(); args != nil {
-		b.Queue(sql(sqlSegmentTrim), args...)
-		b.Queue(sql(sqlLogNote), u.noteArgs()...)
+	if late := ranges.TrimAfter.Microseconds(); len(a.begins) > 0 {
+		b.Queue(sql(sqlSegmentTrim), a.beginScopes, a.beginNames, a.begin, late)
+		b.Queue(sql(sqlLogNote), a.begins, a.begin, late)
 	}
 	if len(a.tokens) > 0 && a.alone {
 		b.Queue(sql(holdOf), a.tokenLogs, a.tokens).Query(s.holds)
@@ -156,34 +164,6 @@ func (u *update) makeArgs() []any {
 		lows, highs = append(lows, uuid(ranges.JoinSum(q.Log, 0))), append(highs, uuid(ranges.JoinSum(q.Log, math.MaxInt64)))
 	}
 	return []any{logs, scopes, names, epochs, prefixes, lows, highs}
-}
-
-// trimArgs lines up the parameters of sqlSegmentTrim; nil if no query knows of a first offset.
-func (u *update) trimArgs() []any {
-	var scopes []int32
-	var names byteArray
-	var firsts []int64
-	for i := range u.queries {
-		if q := &u.queries[i]; q.First > 0 {
-			scopes, names = append(scopes, u.scopes[q.Info.Scope]), append(names, []byte(q.Info.Name))
-			firsts = append(firsts, q.First)
-		}
-	}
-	if firsts == nil {
-		return nil
-	}
-	return []any{scopes, names, firsts, ranges.TrimAfter.Microseconds()}
-}
-
-// noteArgs lines up the parameters of sqlLogNote.
-func (u *update) noteArgs() []any {
-	var logs, firsts []int64
-	for i := range u.queries {
-		if q := &u.queries[i]; q.First > 0 {
-			logs, firsts = append(logs, logKey(q.Info.Log)), append(firsts, q.First)
-		}
-	}
-	return []any{logs, firsts, ranges.TrimAfter.Microseconds()}
 }
 
 func newSight(queries []ranges.Query, patient bool) *rangeSight {
