@@ -146,11 +146,6 @@ type Change struct {
 	Bound []Span
 }
 
-// Empty says whether there is nothing to write.
-func (c *Change) Empty() bool {
-	return len(c.Open) == 0 && len(c.Alter) == 0 && len(c.Close) == 0 && len(c.Rows) == 0 && len(c.Drop) == 0 && len(c.Put) == 0
-}
-
 // put merges new segments into those that are there: neighbours of one kind become one.
 func (c *Change) put(there []Segment, add []Segment) {
 	var all []Segment
