@@ -16,7 +16,7 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 
 // ClaimRows implements ranges.Store. Where a lock was not free in time every entry is Busy.
 func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	c := &claiming{o: o, entries: entries, only: only, claims: make([]ledger.Claim, len(entries)), keys: make([]Key, 0, len(entries))}
 	for i := range entries {

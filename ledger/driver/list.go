@@ -186,7 +186,7 @@ func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter) (next ledger
 
 // ArchivedBytes implements [ledger.ArchiveMeter].
 func (l *Ledger) ArchivedBytes(ctx context.Context, scope string, enough int64) (n int64, err error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	var behind Mark
 	for more := true; more && n < enough && err == nil; {

@@ -27,7 +27,7 @@ FROM (` + sqlDeadScope + `) a`
 func (l *Ledger) ArchivedBytes(ctx context.Context, scope string, enough int64) (n int64, err error) {
 	err = askOn(ctx, l.stats, func(ctx context.Context, conn *pgxpool.Conn) error {
 		ask := func(sql string, args []any, dest ...any) error {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout) // a server that is gone is to be noticed, however long the whole takes
+			ctx, cancel := context.WithTimeout(ctx, ledger.CallTimeout) // a server that is gone is to be noticed, however long the whole takes
 			defer cancel()
 			scan := func(rows pgx.Rows) error { return rows.Scan(dest...) }
 			return tuned(ctx, conn, l.sql(sql), args, scan)

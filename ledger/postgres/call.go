@@ -11,16 +11,6 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// callTimeout is what a call without a deadline gets.
-const callTimeout = 10 * time.Second
-
-func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, callTimeout)
-}
-
 // frozenLimit ends a transaction whose process says nothing between two of its round trips (it is frozen, or cut off): until
 // then it holds what it has locked, and the others' claims there are Busy.
 const frozenLimit = 3 * time.Second
@@ -34,7 +24,7 @@ func (l *Ledger) ask(ctx context.Context, fn func(context.Context, *pgxpool.Conn
 }
 
 func askOn(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *pgxpool.Conn) error) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // what Join checks for a worker, for tools that never join and so must ask before they change anything. Its errors are
 // those of Join.
 func (l *Ledger) Check(ctx context.Context) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	conn, err := l.beats.Acquire(ctx)
 	if err != nil {

@@ -70,19 +70,11 @@ func (c *claimCall) noteFresh(part []int32, written int, keys [][ledger.KeySize]
 	if written != len(part) && written != len(keys) {
 		return nil, ledger.MarkUnknown(fmt.Errorf("postgres: the claim answered %d new messages, and named %d", written, len(keys)))
 	}
-	var mine map[[ledger.KeySize]byte]struct{}
-	if written < len(part) {
-		mine = make(map[[ledger.KeySize]byte]struct{}, len(keys))
-		for _, k := range keys {
-			mine[k] = struct{}{}
-		}
-	}
+	mine := wroteOf(part, written, keys)
 	for _, i := range part {
-		if mine != nil {
-			if _, ok := mine[c.sums[i]]; !ok {
-				left = append(left, i)
-				continue
-			}
+		if !mine(c.sums[i]) {
+			left = append(left, i)
+			continue
 		}
 		c.out[i] = ledger.Claim{Answer: ledger.Run, Ticket: ledger.NewTicket(c.sums[i], 1), Token: 1, Attempt: 1, First: true}
 	}

@@ -32,7 +32,7 @@ func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) 
 	if err := ledger.CheckDeliveries(more); err != nil {
 		return err
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	numbers := make(map[string]int32, len(more))
 	for _, d := range more {

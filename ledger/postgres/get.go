@@ -18,7 +18,7 @@ const readLimit = time.Minute
 // record then still carries the archive, which outlives its row.
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
 	rec := ledger.Record{Key: key.Sum()}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	err := pgx.BeginTxFunc(ctx, l.own, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) error {

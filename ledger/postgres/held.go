@@ -25,7 +25,7 @@ type patience struct {
 
 func newPatience(o *owner) *patience {
 	return &patience{
-		again: ledger.Group(heldOwner{o}, ledger.GroupConfig{Flushes: 1, Timeout: callTimeout}),
+		again: ledger.Group(heldOwner{o}, ledger.GroupConfig{Flushes: 1, Timeout: ledger.CallTimeout}),
 		limit: settlePatience * o.ledger.cfg.LockWait,
 	}
 }

@@ -16,7 +16,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if lease < time.Millisecond || lease > 24*time.Hour {
 		return nil, &ledger.InvalidError{Field: "lease", Bound: "1ms to 24h", Value: lease.String()}
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	id, err := newOwnerID()
 	if err != nil {
@@ -40,6 +40,6 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	o.clock.Note(time.UnixMicro(now), time.Now())
 	o.ranged = ranges.NewOwner(o, l.cfg.Limits, &l.counts)
 	return ledger.Group(o.ranged, ledger.GroupConfig{
-		Flushes: max(int(l.cfg.MaxConns)/2, 1), OneFlush: o.opens.Load, Timeout: callTimeout, Settled: newPatience(o).settled,
+		Flushes: max(int(l.cfg.MaxConns)/2, 1), OneFlush: o.opens.Load, Timeout: ledger.CallTimeout, Settled: newPatience(o).settled,
 	}), nil
 }

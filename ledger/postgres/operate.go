@@ -68,7 +68,7 @@ func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out le
 
 // change is one short transaction on the ledger's own connections. What the server refused was rolled back.
 func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	conn, err := l.own.Acquire(ctx)
 	if err != nil {
@@ -185,7 +185,7 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 	if err := ledger.CheckAudit(records); err != nil || len(records) == 0 {
 		return err
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	// One round trip: a replay waits for it before each batch that it sends.
 	return named("audit", l.exec(ctx, sqlAudit, auditArgs(records)...))

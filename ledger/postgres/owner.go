@@ -47,7 +47,7 @@ func newOwnerID() (int64, error) {
 
 // Beat implements [ledger.Owner].
 func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	l := o.ledger
 	before := time.Now()
@@ -108,7 +108,7 @@ func (l *Ledger) seal(ctx context.Context, conn *pgx.Conn) {
 
 // Leave implements [ledger.Owner].
 func (o *owner) Leave(ctx context.Context) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	conn, err := o.ledger.beats.Acquire(ctx)
 	if err != nil {

@@ -30,7 +30,7 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 
 // settle is Settle; held says that the rows were held by others when they were last asked for.
 func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, held bool) ([]error, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	n := len(settlements)
 	c := &settleCall{
@@ -184,25 +184,11 @@ func (c *settleCall) exec(ctx context.Context, query string, part []int32, wait 
 	if !inTime {
 		return errLate
 	}
-	c.note(part, written, keys)
-	return nil
-}
-
-// note marks what a statement wrote: everything, or the items with these keys.
-func (c *settleCall) note(part []int32, written int, keys [][ledger.KeySize]byte) {
-	if written == len(part) {
-		for _, i := range part {
-			c.done[i] = true
-		}
-		return
-	}
-	wrote := make(map[[ledger.KeySize]byte]struct{}, len(keys))
-	for _, k := range keys {
-		wrote[k] = struct{}{}
-	}
+	wrote := wroteOf(part, written, keys)
 	for _, i := range part {
-		_, c.done[i] = wrote[c.sums[i]]
+		c.done[i] = wrote(c.sums[i])
 	}
+	return nil
 }
 
 // rest deals with items that were not written: it reads what became of their rows, and asks again for those that only were
