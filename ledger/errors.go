@@ -42,6 +42,15 @@ func MarkUnknown(err error) error {
 	return &unknownError{err}
 }
 
+// MarkPartly is the error of a call that writes several times, wrote among them: what was written has no answer, so the
+// whole is unknown then. [ErrLost] stays what it is. Stores call it. Nil stays nil.
+func MarkPartly(wrote bool, err error) error {
+	if !wrote || IsLost(err) {
+		return err
+	}
+	return MarkUnknown(err)
+}
+
 type unknownError struct{ err error }
 
 func (u *unknownError) Error() string { return "ledger: answer unknown: " + u.err.Error() }

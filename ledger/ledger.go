@@ -266,3 +266,14 @@ type Settlement struct {
 	// Failure is, with a counted Release, what the attempt failed of; it is appended to the row's bounded list.
 	Failure AttemptError
 }
+
+// CallTimeout is what a call of a ledger gets whose context has no deadline.
+const CallTimeout = 10 * time.Second
+
+// WithDeadline gives a context that has no deadline CallTimeout. Stores call it.
+func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, CallTimeout)
+}

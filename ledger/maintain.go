@@ -173,11 +173,9 @@ func RunMaintain(ctx context.Context, cfg MaintainConfig, try func(context.Conte
 		default:
 			backoff = 0
 		}
-		timer := time.NewTimer(wait + rand.N(wait/8+1)) // so that many processes do not ask in step
 		select {
-		case <-timer.C:
+		case <-time.After(wait + rand.N(wait/8+1)): // so that many processes do not ask in step
 		case <-ctx.Done():
-			timer.Stop()
 		}
 	}
 	return nil

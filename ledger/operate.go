@@ -96,6 +96,40 @@ func RunPurge(ctx context.Context, r PurgeRequest, list iter.Seq2[DeadLetter, er
 	return report, err
 }
 
+// NextPage returns the next page of a list, and whether there may be another one.
+type NextPage[T any] func() (page []T, more bool, err error)
+
+// RunList is a list of a store: it hands out what keep selects of page after page, at most limit of it (0: all). The first
+// error, named, is the last of the list.
+func RunList[T any](ctx context.Context, limit int, named func(error) error, begin func() (NextPage[T], error),
+	keep func(*T) (bool, error),
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		found := 0
+		next, err := begin()
+		for more := true; more && err == nil; {
+			var page []T
+			page, more, err = next()
+			for i := 0; i < len(page) && err == nil; i++ {
+				var kept bool
+				if err = ctx.Err(); err == nil {
+					kept, err = keep(&page[i])
+				}
+				if !kept || err != nil {
+					continue
+				}
+				if found++; !yield(page[i], nil) || found == limit {
+					return
+				}
+			}
+		}
+		if err != nil {
+			var none T
+			yield(none, named(err))
+		}
+	}
+}
+
 // inBatches calls fn with what list has. fn may change the slice, and not keep it.
 func inBatches[T any](ctx context.Context, list iter.Seq2[T, error], fn func([]T) error) error {
 	batch := make([]T, 0, operateBatch)
@@ -123,15 +157,8 @@ func inBatches[T any](ctx context.Context, list iter.Seq2[T, error], fn func([]T
 	return flush()
 }
 
-// Finder is what FindRecords needs of a store.
-type Finder interface {
-	Get(ctx context.Context, key Key) (Record, error)
-	Scopes(ctx context.Context) ([]string, error)
-	Status(ctx context.Context, keys []Key) ([]Status, error)
-}
-
 // FindRecords is a store's Find; archived are the keys under which deliveries of that id are archived, in any scope.
-func FindRecords(ctx context.Context, f Finder, archived []Key, scope string, id []byte) ([]Record, error) {
+func FindRecords(ctx context.Context, f Operator, archived []Key, scope string, id []byte) ([]Record, error) {
 	scopes := []string{scope}
 	if scope == "" {
 		var err error

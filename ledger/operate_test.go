@@ -17,6 +17,7 @@ func TestReopenRequestChecksItsFilter(t *testing.T) {
 
 // finderOf answers with errors for its one message.
 type finderOf struct {
+	ledger.Operator
 	scope  string
 	err    error // of Get
 	status error

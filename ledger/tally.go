@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -109,13 +110,8 @@ func (t *Tally) Scopes() []ScopeStats {
 
 // percentile is the age below which p of 100 pending messages are, never above the oldest one's.
 func (s *scopeTally) percentile(p int64) time.Duration {
-	buckets := make([]int, 0, len(s.ages))
-	for b := range s.ages {
-		buckets = append(buckets, b)
-	}
-	slices.Sort(buckets)
 	need := (s.stats.Pending*p + 99) / 100
-	for _, b := range buckets {
+	for _, b := range slices.Sorted(maps.Keys(s.ages)) {
 		if need -= s.ages[b]; need <= 0 {
 			return min(BucketAge(b), s.stats.OldestPending)
 		}

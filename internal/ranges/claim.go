@@ -53,10 +53,7 @@ func (o *Owner) claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 		err = c.claimRows(ctx)
 	}
 	if err != nil {
-		if c.wrote && !ledger.IsLost(err) {
-			err = ledger.MarkUnknown(err)
-		}
-		return nil, err
+		return nil, ledger.MarkPartly(c.wrote, err)
 	}
 	return c.out, nil
 }
@@ -114,7 +111,7 @@ func (c *claiming) sort() {
 				c.logs = append(c.logs, at)
 			}
 		}
-		ranged := e.Ranged && e.StampToken == 0 && !e.Copy && e.Key.Scope == at.info.Scope && hasPrefix(e.Key.ID, at.info.Prefix, offset)
+		ranged := at.suits(e, offset)
 		if at.rows.Has(offset) {
 			c.rows = append(c.rows, i)
 			continue
@@ -145,10 +142,10 @@ func (o *Owner) held(log Log, e *ledger.Entry, now time.Time) *held {
 	}
 	prefix, ok := prefixOf(e.Key.ID, e.Key.Pos.Offset)
 	if !ok {
-		prefix = ""
+		prefix = nil
 	}
 	h := &held{used: now, open: map[uint64]*open{}, past: map[uint64]past{}, info: Info{
-		Log: log, Scope: e.Key.Scope, Name: e.Key.Pos.Log, Epoch: e.Key.Pos.Epoch, Prefix: prefix,
+		Log: log, Scope: e.Key.Scope, Name: e.Key.Pos.Log, Epoch: e.Key.Pos.Epoch, Prefix: string(prefix),
 	}}
 	o.logs[log] = h
 	return h

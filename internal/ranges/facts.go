@@ -2,6 +2,7 @@ package ranges
 
 import (
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -19,6 +20,9 @@ type Info struct {
 	Epoch  int32
 	Prefix string // a record's id is Prefix and its offset in decimal
 }
+
+// ID is the readable id of a record.
+func (i *Info) ID(offset int64) []byte { return strconv.AppendInt([]byte(i.Prefix), offset, 10) }
 
 // Segment is a span of terminal offsets, or, with Rows, one whose messages have rows of their own whether they are
 // terminal or not.
@@ -63,6 +67,25 @@ func (r *Range) Open() iter.Seq[int64] {
 			}
 		}
 	}
+}
+
+// Tally counts what is left to do of a range of some age, and names the first messages of one that is past its expiry. It
+// returns how many are left.
+func (r *Range) Tally(t *ledger.Tally, in *Info, age time.Duration) (pending int64) {
+	abandoned, listed := int64(0), 0
+	if pending = r.Pending(); age > r.Window {
+		abandoned = pending
+		for offset := range r.Open() {
+			if listed++; listed > ledger.MaxAbandoned {
+				break
+			}
+			t.Abandon(ledger.Abandoned{Scope: in.Scope, ID: in.ID(offset), At: r.At.UTC(), Expiry: r.At.Add(r.Window).UTC()})
+		}
+	}
+	if pending > 0 {
+		t.AddPending(in.Scope, ledger.AgeBucket(age), pending, abandoned, age)
+	}
+	return pending
 }
 
 func (r *Range) settled() Set {
@@ -121,11 +144,6 @@ type Change struct {
 	Put  []Segment
 	// Bound is what the plan found or made a matter of rows: for the owner, not for the store.
 	Bound []Span
-}
-
-// Empty says whether there is nothing to write.
-func (c *Change) Empty() bool {
-	return len(c.Open) == 0 && len(c.Alter) == 0 && len(c.Close) == 0 && len(c.Rows) == 0 && len(c.Drop) == 0 && len(c.Put) == 0
 }
 
 // put merges new segments into those that are there: neighbours of one kind become one.

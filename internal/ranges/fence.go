@@ -16,7 +16,6 @@ type Fenced struct {
 	Token   uint64
 	From    int64 // the base of the stored Done and Back
 	Offsets Set
-	Window  int64 // of its segments' expiry, in microseconds
 	Info    Info
 	Items   []int // the attempt's tickets
 }
@@ -41,7 +40,7 @@ func (o *Owner) Fences(tickets []ledger.Ticket) (rows []int, fences []Fenced) {
 		at := slices.IndexFunc(fences, func(f Fenced) bool { return f.Log == log && f.Token == r.Token })
 		if at < 0 {
 			at = len(fences)
-			fences = append(fences, Fenced{Log: log, Token: r.Token, From: r.From, Window: r.Window.Microseconds(), Info: h.info})
+			fences = append(fences, Fenced{Log: log, Token: r.Token, From: r.From, Info: h.info})
 		}
 		fences[at].Offsets.Add(Span{offset, offset + 1})
 		fences[at].Items = append(fences[at].Items, i)

@@ -1,6 +1,7 @@
 package ranges
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -214,22 +215,9 @@ func (o *Owner) Leave(ctx context.Context) error {
 }
 
 // prefixOf is the id without its offset; false: the id is not made of one.
-func prefixOf(id []byte, offset int64) (string, bool) {
+func prefixOf(id []byte, offset int64) (prefix []byte, ok bool) {
 	var digits [20]byte
-	end := strconv.AppendInt(digits[:0], offset, 10)
-	if len(id) < len(end) || string(id[len(id)-len(end):]) != string(end) {
-		return "", false
-	}
-	return string(id[:len(id)-len(end)]), true
-}
-
-// hasPrefix says whether the id is prefix and offset.
-func hasPrefix(id []byte, prefix string, offset int64) bool {
-	if len(id) <= len(prefix) || string(id[:len(prefix)]) != prefix {
-		return false
-	}
-	var digits [20]byte
-	return string(id[len(prefix):]) == string(strconv.AppendInt(digits[:0], offset, 10))
+	return bytes.CutSuffix(id, strconv.AppendInt(digits[:0], offset, 10))
 }
 
 // learn takes over what a transaction of a call that began at that time left behind.

@@ -64,7 +64,7 @@ func (c *claiming) own() func(func(*logClaim, *open) bool) {
 			if l.answers != nil {
 				continue
 			}
-			hull := Span{l.asks[0].Offset, l.asks[len(l.asks)-1].Offset + 1}
+			hull := l.hull()
 			for _, r := range l.open {
 				if r.Meets(hull) && r.asked(l.asks) && !yield(l, r) {
 					return

@@ -148,7 +148,7 @@ func (r *Reopening) Run(ctx context.Context, logs []Finished, report *ledger.Reo
 // cut is one audited transaction.
 func (r *Reopening) cut(ctx context.Context, store Store, info *Info, span Span, report *ledger.ReopenReport) error {
 	detail := fmt.Sprintf("offsets %d to %d, as far as they are finished", span.From, span.To-1)
-	key := ledger.KeyOfSum(info.Scope, strconv.AppendInt([]byte(info.Prefix), span.From, 10), JoinSum(info.Log, span.From))
+	key := ledger.KeyOfSum(info.Scope, info.ID(span.From), JoinSum(info.Log, span.From))
 	err := r.Audit(ctx, []ledger.AuditRecord{{By: r.Request.By, Action: ledger.ActionReopen, Key: key, Span: span.Len(),
 		State: ledger.Succeeded, Detail: detail}})
 	if err != nil {

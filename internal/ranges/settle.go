@@ -67,10 +67,7 @@ func (o *Owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 		err = c.settleRows(ctx)
 	}
 	if err != nil {
-		if c.wrote && !ledger.IsLost(err) {
-			err = ledger.MarkUnknown(err)
-		}
-		return nil, err
+		return nil, ledger.MarkPartly(c.wrote, err)
 	}
 	return c.out, nil
 }

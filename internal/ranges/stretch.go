@@ -96,7 +96,11 @@ func (o *Owner) stretch(stretches []ledger.Stretch, now time.Time) (logs []*stre
 
 // suits says whether an entry may lie in a range of the log.
 func (h *held) suits(e *ledger.Entry, offset int64) bool {
-	return e.Ranged && e.StampToken == 0 && !e.Copy && e.Key.Scope == h.info.Scope && hasPrefix(e.Key.ID, h.info.Prefix, offset)
+	if !e.Ranged || e.StampToken != 0 || e.Copy || e.Key.Scope != h.info.Scope {
+		return false
+	}
+	prefix, ok := prefixOf(e.Key.ID, offset)
+	return ok && string(prefix) == h.info.Prefix
 }
 
 // Stretch opens one range for all of a stretch in a log of which nothing lies at or above c.Top, or in c.Room, as [Look] does for its
@@ -138,10 +142,7 @@ func Stretch(c *Change, s *ledger.Stretch) bool {
 func (o *Owner) SettleStretches(ctx context.Context, done []ledger.StretchDone) ([]error, error) {
 	c := &settling{owner: o, whole: done, out: make([]error, len(done)), by: map[Log]*logSave{}}
 	if err := c.saveAll(ctx); err != nil {
-		if c.wrote && !ledger.IsLost(err) {
-			err = ledger.MarkUnknown(err)
-		}
-		return nil, err
+		return nil, ledger.MarkPartly(c.wrote, err)
 	}
 	return c.out, nil
 }

@@ -16,7 +16,7 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 
 // ClaimRows implements ranges.Store. Where a lock was not free in time every entry is Busy.
 func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	c := &claiming{o: o, entries: entries, only: only, claims: make([]ledger.Claim, len(entries)), keys: make([]Key, 0, len(entries))}
 	for i := range entries {
@@ -54,10 +54,7 @@ func (l *Ledger) split(n int, fn func(from, to int) error) error {
 	}
 	for from := 0; from < n; from += most {
 		if err := fn(from, min(from+most, n)); err != nil {
-			if from > 0 && !ledger.IsLost(err) {
-				err = ledger.MarkUnknown(err)
-			}
-			return err
+			return ledger.MarkPartly(from > 0, err)
 		}
 	}
 	return nil

@@ -115,7 +115,7 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 	if err := ledger.CheckKeys("keys", len(keys)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	out := make([]ledger.Status, len(keys))
 	err := l.store.View(ctx, func(r Reader) error {

@@ -11,13 +11,9 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-const (
-	// defaultDeadline is what a call without a deadline gets (ledger.Owner).
-	defaultDeadline = 10 * time.Second
-	// foldAfter is how long the row of a message that a range covers stays once it has succeeded: as long as anybody may
-	// settle it again.
-	foldAfter = 10 * time.Minute
-)
+// foldAfter is how long the row of a message that a range covers stays once it has succeeded: as long as anybody may
+// settle it again.
+const foldAfter = 10 * time.Minute
 
 // Config is what a store says of itself.
 type Config struct {
@@ -65,7 +61,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if lease <= 0 || lease > ledger.MaxWindow {
 		return nil, &ledger.InvalidError{Field: "lease", Bound: fmt.Sprintf("above 0, at most %s", ledger.MaxWindow), Value: lease.String()}
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	o := &owner{l: l, lease: lease, pulse: ledger.NewPulse(lease, l.store.Now())}
 	var err error
@@ -81,7 +77,7 @@ func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) 
 	if err := ledger.CheckDeliveries(more); err != nil {
 		return err
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	return l.named("count deliveries", l.store.AddDeliveries(ctx, more))
 }
@@ -96,16 +92,9 @@ func (l *Ledger) named(what string, err error) error {
 
 // operate is an operator's write in one transaction.
 func (l *Ledger) operate(ctx context.Context, fn func(Tx) error) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	return l.store.Update(ctx, Call{Op: Operate}, fn)
-}
-
-func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, defaultDeadline)
 }
 
 // errBusy is the mark of an error for which Busy is true.

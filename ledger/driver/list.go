@@ -24,71 +24,43 @@ func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
 	return names, l.named("scopes", err)
 }
 
-// listing hands out the items of a list, up to its limit.
-type listing[T any] struct {
-	yield       func(T, error) bool
-	limit, left int
-	over        bool
-}
-
-// give hands out one item, and says whether the list goes on.
-func (g *listing[T]) give(item T) bool {
-	g.left++
-	g.over = !g.yield(item, nil) || g.left == g.limit
-	return !g.over
-}
-
-// fail ends the list with an error; nil changes nothing.
-func (g *listing[T]) fail(err error) {
-	if err != nil && !g.over {
-		var none T
-		g.yield(none, err)
-	}
+// lists is what [ledger.RunList] calls the errors of a list.
+func (l *Ledger) lists(what string) func(error) error {
+	return func(err error) error { return l.named(what, err) }
 }
 
 // Messages implements [ledger.Operator].
 func (l *Ledger) Messages(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Listed, error] {
-	return func(yield func(ledger.Listed, error) bool) {
-		g := &listing[ledger.Listed]{yield: yield, limit: f.Limit}
-		if err := f.CheckMessages(); err != nil {
-			g.fail(err)
-			return
-		}
-		g.fail(l.named("messages", l.messages(ctx, &f, g)))
-	}
+	return ledger.RunList(ctx, f.Limit, l.lists("messages"), func() (ledger.NextPage[ledger.Listed], error) { return l.messages(ctx, &f) },
+		func(m *ledger.Listed) (bool, error) { return f.Match(m), nil })
 }
 
-func (l *Ledger) messages(ctx context.Context, f *ledger.Filter, g *listing[ledger.Listed]) error {
-	var until Mark
-	byID := map[Key]bool{}
-	var page []ledger.Listed
-	err := l.store.View(ctx, func(r Reader) (err error) {
-		if until, err = r.LastMessage(); err != nil || f.Scope == "" {
-			return err
+// messages begins with what is kept by its id.
+func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next ledger.NextPage[ledger.Listed], err error) {
+	if err := f.CheckMessages(); err != nil {
+		return nil, err
+	}
+	var until, behind Mark
+	var first []ledger.Listed
+	err = l.store.View(ctx, func(r Reader) (err error) {
+		if until, err = r.LastMessage(); err == nil && f.Scope != "" {
+			first, err = kept(r, f)
 		}
-		page, err = kept(r, f)
 		return err
 	})
-	for i := range page {
-		byID[page[i].Key] = true
+	byID := map[Key]bool{}
+	for i := range first {
+		byID[first[i].Key] = true
 	}
-	all := len(f.IDs) > 0 && len(page) == len(f.IDs)
-	for behind, more := Mark(""), true; err == nil; {
-		for i := range page {
-			if f.Match(&page[i]) && !g.give(page[i]) {
-				return nil
-			}
+	rest := until != "" && (len(f.IDs) == 0 || len(first) < len(f.IDs))
+	return func() (page []ledger.Listed, more bool, err error) {
+		if page, first = first, nil; page != nil || !rest {
+			return page, rest, nil
 		}
-		if all || !more || behind == until {
-			return nil
-		}
-		if err = ctx.Err(); err != nil {
-			return err
-		}
-		err = l.store.View(ctx, func(r Reader) error {
+		var last Mark
+		err = l.store.View(ctx, func(r Reader) (err error) {
 			var rows []Message
-			rows, behind, err = r.Messages(behind, until, f)
-			more = behind != until
+			rows, last, err = r.Messages(behind, until, f)
 			page = page[:0]
 			for i := range rows {
 				if err == nil && !byID[rows[i].Key] {
@@ -97,8 +69,9 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter, g *listing[ledg
 			}
 			return err
 		})
-	}
-	return err
+		behind = last
+		return page, behind != until, err
+	}, err
 }
 
 // kept looks up what is kept by its id.
@@ -123,43 +96,33 @@ func list(r Reader, page []ledger.Listed, m *Message) ([]ledger.Listed, error) {
 
 // DeadLetters implements [ledger.Operator].
 func (l *Ledger) DeadLetters(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.DeadLetter, error] {
-	return func(yield func(ledger.DeadLetter, error) bool) {
-		g := &listing[ledger.DeadLetter]{yield: yield, limit: f.Limit}
-		if err := f.Check(); err != nil {
-			g.fail(err)
-			return
-		}
-		g.fail(l.named("dead letters", l.deadLetters(ctx, &f, g)))
-	}
+	return ledger.RunList(ctx, f.Limit, l.lists("dead letters"), func() (ledger.NextPage[ledger.DeadLetter], error) { return l.deadLetters(ctx, &f) },
+		func(d *ledger.DeadLetter) (bool, error) { return f.Keep(ctx, d) })
 }
 
-func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter, g *listing[ledger.DeadLetter]) error {
+func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter) (next ledger.NextPage[ledger.DeadLetter], err error) {
 	var behind Mark
 	var until time.Time
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var ahead []DeadLetter
-		err := l.store.View(ctx, func(r Reader) (err error) {
-			if until.IsZero() {
-				until = r.Now()
-			}
-			ahead, err = r.DeadLetters(behind, until, f, listPage)
-			return err
-		})
-		if err != nil || len(ahead) == 0 {
-			return err
-		}
-		behind = ahead[len(ahead)-1].Mark
-		for len(ahead) > 0 {
-			n := l.fits(f, ahead)
-			if err := l.handOut(ctx, f, ahead[:n], g); err != nil || g.over {
+	var ahead []DeadLetter
+	return func() ([]ledger.DeadLetter, bool, error) {
+		if len(ahead) == 0 {
+			err := l.store.View(ctx, func(r Reader) (err error) {
+				if until.IsZero() {
+					until = r.Now()
+				}
+				ahead, err = r.DeadLetters(behind, until, f, listPage)
 				return err
+			})
+			if err != nil || len(ahead) == 0 {
+				return nil, false, err
 			}
-			ahead = ahead[n:]
+			behind = ahead[len(ahead)-1].Mark
 		}
-	}
+		part := ahead[:l.fits(f, ahead)]
+		ahead = ahead[len(part):]
+		page, err := l.whole(ctx, f, part)
+		return page, true, err
+	}, f.Check()
 }
 
 // fits says how many of a page are handed out together.
@@ -175,54 +138,37 @@ func (l *Ledger) fits(f *ledger.Filter, page []DeadLetter) int {
 	return n
 }
 
-// handOut reads what is missing of dead letters, and hands out those that the filter selects.
-func (l *Ledger) handOut(ctx context.Context, f *ledger.Filter, part []DeadLetter, g *listing[ledger.DeadLetter]) error {
-	var all []ledger.DeadLetter
-	err := l.store.View(ctx, func(r Reader) (err error) {
-		all = make([]ledger.DeadLetter, 0, len(part))
+// whole reads what is missing of dead letters.
+func (l *Ledger) whole(ctx context.Context, f *ledger.Filter, part []DeadLetter) (page []ledger.DeadLetter, err error) {
+	err = l.store.View(ctx, func(r Reader) (err error) {
 		if f.NeedsBody() {
 			if part, err = r.Bodies(part); err != nil {
 				return err
 			}
 		}
+		page = make([]ledger.DeadLetter, len(part))
 		for i := range part {
-			d := ledger.DeadLetter{ArchiveRecord: part[i].ArchiveRecord, Superseded: part[i].Superseded}
+			d := &page[i]
+			d.ArchiveRecord, d.Superseded = part[i].ArchiveRecord, part[i].Superseded
 			if _, d.Status, err = status(r, d.Key.Sum()); err != nil {
 				return err
 			}
-			all = append(all, d)
 		}
 		return nil
 	})
-	for i := range all {
-		if err != nil || g.over {
-			break
-		}
-		var selected bool
-		if selected, err = f.Keep(ctx, &all[i]); selected {
-			g.give(all[i])
-		}
-	}
-	return err
+	return page, err
 }
 
 // Audits implements [ledger.Operator].
 func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[ledger.AuditRecord, error] {
-	return func(yield func(ledger.AuditRecord, error) bool) {
-		g := &listing[ledger.AuditRecord]{yield: yield, limit: f.Limit}
-		if err := f.Check(); err != nil {
-			g.fail(err)
-			return
-		}
-		g.fail(l.named("audit", l.audits(ctx, &f, g)))
-	}
+	return ledger.RunList(ctx, f.Limit, l.lists("audit"), func() (ledger.NextPage[ledger.AuditRecord], error) { return l.audits(ctx, &f) },
+		func(r *ledger.AuditRecord) (bool, error) { return f.Match(r), nil })
 }
 
-func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter, g *listing[ledger.AuditRecord]) error {
+func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter) (next ledger.NextPage[ledger.AuditRecord], err error) {
 	var after, until int64
-	for {
-		var page []ledger.AuditRecord
-		err := l.store.View(ctx, func(r Reader) (err error) {
+	return func() (page []ledger.AuditRecord, more bool, err error) {
+		err = l.store.View(ctx, func(r Reader) (err error) {
 			if after == 0 {
 				if until, err = r.LastAudit(); err != nil {
 					return err
@@ -231,24 +177,16 @@ func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter, g *listing[l
 			page, err = r.Audits(after, until, f, listPage)
 			return err
 		})
-		if err != nil || len(page) == 0 {
-			return err
+		if n := len(page); n > 0 {
+			after = page[n-1].ID
 		}
-		after = page[len(page)-1].ID
-		for i := range page {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if f.Match(&page[i]) && !g.give(page[i]) {
-				return nil
-			}
-		}
-	}
+		return page, len(page) > 0, err
+	}, f.Check()
 }
 
 // ArchivedBytes implements [ledger.ArchiveMeter].
 func (l *Ledger) ArchivedBytes(ctx context.Context, scope string, enough int64) (n int64, err error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	var behind Mark
 	for more := true; more && n < enough && err == nil; {

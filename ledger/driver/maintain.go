@@ -101,7 +101,7 @@ func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, now bo
 
 // update is one transaction of the sweep.
 func (p *pass) update(ctx context.Context, fn func(Tx) error) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	return p.l.store.Update(ctx, Call{Op: Sweep}, fn)
 }
@@ -147,7 +147,7 @@ func (p *pass) end(ctx context.Context, whole bool) error {
 
 // Stats implements [ledger.Inspector].
 func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	var s ledger.Stats
 	err := l.store.View(ctx, func(r Reader) error {

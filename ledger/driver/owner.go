@@ -26,7 +26,7 @@ func (o *owner) ID() string { return o.id.String() }
 
 // Beat implements [ledger.Owner].
 func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	sent := o.l.store.Now()
 	err := o.l.store.Beat(ctx, o.id, o.lease)
@@ -57,7 +57,7 @@ func (o *owner) note(sent time.Time, err error) bool {
 
 // Leave implements [ledger.Owner].
 func (o *owner) Leave(ctx context.Context) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	return o.named("leave of", o.l.store.Leave(ctx, o.id))
 }

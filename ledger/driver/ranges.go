@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
@@ -14,7 +13,7 @@ var _ ranges.Store = (*owner)(nil)
 
 // Open implements ranges.Store.
 func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	opened, call := make([]bool, len(openings)), Call{Op: Claim, Logs: make([]LogID, len(openings))}
 	for i := range openings {
@@ -49,7 +48,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 
 // Update implements ranges.Store. Where a lock was not free in time, plans see locked logs.
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	call := Call{Op: Claim, Logs: make([]LogID, len(queries))}
 	for i := range queries {
@@ -256,7 +255,7 @@ func (l *logTx) putSegments(c *ranges.Change) error {
 
 // insertRow makes a row of a message that leaves its range, unless there is one.
 func insertRow(tx Tx, g *Log, row *ranges.Row, owner OwnerID) error {
-	m := Message{Key: ranges.JoinSum(g.Log, row.Offset), Scope: g.Scope, ID: idIn(g, row.Offset), Fingerprint: row.Fingerprint,
+	m := Message{Key: ranges.JoinSum(g.Log, row.Offset), Scope: g.Scope, ID: g.ID(row.Offset), Fingerprint: row.Fingerprint,
 		State: ledger.Pending, Token: row.Token, At: row.At, Expiry: row.Expiry, Covered: !row.Nobody}
 	if !row.Nobody {
 		m.Owner = owner
@@ -264,9 +263,6 @@ func insertRow(tx Tx, g *Log, row *ranges.Row, owner OwnerID) error {
 	_, err := tx.Insert(&m)
 	return err
 }
-
-// idIn is the readable id of a record.
-func idIn(g *Log, offset int64) []byte { return strconv.AppendInt([]byte(g.Prefix), offset, 10) }
 
 // everything meets all offsets of a log.
 var everything = Span{From: 0, To: math.MaxInt64}
@@ -290,7 +286,7 @@ func known(r Reader, key Key) (rec *ledger.Record, owner OwnerID, err error) {
 	if f.Segments, err = r.Segments(log, span); err != nil {
 		return nil, Nobody, err
 	}
-	rec = &ledger.Record{Key: key, Scope: g.Scope, ID: idIn(g, offset)}
+	rec = &ledger.Record{Key: key, Scope: g.Scope, ID: g.ID(offset)}
 	if !ranges.Find(&f, offset, rec) {
 		return nil, Nobody, nil
 	}

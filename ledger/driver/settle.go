@@ -15,7 +15,7 @@ import (
 // Settle implements [ledger.Owner]. Where a lock was not free in time each settlement gets that error: nothing was written,
 // and repeating it is all there is to do. The call itself has an answer: without one it would be an outage.
 func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	errs := make([]error, len(settlements))
 	err := o.l.split(len(settlements), func(from, to int) error {

@@ -60,7 +60,7 @@ func (p *pass) run(ctx context.Context) error {
 
 // owners removes those that rested and are named by no pending message.
 func (p *pass) owners(ctx context.Context) (int64, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	return p.l.store.RemoveOwners(ctx, p.began.Add(-ledger.OwnerRest), func(id OwnerID) bool { return p.named[id] })
 }

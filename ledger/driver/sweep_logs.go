@@ -7,9 +7,8 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// logs drops segments that have expired and logs in which nothing is left, dissolves ranges that were abandoned, and counts
-// the messages of the others.
-func (p *pass) logs() step {
+// logPages is a step over all logs, page by page: do says how many of a page it was through with.
+func (p *pass) logPages(do func(tx Tx, page []Log) (done int, removed int64, then func(), err error)) step {
 	var from LogID
 	over := false
 	return func(tx Tx) (looked, removed int64, then func(), err error) {
@@ -17,15 +16,28 @@ func (p *pass) logs() step {
 			return 0, 0, nil, nil
 		}
 		page, err := tx.Logs(from, min(logPage, p.pace.Rows()))
+		if err == nil && len(page) > 0 {
+			err = p.hold(tx, "")
+		}
 		if err != nil || len(page) == 0 {
 			return 0, 0, nil, err
 		}
-		if err := p.hold(tx, ""); err != nil {
-			return 0, 0, nil, err
-		}
+		done, removed, note, err := do(tx, page)
+		return int64(len(page)), removed, func() {
+			note()
+			if done > 0 {
+				over = !after(&from, page[done-1].Log)
+			}
+		}, err
+	}
+}
+
+// logs drops segments that have expired and logs in which nothing is left, dissolves ranges that were abandoned, and counts
+// the messages of the others.
+func (p *pass) logs() step {
+	return p.logPages(func(tx Tx, page []Log) (done int, removed int64, then func(), err error) {
 		var notes []func()
-		done, room := 0, max(p.pace.Rows(), logPage)
-		for ; done < len(page) && room > 0; done++ {
+		for room := max(p.pace.Rows(), logPage); done < len(page) && room > 0; done++ {
 			s := &sweptLog{p: p, tx: tx, g: &page[done]}
 			gone, err := s.sweep(room)
 			if err != nil {
@@ -37,36 +49,22 @@ func (p *pass) logs() step {
 			notes = append(notes, s.count)
 			removed += int64(gone)
 		}
-		return int64(len(page)), removed, func() {
+		return done, removed, func() {
 			for _, note := range notes {
 				note()
 			}
-			if done > 0 {
-				over = !after(&from, page[done-1].Log)
-			}
 		}, nil
-	}
+	})
 }
 
 // cuts takes off what finished segments have below their log's start, so that rows there are not needed any more.
 func (p *pass) cuts() step {
-	var from LogID
-	over := false
-	return func(tx Tx) (looked, removed int64, then func(), err error) {
-		if over {
-			return 0, 0, nil, nil
+	return p.logPages(func(tx Tx, page []Log) (done int, removed int64, then func(), err error) {
+		for ; done < len(page) && err == nil; done++ {
+			err = cut(tx, &page[done])
 		}
-		page, err := tx.Logs(from, min(logPage, p.pace.Rows()))
-		if err == nil && len(page) > 0 {
-			err = p.hold(tx, "")
-		}
-		for i := range page {
-			if err == nil {
-				err = cut(tx, &page[i])
-			}
-		}
-		return int64(len(page)), 0, func() { over = !after(&from, page[len(page)-1].Log) }, err
-	}
+		return done, 0, func() {}, err
+	})
 }
 
 // cut takes off what lies below one log's start. Nothing is cut out of an open range: its owner counts on what InTx has put
@@ -175,20 +173,7 @@ func (s *sweptLog) count() {
 		r := &s.open[i]
 		s.p.named[r.Owner] = true
 		seen := r.plan()
-		pending, abandoned, age := seen.Pending(), int64(0), max(s.now.Sub(r.At), 0)
-		if expiry := r.At.Add(r.Window); expiry.Before(s.now) {
-			abandoned = pending
-			listed := 0
-			for offset := range seen.Open() {
-				if listed++; listed > ledger.MaxAbandoned {
-					break
-				}
-				t.Abandon(ledger.Abandoned{Scope: scope, ID: idIn(s.g, offset), At: r.At, Expiry: expiry})
-			}
-		}
-		if pending > 0 {
-			t.AddPending(scope, ledger.AgeBucket(age), pending, abandoned, age)
-		}
+		pending := seen.Tally(t, &s.g.Info, max(s.now.Sub(r.At), 0))
 		t.Add(scope, ledger.Succeeded, r.Messages-pending)
 	}
 }

@@ -20,7 +20,7 @@ func Example() {
 			Declare: func(_ context.Context, id string) error { l.Declare(id); return nil },
 			Drop:    func(_ context.Context, key ledger.Key) error { l.Drop(key); return nil },
 			DropOwner: func(context.Context, string) error {
-				return nil // an owner is forgotten the moment that its fate is sealed
+				return nil // one that is sealed may do as little as one that is not there
 			},
 		}
 	}

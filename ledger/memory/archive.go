@@ -3,7 +3,6 @@ package memory
 import (
 	"bytes"
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -14,32 +13,34 @@ import (
 
 // archive holds the failed deliveries.
 type archive struct {
-	archived map[driver.Key][]delivery // the oldest first
-	order    []placed                  // of all that were filed; some may have gone
-	number   uint64                    // of the latest
+	archived map[driver.Key][]*delivery // the oldest first
+	order    []*delivery                // all that were filed; of some that have gone the number is left
+	number   uint64                     // of the latest
 }
 
 // delivery is an archived delivery with its number.
 type delivery struct {
 	number uint64
+	gone   bool
 	ledger.ArchiveRecord
 }
 
-type placed struct {
-	number uint64
-	key    driver.Key
-}
-
-func newArchive() archive { return archive{archived: map[driver.Key][]delivery{}} }
+func newArchive() archive { return archive{archived: map[driver.Key][]*delivery{}} }
 
 // filed returns an archived delivery, to change it; nil: there is none.
 func (a *archive) filed(key driver.Key, name []byte) *ledger.ArchiveRecord {
-	for i := range a.archived[key] {
-		if d := &a.archived[key][i]; bytes.Equal(d.Delivery, name) {
+	for _, d := range a.archived[key] {
+		if bytes.Equal(d.Delivery, name) {
 			return &d.ArchiveRecord
 		}
 	}
 	return nil
+}
+
+// from is the place in the order of the first number at or above one.
+func (a *archive) from(number uint64) int {
+	at, _ := slices.BinarySearchFunc(a.order, number, func(d *delivery, n uint64) int { return cmp.Compare(d.number, n) })
+	return at
 }
 
 // drop removes what expired before a time of n messages, and returns how many deliveries these are.
@@ -48,10 +49,11 @@ func (a *archive) drop(before time.Time, n int) (dropped int64) {
 		if n--; n < 0 {
 			break
 		}
-		kept := slices.DeleteFunc(list, func(d delivery) bool {
+		kept := slices.DeleteFunc(list, func(d *delivery) bool {
 			over := d.Expiry.Before(before)
 			if over {
 				dropped++
+				*d = delivery{number: d.number, gone: true}
 			}
 			return over
 		})
@@ -60,19 +62,9 @@ func (a *archive) drop(before time.Time, n int) (dropped int64) {
 		}
 	}
 	if len(a.order) > 2*len(a.archived)+1000 {
-		a.order = slices.DeleteFunc(a.order, func(p placed) bool { return a.at(p) == nil })
+		a.order = slices.DeleteFunc(a.order, func(d *delivery) bool { return d.gone })
 	}
 	return dropped
-}
-
-// at is what was filed in a place; nil: it has gone.
-func (a *archive) at(p placed) *ledger.ArchiveRecord {
-	for i := range a.archived[p.key] {
-		if d := &a.archived[p.key][i]; d.number == p.number {
-			return &d.ArchiveRecord
-		}
-	}
-	return nil
 }
 
 // File implements [driver.Tx]. It also drops a few deliveries that have expired.
@@ -81,11 +73,12 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 	if t.filed(key, a.Delivery) != nil {
 		return nil
 	}
+	t.rows.scope(a.Key.Scope)
 	t.number++
-	d := delivery{number: t.number, ArchiveRecord: *a}
+	d := &delivery{number: t.number, ArchiveRecord: *a}
 	d.Archive = a.Clone()
 	t.archived[key] = append(t.archived[key], d)
-	t.order = append(t.order, placed{t.number, key})
+	t.order = append(t.order, d)
 	t.drop(t.now, 2)
 	return nil
 }
@@ -115,8 +108,8 @@ func (t *tx) Alter(key driver.Key, name []byte, c driver.ArchiveChange) (bool, e
 }
 
 func (t *tx) Archive(key driver.Key, bodies bool) (list []ledger.ArchiveRecord, err error) {
-	for i := range t.archived[key] {
-		a := t.archived[key][i].ArchiveRecord
+	for _, d := range t.archived[key] {
+		a := d.ArchiveRecord
 		if !bodies {
 			a.Body, a.BodyBytes = nil, len(a.Body)
 		}
@@ -128,17 +121,15 @@ func (t *tx) Archive(key driver.Key, bodies bool) (list []ledger.ArchiveRecord, 
 
 func (t *tx) DeadLetters(behind driver.Mark, until time.Time, _ *ledger.Filter, n int) (page []driver.DeadLetter, err error) {
 	from, _ := strconv.ParseUint(string(behind), 10, 64)
-	first, _ := slices.BinarySearchFunc(t.order, from+1, func(p placed, n uint64) int { return cmp.Compare(p.number, n) })
-	for _, p := range t.order[first:] {
-		a := t.at(p)
-		if a == nil || !a.Purged.IsZero() || a.At.After(until) {
+	for _, a := range t.order[t.from(from+1):] {
+		if a.gone || !a.Purged.IsZero() || a.At.After(until) {
 			continue
 		}
 		if len(page) == n {
 			break
 		}
-		d := driver.DeadLetter{ArchiveRecord: *a, Mark: driver.Mark(strconv.FormatUint(p.number, 10)), Size: a.Size()}
-		d.Superseded = a.Token != 0 && slices.ContainsFunc(t.archived[p.key], func(b delivery) bool { return b.Token > a.Token })
+		d := driver.DeadLetter{ArchiveRecord: a.ArchiveRecord, Mark: driver.Mark(strconv.FormatUint(a.number, 10)), Size: a.Size()}
+		d.Superseded = a.Token != 0 && slices.ContainsFunc(t.archived[a.Key.Sum()], func(b *delivery) bool { return b.Token > a.Token })
 		d.Body, d.Headers = nil, nil
 		d.Archive = d.Clone()
 		page = append(page, d)
@@ -150,9 +141,9 @@ func (t *tx) Bodies(of []driver.DeadLetter) ([]driver.DeadLetter, error) {
 	there := of[:0]
 	for _, d := range of {
 		n, _ := strconv.ParseUint(string(d.Mark), 10, 64)
-		if a := t.at(placed{n, d.Key.Sum()}); a != nil && a.Purged.IsZero() {
-			d.ArchiveRecord = *a
-			d.Archive = a.Clone()
+		if at := t.from(n); at < len(t.order) && t.order[at].number == n && !t.order[at].gone && t.order[at].Purged.IsZero() {
+			d.ArchiveRecord = t.order[at].ArchiveRecord
+			d.Archive = d.Clone()
 			there = append(there, d)
 		}
 	}
@@ -171,7 +162,7 @@ func (t *tx) ArchivedKeys(id []byte, n int) (keys []ledger.Key, err error) {
 func (t *tx) ArchivedBytes(scope string, _ driver.Mark) (n int64, next driver.Mark, more bool, err error) {
 	for _, list := range t.archived {
 		for i := range list {
-			if a := &list[i]; a.Key.Scope == scope && a.Purged.IsZero() {
+			if a := list[i]; a.Key.Scope == scope && a.Purged.IsZero() {
 				n += a.Weight()
 			}
 		}
@@ -188,18 +179,7 @@ func (t *tx) SweepArchive(behind driver.Mark, _ int, before time.Time) (last dri
 	return "all", looked, t.drop(before, len(t.archived)), nil
 }
 
-func (t *tx) Scopes() ([]string, error) {
-	names := map[string]bool{}
-	for _, name := range t.rows.names {
-		names[name] = true
-	}
-	for _, list := range t.archived {
-		for i := range list {
-			names[list[i].Key.Scope] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names)), nil
-}
+func (t *tx) Scopes() ([]string, error) { return slices.Sorted(slices.Values(t.rows.names)), nil }
 
 func (t *tx) Note(records []ledger.AuditRecord) error {
 	for _, r := range records {

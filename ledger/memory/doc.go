@@ -7,5 +7,6 @@
 //
 // Records of a log are held in ranges, as in the other stores.
 //
-// It does not grow for ever: each claim also looks at a few rows and drops what is past its expiry.
+// It does not grow for ever: each claim also looks at a few rows and drops what is past its expiry. Owners that left or died
+// go with a sweep.
 package memory

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -13,6 +14,25 @@ import (
 func NewRepeated(keys int, opts ...Option) *Ledger {
 	s, o := build(opts)
 	return &Ledger{Ledger: driver.New(repeated{s}, driver.Config{Name: "repeated", Limits: o.limits, Keys: keys}), store: s}
+}
+
+// DropOwner removes an owner's row.
+func (l *Ledger) DropOwner(id string) {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	n, _ := strconv.ParseInt(id, 10, 64)
+	delete(l.store.owners, driver.OwnerID(n))
+}
+
+// RestOwners lets those that left or died have done so long ago.
+func (l *Ledger) RestOwners() {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	for _, o := range l.store.owners {
+		if o.fate != driver.Live {
+			o.end = o.end.Add(-2 * ledger.OwnerRest)
+		}
+	}
 }
 
 type repeated struct{ *store }

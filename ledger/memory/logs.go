@@ -41,18 +41,8 @@ func (t *tx) LogFloor() (uint64, error) { return t.floor, nil }
 
 func (t *tx) DropLog(id driver.LogID) error {
 	t.floor = max(t.floor, t.logs[id].Token)
-	t.dropLog(id)
+	delete(t.logs, id)
 	return nil
-}
-
-// dropLog drops all that is known of a log. The store is locked.
-func (s *store) dropLog(id driver.LogID) {
-	if g := s.logs[id]; g != nil {
-		for _, r := range g.open {
-			s.rows.name(r.Owner, -1)
-		}
-		delete(s.logs, id)
-	}
 }
 
 func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
@@ -85,21 +75,13 @@ func copied(r *driver.Range) driver.Range {
 }
 
 func (t *tx) PutRange(id driver.LogID, r *driver.Range) error {
-	g := t.log(id)
 	kept := copied(r)
-	if g.open[r.Token] == nil {
-		t.rows.name(r.Owner, 1)
-	}
-	g.open[r.Token] = &kept
+	t.log(id).open[r.Token] = &kept
 	return nil
 }
 
 func (t *tx) DropRange(id driver.LogID, token uint64) error {
-	g := t.log(id)
-	if r := g.open[token]; r != nil {
-		delete(g.open, token)
-		t.rows.name(r.Owner, -1)
-	}
+	delete(t.log(id).open, token)
 	return nil
 }
 

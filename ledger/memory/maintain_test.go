@@ -1,7 +1,6 @@
 package memory_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/ackledger/ackledger/ledger/ledgertest"
@@ -13,6 +12,3 @@ func TestPitfall28_Abandoned(t *testing.T)       { t.Parallel(); ledgertest.Pitf
 func TestPitfall30_SweptRetentions(t *testing.T) { t.Parallel(); ledgertest.SweptRetentions(t, open) }
 func TestPitfall72_BeatsForAWeek(t *testing.T)   { t.Parallel(); ledgertest.Pitfall72(t, open) }
 func TestPitfall79_SweptMeanwhile(t *testing.T)  { t.Parallel(); ledgertest.SweptMeanwhile(t, open) }
-
-// rest: an owner is forgotten when its fate is sealed, and no process can die alone.
-func rest(context.Context) error { return nil }

@@ -90,7 +90,7 @@ func (l *Ledger) Declare(ownerID string) bool {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.rows.owners[driver.OwnerID(id)]
+	o := s.owners[driver.OwnerID(id)]
 	if err != nil || o == nil || o.fate != driver.Live {
 		return false
 	}
@@ -113,6 +113,6 @@ func (l *Ledger) Drop(key ledger.Key) {
 	l.store.rows.remove(key.Sum())
 	if key.Pos != nil {
 		log, _ := driver.SplitKey(key.Sum())
-		l.store.dropLog(log)
+		delete(l.store.logs, log)
 	}
 }

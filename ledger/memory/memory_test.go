@@ -75,9 +75,14 @@ func openLedger(l *memory.Ledger, wrap func(ledger.Ledger) ledger.Ledger) ledger
 			l.Drop(key)
 			return nil
 		},
-		// An owner is forgotten the moment that its fate is sealed: only its rows know it.
-		DropOwner: func(context.Context, string) error { return nil },
-		Rest:      rest,
+		DropOwner: func(_ context.Context, id string) error {
+			l.DropOwner(id)
+			return nil
+		},
+		Rest: func(context.Context) error {
+			l.RestOwners()
+			return nil
+		},
 		Lose: func(lose bool) {
 			if !lose {
 				l.FailAfter(nil)

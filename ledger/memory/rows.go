@@ -17,9 +17,7 @@ type rows struct {
 	open   uint32 // the page that takes new rows
 	more   map[driver.Key]*extra
 	scopes map[string]uint32
-	names  []string                  // of scopes; like programs' queues and groups, they are few
-	owners map[driver.OwnerID]*owner // live, or named
-	latest *owner                    // the one that was asked for last
+	names  []string // of scopes; like programs' queues and groups, they are few
 }
 
 // ref is the place of a row: its page, and its number there.
@@ -62,10 +60,7 @@ type extra struct {
 }
 
 func newRows() rows {
-	return rows{
-		at: map[driver.Key]ref{}, pages: []*page{{}}, more: map[driver.Key]*extra{}, scopes: map[string]uint32{},
-		owners: map[driver.OwnerID]*owner{},
-	}
+	return rows{at: map[driver.Key]ref{}, pages: []*page{{}}, more: map[driver.Key]*extra{}, scopes: map[string]uint32{}}
 }
 
 func (t *rows) len() int { return len(t.at) }
@@ -119,9 +114,7 @@ func (t *rows) remove(key driver.Key) {
 	if !ok {
 		return
 	}
-	r := t.row(at)
-	t.own(r, driver.Nobody)
-	t.plain(r)
+	t.plain(t.row(at))
 	delete(t.at, key)
 	n := uint32(at / pageRows)
 	p := t.pages[n]
@@ -145,41 +138,6 @@ func (t *rows) scope(name string) uint32 {
 		t.scopes[name] = n
 	}
 	return n
-}
-
-// own makes the row an owner's, or nobody's.
-func (t *rows) own(r *row, id driver.OwnerID) {
-	before := r.owner
-	r.owner = id
-	t.name(id, 1)
-	t.name(before, -1)
-}
-
-// name counts what names an owner. One that is not live is forgotten with the last of it.
-func (t *rows) name(id driver.OwnerID, n int) {
-	if o := t.owner(id); o != nil {
-		o.named += n
-		t.forget(o)
-	}
-}
-
-// owner returns an owner; nil: nobody, or one that is forgotten.
-func (t *rows) owner(id driver.OwnerID) *owner {
-	if t.latest == nil || t.latest.id != id {
-		o := t.owners[id]
-		if o == nil {
-			return nil
-		}
-		t.latest = o
-	}
-	return t.latest
-}
-
-func (t *rows) forget(o *owner) {
-	if o.named == 0 && o.fate != driver.Live {
-		delete(t.owners, o.id)
-		t.latest = nil
-	}
 }
 
 // extra returns what few rows have, to change it.

@@ -81,42 +81,6 @@ func TestPagesThatAreEmptiedWhileOpen(t *testing.T) {
 	}
 }
 
-// Owners that are gone are forgotten with their last row.
-func TestOwnersAreForgotten(t *testing.T) {
-	var rows = newRows()
-	join := func(id driver.OwnerID) *owner {
-		o := &owner{id: id, fate: driver.Live}
-		rows.owners[id] = o
-		return o
-	}
-	for i := range 1000 {
-		o := join(driver.OwnerID(2*i + 1))
-		var keys []driver.Key
-		for j := range 3 {
-			k, sum := keyOf(10*i + j)
-			rows.own(rows.add(sum, k.Scope, k.ID), o.id)
-			keys = append(keys, sum)
-		}
-		rows.own(rows.get(keys[0]), driver.Nobody)
-		o.fate = driver.Left
-		rows.forget(o)
-		if rows.owner(rows.get(keys[1]).owner) != o || rows.get(keys[0]).owner != driver.Nobody {
-			t.Fatal("a row has lost its owner")
-		}
-		next := join(driver.OwnerID(2*i + 2))
-		rows.own(rows.get(keys[1]), next.id)
-		rows.remove(keys[2])
-		if rows.owner(o.id) != nil {
-			t.Fatal("an owner without rows is known")
-		}
-		next.fate = driver.Dead
-		rows.remove(keys[1])
-	}
-	if len(rows.owners) != 0 {
-		t.Errorf("%d owners are known", len(rows.owners))
-	}
-}
-
 // Rows against a map, in random order: ids, scopes, owners and what few rows have stay with their row.
 func TestRowsAgainstAMap(t *testing.T) {
 	type want struct {
@@ -127,12 +91,6 @@ func TestRowsAgainstAMap(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		rows, all := newRows(), map[driver.Key]*want{}
-		var owners []*owner
-		for i := range 3 {
-			o := &owner{id: driver.OwnerID(i + 1), fate: driver.Live}
-			rows.owners[o.id] = o
-			owners = append(owners, o)
-		}
 		for range 30_000 {
 			k, sum := keyOf(rng.IntN(4000))
 			w := all[sum]
@@ -150,8 +108,8 @@ func TestRowsAgainstAMap(t *testing.T) {
 				rows.remove(sum)
 				delete(all, sum)
 			case rng.IntN(2) == 0:
-				w.owner = owners[rng.IntN(len(owners))].id
-				rows.own(rows.get(sum), w.owner)
+				w.owner = driver.OwnerID(1 + rng.IntN(3))
+				rows.get(sum).owner = w.owner
 			case rng.IntN(2) == 0:
 				w.result = fmt.Sprint(rng.Int())
 				rows.extra(rows.get(sum)).result = []byte(w.result)
@@ -163,7 +121,7 @@ func TestRowsAgainstAMap(t *testing.T) {
 		if rows.len() != len(all) {
 			t.Errorf("%d rows, want %d", rows.len(), len(all))
 		}
-		rich, owned := 0, 0
+		rich := 0
 		for sum, w := range all {
 			r := rows.get(sum)
 			got := want{string(rows.id(r)), rows.scopeOf(r), r.owner, string(rows.rest(r).result)}
@@ -173,16 +131,9 @@ func TestRowsAgainstAMap(t *testing.T) {
 			if r.rich {
 				rich++
 			}
-			if w.owner != driver.Nobody {
-				owned++
-			}
 		}
-		named := 0
-		for _, o := range owners {
-			named += o.named
-		}
-		if rich != len(rows.more) || owned != named {
-			t.Errorf("%d rows have more, %d are kept; %d are owned, %d counted", rich, len(rows.more), owned, named)
+		if rich != len(rows.more) {
+			t.Errorf("%d rows have more, %d are kept", rich, len(rows.more))
 		}
 	}
 }

@@ -2,6 +2,9 @@ package memory
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,36 +45,48 @@ func TestExtentIsOfOneLog(t *testing.T) {
 	})
 }
 
-// The owner of a range is forgotten with it, whether it was settled or its log was dropped.
-func TestOwnersAreForgottenWithTheirRanges(t *testing.T) {
-	log := driver.LogID{1}
-	for name, end := range map[string]func(*store, driver.Tx) error{
-		"closed":  func(_ *store, tx driver.Tx) error { return tx.DropRange(log, 1) },
-		"dropped": func(s *store, _ driver.Tx) error { s.dropLog(log); return nil },
-	} {
-		s := newStore(time.Now, 0)
+// An owner that left goes with a sweep an hour later, unless a pending row or a range names it.
+func TestOwnersGoWithASweep(t *testing.T) {
+	now, log := time.Unix(1_800_000_000, 0), driver.LogID{1}
+	s := newStore(func() time.Time { return now }, 0)
+	l := driver.New(s, driver.Config{})
+	var ids [4]driver.OwnerID
+	for i := range ids {
 		id, err := s.Join(t.Context(), time.Hour)
+		if err == nil && i > 0 {
+			err = s.Leave(t.Context(), id)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.write(t, func(tx driver.Tx) error {
-			r := &driver.Range{Span: driver.Span{To: 10}, Token: 1, Owner: id}
-			if err := tx.PutRange(log, r); err != nil {
-				return err
-			}
-			return tx.PutRange(log, r) // once more is the same range
-		})
-		if err := s.Leave(t.Context(), id); err != nil {
+		ids[i] = id
+	}
+	sweep := func(want ...driver.OwnerID) {
+		t.Helper()
+		if _, err := l.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil {
 			t.Fatal(err)
 		}
-		if s.rows.owners[id] == nil {
-			t.Fatalf("%s: forgotten before its range is", name)
-		}
-		s.write(t, func(tx driver.Tx) error { return end(s, tx) })
-		if s.rows.owners[id] != nil {
-			t.Errorf("%s: %d owners are known", name, len(s.rows.owners))
+		if got := slices.Sorted(maps.Keys(s.owners)); !slices.Equal(got, want) {
+			t.Errorf("owners %v, want %v", got, want)
 		}
 	}
+	key := driver.Key{2}
+	s.write(t, func(tx driver.Tx) error {
+		if _, err := tx.Insert(&driver.Message{Key: key, State: ledger.Pending, Owner: ids[1], At: now, Expiry: now.Add(9 * time.Hour)}); err != nil {
+			return err
+		}
+		if err := tx.PutLog(&driver.Log{Info: driver.Info{Log: log}}); err != nil {
+			return err
+		}
+		return tx.PutRange(log, &driver.Range{Span: driver.Span{To: 10}, Token: 1, Owner: ids[2], At: now.Add(time.Hour), Window: time.Hour})
+	})
+	sweep(ids[:]...)
+	now = now.Add(ledger.OwnerRest + time.Second)
+	sweep(ids[0], ids[1], ids[2])
+	s.write(t, func(tx driver.Tx) error {
+		return errors.Join(tx.Remove([]driver.Key{key}), tx.DropRange(log, 1))
+	})
+	sweep(ids[0])
 }
 
 // Names of scopes are kept once.

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type store struct {
 
 	mu     sync.Mutex
 	joined driver.OwnerID
+	owners map[driver.OwnerID]*owner
 	rows   rows
 	first  time.Duration // no row ends before
 	some   bool          // first is known: there was a row
@@ -35,12 +37,10 @@ type store struct {
 	audited    int64                         // how many there ever were
 }
 
-// owner is one that lives, or that rows or ranges name.
+// owner is one that no sweep has removed.
 type owner struct {
-	id    driver.OwnerID
-	end   time.Time
-	fate  driver.Fate
-	named int // by rows and ranges
+	end  time.Time // of its lease, or its life
+	fate driver.Fate
 }
 
 var _ driver.Store = (*store)(nil)
@@ -48,7 +48,7 @@ var _ driver.Store = (*store)(nil)
 func newStore(now func() time.Time, keep time.Duration) *store {
 	return &store{
 		now: now, begin: now(), keep: keep,
-		rows: newRows(), archive: newArchive(),
+		owners: map[driver.OwnerID]*owner{}, rows: newRows(), archive: newArchive(),
 		logs: map[driver.LogID]*rangeLog{}, deliveries: map[string]*ledger.Deliveries{},
 	}
 }
@@ -91,7 +91,7 @@ func (s *store) sweepSome(since time.Duration, n int) {
 			return
 		}
 		r := s.rows.row(at)
-		o := s.rows.owner(r.owner)
+		o := s.owners[r.owner]
 		live, needed := o != nil && o.fate == driver.Live, r.covered && r.state != ledger.Succeeded
 		if r.expiry+driver.Grace(r.state, r.expiry-r.at, s.keep) < since && !live && !needed {
 			s.rows.remove(key)
@@ -104,7 +104,7 @@ func (s *store) Tables(context.Context) ([]ledger.TableStats, error) {
 	defer s.mu.Unlock()
 	return []ledger.TableStats{
 		{Name: "message", Rows: int64(s.rows.len())}, {Name: "archive", Rows: int64(len(s.archived))},
-		{Name: "owner", Rows: int64(len(s.rows.owners))},
+		{Name: "owner", Rows: int64(len(s.owners))},
 	}, nil
 }
 
@@ -112,7 +112,7 @@ func (s *store) Join(ctx context.Context, lease time.Duration) (id driver.OwnerI
 	err = s.do(ctx, Join, func() error {
 		s.joined++
 		id = s.joined
-		s.rows.owners[id] = &owner{id: id, end: s.now().Add(lease), fate: driver.Live}
+		s.owners[id] = &owner{end: s.now().Add(lease), fate: driver.Live}
 		return nil
 	})
 	return id, err
@@ -120,7 +120,7 @@ func (s *store) Join(ctx context.Context, lease time.Duration) (id driver.OwnerI
 
 func (s *store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration) error {
 	return s.do(ctx, Beat, func() error {
-		o := s.rows.owners[id]
+		o := s.owners[id]
 		if o == nil || o.fate != driver.Live {
 			return ledger.ErrLost
 		}
@@ -133,7 +133,7 @@ func (s *store) Seal(_ context.Context, caller driver.OwnerID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	for id, o := range s.rows.owners {
+	for id, o := range s.owners {
 		if id != caller && o.fate == driver.Live && o.end.Before(now) {
 			s.seal(o, driver.Dead)
 		}
@@ -143,7 +143,7 @@ func (s *store) Seal(_ context.Context, caller driver.OwnerID) error {
 
 func (s *store) Leave(ctx context.Context, id driver.OwnerID) error {
 	return s.do(ctx, Leave, func() error {
-		if o := s.rows.owners[id]; o != nil && o.fate == driver.Live {
+		if o := s.owners[id]; o != nil && o.fate == driver.Live {
 			s.seal(o, driver.Left)
 		}
 		return nil
@@ -152,30 +152,37 @@ func (s *store) Leave(ctx context.Context, id driver.OwnerID) error {
 
 // seal ends an owner's life. The store is locked.
 func (s *store) seal(o *owner, fate driver.Fate) {
-	o.fate = fate
-	s.rows.forget(o)
+	o.fate, o.end = fate, s.now()
 }
 
-// CountOwners implements [driver.Owners]. An owner that left or died is known to its rows alone, so none is counted.
 func (s *store) CountOwners(context.Context) (n ledger.OwnerStats, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	for _, o := range s.rows.owners {
-		if o.fate != driver.Live {
-			continue
-		}
-		n.Live++
-		if o.end.Before(now) {
+	for _, o := range s.owners {
+		switch {
+		case o.fate == driver.Left:
+			n.Left++
+		case o.fate == driver.Dead:
+			n.Dead++
+		case o.end.Before(now):
 			n.Overdue++
+			fallthrough
+		default:
+			n.Live++
 		}
 	}
 	return n, nil
 }
 
-// RemoveOwners implements [driver.Owners]. They go by themselves.
-func (s *store) RemoveOwners(context.Context, time.Time, func(driver.OwnerID) bool) (int64, error) {
-	return 0, nil
+func (s *store) RemoveOwners(_ context.Context, before time.Time, named func(driver.OwnerID) bool) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	were := len(s.owners)
+	maps.DeleteFunc(s.owners, func(id driver.OwnerID, o *owner) bool {
+		return o.fate != driver.Live && o.end.Before(before) && !named(id)
+	})
+	return int64(were - len(s.owners)), nil
 }
 
 func (s *store) AddDeliveries(ctx context.Context, more []ledger.Deliveries) error {

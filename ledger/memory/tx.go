@@ -22,7 +22,7 @@ func (t *tx) Now() time.Time { return t.now }
 func (t *tx) since(at time.Time) time.Duration { return at.Sub(t.begin) }
 
 func (t *tx) Owner(id driver.OwnerID) (driver.Owner, error) {
-	if o := t.rows.owner(id); o != nil {
+	if o := t.owners[id]; o != nil {
 		return driver.Owner{Fate: o.fate, Lease: o.end}, nil
 	}
 	return driver.Owner{Fate: driver.Left}, nil
@@ -74,7 +74,7 @@ func (t *tx) write(r *row, m *driver.Message) {
 	r.attempts, r.crashes = int32(m.Attempts), int32(m.Crashes)
 	r.at = t.since(m.At)
 	t.expire(r, t.since(m.Expiry))
-	t.rows.own(r, m.Owner)
+	r.owner = m.Owner
 	if m.Due.IsZero() && m.Result == nil && len(m.Errors) == 0 && m.Generation == 0 && m.Failed == nil {
 		return
 	}
@@ -97,8 +97,7 @@ func (t *tx) Succeed(key driver.Key, token uint64, id driver.OwnerID, result []b
 	if r == nil || r.state != ledger.Pending || r.owner != id || r.token != token {
 		return false, nil
 	}
-	t.rows.own(r, driver.Nobody)
-	r.state = ledger.Succeeded
+	r.owner, r.state = driver.Nobody, ledger.Succeeded
 	if r.covered && result == nil && len(t.archived[key]) == 0 {
 		t.expire(r, min(r.expiry, t.since(fold)))
 	}

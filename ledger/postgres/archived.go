@@ -27,10 +27,10 @@ FROM (` + sqlDeadScope + `) a`
 func (l *Ledger) ArchivedBytes(ctx context.Context, scope string, enough int64) (n int64, err error) {
 	err = askOn(ctx, l.stats, func(ctx context.Context, conn *pgxpool.Conn) error {
 		ask := func(sql string, args []any, dest ...any) error {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout) // a server that is gone is to be noticed, however long the whole takes
+			ctx, cancel := context.WithTimeout(ctx, ledger.CallTimeout) // a server that is gone is to be noticed, however long the whole takes
 			defer cancel()
 			scan := func(rows pgx.Rows) error { return rows.Scan(dest...) }
-			return tuned(ctx, conn, l.sql.tune, l.operateSQL(sql), args, scan)
+			return tuned(ctx, conn, l.sql(sql), args, scan)
 		}
 		var begin listBegin
 		err := ask(sqlBegin, []any{[]byte(scope)}, &begin.at, &begin.scope, &begin.pages)
@@ -42,5 +42,5 @@ func (l *Ledger) ArchivedBytes(ctx context.Context, scope string, enough int64) 
 		}
 		return err
 	})
-	return n, operateError("archived bytes", err)
+	return n, named("archived bytes", err)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -11,21 +13,25 @@ import (
 // what Join checks for a worker, for tools that never join and so must ask before they change anything. Its errors are
 // those of Join.
 func (l *Ledger) Check(ctx context.Context) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
-	var version, oldest int
-	var missing string
 	conn, err := l.beats.Acquire(ctx)
 	if err != nil {
 		return notSent(err)
 	}
 	defer conn.Release()
-	if err := conn.QueryRow(ctx, l.sql.meta).Scan(&version, &oldest, &missing); err != nil {
+	return l.checkOn(ctx, conn)
+}
+
+func (l *Ledger) checkOn(ctx context.Context, conn *pgxpool.Conn) error {
+	var version, oldest int
+	var missing string
+	if err := conn.QueryRow(ctx, l.sql(sqlMeta)).Scan(&version, &oldest, &missing); err != nil {
 		return fmt.Errorf("postgres: read the schema's version: %w", noRowIsUnusable(err))
 	}
-	if missing != "" {
-		return ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d but lacks the tables %s: restore them",
-			l.cfg.Schema, version, missing))
+	if err := l.is.check(l.cfg.Schema, version, oldest); err != nil || missing == "" {
+		return err
 	}
-	return l.is.check(l.cfg.Schema, version, oldest)
+	return ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d but lacks the tables %s: restore them",
+		l.cfg.Schema, version, missing))
 }

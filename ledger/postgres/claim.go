@@ -15,7 +15,7 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 
 // ClaimRows implements [ranges.Store].
 func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	c := &claimCall{owner: o, entries: entries, only: only, out: make([]ledger.Claim, len(entries))}
 	asked := c.check()

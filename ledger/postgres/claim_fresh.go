@@ -24,10 +24,7 @@ func (c *claimCall) fresh(ctx context.Context, asked []int32) (rest []int32, wro
 	for _, part := range chunks(likely, c.size) {
 		left, err := c.execFresh(ctx, part)
 		if err != nil {
-			if wrote && !ledger.IsLost(err) {
-				err = ledger.MarkUnknown(err)
-			}
-			return nil, wrote, err
+			return nil, wrote, ledger.MarkPartly(wrote, err)
 		}
 		wrote = wrote || len(left) < len(part)
 		rest = append(rest, left...)
@@ -38,10 +35,10 @@ func (c *claimCall) fresh(ctx context.Context, asked []int32) (rest []int32, wro
 // lean is the statement for entries that have no row, and its parameters: sqlFreshOne where that may be.
 func (c *claimCall) lean(part []int32) (query string, args []any) {
 	if len(part) > 1 {
-		return c.owner.ledger.sql.fresh, c.freshArgs(part)
+		return sqlFresh, c.freshArgs(part)
 	}
 	e := &c.entries[part[0]]
-	return c.owner.ledger.sql.freshOne, []any{
+	return sqlFreshOne, []any{
 		c.owner.id, c.until, milliseconds(leanWait), uuid(c.sums[part[0]]), uuid(e.Fingerprint), e.Key.ID, c.scopes[e.Key.Scope],
 		e.Window.Microseconds(),
 	}
@@ -73,19 +70,11 @@ func (c *claimCall) noteFresh(part []int32, written int, keys [][ledger.KeySize]
 	if written != len(part) && written != len(keys) {
 		return nil, ledger.MarkUnknown(fmt.Errorf("postgres: the claim answered %d new messages, and named %d", written, len(keys)))
 	}
-	var mine map[[ledger.KeySize]byte]struct{}
-	if written < len(part) {
-		mine = make(map[[ledger.KeySize]byte]struct{}, len(keys))
-		for _, k := range keys {
-			mine[k] = struct{}{}
-		}
-	}
+	mine := wroteOf(part, written, keys)
 	for _, i := range part {
-		if mine != nil {
-			if _, ok := mine[c.sums[i]]; !ok {
-				left = append(left, i)
-				continue
-			}
+		if !mine(c.sums[i]) {
+			left = append(left, i)
+			continue
 		}
 		c.out[i] = ledger.Claim{Answer: ledger.Run, Ticket: ledger.NewTicket(c.sums[i], 1), Token: 1, Attempt: 1, First: true}
 	}

@@ -79,19 +79,8 @@ func (c *claimCall) exec(ctx context.Context, part []int32, wait time.Duration) 
 		return notSent(err)
 	}
 	defer conn.Release()
-	batch := &pgx.Batch{}
-	batch.Queue(l.sql.tune)
-	batch.Queue(l.sql.claim, c.args(part, wait)...)
-	results := conn.SendBatch(ctx, batch)
 	var state claimState
-	if _, err = results.Exec(); err == nil {
-		state, err = c.read(results, part)
-	}
-	// The commit happens at the end of the batch, so what was read counts only when that went well.
-	if closing := results.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
+	if err = tuned(ctx, conn, l.sql(sqlClaim), c.args(part, wait), c.reader(part, &state)); err == nil {
 		err = state.check(c.owner)
 	}
 	if err != nil {
@@ -167,43 +156,36 @@ type claimAnswer struct {
 	result, errors                []byte
 }
 
-// read fills in the answers of one part. A key without an answer stays Busy.
-func (c *claimCall) read(results pgx.BatchResults, part []int32) (claimState, error) {
-	rows, err := results.Query()
-	if err != nil {
-		return claimState{}, err
-	}
-	defer rows.Close()
+// reader fills in the answers of one part, row by row. A key without an answer stays Busy.
+func (c *claimCall) reader(part []int32, state *claimState) func(pgx.Rows) error {
 	at := make(map[[ledger.KeySize]byte]int32, len(part))
 	for _, i := range part {
 		at[c.sums[i]] = i
 	}
-	var state claimState
 	var key [ledger.KeySize]byte
 	a := claimAnswer{key: &key}
 	dest := []any{
 		&a.rule, &a.key, &a.token, &a.attempts, &a.crashes, &a.generation, &a.holder, &a.wait, &a.result, &a.errors,
 	}
-	for rows.Next() {
+	return func(rows pgx.Rows) error {
 		if err := rows.Scan(dest...); err != nil {
-			return state, err
+			return err
 		}
 		if a.rule == ruleOwner {
-			state = claimState{answered: true, live: a.attempts == 1, inTime: a.holder == 1, written: a.token}
-			continue
+			*state = claimState{answered: true, live: a.attempts == 1, inTime: a.holder == 1, written: a.token}
+			return nil
 		}
 		i, ok := at[*a.key]
 		if !ok {
-			return state, fmt.Errorf("the claim answered a key that was not asked: %x", *a.key)
+			return fmt.Errorf("the claim answered a key that was not asked: %x", *a.key)
 		}
 		if a.rule == ruleSpent || a.rule == ruleRun {
 			state.taken++
 		}
-		if c.out[i], err = a.claim(); err != nil {
-			return state, err
-		}
+		var err error
+		c.out[i], err = a.claim()
+		return err
 	}
-	return state, rows.Err()
 }
 
 // claim is the answer in the contract's terms.

@@ -1,63 +1,16 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
-
-// storedHeader is one header as JSON. Order and duplicates are kept, a null value is not an empty one, and a name that
-// is no UTF-8 goes as bytes, since JSON would change it.
-type storedHeader struct {
-	Name  string `json:"name,omitempty"`
-	Raw   []byte `json:"raw_name,omitempty"`
-	Value []byte `json:"value"`
-	Type  string `json:"type,omitempty"`
-	RawTy []byte `json:"raw_type,omitempty"`
-}
-
-// encodeHeaders gives the stored form; nil stays nil, and no headers are not nil.
-func encodeHeaders(headers []ledger.Header) []byte {
-	if headers == nil {
-		return nil
-	}
-	out := make([]storedHeader, len(headers))
-	for i, h := range headers {
-		s := storedHeader{Value: h.Value}
-		s.Name, s.Raw = textOrBytes(h.Name)
-		s.Type, s.RawTy = textOrBytes(h.Type)
-		out[i] = s
-	}
-	return mustJSON(out)
-}
-
-func decodeHeaders(b []byte) ([]ledger.Header, error) {
-	if b == nil {
-		return nil, nil
-	}
-	var stored []storedHeader
-	if err := json.Unmarshal(b, &stored); err != nil {
-		return nil, fmt.Errorf("postgres: the stored headers cannot be read: %w", err)
-	}
-	out := make([]ledger.Header, len(stored))
-	for i, s := range stored {
-		out[i] = ledger.Header{Name: s.Name + string(s.Raw), Value: s.Value, Type: s.Type + string(s.RawTy)}
-	}
-	return out, nil
-}
-
-func textOrBytes(s string) (text string, raw []byte) {
-	if utf8.ValidString(s) {
-		return s, nil
-	}
-	return "", []byte(s)
-}
 
 // storedPosition is a position as JSON. Without Log, the delivery that it is stored beside spells the log, the epoch and
 // the offset (positionName): nearly all records' do, and a log's name is long. Without Prev it is the offset before.
@@ -84,7 +37,8 @@ func encodePosition(p *ledger.Position, delivery []byte) []byte {
 	if p.Prev != p.Offset-1 {
 		s.Prev = &p.Prev
 	}
-	return mustJSON(s)
+	b, _ := json.Marshal(s) // text and numbers have no way to fail
+	return b
 }
 
 func decodePosition(b, delivery []byte) (*ledger.Position, error) {
@@ -108,22 +62,21 @@ func decodePosition(b, delivery []byte) (*ledger.Position, error) {
 	return p, nil
 }
 
-// reopenedPrefix begins what [ledger.ReopenedDelivery] puts before a delivery's name: it, a token and a colon.
-const reopenedPrefix = "reopened:"
-
-// parsePosition reads positionName, behind what sqlReopen has put before it.
-func parsePosition(p *ledger.Position, delivery []byte) error {
-	name := string(delivery)
+// original is a delivery's name without what reopenings ([ledger.ReopenedDelivery]) have put before it.
+func original(delivery []byte) []byte {
 	for {
-		rest, ok := strings.CutPrefix(name, reopenedPrefix)
-		if !ok {
-			break
+		rest, renamed := bytes.CutPrefix(delivery, []byte("reopened:"))
+		token, name, ok := bytes.Cut(rest, []byte(":"))
+		if _, err := strconv.ParseUint(string(token), 10, 64); !renamed || !ok || err != nil {
+			return delivery
 		}
-		if _, name, ok = strings.Cut(rest, ":"); !ok {
-			break
-		}
+		delivery = name
 	}
-	log, offset, _ := cutLast(name)
+}
+
+// parsePosition reads positionName.
+func parsePosition(p *ledger.Position, delivery []byte) error {
+	log, offset, _ := cutLast(string(original(delivery)))
 	log, epoch, ok := cutLast(log)
 	number, err := strconv.ParseInt(epoch, 10, 32)
 	p.Log, p.Epoch = log, int32(number)
@@ -139,12 +92,6 @@ func parsePosition(p *ledger.Position, delivery []byte) error {
 func cutLast(s string) (before, after string, ok bool) {
 	i := strings.LastIndexByte(s, '/')
 	return s[:max(i, 0)], s[i+1:], i >= 0
-}
-
-// mustJSON encodes what has no way to fail: structs of text, bytes and numbers.
-func mustJSON(v any) []byte {
-	b, _ := json.Marshal(v)
-	return b
 }
 
 // logKey is a log as it is stored.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -58,16 +59,16 @@ func (c *Config) withDefaults() Config {
 	if c != nil {
 		out = *c
 	}
-	setDefault(&out.Schema, DefaultSchema)
-	setDefault(&out.MaxConns, 4)
-	setDefault(&out.Limits.Result, ledger.DefaultLimits.Result)
-	setDefault(&out.Limits.Archive, ledger.DefaultLimits.Archive)
-	setDefault(&out.Limits.Errors, ledger.DefaultLimits.Errors)
-	setDefault(&out.LockWait, 200*time.Millisecond)
-	setDefault(&out.Isolation, pgx.ReadCommitted)
-	setDefault(&out.IdleLimit, time.Minute)
-	setDefault(&out.TxLimit, time.Hour)
-	setDefault(&out.CommitLimit, 30*time.Second)
+	out.Schema = cmp.Or(out.Schema, DefaultSchema)
+	out.MaxConns = cmp.Or(out.MaxConns, 4)
+	out.Limits.Result = cmp.Or(out.Limits.Result, ledger.DefaultLimits.Result)
+	out.Limits.Archive = cmp.Or(out.Limits.Archive, ledger.DefaultLimits.Archive)
+	out.Limits.Errors = cmp.Or(out.Limits.Errors, ledger.DefaultLimits.Errors)
+	out.LockWait = cmp.Or(out.LockWait, 200*time.Millisecond)
+	out.Isolation = cmp.Or(out.Isolation, pgx.ReadCommitted)
+	out.IdleLimit = cmp.Or(out.IdleLimit, time.Minute)
+	out.TxLimit = cmp.Or(out.TxLimit, time.Hour)
+	out.CommitLimit = cmp.Or(out.CommitLimit, 30*time.Second)
 	if out.Host == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -81,13 +82,6 @@ func (c *Config) withDefaults() Config {
 	return out
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 func (c *Config) validate() error {
 	if err := checkSchema(c.Schema); err != nil {
 		return err
@@ -96,35 +90,21 @@ func (c *Config) validate() error {
 		return &ledger.InvalidError{Field: "Config.Isolation", Bound: "read committed or repeatable read",
 			Value: string(c.Isolation)}
 	}
-	for _, n := range []struct {
-		field     string
-		low, high int
-		value     int
-	}{
-		{"Config.MaxConns", 1, 1000, int(c.MaxConns)},
-		{"Config.Limits.Result", 1, 64 << 20, c.Limits.Result},
-		{"Config.Limits.Archive", 1, maxArchive, c.Limits.Archive},
-		{"Config.Limits.Errors", 1, 1 << 20, c.Limits.Errors},
-	} {
-		if n.value < n.low || n.value > n.high {
-			return &ledger.InvalidError{Field: n.field, Bound: fmt.Sprintf("%d to %d", n.low, n.high),
-				Value: fmt.Sprint(n.value)}
-		}
-	}
-	for _, d := range []struct {
-		field     string
-		low, high time.Duration
-		value     time.Duration
-	}{
-		{"Config.LockWait", time.Millisecond, time.Minute, c.LockWait},
-		{"Config.IdleLimit", time.Millisecond, 24 * time.Hour, c.IdleLimit},
-		{"Config.TxLimit", time.Millisecond, 24 * time.Hour, c.TxLimit},
-		{"Config.CommitLimit", time.Millisecond, time.Hour, c.CommitLimit},
-	} {
-		if d.value < d.low || d.value > d.high {
-			return &ledger.InvalidError{Field: d.field, Bound: fmt.Sprintf("%s to %s", d.low, d.high),
-				Value: d.value.String()}
-		}
+	return cmp.Or(
+		bounded("MaxConns", c.MaxConns, 1, 1000),
+		bounded("Limits.Result", c.Limits.Result, 1, 64<<20),
+		bounded("Limits.Archive", c.Limits.Archive, 1, maxArchive),
+		bounded("Limits.Errors", c.Limits.Errors, 1, 1<<20),
+		bounded("LockWait", c.LockWait, time.Millisecond, time.Minute),
+		bounded("IdleLimit", c.IdleLimit, time.Millisecond, 24*time.Hour),
+		bounded("TxLimit", c.TxLimit, time.Millisecond, 24*time.Hour),
+		bounded("CommitLimit", c.CommitLimit, time.Millisecond, time.Hour),
+	)
+}
+
+func bounded[T cmp.Ordered](field string, value, low, high T) error {
+	if value < low || value > high {
+		return &ledger.InvalidError{Field: "Config." + field, Bound: fmt.Sprintf("%v to %v", low, high), Value: fmt.Sprint(value)}
 	}
 	return nil
 }

@@ -15,47 +15,14 @@ import (
 
 // DeadLetters implements [ledger.Operator].
 func (l *Ledger) DeadLetters(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.DeadLetter, error] {
-	return func(yield func(ledger.DeadLetter, error) bool) {
-		if err := l.deadLetters(ctx, &f, func(d ledger.DeadLetter) bool { return yield(d, nil) }); err != nil {
-			yield(ledger.DeadLetter{}, operateError("dead letters", err))
+	return ledger.RunList(ctx, f.Limit, listError("dead letters"), func() (ledger.NextPage[ledger.DeadLetter], error) {
+		if err := f.Check(); err != nil {
+			return nil, err
 		}
-	}
-}
-
-// deadLetters calls give for each dead letter until it returns false.
-func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter, give func(ledger.DeadLetter) bool) error {
-	if err := f.Check(); err != nil {
-		return err
-	}
-	begin, err := l.listBegin(ctx, f.Scope)
-	if err != nil || begin.scope < 0 {
-		return err
-	}
-	p := deadPages{l: l, f: f, begin: begin, after: fromMicros(f.From)}
-	for found := 0; ; {
-		page, err := p.next(ctx)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			kept, err := f.Keep(ctx, &page[i])
-			if err != nil {
-				return err
-			}
-			if !kept {
-				continue
-			}
-			if !give(page[i]) {
-				return nil
-			}
-			if found++; found == f.Limit {
-				return nil
-			}
-		}
-		if p.done && len(p.ahead) == 0 {
-			return nil
-		}
-	}
+		begin, err := l.listBegin(ctx, f.Scope)
+		p := deadPages{l: l, f: &f, begin: begin, after: fromMicros(f.From), done: begin.scope < 0}
+		return func() ([]ledger.DeadLetter, bool, error) { return p.next(ctx) }, err
+	}, func(d *ledger.DeadLetter) (bool, error) { return f.Keep(ctx, d) })
 }
 
 // deadPages reads archived deliveries, the oldest first, after the time of the last one that it read.
@@ -83,11 +50,11 @@ func fromMicros(t time.Time) int64 {
 	return t.UnixMicro() - 1
 }
 
-// next returns some of the list; none at its end, or where all were skipped.
-func (p *deadPages) next(ctx context.Context) ([]ledger.DeadLetter, error) {
-	if len(p.ahead) == 0 {
+// next returns some of the list.
+func (p *deadPages) next(ctx context.Context) (page []ledger.DeadLetter, more bool, err error) {
+	if len(p.ahead) == 0 && !p.done {
 		if err := p.page(ctx); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	n, size := 0, int64(0)
@@ -95,15 +62,15 @@ func (p *deadPages) next(ctx context.Context) ([]ledger.DeadLetter, error) {
 		size += p.ahead[n].size
 		n++
 	}
-	out := make([]ledger.DeadLetter, n)
-	for i := range out {
-		out[i] = p.ahead[i].DeadLetter
+	page = make([]ledger.DeadLetter, n)
+	for i := range page {
+		page[i] = p.ahead[i].DeadLetter
 	}
 	p.ahead = p.ahead[n:]
 	if p.f.NeedsBody() && n > 0 {
-		return p.bodies(ctx, out)
+		page, err = p.bodies(ctx, page)
 	}
-	return out, nil
+	return page, len(p.ahead) > 0 || !p.done, err
 }
 
 // page reads the next ones without their bodies.
@@ -172,7 +139,7 @@ func (p *deadPages) bodies(ctx context.Context, part []ledger.DeadLetter) ([]led
 		}
 		d := part[place-1]
 		d.Body = body
-		d.Headers, err = decodeHeaders(headers)
+		d.Headers, err = ledger.DecodeHeaders(headers)
 		there = append(there, d)
 		return err
 	})

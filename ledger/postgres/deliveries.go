@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,7 +32,7 @@ func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) 
 	if err := ledger.CheckDeliveries(more); err != nil {
 		return err
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	numbers := make(map[string]int32, len(more))
 	for _, d := range more {
@@ -48,20 +47,12 @@ func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) 
 		scopes, misses = append(scopes, numbers[d.Scope]), append(misses, d.Misses)
 		hits, timeouts = append(hits, d.Hits), append(timeouts, d.Timeouts)
 	}
-	conn, err := l.own.Acquire(ctx)
-	if err != nil {
-		return notSent(err)
-	}
-	defer conn.Release()
-	if _, err := conn.Exec(ctx, l.maintainSQL(sqlCount), scopes, misses, hits, timeouts); err != nil {
-		return fmt.Errorf("postgres: count deliveries: %w", sent(err))
-	}
-	return nil
+	return named("count deliveries", l.exec(ctx, sqlCount, scopes, misses, hits, timeouts))
 }
 
 // deliveries reads what was counted.
 func (l *Ledger) deliveries(ctx context.Context, conn *pgxpool.Conn) (all []ledger.Deliveries, err error) {
-	rows, err := conn.Query(ctx, l.maintainSQL(sqlDeliveries), ledger.MaxStatScopes)
+	rows, err := conn.Query(ctx, l.sql(sqlDeliveries), ledger.MaxStatScopes)
 	if err == nil {
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (d ledger.Deliveries, err error) {
 			var name []byte

@@ -74,7 +74,6 @@
 //	operate_hint.go        when an archived delivery was last sent again, from the audit
 //	stats.go               Stats, and what the pools count
 //	deliveries.go          the counts of deliveries
-//	check.go               whether this program may work with the schema
 //	identity.go            the ledger's id
 //	maintain.go            Maintain and Sweep: whose turn it is to sweep
 //	sweep.go               a pass over the pages of messages and archive, owners and the audit
@@ -85,6 +84,7 @@
 //	intx_run.go            one call of InTx, and what its errors mean
 //	session.go             its transaction, of pgx or of database/sql
 //	join.go                Join, which makes an owner
+//	check.go               whether this program may work with the schema
 //	held.go                settlements whose rows others hold, asked for again
 //	settle.go              Settle
 //	settle_args.go         one call of Settle, as parameters of its statements
@@ -110,7 +110,7 @@
 //	statements_ranges.go   the SQL of ranges
 //	statements_settle.go   the SQL of settlements, and of Get
 //	params.go              the types of parameters
-//	codec.go               the stored forms of headers, positions and logs
+//	codec.go               the stored forms of positions and logs
 //	errors.go              what an error of the database means
 //	config.go              Config, its defaults and bounds
 package postgres

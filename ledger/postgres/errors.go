@@ -57,6 +57,14 @@ func isData(err error) bool {
 	return strings.HasPrefix(c, "22") || strings.HasPrefix(c, "23")
 }
 
+// named is an error with what failed before it; nil stays nil.
+func named(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("postgres: %s: %w", what, err)
+}
+
 // refusedItem is what the one item gets that the database refuses.
 func refusedItem(field string, err error) error {
 	return &ledger.InvalidError{Field: field, Bound: "what the database accepts", Value: "refused", Err: err}

@@ -10,7 +10,7 @@ import (
 func DeadStatement(l *Ledger, f ledger.Filter, scope int32, until int64) Statement {
 	p := deadPages{l: l, f: &f, begin: listBegin{at: until, scope: scope}}
 	sql, args := p.statement()
-	return Statement{l.sql.tune, l.operateSQL(sql), args}
+	return Statement{sqlTune, l.sql(sql), args}
 }
 
 // OperateStatements are the operators' other statements on tables that grow, for n messages, by name.
@@ -25,7 +25,7 @@ func OperateStatements(l *Ledger, keys []ledger.Key, until int64) map[string]Sta
 		details[i] = note.EncodeRest()
 		notes = append(notes, note)
 	}
-	of := func(sql string, args ...any) Statement { return Statement{l.sql.tune, l.operateSQL(sql), args} }
+	of := func(sql string, args ...any) Statement { return Statement{sqlTune, l.sql(sql), args} }
 	return map[string]Statement{
 		"status": of(sqlStatus, sums), "list by keys": of(sqlListKeys, sums), "bodies": of(sqlDeadBodies, sums, deliveries),
 		"find":         of(sqlArchivedID, []byte("id 7")),

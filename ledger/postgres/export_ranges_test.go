@@ -23,40 +23,40 @@ func LogStatements(o ledger.Owner, n int, until time.Time) map[string]Statement 
 		logs[i], ones[i], froms[i], tos[i] = int64(i+1), 1, 2000, 2100
 		scopes[i], kinds[i], names[i] = 1, 1, fmt.Appendf(nil, "log %d", i+1)
 	}
-	s, tune, trim := &own.ledger.sql.ranged, own.ledger.sql.tune, ranges.TrimAfter.Microseconds()
+	sql, trim := own.ledger.sql, ranges.TrimAfter.Microseconds()
 	head := func(args ...any) []any { return append([]any{own.id, until.UnixMicro(), "1000"}, args...) }
 	out := make(map[string]Statement)
 	for name, q := range map[string]struct {
 		sql  string
 		args []any
 	}{
-		"open a range":       {s.open, head(logs, ones, ones, ones, tos, logs, ones, froms, tos, ones, ones, sets)},
-		"close a range":      {s.over, head(logs, ones, froms, froms, tos, ones, ones)},
-		"trim segments":      {s.trim, []any{scopes, names, froms, trim}},
-		"note first offsets": {s.note, []any{logs, froms, trim}},
-		"lock logs":          {s.lock, []any{logs}},
-		"lock free logs":     {s.lockSkip, []any{logs}},
-		"share logs":         {s.share, []any{logs}},
-		"share free logs":    {s.shareSkip, []any{logs}},
-		"hold ranges":        {s.hold, []any{logs, froms, tos}},
-		"hold own ranges":    {s.holdOf, []any{logs, ones}},
-		"hold free ranges":   {s.holdOfSkip, []any{logs, ones}},
-		"read ranges":        {s.read, []any{logs, froms, tos}},
-		"read own ranges":    {s.readOf, []any{logs, ones}},
-		"read ranges held":   {s.readHeld, []any{logs, ones}},
-		"segments":           {s.segments, []any{logs, froms, tos}},
-		"segments of ranges": {s.segmentsOf, []any{logs, ones}},
-		"segments held":      {s.segmentsHeld, []any{logs, ones}},
-		"room":               {s.room, []any{logs, tos, lows, highs}},
-		"write logs":         {s.writeLog, []any{logs, ones, ones, ones}},
-		"alter ranges":       {s.alter, []any{logs, ones, sets, sets, ones}},
-		"drop ranges":        {s.close, []any{logs, ones}},
-		"add ranges":         {s.openMore, []any{own.id, logs, ones, froms, tos, ones, ones, ones, sets, sets}},
-		"drop segments":      {s.drop, []any{logs, froms}},
-		"put segments":       {s.put, []any{logs, froms, tos, kinds, ones, ones, ones, ones}},
-		"probe a segment":    {s.probe, []any{int64(1), int64(1)}},
+		"open a range":       {sql(sqlRangeOpen), head(logs, ones, ones, ones, tos, logs, ones, froms, tos, ones, ones, sets)},
+		"close a range":      {sql(sqlRangeOver), head(logs, ones, froms, froms, tos, ones, ones)},
+		"trim segments":      {sql(sqlSegmentTrim), []any{scopes, names, froms, trim}},
+		"note first offsets": {sql(sqlLogNote), []any{logs, froms, trim}},
+		"lock logs":          {sql(sqlLogLock), []any{logs}},
+		"lock free logs":     {sql(sqlLogLockSkip), []any{logs}},
+		"share logs":         {sql(sqlLogShare), []any{logs}},
+		"share free logs":    {sql(sqlLogShareSkip), []any{logs}},
+		"hold ranges":        {sql(sqlRangeHold), []any{logs, froms, tos}},
+		"hold own ranges":    {sql(sqlRangeHoldOf), []any{logs, ones}},
+		"hold free ranges":   {sql(sqlRangeHoldOfSkip), []any{logs, ones}},
+		"read ranges":        {sql(sqlRangeRead), []any{logs, froms, tos}},
+		"read own ranges":    {sql(sqlRangeReadOf), []any{logs, ones}},
+		"read ranges held":   {sql(sqlRangeReadHeld), []any{logs, ones}},
+		"segments":           {sql(sqlSegments), []any{logs, froms, tos}},
+		"segments of ranges": {sql(sqlSegmentsOf), []any{logs, ones}},
+		"segments held":      {sql(sqlSegmentsHeld), []any{logs, ones}},
+		"room":               {sql(sqlRoom), []any{logs, tos, lows, highs}},
+		"write logs":         {sql(sqlLogWrite), []any{logs, ones, ones, ones}},
+		"alter ranges":       {sql(sqlRangeAlter), []any{logs, ones, sets, sets, ones}},
+		"drop ranges":        {sql(sqlRangeClose), []any{logs, ones}},
+		"add ranges":         {sql(sqlRangeOpenMore), []any{own.id, logs, ones, froms, tos, ones, ones, ones, sets, sets}},
+		"drop segments":      {sql(sqlSegmentDrop), []any{logs, froms}},
+		"put segments":       {sql(sqlSegmentPut), []any{logs, froms, tos, kinds, ones, ones, ones, ones}},
+		"probe a segment":    {sql(sqlSegmentProbe), []any{int64(1), int64(1)}},
 	} {
-		out[name] = Statement{tune, q.sql, q.args}
+		out[name] = Statement{sqlTune, q.sql, q.args}
 	}
 	return out
 }
@@ -85,5 +85,5 @@ const SweepTune = sqlTune
 // CountStatements count what the logs after the first one, up to the second one, have.
 func (l *Ledger) CountStatements(after, last int) []string {
 	filled := strings.NewReplacer("$1", fmt.Sprint(after), "$2", fmt.Sprint(last))
-	return []string{filled.Replace(l.maintainSQL(sqlSegmentCounts)), filled.Replace(l.maintainSQL(sqlRangeCounts))}
+	return []string{filled.Replace(l.sql(sqlSegmentCounts)), filled.Replace(l.sql(sqlRangeCounts))}
 }

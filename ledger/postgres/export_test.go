@@ -35,14 +35,14 @@ type Statement struct {
 // ClaimStatement is the claim of entries by o.
 func ClaimStatement(o ledger.Owner, entries []ledger.Entry, until time.Time) Statement {
 	c, part := claimOf(o, entries, until)
-	return Statement{c.owner.ledger.sql.tune, c.owner.ledger.sql.claim, c.args(part, time.Second)}
+	return Statement{sqlTune, c.owner.ledger.sql(sqlClaim), c.args(part, time.Second)}
 }
 
 // FreshStatement is the claim of new entries by o.
 func FreshStatement(o ledger.Owner, entries []ledger.Entry, until time.Time) Statement {
 	c, part := claimOf(o, entries, until)
 	query, args := c.lean(part)
-	return Statement{c.owner.ledger.sql.tune, query, args}
+	return Statement{sqlTune, c.owner.ledger.sql(query), args}
 }
 
 func claimOf(o ledger.Owner, entries []ledger.Entry, until time.Time) (*claimCall, []int32) {
@@ -59,20 +59,19 @@ func claimOf(o ledger.Owner, entries []ledger.Entry, until time.Time) (*claimCal
 // SucceedStatement is the settling of successes by o, the one that goes ahead.
 func SucceedStatement(o ledger.Owner, settlements []ledger.Settlement, until time.Time) Statement {
 	c, items := settleOf(o, settlements)
-	sql := &c.owner.ledger.sql
 	query, args := c.lean(items)
-	return Statement{sql.tune, query, append([]any{c.owner.id, until.UnixMicro(), "1000"}, args...)}
+	return Statement{sqlTune, c.owner.ledger.sql(query), append([]any{c.owner.id, until.UnixMicro(), "1000"}, args...)}
 }
 
 // SettleStatement is the settling of settlements of one kind, Fail or others, by o.
 func SettleStatement(o ledger.Owner, settlements []ledger.Settlement, until time.Time) Statement {
 	c, items := settleOf(o, settlements)
-	sql := &c.owner.ledger.sql
+	sql := c.owner.ledger.sql
 	head := []any{c.owner.id, until.UnixMicro(), "1000"}
 	if settlements[0].Kind == ledger.Fail {
-		return Statement{sql.tune, sql.fail, append(head, c.failArgs(items)...)}
+		return Statement{sqlTune, sql(sqlFail), append(head, c.failArgs(items)...)}
 	}
-	return Statement{sql.tune, sql.settle, append(head, c.plainArgs(items)...)}
+	return Statement{sqlTune, sql(sqlSettle), append(head, c.plainArgs(items)...)}
 }
 
 func settleOf(o ledger.Owner, settlements []ledger.Settlement) (*settleCall, []int32) {
@@ -89,20 +88,20 @@ func settleOf(o ledger.Owner, settlements []ledger.Settlement) (*settleCall, []i
 // OtherStatements are the rest of the statements that look messages up, by name.
 func OtherStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statement {
 	own := ledger.Unwrap(o).(*owner)
-	sql := &own.ledger.sql
+	sql := own.ledger.sql
 	n := len(entries)
 	keys, tokens, deliveries := make([]pgtype.UUID, n), make([]int64, n), make([][]byte, n)
 	for i := range entries {
 		keys[i], tokens[i], deliveries[i] = uuid(entries[i].Key.Sum()), 1, entries[i].Delivery
 	}
 	return map[string]Statement{
-		"past errors":      {sql.tune, sql.pastErrors, []any{keys}},
-		"find":             {sql.tune, sql.find, []any{keys, deliveries}},
-		"get":              {sql.tune, sql.getMessage, []any{keys[0]}},
-		"get archive":      {sql.tune, sql.getArchive, []any{keys[0], false}},
-		"fence":            {sql.tune, sql.tx.fence, []any{keys[0], tokens[0], own.id, int64(1), []byte("r")}},
-		"fence of a batch": {sql.tune, sql.tx.fenceAll, []any{keys, tokens, own.id, int64(1), [][]byte{}}},
-		"outcome":          {sql.tune, sql.tx.outcome, []any{keys}},
+		"past errors":      {sqlTune, sql(sqlPastErrors), []any{keys}},
+		"find":             {sqlTune, sql(sqlFind), []any{keys, deliveries}},
+		"get":              {sqlTune, sql(sqlGetMessage), []any{keys[0]}},
+		"get archive":      {sqlTune, sql(sqlGetArchive), []any{keys[0], false}},
+		"fence":            {sqlTune, sql(sqlTxFence), []any{keys[0], tokens[0], own.id, int64(1), []byte("r")}},
+		"fence of a batch": {sqlTune, sql(sqlTxFenceAll), []any{keys, tokens, own.id, int64(1), [][]byte{}}},
+		"outcome":          {sqlTune, sql(sqlTxOutcome), []any{keys}},
 	}
 }
 
@@ -121,13 +120,13 @@ func RangeStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statemen
 		keys[i], ids[i], ones[i], nulls[i] = uuid(entries[i].Key.Sum()), entries[i].Key.ID, 1, uuid([16]byte{})
 	}
 	one := []int64{1}
-	s, tune := &l.sql.ranged, l.sql.tune
+	sql := l.sql
 	return map[string]Statement{
-		"make a log":     {tune, s.make, u.makeArgs()},
-		"rows between":   {tune, s.rows, []any{a.lows, a.highs}},
-		"rows out":       {tune, s.writeRows, []any{keys, ids, nulls, scopes, ones, ones, ones, ones}},
-		"fence of a log": {tune, s.fence, []any{one, one, own.id, int64(1), one, one, one, ones, keys, ids, results}},
-		"outcome of one": {tune, s.outcome, []any{int64(1), int64(1), int64(1), own.id, keys[0]}},
+		"make a log":     {sqlTune, sql(sqlLogMake), u.makeArgs()},
+		"rows between":   {sqlTune, sql(sqlRowsBetween), []any{a.lows, a.highs}},
+		"rows out":       {sqlTune, sql(sqlRowsWrite), []any{keys, ids, nulls, scopes, ones, ones, ones, ones}},
+		"fence of a log": {sqlTune, sql(sqlRangeFence), []any{one, one, own.id, int64(1), one, one, one, ones, keys, ids, results}},
+		"outcome of one": {sqlTune, sql(sqlRangeOutcome), []any{int64(1), int64(1), int64(1), own.id, keys[0]}},
 	}
 }
 

@@ -18,7 +18,7 @@ const readLimit = time.Minute
 // record then still carries the archive, which outlives its row.
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
 	rec := ledger.Record{Key: key.Sum()}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	err := pgx.BeginTxFunc(ctx, l.own, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) error {
@@ -54,7 +54,7 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 
 func (l *Ledger) getMessage(ctx context.Context, tx pgx.Tx, rec *ledger.Record) error {
 	r := messageRow{rec: rec}
-	if err := tx.QueryRow(ctx, l.sql.getMessage, uuid(rec.Key)).Scan(r.dest()...); err != nil {
+	if err := tx.QueryRow(ctx, l.sql(sqlGetMessage), uuid(rec.Key)).Scan(r.dest()...); err != nil {
 		return err
 	}
 	return r.fill()
@@ -91,7 +91,7 @@ func (r *messageRow) fill() (err error) {
 }
 
 func (l *Ledger) getArchive(ctx context.Context, tx pgx.Tx, rec *ledger.Record) error {
-	rows, err := tx.Query(ctx, l.sql.getArchive, uuid(rec.Key), ledger.NoBodies(ctx))
+	rows, err := tx.Query(ctx, l.sql(sqlGetArchive), uuid(rec.Key), ledger.NoBodies(ctx))
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func scanArchive(row pgx.CollectableRow) (ledger.ArchiveRecord, error) {
 	}
 	err := r.fill()
 	var bad error
-	r.rec.Headers, bad = decodeHeaders(headers)
+	r.rec.Headers, bad = ledger.DecodeHeaders(headers)
 	return r.rec, errors.Join(err, bad)
 }
 

@@ -25,7 +25,7 @@ type patience struct {
 
 func newPatience(o *owner) *patience {
 	return &patience{
-		again: ledger.Group(heldOwner{o}, ledger.GroupConfig{Flushes: 1, Timeout: callTimeout}),
+		again: ledger.Group(heldOwner{o}, ledger.GroupConfig{Flushes: 1, Timeout: ledger.CallTimeout}),
 		limit: settlePatience * o.ledger.cfg.LockWait,
 	}
 }
@@ -44,11 +44,9 @@ func (p *patience) settled(ctx context.Context, settlements []ledger.Settlement,
 		if len(held) == 0 || time.Since(began) > p.limit {
 			return
 		}
-		timer := time.NewTimer(min(p.limit/40, heldPause))
 		select {
-		case <-timer.C:
+		case <-time.After(min(p.limit/40, heldPause)):
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
 		errs, err := p.again.Settle(ctx, again)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -17,10 +16,7 @@ const sqlIdentity = `SELECT coalesce(to_jsonb(m)->>'ledger', '') FROM {s}.meta m
 // ID implements [ledger.Identified]. The migration to version 10 makes the id.
 func (l *Ledger) ID(ctx context.Context) (id string, err error) {
 	err = askOn(ctx, l.beats, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return noRowIsUnusable(conn.QueryRow(ctx, l.maintainSQL(sqlIdentity)).Scan(&id))
+		return noRowIsUnusable(conn.QueryRow(ctx, l.sql(sqlIdentity)).Scan(&id))
 	})
-	if err != nil {
-		return "", fmt.Errorf("postgres: read the ledger's id: %w", err)
-	}
-	return id, nil
+	return id, named("read the ledger's id", err)
 }

@@ -144,7 +144,7 @@ func (r *run) fenceOne(ctx context.Context, tickets []ledger.Ticket) (int, error
 	result := ledger.CutResult(r.attempt.ResultAt(i), r.ledger.cfg.Limits.Result)
 	var token int64
 	var durable string
-	err := r.session.tuned(ctx, r.ledger.sql.tune, r.ledger.sql.tx.fence,
+	err := r.session.tuned(ctx, r.ledger.sql(sqlTxFence),
 		[]any{uuid(t.Sum()), int64(t.Token()), r.owner.id, r.began, result}, &token, &durable)
 	switch {
 	case isNoRows(err):
@@ -168,7 +168,7 @@ func (r *run) fenceAll(ctx context.Context, tickets []ledger.Ticket) (int, error
 	}
 	var written int
 	var durable string
-	err := r.session.tuned(ctx, r.ledger.sql.tune, r.ledger.sql.tx.fenceAll,
+	err := r.session.tuned(ctx, r.ledger.sql(sqlTxFenceAll),
 		[]any{keys, tokens, r.owner.id, r.began, orEmpty(results)}, &written, &durable)
 	return written, err
 }
@@ -205,7 +205,7 @@ func txKeys(tickets []ledger.Ticket) keyArray {
 // unfenced says why the fence did not meet all rows.
 func (r *run) unfenced(ctx, last context.Context, missing int) (ledger.AttemptState, error) {
 	var here bool
-	if err := r.session.scan(last, r.ledger.sql.tx.here, []any{r.began}, &here); err != nil {
+	if err := r.session.scan(last, sqlTxHere, []any{r.began}, &here); err != nil {
 		return ledger.AttemptOpen, r.unanswered(ctx, last, fmt.Errorf("postgres: the fence missed %d rows, rolled back: %w", missing, err))
 	}
 	if !here {
@@ -248,11 +248,9 @@ func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, erro
 		if err == nil || state != ledger.AttemptUnknown {
 			return state, err
 		}
-		timer := time.NewTimer(outcomePause)
 		select {
-		case <-timer.C:
+		case <-time.After(outcomePause):
 		case <-ctx.Done():
-			timer.Stop()
 			r.ledger.log.Error("what became of a transaction of InTx is not known: nothing of it is acknowledged",
 				r.fields(err)...)
 			return ledger.AttemptUnknown, ledger.MarkUnknown(errors.Join(why, err))
@@ -294,7 +292,7 @@ func (r *run) readRows(ctx context.Context) ([]*ledger.Row, error) {
 	rows := make([]*ledger.Row, len(tickets))
 	var place, token, holder int64
 	var state int16
-	err := r.ledger.read(ctx, r.ledger.sql.tx.outcome, []any{txKeys(tickets)}, []any{&place, &state, &token, &holder}, func() {
+	err := r.ledger.read(ctx, sqlTxOutcome, []any{txKeys(tickets)}, []any{&place, &state, &token, &holder}, func() {
 		rows[place-1] = &ledger.Row{State: ledger.State(state), Token: uint64(token), Holder: holderOf(holder, r.owner.id)}
 	})
 	return rows, err

@@ -37,7 +37,7 @@ func (r *run) fenceArgs(tickets []ledger.Ticket) (a fenceArgs) {
 			sum := tickets[item].Sum()
 			_, offset := ranges.SplitSum(sum)
 			a.of, a.keys = append(a.of, place), append(a.keys, uuid(sum))
-			a.ids = append(a.ids, fmt.Appendf([]byte(f.Info.Prefix), "%d", offset))
+			a.ids = append(a.ids, f.Info.ID(offset))
 			a.results = append(a.results, ledger.CutResult(result, r.ledger.cfg.Limits.Result))
 		}
 	}
@@ -51,7 +51,7 @@ func (r *run) fenceRanges(ctx context.Context, tickets []ledger.Ticket) (int, er
 	var met int
 	var sets []byte
 	var durable string
-	err := r.session.tuned(ctx, r.ledger.sql.tune, r.ledger.sql.ranged.fence, []any{a.logs, a.tokens, r.owner.id, r.began,
+	err := r.session.tuned(ctx, r.ledger.sql(sqlRangeFence), []any{a.logs, a.tokens, r.owner.id, r.began,
 		a.places, a.firsts, a.lasts, orEmpty(a.of), orEmpty(a.keys), orEmpty(a.ids), orEmpty(a.results)}, &met, &sets, &durable)
 	switch {
 	case err != nil:
@@ -104,10 +104,10 @@ func (r *run) rangeOutcome(ctx context.Context) (state ledger.AttemptState, err 
 	l := r.ledger
 	err = pgx.BeginTxFunc(ctx, l.own, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
-		b.Queue(l.sql.tune)
-		b.Queue(l.sql.ranged.settings, milliseconds(l.cfg.LockWait), milliseconds(frozenLimit))
-		b.Queue(l.sql.ranged.probe, logKey(f.Log), f.Offsets.Spans()[0].From)
-		b.Queue(l.sql.ranged.outcome, logKey(f.Log), offset, int64(f.Token), r.owner.id, uuid(ticket.Sum())).
+		b.Queue(sqlTune)
+		b.Queue(l.sql(sqlRangeSettings), milliseconds(l.cfg.LockWait), milliseconds(frozenLimit))
+		b.Queue(l.sql(sqlSegmentProbe), logKey(f.Log), f.Offsets.Spans()[0].From)
+		b.Queue(l.sql(sqlRangeOutcome), logKey(f.Log), offset, int64(f.Token), r.owner.id, uuid(ticket.Sum())).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&covered, &ours, &rowState, &rowToken) })
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err

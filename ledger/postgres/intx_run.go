@@ -28,10 +28,7 @@ func (r *run) begin(ctx context.Context) error {
 	var idle string
 	var total *string // there is such a setting from PostgreSQL 17 on
 	args := []any{milliseconds(cfg.IdleLimit), milliseconds(cfg.TxLimit + cfg.CommitLimit)}
-	if err := r.session.scan(ctx, r.ledger.sql.tx.begin, args, &r.began, &idle, &total); err != nil {
-		return fmt.Errorf("postgres: begin: %w", err)
-	}
-	return nil
+	return named("begin", r.session.scan(ctx, sqlTxBegin, args, &r.began, &idle, &total))
 }
 
 func (r *run) rollback(ctx context.Context) {

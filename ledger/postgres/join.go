@@ -16,7 +16,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if lease < time.Millisecond || lease > 24*time.Hour {
 		return nil, &ledger.InvalidError{Field: "lease", Bound: "1ms to 24h", Value: lease.String()}
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	id, err := newOwnerID()
 	if err != nil {
@@ -27,28 +27,19 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 		return nil, notSent(err)
 	}
 	defer conn.Release()
-	var version, oldest int
-	var missing string
-	if err := conn.QueryRow(ctx, l.sql.meta).Scan(&version, &oldest, &missing); err != nil {
-		return nil, fmt.Errorf("postgres: read the schema's version: %w", noRowIsUnusable(err))
-	}
-	if err := l.is.check(l.cfg.Schema, version, oldest); err != nil {
+	if err := l.checkOn(ctx, conn); err != nil {
 		return nil, err
-	}
-	if missing != "" {
-		return nil, ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d but lacks the tables %s: restore them",
-			l.cfg.Schema, version, missing))
 	}
 	l.scopes.forget() // this may be another database than the one that numbered them
 	before := time.Now()
 	var now int64
-	if err := conn.QueryRow(ctx, l.sql.join, id, lease.Microseconds(), []byte(l.cfg.Host)).Scan(&now); err != nil {
+	if err := conn.QueryRow(ctx, l.sql(sqlJoin), id, lease.Microseconds(), []byte(l.cfg.Host)).Scan(&now); err != nil {
 		return nil, fmt.Errorf("postgres: join: %w", sent(err))
 	}
 	o := &owner{ledger: l, id: id, lease: lease, pulse: ledger.NewPulse(lease, before)}
 	o.clock.Note(time.UnixMicro(now), time.Now())
 	o.ranged = ranges.NewOwner(o, l.cfg.Limits, &l.counts)
 	return ledger.Group(o.ranged, ledger.GroupConfig{
-		Flushes: max(int(l.cfg.MaxConns)/2, 1), OneFlush: o.opens.Load, Timeout: callTimeout, Settled: newPatience(o).settled,
+		Flushes: max(int(l.cfg.MaxConns)/2, 1), OneFlush: o.opens.Load, Timeout: ledger.CallTimeout, Settled: newPatience(o).settled,
 	}), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -24,7 +25,8 @@ var (
 // Ledger implements [ledger.Ledger] on PostgreSQL. Make it with [New]; it is safe for concurrent use.
 type Ledger struct {
 	cfg   Config
-	sql   statements
+	names *strings.Replacer
+	made  sync.Map      // statements with the schema's name in place, by their texts
 	user  *pgxpool.Pool // the caller's: InTx
 	own   *pgxpool.Pool // claims, settles, reads
 	beats *pgxpool.Pool // one connection, so that no flood of claims can delay a beat
@@ -54,7 +56,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Ledger, error) 
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	l := &Ledger{cfg: c, sql: newStatements(c.Schema), user: pool, log: c.Logger, is: program}
+	l := &Ledger{cfg: c, names: newNames(c.Schema), user: pool, log: c.Logger, is: program}
 	var err error
 	if l.own, err = ownPool(ctx, pool, c.MaxConns); err != nil {
 		return nil, err
@@ -123,5 +125,15 @@ func (l *Ledger) TxConns() int { return int(l.user.Stat().MaxConns()) }
 
 // numbers returns the numbers of all scopes' names, and makes those that are new.
 func (l *Ledger) numbers(ctx context.Context, names map[string]int32) error {
-	return l.scopes.numbers(ctx, l.own, &l.sql, names)
+	return l.scopes.numbers(ctx, l.own, l.sql(sqlScopeFind), l.sql(sqlScopeMake), names)
+}
+
+// sql is a statement with the schema's name in place.
+func (l *Ledger) sql(text string) string {
+	if made, ok := l.made.Load(text); ok {
+		return made.(string)
+	}
+	made := l.names.Replace(text)
+	l.made.Store(text, made)
+	return made
 }

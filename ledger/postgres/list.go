@@ -32,7 +32,7 @@ func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
 		names = append(names, string(name))
 		return err
 	})
-	return names, operateError("scopes", err)
+	return names, named("scopes", err)
 }
 
 // Find implements [ledger.Operator].
@@ -63,7 +63,7 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		})
 	}
 	if err != nil {
-		return nil, operateError("find", err)
+		return nil, named("find", err)
 	}
 	return ledger.FindRecords(ctx, l, archived, scope, id)
 }
@@ -89,7 +89,7 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 		err = l.confirm(ctx) // a replay drops the only copy of a message that has succeeded
 	}
 	if err != nil {
-		return nil, operateError("status", err)
+		return nil, named("status", err)
 	}
 	return out, nil
 }
@@ -141,62 +141,44 @@ func (l *Ledger) listBegin(ctx context.Context, scope string) (b listBegin, err 
 
 // Messages implements [ledger.Operator]. It reads the table by ranges of its pages, 2 MiB at a time.
 func (l *Ledger) Messages(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Listed, error] {
-	return func(yield func(ledger.Listed, error) bool) {
-		if err := l.messages(ctx, &f, func(m ledger.Listed) bool { return yield(m, nil) }); err != nil {
-			yield(ledger.Listed{}, operateError("messages", err))
-		}
-	}
+	return ledger.RunList(ctx, f.Limit, listError("messages"), func() (ledger.NextPage[ledger.Listed], error) { return l.messages(ctx, &f) },
+		func(m *ledger.Listed) (bool, error) { return f.Match(m), nil })
 }
 
-// messages calls give for each message until it returns false.
-func (l *Ledger) messages(ctx context.Context, f *ledger.Filter, give func(ledger.Listed) bool) error {
+// messages begins with what is kept by its id.
+func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next ledger.NextPage[ledger.Listed], err error) {
 	if err := f.CheckMessages(); err != nil {
-		return err
+		return nil, err
 	}
 	begin, err := l.listBegin(ctx, f.Scope)
-	if err != nil || begin.scope < 0 {
-		return err
+	if err != nil {
+		return nil, err
 	}
-	found, seen := 0, map[[ledger.KeySize]byte]bool{}
-	each := func(page []ledger.Listed) (more bool) {
-		for i := range page {
-			if seen[page[i].Key] || !f.Match(&page[i]) {
-				continue
-			}
-			if !give(page[i]) {
-				return false
-			}
-			if found++; found == f.Limit {
-				return false
-			}
-		}
-		return true
+	var first []ledger.Listed
+	if f.Scope != "" && begin.scope > 0 {
+		first, err = l.byID(ctx, f)
 	}
-	if len(f.IDs) > 0 && f.Scope != "" {
-		page, err := l.byID(ctx, f)
-		if err != nil || !each(page) || len(page) == len(f.IDs) {
-			return err
-		}
-		for i := range page {
-			seen[page[i].Key] = true
-		}
+	seen := map[[ledger.KeySize]byte]bool{}
+	for i := range first {
+		seen[first[i].Key] = true
 	}
-	state := int32(f.State)
+	state, until, at := f.State, begin.at, int64(0)
 	if f.Stuck {
-		state = int32(ledger.Pending)
+		state = ledger.Pending
 	}
-	until := begin.at
 	if !f.To.IsZero() {
 		until = min(until, f.To.UnixMicro())
 	}
-	for first := int64(0); first < begin.pages; first += listPages {
-		page, err := l.listed(ctx, sqlListPages, fmt.Sprintf("(%d,0)", first), fmt.Sprintf("(%d,0)", first+listPages),
-			begin.scope, state, until)
-		if err != nil || !each(page) {
-			return err
+	rest := begin.scope >= 0 && begin.pages > 0 && (len(f.IDs) == 0 || len(first) < len(f.IDs))
+	return func() (page []ledger.Listed, more bool, err error) {
+		if page, first = first, nil; page != nil || !rest {
+			return page, rest, nil
 		}
-	}
-	return nil
+		from := at
+		at += listPages
+		page, err = l.listed(ctx, sqlListPages, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", at), begin.scope, int32(state), until)
+		return slices.DeleteFunc(page, func(m ledger.Listed) bool { return seen[m.Key] }), at < begin.pages, err
+	}, err
 }
 
 // byID looks up what is kept by its id.
@@ -232,9 +214,7 @@ func (l *Ledger) listed(ctx context.Context, sql string, args ...any) (page []le
 	return page, err
 }
 
-func operateError(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("postgres: %s: %w", what, err)
+// listError is what [ledger.RunList] calls the errors of a list.
+func listError(what string) func(error) error {
+	return func(err error) error { return named(what, err) }
 }

@@ -86,11 +86,9 @@ func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.S
 		if err != nil || swept {
 			return report, err
 		}
-		timer := time.NewTimer(turnPoll)
 		select {
-		case <-timer.C:
+		case <-time.After(turnPoll):
 		case <-ctx.Done():
-			timer.Stop()
 			return report, fmt.Errorf("postgres: sweep: another process sweeps: %w", ctx.Err())
 		}
 	}
@@ -108,7 +106,7 @@ func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, pace *
 		ranged: make(map[int32]int64)}
 	var began int64
 	err = l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return conn.QueryRow(ctx, l.maintainSQL(sqlTurn), me, []byte(l.cfg.Host), maintainLease.Microseconds(), now).
+		return conn.QueryRow(ctx, l.sql(sqlTurn), me, []byte(l.cfg.Host), maintainLease.Microseconds(), now).
 			Scan(&began, &p.from, &p.archived)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -164,7 +162,7 @@ func (p *pass) end(ctx context.Context, whole bool) error {
 		}
 	}
 	return p.ledger.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		tag, err := conn.Exec(ctx, p.ledger.maintainSQL(sqlTurnEnd), p.me, pause.Microseconds(), seen)
+		tag, err := conn.Exec(ctx, p.ledger.sql(sqlTurnEnd), p.me, pause.Microseconds(), seen)
 		if err == nil && whole && tag.RowsAffected() == 0 {
 			return errTurnLost
 		}
@@ -175,7 +173,7 @@ func (p *pass) end(ctx context.Context, whole bool) error {
 func (l *Ledger) turnWait(ctx context.Context) (time.Duration, error) {
 	var wait int64
 	err := l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return conn.QueryRow(ctx, l.maintainSQL(sqlTurnWait)).Scan(&wait)
+		return conn.QueryRow(ctx, l.sql(sqlTurnWait)).Scan(&wait)
 	})
 	return time.Duration(wait) * time.Microsecond, err
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -42,21 +43,22 @@ const migrateIdle = 10 * time.Second
 // (PostgreSQL's documentation, "Writing SECURITY DEFINER Functions Safely"). A schema in which every role may, as in
 // "public" of databases made before PostgreSQL 15, is refused; give CREATE on it to no role that you do not trust so far.
 func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
-	if conn == nil {
-		return &ledger.InvalidError{Field: "conn", Bound: "a connection config", Value: "nil"}
-	}
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	if err := checkSchema(schema); err != nil {
+	schema, err := schemaOn(conn, schema)
+	if err != nil {
 		return err
 	}
 	db := openSchema(conn, schema)
-	err := migrate(ctx, db, schema, migrateWait)
-	if err = errors.Join(err, db.Close()); err != nil {
-		return fmt.Errorf("postgres: migrate schema %q: %w", schema, usable(err))
+	err = migrate(ctx, db, schema, migrateWait)
+	return named(fmt.Sprintf("migrate schema %q", schema), usable(errors.Join(err, db.Close())))
+}
+
+// schemaOn is the name of a schema that a config leads to.
+func schemaOn(conn *pgx.ConnConfig, schema string) (string, error) {
+	if conn == nil {
+		return "", &ledger.InvalidError{Field: "conn", Bound: "a connection config", Value: "nil"}
 	}
-	return nil
+	schema = cmp.Or(schema, DefaultSchema)
+	return schema, checkSchema(schema)
 }
 
 // openSchema opens connections whose tables are those of the schema.

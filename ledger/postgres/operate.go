@@ -24,7 +24,7 @@ func (l *Ledger) Renew(ctx context.Context, r ledger.Renewal) (out ledger.Renewe
 		return err
 	})
 	if err != nil {
-		return ledger.Renewed{}, operateError(fmt.Sprintf("renew %v", r.Key), err)
+		return ledger.Renewed{}, named(fmt.Sprintf("renew %v", r.Key), err)
 	}
 	return out, nil
 }
@@ -39,7 +39,7 @@ func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out le
 	note := ledger.AuditRecord{By: r.By, Action: ledger.ActionRenew, Key: r.Key, State: ledger.Failed, Token: r.Token, Detail: r.Detail()}
 	var token int64
 	var position []byte
-	err = tx.QueryRow(ctx, l.operateSQL(sqlRenew), sum, int64(r.Token), print, out.Delivery).
+	err = tx.QueryRow(ctx, l.sql(sqlRenew), sum, int64(r.Token), print, out.Delivery).
 		Scan(&token, &out.Generation, &note.Delivery, &position)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, ledger.ErrChanged
@@ -53,22 +53,22 @@ func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out le
 		if bad != nil {
 			return out, bad
 		}
-		_, err = tx.Exec(ctx, l.operateSQL(sqlRenewMended), sum, note.Delivery, token, int32(out.Generation), *print, out.Delivery,
+		_, err = tx.Exec(ctx, l.sql(sqlRenewMended), sum, note.Delivery, token, int32(out.Generation), *print, out.Delivery,
 			r.Body, encodePosition(pos, out.Delivery))
 	} else {
 		out.Delivery = note.Delivery
-		_, err = tx.Exec(ctx, l.operateSQL(sqlRenewKept), sum, note.Delivery, token)
+		_, err = tx.Exec(ctx, l.sql(sqlRenewKept), sum, note.Delivery, token)
 	}
 	if err != nil {
 		return out, err
 	}
-	_, err = tx.Exec(ctx, l.operateSQL(sqlAudit), auditArgs([]ledger.AuditRecord{note})...)
+	_, err = tx.Exec(ctx, l.sql(sqlAudit), auditArgs([]ledger.AuditRecord{note})...)
 	return out, err
 }
 
 // change is one short transaction on the ledger's own connections. What the server refused was rolled back.
 func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	conn, err := l.own.Acquire(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) er
 // count carries out one writing statement that answers a number.
 func (l *Ledger) count(ctx context.Context, sql string, args ...any) (n int64, err error) {
 	err = l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, l.operateSQL(sql), args...).Scan(&n)
+		return tx.QueryRow(ctx, l.sql(sql), args...).Scan(&n)
 	})
 	return n, err
 }
@@ -106,7 +106,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	f := r.Filter
 	begin, err := l.listBegin(ctx, f.Scope)
 	if err != nil {
-		return ledger.ReopenReport{}, operateError("reopen", err)
+		return ledger.ReopenReport{}, named("reopen", err)
 	}
 	began := time.UnixMicro(begin.at).UTC()
 	f.State = ledger.Succeeded
@@ -115,7 +115,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	}
 	logs, err := l.finished(ctx, f.Scope, begin.scope)
 	if err != nil {
-		return ledger.ReopenReport{}, operateError("reopen", err)
+		return ledger.ReopenReport{}, named("reopen", err)
 	}
 	ranged := ranges.Reopening{Request: r, Join: l.Join, Audit: l.Audit}
 	if err := ranged.Check(logs); err != nil {
@@ -136,7 +136,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	if err == nil {
 		err = ranged.Run(withReopening(ctx), logs, &report)
 	}
-	return report, operateError("reopen", err)
+	return report, named("reopen", err)
 }
 
 // finished is what lies finished in a scope's ranges.
@@ -177,7 +177,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.Purge
 		}
 		return l.count(ctx, sqlPurge, sums, deliveries, states, tokens, details, r.By.Actor)
 	})
-	return report, operateError("purge", err)
+	return report, named("purge", err)
 }
 
 // Audit implements [ledger.Operator]. It needs the rights of [Operator].
@@ -185,16 +185,10 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 	if err := ledger.CheckAudit(records); err != nil || len(records) == 0 {
 		return err
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
-	conn, err := l.own.Acquire(ctx)
-	if err != nil {
-		return operateError("audit", notSent(err))
-	}
-	defer conn.Release()
 	// One round trip: a replay waits for it before each batch that it sends.
-	none := func(pgx.Rows) error { return nil }
-	return operateError("audit", sent(tuned(ctx, conn, l.sql.tune, l.operateSQL(sqlAudit), auditArgs(records), none)))
+	return named("audit", l.exec(ctx, sqlAudit, auditArgs(records)...))
 }
 
 // auditArgs lines up the parameters of sqlAudit.
@@ -211,47 +205,24 @@ func auditArgs(records []ledger.AuditRecord) []any {
 
 // Audits implements [ledger.Operator]. It needs the rights of [Operator].
 func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[ledger.AuditRecord, error] {
-	return func(yield func(ledger.AuditRecord, error) bool) {
-		if err := l.audits(ctx, &f, func(r ledger.AuditRecord) bool { return yield(r, nil) }); err != nil {
-			yield(ledger.AuditRecord{}, operateError("audit", err))
+	return ledger.RunList(ctx, f.Limit, listError("audit"), func() (ledger.NextPage[ledger.AuditRecord], error) {
+		if err := f.Check(); err != nil {
+			return nil, err
 		}
-	}
-}
-
-func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter, give func(ledger.AuditRecord) bool) error {
-	if err := f.Check(); err != nil {
-		return err
-	}
-	begin, err := l.listBegin(ctx, "")
-	if err != nil {
-		return err
-	}
-	after, found := int64(0), 0
-	for {
-		sql, args := sqlAudits, []any{after, begin.at, int64(listPage)}
-		if f.Key != nil {
-			sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()), uuid(f.First()))
-		}
-		page, err := l.auditPage(ctx, sql, args)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			after = page[i].ID
-			if !f.Match(&page[i]) {
-				continue
+		begin, err := l.listBegin(ctx, "")
+		after := int64(0)
+		return func() ([]ledger.AuditRecord, bool, error) {
+			sql, args := sqlAudits, []any{after, begin.at, int64(listPage)}
+			if f.Key != nil {
+				sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()), uuid(f.First()))
 			}
-			if !give(page[i]) {
-				return nil
+			page, err := l.auditPage(ctx, sql, args)
+			if n := len(page); n > 0 {
+				after = page[n-1].ID
 			}
-			if found++; found == f.Limit {
-				return nil
-			}
-		}
-		if len(page) < listPage {
-			return nil
-		}
-	}
+			return page, len(page) == listPage, err
+		}, err
+	}, func(r *ledger.AuditRecord) (bool, error) { return f.Match(r), nil })
 }
 
 func (l *Ledger) auditPage(ctx context.Context, sql string, args []any) (page []ledger.AuditRecord, err error) {

@@ -1,11 +1,9 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,14 +52,6 @@ func (l *Ledger) hint(ctx context.Context, records []*ledger.ArchiveRecord) erro
 // auditedAs is what the stored audit of a delivery has in it, and no other: AuditRecord.EncodeRest is JSON, in whose texts
 // a quote has a backslash before it. A message that was reopened has its deliveries renamed, and their audit not.
 func auditedAs(delivery []byte) []byte {
-	for {
-		rest, renamed := bytes.CutPrefix(delivery, []byte("reopened:"))
-		token, name, ok := bytes.Cut(rest, []byte(":"))
-		if _, err := strconv.ParseUint(string(token), 10, 64); !renamed || !ok || err != nil {
-			break
-		}
-		delivery = name
-	}
-	b, _ := json.Marshal(delivery) // bytes have no way to fail
+	b, _ := json.Marshal(original(delivery)) // bytes have no way to fail
 	return append([]byte(`"delivery":`), b...)
 }

@@ -47,7 +47,7 @@ func newOwnerID() (int64, error) {
 
 // Beat implements [ledger.Owner].
 func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	l := o.ledger
 	before := time.Now()
@@ -58,7 +58,7 @@ func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
 	defer conn.Release()
 	var now int64
 	var durable string
-	err = conn.QueryRow(ctx, l.sql.beat, o.id, o.lease.Microseconds()).Scan(&now, &durable)
+	err = conn.QueryRow(ctx, l.sql(sqlBeat), o.id, o.lease.Microseconds()).Scan(&now, &durable)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, o.missed(fmt.Errorf("%w: owner %s is not live any more", ledger.ErrLost, o.ID()))
 	}
@@ -90,7 +90,7 @@ func (o *owner) confirmed(before time.Time, dbNow int64) bool {
 
 // seal declares overdue peers dead. It is nobody's error if it fails: the next beat tries again.
 func (l *Ledger) seal(ctx context.Context, conn *pgx.Conn) {
-	rows, err := conn.Query(ctx, l.sql.seal)
+	rows, err := conn.Query(ctx, l.sql(sqlSeal))
 	if err == nil {
 		var id int64
 		var host []byte
@@ -108,17 +108,15 @@ func (l *Ledger) seal(ctx context.Context, conn *pgx.Conn) {
 
 // Leave implements [ledger.Owner].
 func (o *owner) Leave(ctx context.Context) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	conn, err := o.ledger.beats.Acquire(ctx)
 	if err != nil {
 		return notSent(err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(ctx, o.ledger.sql.leave, o.id); err != nil {
-		return fmt.Errorf("postgres: leave: %w", sent(err))
-	}
-	return nil
+	_, err = conn.Exec(ctx, o.ledger.sql(sqlLeave), o.id)
+	return named("leave", sent(err))
 }
 
 // deadline is ctx's deadline on the database's clock, in microseconds.

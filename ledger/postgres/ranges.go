@@ -24,10 +24,10 @@ const codeLate = "22012"
 
 // Open implements [ranges.Store].
 func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	var moved []int64
-	if err := o.short(ctx, o.ledger.sql.ranged.open, o.openArgs(openings, o.deadline(ctx)), &moved); err != nil {
+	if err := o.short(ctx, sqlRangeOpen, o.openArgs(openings, o.deadline(ctx)), &moved); err != nil {
 		return nil, err
 	}
 	opened, at := make([]bool, len(openings)), among(moved)
@@ -39,7 +39,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 
 // Close implements [ranges.Closer].
 func (o *owner) Close(ctx context.Context, closings []ranges.Closing) ([]bool, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	n := len(closings)
 	logs, tokens, segments := make([]int64, n), make([]int64, n), make([]int64, n)
@@ -51,7 +51,7 @@ func (o *owner) Close(ctx context.Context, closings []ranges.Closing) ([]bool, e
 	}
 	var gone, grown []int64
 	args := []any{o.id, o.deadline(ctx), milliseconds(o.ledger.cfg.LockWait), logs, tokens, segments, firsts, lasts, messages, keeps}
-	if err := o.short(ctx, o.ledger.sql.ranged.over, args, &gone, &grown); err != nil {
+	if err := o.short(ctx, sqlRangeOver, args, &gone, &grown); err != nil {
 		return nil, err
 	}
 	if len(gone) != len(grown) {
@@ -109,7 +109,7 @@ func (o *owner) openArgs(openings []ranges.Opening, until int64) []any {
 // Update implements [ranges.Store]. A log or range that another transaction holds for longer than Config.LockWait is
 // left alone, and its facts say so; the others are carried out all the same.
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	o.opens.Store(true)
 	u := &update{ledger: o.ledger, me: o.id, queries: queries, plan: plan, scopes: make(map[string]int32, 1)}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,17 +15,17 @@ func (l *Ledger) getRanged(ctx context.Context, tx pgx.Tx, rec *ledger.Record) e
 	if offset < 0 || offset == 1<<63-1 { // a key of an id
 		return pgx.ErrNoRows
 	}
-	sql := &l.sql.ranged
+	sql := l.sql
 	var scope, prefix []byte
-	if err := tx.QueryRow(ctx, sql.info, logKey(log)).Scan(&scope, &prefix); err != nil {
+	if err := tx.QueryRow(ctx, sql(sqlLogInfo), logKey(log)).Scan(&scope, &prefix); err != nil {
 		return err
 	}
 	s := newSight([]ranges.Query{{Info: ranges.Info{Log: log}}}, true)
 	asked := []any{[]int64{logKey(log)}, []int64{offset}, []int64{offset + 1}}
 	b := &pgx.Batch{}
-	b.Queue(sql.state, int64(0), int64(0)).QueryRow(s.state)
-	b.Queue(sql.read, asked...).Query(s.ranges(0))
-	b.Queue(sql.segments, asked...).Query(s.segments)
+	b.Queue(sql(sqlRangeState), int64(0), int64(0)).QueryRow(s.state)
+	b.Queue(sql(sqlRangeRead), asked...).Query(s.ranges(0))
+	b.Queue(sql(sqlSegments), asked...).Query(s.segments)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}
@@ -35,7 +34,7 @@ func (l *Ledger) getRanged(ctx context.Context, tx pgx.Tx, rec *ledger.Record) e
 	if !ranges.Find(f, offset, rec) {
 		return pgx.ErrNoRows
 	}
-	rec.Scope, rec.ID = string(scope), strconv.AppendInt(prefix, offset, 10)
+	rec.Scope, rec.ID = string(scope), (&ranges.Info{Prefix: string(prefix)}).ID(offset)
 	if rec.State == ledger.Pending {
 		rec.Owner = ownerName(s.owners[0][rec.Token])
 	}

@@ -58,6 +58,10 @@ type logAsks struct {
 	froms, tops       keyArray
 	tokenLogs, tokens []int64
 	alone             bool
+	begins            []int64 // those that know a first offset: their logs, scopes and names, and the offsets
+	beginScopes       []int32
+	beginNames        byteArray
+	begin             []int64
 }
 
 func (u *update) asks() logAsks {
@@ -69,6 +73,10 @@ func (u *update) asks() logAsks {
 		a.alone = a.alone || q.Alone || !u.patient // else what is over could not be taken away, at last
 		for _, t := range q.Tokens {
 			a.tokenLogs, a.tokens = append(a.tokenLogs, log), append(a.tokens, int64(t))
+		}
+		if q.First > 0 {
+			a.begins, a.begin = append(a.begins, log), append(a.begin, q.First)
+			a.beginScopes, a.beginNames = append(a.beginScopes, u.scopes[q.Info.Scope]), append(a.beginNames, []byte(q.Info.Name))
 		}
 		if q.Span.Len() == 0 {
 			continue
@@ -89,49 +97,49 @@ func (u *update) asks() logAsks {
 // read sends all that is asked in one round trip. Its order is what the plans rely on: the logs are locked, then the
 // ranges, and only statements that began after that read.
 func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duration) (*rangeSight, error) {
-	sql := &u.ledger.sql.ranged
+	sql := u.ledger.sql
 	a := u.asks()
 	s := newSight(u.queries, u.patient)
 	b := &pgx.Batch{}
 	b.Queue(sqlReadCommitted)
-	b.Queue(sql.settings, milliseconds(wait), milliseconds(frozenLimit))
-	b.Queue(u.ledger.sql.tune)
+	b.Queue(sql(sqlRangeSettings), milliseconds(wait), milliseconds(frozenLimit))
+	b.Queue(sqlTune)
 	if len(a.spans) > 0 && u.me != 0 {
-		b.Queue(sql.make, u.makeArgs()...)
+		b.Queue(sql(sqlLogMake), u.makeArgs()...)
 	}
-	lock, holdOf, readOf, segmentsOf := sql.lock, sql.holdOf, sql.readOf, sql.segmentsOf
+	lock, holdOf, readOf, segmentsOf := sqlLogLock, sqlRangeHoldOf, sqlRangeReadOf, sqlSegmentsOf
 	if !u.patient {
-		lock, holdOf = sql.lockSkip, sql.holdOfSkip
+		lock, holdOf = sqlLogLockSkip, sqlRangeHoldOfSkip
 	}
 	if u.settles() {
-		lock, readOf, segmentsOf = sql.share, sql.readHeld, sql.segmentsHeld
+		lock, readOf, segmentsOf = sqlLogShare, sqlRangeReadHeld, sqlSegmentsHeld
 		if !u.patient {
-			lock = sql.shareSkip
+			lock = sqlLogShareSkip
 		}
 	}
-	b.Queue(lock, a.logs).Query(s.locked)
-	if args := u.trimArgs(); args != nil {
-		b.Queue(sql.trim, args...)
-		b.Queue(sql.note, u.noteArgs()...)
+	b.Queue(sql(lock), a.logs).Query(s.locked)
+	if late := ranges.TrimAfter.Microseconds(); len(a.begins) > 0 {
+		b.Queue(sql(sqlSegmentTrim), a.beginScopes, a.beginNames, a.begin, late)
+		b.Queue(sql(sqlLogNote), a.begins, a.begin, late)
 	}
 	if len(a.tokens) > 0 && a.alone {
-		b.Queue(holdOf, a.tokenLogs, a.tokens).Query(s.holds)
+		b.Queue(sql(holdOf), a.tokenLogs, a.tokens).Query(s.holds)
 	}
 	if len(a.spans) > 0 && a.alone {
-		b.Queue(sql.hold, a.spans, a.firsts, a.lasts).Query(s.holds)
+		b.Queue(sql(sqlRangeHold), a.spans, a.firsts, a.lasts).Query(s.holds)
 	}
-	b.Queue(sql.state, u.me, u.until).QueryRow(s.state)
+	b.Queue(sql(sqlRangeState), u.me, u.until).QueryRow(s.state)
 	if len(a.tokens) > 0 {
-		b.Queue(readOf, a.tokenLogs, a.tokens).Query(s.ranges(u.me))
-		b.Queue(segmentsOf, a.tokenLogs, a.tokens).Query(s.segments)
+		b.Queue(sql(readOf), a.tokenLogs, a.tokens).Query(s.ranges(u.me))
+		b.Queue(sql(segmentsOf), a.tokenLogs, a.tokens).Query(s.segments)
 	}
 	if len(a.spans) > 0 {
-		b.Queue(sql.read, a.spans, a.firsts, a.lasts).Query(s.ranges(u.me))
-		b.Queue(sql.segments, a.spans, a.firsts, a.lasts).Query(s.segments)
-		b.Queue(sql.rows, a.lows, a.highs).Query(s.keys)
+		b.Queue(sql(sqlRangeRead), a.spans, a.firsts, a.lasts).Query(s.ranges(u.me))
+		b.Queue(sql(sqlSegments), a.spans, a.firsts, a.lasts).Query(s.segments)
+		b.Queue(sql(sqlRowsBetween), a.lows, a.highs).Query(s.keys)
 	}
 	if len(a.rooms) > 0 {
-		b.Queue(sql.room, a.rooms, a.ends, a.froms, a.tops).Query(s.room(u.queries))
+		b.Queue(sql(sqlRoom), a.rooms, a.ends, a.froms, a.tops).Query(s.room(u.queries))
 	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
@@ -156,34 +164,6 @@ func (u *update) makeArgs() []any {
 		lows, highs = append(lows, uuid(ranges.JoinSum(q.Log, 0))), append(highs, uuid(ranges.JoinSum(q.Log, math.MaxInt64)))
 	}
 	return []any{logs, scopes, names, epochs, prefixes, lows, highs}
-}
-
-// trimArgs lines up the parameters of sqlSegmentTrim; nil if no query knows of a first offset.
-func (u *update) trimArgs() []any {
-	var scopes []int32
-	var names byteArray
-	var firsts []int64
-	for i := range u.queries {
-		if q := &u.queries[i]; q.First > 0 {
-			scopes, names = append(scopes, u.scopes[q.Info.Scope]), append(names, []byte(q.Info.Name))
-			firsts = append(firsts, q.First)
-		}
-	}
-	if firsts == nil {
-		return nil
-	}
-	return []any{scopes, names, firsts, ranges.TrimAfter.Microseconds()}
-}
-
-// noteArgs lines up the parameters of sqlLogNote.
-func (u *update) noteArgs() []any {
-	var logs, firsts []int64
-	for i := range u.queries {
-		if q := &u.queries[i]; q.First > 0 {
-			logs, firsts = append(logs, logKey(q.Info.Log)), append(firsts, q.First)
-		}
-	}
-	return []any{logs, firsts, ranges.TrimAfter.Microseconds()}
 }
 
 func newSight(queries []ranges.Query, patient bool) *rangeSight {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -93,7 +92,7 @@ func (a *rangeArgs) add(log int64, r *ranges.Range) {
 
 func (a *rowArgs) add(info *ranges.Info, scope int32, owner int64, r *ranges.Row) {
 	a.keys = append(a.keys, uuid(ranges.JoinSum(info.Log, r.Offset)))
-	a.ids = append(a.ids, strconv.AppendInt([]byte(info.Prefix), r.Offset, 10))
+	a.ids = append(a.ids, info.ID(r.Offset))
 	a.prints, a.scopes = append(a.prints, uuid(r.Fingerprint)), append(a.scopes, scope)
 	a.owners, a.tokens = append(a.owners, owner), append(a.tokens, int64(r.Token))
 	a.ats, a.expiry = append(a.ats, r.At.UnixMicro()), append(a.expiry, r.Expiry.UnixMicro())
@@ -115,7 +114,7 @@ var errMissed = errors.New("postgres: ranges have changed under the lock of thei
 
 // send writes everything and commits, in one round trip. The database looks at the deadline first and last.
 func (w *rangeWrite) send(ctx context.Context, conn *pgxpool.Conn) error {
-	sql := &w.ledger.sql.ranged
+	sql := w.ledger.sql
 	var changed int64
 	b := &pgx.Batch{}
 	b.Queue(sqlRangeInTime, w.until)
@@ -123,25 +122,25 @@ func (w *rangeWrite) send(ctx context.Context, conn *pgxpool.Conn) error {
 		b.Queue(sqlRangeReopen)
 	}
 	if len(w.logs) > 0 {
-		b.Queue(sql.writeLog, w.logs, w.versions, w.tokens, w.tops)
+		b.Queue(sql(sqlLogWrite), w.logs, w.versions, w.tokens, w.tops)
 	}
 	if r := &w.rows; len(r.keys) > 0 {
-		b.Queue(sql.writeRows, r.keys, r.ids, r.prints, r.scopes, r.owners, r.tokens, r.ats, r.expiry)
+		b.Queue(sql(sqlRowsWrite), r.keys, r.ids, r.prints, r.scopes, r.owners, r.tokens, r.ats, r.expiry)
 	}
 	if r := &w.alter; len(r.logs) > 0 {
-		b.Queue(sql.alter, r.logs, r.tokens, r.dones, r.backs, r.messages).Exec(count(&changed))
+		b.Queue(sql(sqlRangeAlter), r.logs, r.tokens, r.dones, r.backs, r.messages).Exec(count(&changed))
 	}
 	if len(w.closeLogs) > 0 {
-		b.Queue(sql.close, w.closeLogs, w.closeTokens).Exec(count(&changed))
+		b.Queue(sql(sqlRangeClose), w.closeLogs, w.closeTokens).Exec(count(&changed))
 	}
 	if r := &w.open; len(r.logs) > 0 {
-		b.Queue(sql.openMore, w.me, r.logs, r.tokens, r.firsts, r.lasts, r.messages, r.keeps, r.ats, r.dones, r.backs)
+		b.Queue(sql(sqlRangeOpenMore), w.me, r.logs, r.tokens, r.firsts, r.lasts, r.messages, r.keeps, r.ats, r.dones, r.backs)
 	}
 	if len(w.dropLogs) > 0 {
-		b.Queue(sql.drop, w.dropLogs, w.dropFirsts)
+		b.Queue(sql(sqlSegmentDrop), w.dropLogs, w.dropFirsts)
 	}
 	if s := &w.put; len(s.logs) > 0 {
-		b.Queue(sql.put, s.logs, s.firsts, s.lasts, s.kinds, s.messages, s.since, s.until, s.expiry)
+		b.Queue(sql(sqlSegmentPut), s.logs, s.firsts, s.lasts, s.kinds, s.messages, s.since, s.until, s.expiry)
 	}
 	b.Queue(sqlRangeInTime, w.until)
 	var end string

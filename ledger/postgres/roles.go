@@ -55,13 +55,8 @@ GRANT UPDATE ON {s}.archive TO {r}`,
 // program is refused, since its tables are not known here. PostgreSQL's documentation of GRANT says what each privilege
 // means.
 func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right Right) error {
-	if conn == nil {
-		return &ledger.InvalidError{Field: "conn", Bound: "a connection config", Value: "nil"}
-	}
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	if err := checkSchema(schema); err != nil {
+	schema, err := schemaOn(conn, schema)
+	if err != nil {
 		return err
 	}
 	if err := checkRole(role); err != nil {
@@ -93,10 +88,7 @@ func Grant(ctx context.Context, conn *pgx.ConnConfig, schema, role string, right
 	default:
 		_, err = c.Exec(ctx, names.Replace(sql), pgx.QueryExecModeSimpleProtocol) // all in one transaction
 	}
-	if err = errors.Join(err, c.Close(ctx)); err != nil {
-		return fmt.Errorf("postgres: grant role %q its rights on schema %q: %w", role, schema, usable(err))
-	}
-	return nil
+	return named(fmt.Sprintf("grant role %q its rights on schema %q", role, schema), usable(errors.Join(err, c.Close(ctx))))
 }
 
 // checkRole refuses what is no role's name. "public", also in quotes, is everybody (PostgreSQL's documentation of GRANT), and

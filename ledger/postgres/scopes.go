@@ -45,7 +45,7 @@ func (s *scopes) put(name string, id int32) {
 }
 
 // numbers returns the numbers of all names, asks the database for what is not remembered, and makes those that are new.
-func (s *scopes) numbers(ctx context.Context, pool *pgxpool.Pool, sql *statements, names map[string]int32) error {
+func (s *scopes) numbers(ctx context.Context, pool *pgxpool.Pool, find, add string, names map[string]int32) error {
 	missing := false
 	for name := range names {
 		id, ok := s.get(name)
@@ -67,7 +67,6 @@ func (s *scopes) numbers(ctx context.Context, pool *pgxpool.Pool, sql *statement
 	defer conn.Release()
 	// The insert's own snapshot does not see what another process inserted meanwhile, so it is read again; a database
 	// whose sessions begin in a stricter isolation answers 40001 instead.
-	find, add := sql.scopeFind, sql.scopeMake
 	for _, query := range []string{find, add, find, add, find} {
 		found, err := queryScopes(ctx, conn.Conn(), query, args)
 		if code(err) == codeSerialization {

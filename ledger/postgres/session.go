@@ -17,8 +17,8 @@ import (
 type session interface {
 	// scan runs a query of one row in the transaction; pgx.ErrNoRows or sql.ErrNoRows if there is none.
 	scan(ctx context.Context, query string, args []any, dest ...any) error
-	// tuned is scan under the settings that tune makes, which stay until the transaction's end.
-	tuned(ctx context.Context, tune, query string, args []any, dest ...any) error
+	// tuned is scan under the settings of sqlTune, which stay until the transaction's end.
+	tuned(ctx context.Context, query string, args []any, dest ...any) error
 	// alive says whether the connection can still be used.
 	alive(ctx context.Context) bool
 	// ending says why the transaction must not be committed: the handler tried to end it, or its time is up.
@@ -44,20 +44,8 @@ func (s *pgxSession) scan(ctx context.Context, query string, args []any, dest ..
 	return s.tx.Tx.QueryRow(ctx, query, args...).Scan(dest...)
 }
 
-// tuned sends both statements in one round trip.
-func (s *pgxSession) tuned(ctx context.Context, tune, query string, args []any, dest ...any) error {
-	batch := &pgx.Batch{}
-	batch.Queue(tune)
-	batch.Queue(query, args...)
-	results := s.tx.SendBatch(ctx, batch)
-	_, err := results.Exec()
-	if err == nil {
-		err = results.QueryRow().Scan(dest...)
-	}
-	if closing := results.Close(); closing != nil && (err == nil || isNoRows(err)) {
-		err = closing
-	}
-	return err
+func (s *pgxSession) tuned(ctx context.Context, query string, args []any, dest ...any) error {
+	return tunedRow(ctx, s.tx, query, args, dest...)
 }
 
 func (s *pgxSession) alive(context.Context) bool { return !s.tx.Tx.Conn().IsClosed() }
@@ -122,8 +110,8 @@ func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ..
 }
 
 // tuned takes two round trips: database/sql has no batches.
-func (s *sqlSession) tuned(ctx context.Context, tune, query string, args []any, dest ...any) error {
-	if _, err := s.tx.SQL().ExecContext(ctx, tune); err != nil {
+func (s *sqlSession) tuned(ctx context.Context, query string, args []any, dest ...any) error {
+	if _, err := s.tx.SQL().ExecContext(ctx, sqlTune); err != nil {
 		return err // as the query would
 	}
 	return s.scan(ctx, query, args, dest...)

@@ -30,7 +30,7 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 
 // settle is Settle; held says that the rows were held by others when they were last asked for.
 func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, held bool) ([]error, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	n := len(settlements)
 	c := &settleCall{
@@ -52,10 +52,7 @@ func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, hel
 		var again []int32
 		items, again = firsts(items, c.sums)
 		if err := c.round(ctx, items); err != nil {
-			if wrote && !ledger.IsLost(err) {
-				err = ledger.MarkUnknown(err)
-			}
-			return nil, err
+			return nil, ledger.MarkPartly(wrote, err)
 		}
 		wrote, items = true, again
 	}
@@ -112,12 +109,11 @@ func (c *settleCall) round(ctx context.Context, items []int32) error {
 	if err := c.readPast(ctx, releases); err != nil {
 		return err
 	}
-	sql := &c.owner.ledger.sql
 	wrote := false
 	for _, kind := range []settling{
-		{succeeds, sql.settle, sql.settleWait, c.plainArgs, c.lean},
-		{releases, sql.settle, sql.settleWait, c.plainArgs, nil},
-		{fails, sql.fail, sql.failWait, c.failArgs, nil},
+		{succeeds, sqlSettle, sqlSettleWait, c.plainArgs, c.lean},
+		{releases, sqlSettle, sqlSettleWait, c.plainArgs, nil},
+		{fails, sqlFail, sqlFailWait, c.failArgs, nil},
 	} {
 		var err error
 		if wrote, err = c.settle(ctx, kind, wrote); err != nil {
@@ -140,10 +136,7 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 				continue
 			}
 			if !refused(err) {
-				if s.wrote && !ledger.IsLost(err) {
-					err = ledger.MarkUnknown(err)
-				}
-				return s.wrote, err
+				return s.wrote, ledger.MarkPartly(s.wrote, err)
 			}
 		}
 		if err := s.run(ctx, part, c.owner.ledger.cfg.LockWait); err != nil {
@@ -152,10 +145,7 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 	}
 	more, err := c.rest(ctx, kind)
 	s.wrote = s.wrote || more
-	if err != nil && s.wrote && !ledger.IsLost(err) {
-		err = ledger.MarkUnknown(err)
-	}
-	return s.wrote, err
+	return s.wrote, ledger.MarkPartly(s.wrote, err)
 }
 
 func (c *settleCall) size(i int32) int {
@@ -194,25 +184,11 @@ func (c *settleCall) exec(ctx context.Context, query string, part []int32, wait 
 	if !inTime {
 		return errLate
 	}
-	c.note(part, written, keys)
-	return nil
-}
-
-// note marks what a statement wrote: everything, or the items with these keys.
-func (c *settleCall) note(part []int32, written int, keys [][ledger.KeySize]byte) {
-	if written == len(part) {
-		for _, i := range part {
-			c.done[i] = true
-		}
-		return
-	}
-	wrote := make(map[[ledger.KeySize]byte]struct{}, len(keys))
-	for _, k := range keys {
-		wrote[k] = struct{}{}
-	}
+	wrote := wroteOf(part, written, keys)
 	for _, i := range part {
-		_, c.done[i] = wrote[c.sums[i]]
+		c.done[i] = wrote(c.sums[i])
 	}
+	return nil
 }
 
 // rest deals with items that were not written: it reads what became of their rows, and asks again for those that only were
@@ -306,7 +282,7 @@ func (c *settleCall) find(ctx context.Context, items []int32) (map[[ledger.KeySi
 	var state int16
 	var token, holder int64
 	var archived bool
-	err := c.owner.ledger.read(ctx, c.owner.ledger.sql.find, []any{keys, deliveries},
+	err := c.owner.ledger.read(ctx, sqlFind, []any{keys, deliveries},
 		[]any{&key, &state, &token, &holder, &archived}, func() {
 			row := &ledger.Row{State: ledger.State(state), Token: uint64(token), Archived: archived}
 			row.Holder = holderOf(holder, c.owner.id)
@@ -341,7 +317,7 @@ func (c *settleCall) readPast(ctx context.Context, items []int32) error {
 	c.past = make(map[[ledger.KeySize]byte][]byte)
 	var key [ledger.KeySize]byte
 	var list []byte
-	return c.owner.ledger.read(ctx, c.owner.ledger.sql.pastErrors, []any{keys}, []any{&key, &list}, func() {
+	return c.owner.ledger.read(ctx, sqlPastErrors, []any{keys}, []any{&key, &list}, func() {
 		c.past[key] = bytes.Clone(list)
 	})
 }

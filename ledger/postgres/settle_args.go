@@ -31,17 +31,17 @@ func (c *settleCall) lean(part []int32) (query string, args []any) {
 	if n == 1 {
 		s := &c.settlements[part[0]]
 		result := ledger.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
-		return c.owner.ledger.sql.succeedOne, []any{uuid(c.sums[part[0]]), int64(s.Ticket.Token()), result}
+		return sqlSucceedOne, []any{uuid(c.sums[part[0]]), int64(s.Ticket.Token()), result}
 	}
 	keys, token := make(keyArray, n), c.settlements[part[0]].Ticket.Token()
 	for at, i := range part {
 		s := &c.settlements[i]
 		if s.Ticket.Token() != token || s.Result != nil {
-			return c.owner.ledger.sql.succeed, c.succeedArgs(part)
+			return sqlSucceed, c.succeedArgs(part)
 		}
 		keys[at] = uuid(c.sums[i])
 	}
-	return c.owner.ledger.sql.succeedAlike, []any{keys, int64(token)}
+	return sqlSucceedAlike, []any{keys, int64(token)}
 }
 
 // succeedArgs lines up the parameters of sqlSucceed.
@@ -122,7 +122,7 @@ func (c *settleCall) failArgs(part []int32) []any {
 		flags[at] = int16(bit(s.Ticket.IsMismatch(), flagMismatch) | bit(d.Sent, flagPublished))
 		scopes[at], attempts[at] = c.scopes[d.Key.Scope], int32(min(max(d.Attempts, 0), 1<<31-1))
 		deliveries[at], ids[at], kinds[at] = d.Delivery, notNil(d.Key.ID), []byte(d.Kind)
-		lists[at], bodies[at], headers[at] = ledger.EncodeErrors(d.Errors), d.Body, encodeHeaders(d.Headers)
+		lists[at], bodies[at], headers[at] = ledger.EncodeErrors(d.Errors), d.Body, ledger.EncodeHeaders(d.Headers)
 		sources[at], groups[at], positions[at] = []byte(d.Source), []byte(d.Group), encodePosition(d.Key.Pos, d.Delivery)
 		sentAt[at], keeps[at] = storable(d.SentAt), d.Keep.Microseconds()
 	}

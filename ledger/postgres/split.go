@@ -59,10 +59,7 @@ type splitter struct {
 // an unknown one.
 func (s *splitter) run(ctx context.Context, part []int32, wait time.Duration) error {
 	err := s.parts(ctx, part, wait)
-	if err != nil && s.wrote && !ledger.IsLost(err) {
-		return ledger.MarkUnknown(err)
-	}
-	return err
+	return ledger.MarkPartly(s.wrote, err)
 }
 
 // parts sends a batch, and halves of what is refused, waits for a lock, or takes too long. Once a lock was waited for in vain that
@@ -73,7 +70,7 @@ func (s *splitter) run(ctx context.Context, part []int32, wait time.Duration) er
 // What the database cancels (57014) takes too long: a role may have a statement_timeout. But the first time it may have waited for
 // a lock, or have been an operator's hand: so that part is sent once more as it is, with less patience for locks.
 func (s *splitter) parts(ctx context.Context, whole []int32, wait time.Duration) error {
-	began, end := time.Now(), callTimeout
+	began, end := time.Now(), ledger.CallTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		end = deadline.Sub(began)
 	}
@@ -138,15 +135,25 @@ func (s *splitter) try(ctx context.Context, part []int32, wait time.Duration) er
 		if !isTransient(err) || tries == maxTries || isCanceled(err) && len(part) > 0 {
 			return err
 		}
-		timer := time.NewTimer(pause + rand.N(pause))
 		select {
-		case <-timer.C:
+		case <-time.After(pause + rand.N(pause)):
 		case <-ctx.Done():
-			timer.Stop()
 			return fmt.Errorf("postgres: %w (last: %w)", ctx.Err(), err)
 		}
 		pause *= 2
 	}
+}
+
+// wroteOf says which of a part a statement wrote: all, or those with these keys.
+func wroteOf(part []int32, written int, keys [][ledger.KeySize]byte) func([ledger.KeySize]byte) bool {
+	if written == len(part) {
+		return func([ledger.KeySize]byte) bool { return true }
+	}
+	these := make(map[[ledger.KeySize]byte]bool, len(keys))
+	for _, k := range keys {
+		these[k] = true
+	}
+	return func(key [ledger.KeySize]byte) bool { return these[key] }
 }
 
 // chunks cuts items into parts of at most maxItems and maxBytes.

@@ -6,36 +6,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// statements are the ledger's SQL, with the schema's name in place. All times cross the wire as microseconds since 1970,
-// so that neither DateStyle nor TimeZone of a session can touch them.
-type statements struct {
-	meta, join, beat, seal, leave      string
-	scopeFind, scopeMake               string
-	tune, fresh, freshOne, claim       string
-	succeed, succeedOne, succeedAlike  string
-	settle, settleWait, fail, failWait string
-	pastErrors, find, confirm          string
-	getMessage, getArchive             string
-	tx                                 txStatements
-	ranged                             rangeStatements
-}
+// The ledger's SQL. All times cross the wire as microseconds since 1970, so that neither DateStyle nor TimeZone of a session
+// can touch them.
 
-func newStatements(schema string) statements {
+// newNames puts the schema's name into statements, and what several of them share.
+func newNames(schema string) *strings.Replacer {
 	quoted := pgx.Identifier{schema}.Sanitize()
-	r := strings.NewReplacer("{s}", quoted, "{text}", "'"+strings.ReplaceAll(quoted, "'", "''")+"'",
+	return strings.NewReplacer("{s}", quoted, "{text}", "'"+strings.ReplaceAll(quoted, "'", "''")+"'",
 		"{durable}", "set_config('synchronous_commit', 'on', true)", "{mark}", sqlMark, "{fold}", "interval '10 minutes'")
-	waiting := func(sql string) string { return r.Replace(strings.Replace(sql, " SKIP LOCKED", "", 1)) }
-	return statements{
-		meta: r.Replace(sqlMeta), join: r.Replace(sqlJoin), beat: r.Replace(sqlBeat), seal: r.Replace(sqlSeal),
-		leave: r.Replace(sqlLeave), scopeFind: r.Replace(sqlScopeFind), scopeMake: r.Replace(sqlScopeMake),
-		tune: sqlTune, fresh: r.Replace(sqlFresh), freshOne: r.Replace(sqlFreshOne), claim: r.Replace(sqlClaim),
-		succeed: r.Replace(sqlSucceed), succeedOne: r.Replace(sqlSucceedOne), succeedAlike: r.Replace(sqlSucceedAlike),
-		settle: r.Replace(sqlSettle), settleWait: waiting(sqlSettle),
-		fail: r.Replace(sqlFail), failWait: waiting(sqlFail),
-		pastErrors: r.Replace(sqlPastErrors), find: r.Replace(sqlFind), confirm: r.Replace(sqlConfirm),
-		getMessage: r.Replace(sqlGetMessage), getArchive: r.Replace(sqlGetArchive),
-		tx: newTxStatements(r), ranged: newRangeStatements(r),
-	}
 }
 
 const (

@@ -1,36 +1,5 @@
 package postgres
 
-import "strings"
-
-// rangeStatements are the SQL of ranges.
-type rangeStatements struct {
-	open, over, settings, make, trim, note, state          string
-	lock, lockSkip, share, shareSkip                       string
-	hold, holdOf, holdOfSkip, read, readOf, readHeld       string
-	segments, segmentsOf, segmentsHeld, rows, room         string
-	writeLog, writeRows, alter, close, openMore, drop, put string
-	info, fence, probe, outcome                            string
-}
-
-func newRangeStatements(r *strings.Replacer) rangeStatements {
-	skip := func(sql string) string { return r.Replace(strings.Replace(sql, "{skip}", "SKIP LOCKED", 1)) }
-	wait := func(sql string) string { return r.Replace(strings.Replace(sql, "{skip}", "", 1)) }
-	by := func(sql, source string) string { return r.Replace(strings.Replace(sql, "{asked}", source, 1)) }
-	return rangeStatements{
-		open: r.Replace(sqlRangeOpen), over: r.Replace(sqlRangeOver), settings: r.Replace(sqlRangeSettings), make: r.Replace(sqlLogMake),
-		lock: wait(sqlLogLock), lockSkip: skip(sqlLogLock), share: wait(sqlLogShare), shareSkip: skip(sqlLogShare),
-		trim: r.Replace(sqlSegmentTrim), note: r.Replace(sqlLogNote), state: r.Replace(sqlRangeState),
-		hold: r.Replace(sqlRangeHold), holdOf: wait(sqlRangeHoldOf), holdOfSkip: skip(sqlRangeHoldOf),
-		read: by(sqlRangeRead, sqlAskedSpans), readOf: by(sqlRangeRead, sqlAskedTokens), readHeld: by(sqlRangeRead, sqlHeldTokens),
-		segments: r.Replace(sqlSegments), segmentsOf: r.Replace(sqlSegmentsOf), segmentsHeld: r.Replace(sqlSegmentsHeld),
-		rows: r.Replace(sqlRowsBetween), room: r.Replace(sqlRoom),
-		writeLog: r.Replace(sqlLogWrite), writeRows: r.Replace(sqlRowsWrite), alter: r.Replace(sqlRangeAlter),
-		close: r.Replace(sqlRangeClose), openMore: r.Replace(sqlRangeOpenMore), drop: r.Replace(sqlSegmentDrop),
-		put: r.Replace(sqlSegmentPut), info: r.Replace(sqlLogInfo),
-		fence: r.Replace(sqlRangeFence), probe: r.Replace(sqlSegmentProbe), outcome: r.Replace(sqlRangeOutcome),
-	}
-}
-
 // sqlRangeOpen puts new ranges into logs that are of the version that the owner knows: one statement and one round trip
 // for the batches of any number of logs. A version that somebody raises while it waits is seen as it is then.
 const sqlRangeOpen = `
@@ -120,20 +89,20 @@ WITH made AS (
 )
 SELECT log FROM made`
 
-	// sqlLogLock excludes all others that change the log: sqlRangeOpen, which updates its row, settlements, which hold it
+	// sqlLogLockSkip excludes all others that change the log: sqlRangeOpen, which updates its row, settlements, which hold it
 	// FOR KEY SHARE, and itself.
-	sqlLogLock = `
+	sqlLogLockSkip = `
 SELECT g.log, g.version, g.token, g.top
 FROM (SELECT a.log FROM unnest($1::bigint[]) AS a(log) ORDER BY a.log) a
-CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR UPDATE {skip}) g`
+CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR UPDATE SKIP LOCKED) g`
 
-	// sqlLogShare is that of a settlement, which changes its owner's ranges and the segments that touch them, and leaves the
+	// sqlLogShareSkip is that of a settlement, which changes its owner's ranges and the segments that touch them, and leaves the
 	// log's row as it is: see sqlRangeOver. Two settlements of an owner meet at its ranges, and those of two owners at the
 	// segments; both are locked as they are read.
-	sqlLogShare = `
+	sqlLogShareSkip = `
 SELECT g.log, g.version, g.token, g.top
 FROM (SELECT a.log FROM unnest($1::bigint[]) AS a(log) ORDER BY a.log) a
-CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR KEY SHARE {skip}) g`
+CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR KEY SHARE SKIP LOCKED) g`
 
 	// sqlRangeReopen says that finished offsets are to be taken out of their segments: guard_segment lets operators do so.
 	sqlRangeReopen = `SELECT set_config('ackledger.reopen', 'on', true)`
@@ -172,10 +141,10 @@ SELECT r.log, r.token FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[], $3:
 CROSS JOIN LATERAL (SELECT r.log, r.token FROM {s}.claim_range r
 	WHERE r.log = q.log AND r.first < q.last AND q.first < r.last ORDER BY r.token FOR UPDATE SKIP LOCKED) r`
 
-	sqlRangeHoldOf = `
+	sqlRangeHoldOfSkip = `
 SELECT r.log, r.token FROM (SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS q(log, token) ORDER BY q.log, q.token) q
 CROSS JOIN LATERAL (SELECT r.log, r.token FROM {s}.claim_range r
-	WHERE r.log = q.log AND r.token = q.token FOR UPDATE {skip}) r`
+	WHERE r.log = q.log AND r.token = q.token FOR UPDATE SKIP LOCKED) r`
 
 	sqlAskedSpans = `unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(log, first, last)
 CROSS JOIN LATERAL (SELECT * FROM {s}.claim_range r WHERE r.log = q.log AND r.first < q.last AND q.first < r.last OFFSET 0) r`
@@ -188,10 +157,16 @@ CROSS JOIN LATERAL (SELECT * FROM {s}.claim_range r WHERE r.log = q.log AND r.to
 	sqlHeldTokens = `(SELECT * FROM unnest($1::bigint[], $2::bigint[]) AS q(log, token) ORDER BY q.log, q.token) q
 CROSS JOIN LATERAL (SELECT * FROM {s}.claim_range r WHERE r.log = q.log AND r.token = q.token OFFSET 0 FOR NO KEY UPDATE) r`
 
-	sqlRangeRead = `
+	sqlRangeRead     = sqlRangeFields + sqlAskedSpans + sqlRangeOwner
+	sqlRangeReadOf   = sqlRangeFields + sqlAskedTokens + sqlRangeOwner
+	sqlRangeReadHeld = sqlRangeFields + sqlHeldTokens + sqlRangeOwner
+
+	sqlRangeFields = `
 SELECT r.log, r.token, r.first, r.last, r.owner, r.messages, r.keep, (extract(epoch FROM r.at) * 1000000)::bigint,
 	r.done, r.back, coalesce(o.fate, 0)::integer, coalesce((extract(epoch FROM o.lease_end) * 1000000)::bigint, 0)
-FROM {asked}
+FROM `
+
+	sqlRangeOwner = `
 LEFT JOIN LATERAL (SELECT o.fate, o.lease_end FROM {s}.owner o WHERE o.id = r.owner OFFSET 0) o ON true
 ORDER BY r.log, r.token`
 
@@ -307,6 +282,12 @@ ON CONFLICT (log, first) DO UPDATE SET last = excluded.last, kind = excluded.kin
 
 	sqlLogInfo = `
 SELECT s.name, g.prefix FROM {s}.range_log g JOIN {s}.scope s ON s.id = g.scope WHERE g.log = $1::bigint`
+)
+
+var (
+	sqlLogLock     = waiting(sqlLogLockSkip)
+	sqlLogShare    = waiting(sqlLogShareSkip)
+	sqlRangeHoldOf = waiting(sqlRangeHoldOfSkip)
 )
 
 const (

@@ -1,5 +1,7 @@
 package postgres
 
+import "strings"
+
 // sqlSucceed is Succeed alone, which is what nearly all settlements are: it writes at once, without locking the rows first.
 // The guard is that of sqlSettle. When another transaction holds one of the rows for longer than a moment the whole
 // statement is given up, and sqlSettle takes its place; so none can wait for another in a circle either. Rows are written
@@ -164,3 +166,11 @@ FROM {s}.message m JOIN {s}.scope s ON s.id = m.scope WHERE m.key = $1::uuid`
 	CASE WHEN $2::boolean THEN coalesce(octet_length(a.body), 0) ELSE 0 END
 FROM {s}.archive a JOIN {s}.scope s ON s.id = a.scope WHERE a.key = $1::uuid ORDER BY a.at, a.delivery`
 )
+
+var (
+	sqlSettleWait = waiting(sqlSettle)
+	sqlFailWait   = waiting(sqlFail)
+)
+
+// waiting is a statement that waits for rows which the one with SKIP LOCKED passes over.
+func waiting(sql string) string { return strings.Replace(sql, " SKIP LOCKED", "", 1) }

@@ -1,17 +1,5 @@
 package postgres
 
-import "strings"
-
-// txStatements are the SQL of InTx.
-type txStatements struct{ begin, here, fence, fenceAll, outcome string }
-
-func newTxStatements(r *strings.Replacer) txStatements {
-	return txStatements{
-		begin: sqlTxBegin, here: sqlTxHere, fence: r.Replace(sqlTxFence), fenceAll: r.Replace(sqlTxFenceAll),
-		outcome: r.Replace(sqlTxOutcome),
-	}
-}
-
 // The fences run under the settings of sqlTune: a generic plan of their own, made while the table was small, would scan it
 // when it is large. Nothing of the handler comes after them but the constraints and triggers that it deferred.
 //

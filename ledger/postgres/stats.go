@@ -30,7 +30,7 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 	err := askOn(ctx, l.stats, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var seen []byte
 		var now, at int64
-		if err := conn.QueryRow(ctx, l.maintainSQL(sqlSeen)).Scan(&seen, &now, &at); err != nil {
+		if err := conn.QueryRow(ctx, l.sql(sqlSeen)).Scan(&seen, &now, &at); err != nil {
 			return err
 		}
 		if at != 0 {
@@ -42,17 +42,17 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 			s = p.Stats(time.UnixMicro(now))
 		}
 		o := &s.Owners
-		if err := conn.QueryRow(ctx, l.maintainSQL(sqlOwners)).Scan(&o.Live, &o.Overdue, &o.Left, &o.Dead); err != nil {
+		if err := conn.QueryRow(ctx, l.sql(sqlOwners)).Scan(&o.Live, &o.Overdue, &o.Left, &o.Dead); err != nil {
 			return err
 		}
-		if err := l.waits.look(ctx, conn, l.maintainSQL(sqlLockWaits), &s); err != nil {
+		if err := l.waits.look(ctx, conn, l.sql(sqlLockWaits), &s); err != nil {
 			return err
 		}
 		var err error
 		if s.Deliveries, err = l.deliveries(ctx, conn); err != nil {
 			return err
 		}
-		rows, err := conn.Query(ctx, l.maintainSQL(sqlTables))
+		rows, err := conn.Query(ctx, l.sql(sqlTables))
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func (p *pass) removed(ctx context.Context, sql string, args ...any) (int64, err
 // query carries out one statement in a short transaction, which a crash of the server may forget. All of it goes in one
 // round trip: a process that is frozen (SIGSTOP, a paused machine) or cut off leaves no transaction open, whose locks would
 // keep claims of whole logs, and everybody else's sweep, waiting until the server finds out.
-func (p *pass) query(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
+func (p *pass) query(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*sweepTimeout)
 	defer cancel()
 	conn, err := p.pool.Acquire(ctx)
@@ -81,14 +81,7 @@ func (p *pass) query(ctx context.Context, sql string, args []any, each func(pgx.
 	b.Queue(sqlReadCommitted)
 	b.Queue(sqlSweepBegin, milliseconds(sweepTimeout))
 	b.Queue(sqlTune)
-	b.Queue(p.ledger.maintainSQL(sql), args...).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			if err := each(rows); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
+	b.Queue(p.ledger.sql(sql), args...).Query(each(scan))
 	b.Queue("commit")
 	return usable(conn.SendBatch(ctx, b).Close())
 }

@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"math"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -148,28 +146,7 @@ func (p *pass) countOpen(rows pgx.Rows) error {
 	for i := range firsts {
 		seen.Done.Add(ranges.Span{From: firsts[i], To: lasts[i]})
 	}
-	pending := seen.Pending()
+	pending := seen.Tally(&p.tally, &ranges.Info{Scope: p.names[scope], Prefix: string(prefix)}, max(time.Duration(age)*time.Microsecond, 0))
 	p.ranged[scope] += max(seen.Messages-pending, 0)
-	if pending > 0 {
-		old := max(time.Duration(age)*time.Microsecond, 0)
-		abandoned := int64(0)
-		if old > seen.Window {
-			abandoned = pending
-			p.abandon(p.names[scope], prefix, &seen)
-		}
-		p.tally.AddPending(p.names[scope], ledger.AgeBucket(old), pending, abandoned, old)
-	}
 	return nil
-}
-
-// abandon names the first messages of a range that are past their expiry.
-func (p *pass) abandon(scope string, prefix []byte, r *ranges.Range) {
-	listed := 0
-	for offset := range r.Open() {
-		if listed++; listed > ledger.MaxAbandoned {
-			return
-		}
-		p.tally.Abandon(ledger.Abandoned{Scope: scope, ID: strconv.AppendInt(slices.Clone(prefix), offset, 10),
-			At: r.At.UTC(), Expiry: r.At.Add(r.Window).UTC()})
-	}
 }

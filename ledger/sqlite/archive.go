@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
@@ -72,7 +71,7 @@ func scanArchive(row scanner, more ...any) (ledger.ArchiveRecord, error) {
 	if a.Errors, err = ledger.DecodeErrors(errs); err != nil {
 		return a, err
 	}
-	a.Headers, err = decodeHeaders(headers)
+	a.Headers, err = ledger.DecodeHeaders(headers)
 	return a, err
 }
 
@@ -94,14 +93,10 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 	if err != nil {
 		return err
 	}
-	headers, err := encodeHeaders(a.Headers)
-	if err != nil {
-		return fmt.Errorf("archiving %v: %w", a.Key, err)
-	}
 	sum := a.Key.Sum()
 	_, err = t.exec(sqlFile, sum[:], a.Delivery, scope, a.Key.ID, a.Fingerprint[:], int64(a.Token), a.Generation, string(a.Kind),
 		ledger.EncodeErrors(a.Errors), []byte(a.Source), []byte(a.Group), a.Attempts, micros(a.SentAt), a.Sent,
-		a.At.UnixMicro(), a.Expiry.UnixMicro(), headers, a.Body, encodePosition(a.Key.Pos))
+		a.At.UnixMicro(), a.Expiry.UnixMicro(), ledger.EncodeHeaders(a.Headers), a.Body, encodePosition(a.Key.Pos))
 	if err != nil {
 		return fmt.Errorf("archiving %v: %w", a.Key, err)
 	}
@@ -138,45 +133,6 @@ func (t *tx) Archive(key driver.Key, bodies bool) (list []ledger.ArchiveRecord, 
 	return list, err
 }
 
-// storedHeader is a header in JSON. Text that JSON cannot hold (it must be UTF-8) goes into the raw fields; a nil value
-// is null, an empty one "".
-type storedHeader struct {
-	Name    string `json:"name"`
-	RawName []byte `json:"raw_name,omitempty"`
-	Value   []byte `json:"value"`
-	Type    string `json:"type,omitempty"`
-	RawType []byte `json:"raw_type,omitempty"`
-}
-
-// encodeHeaders keeps order, duplicates and every byte. No headers (nil) are null.
-func encodeHeaders(headers []ledger.Header) ([]byte, error) {
-	if headers == nil {
-		return nil, nil
-	}
-	stored := make([]storedHeader, len(headers))
-	for i, h := range headers {
-		stored[i].Value = h.Value
-		stored[i].Name, stored[i].RawName = splitText(h.Name)
-		stored[i].Type, stored[i].RawType = splitText(h.Type)
-	}
-	return json.Marshal(stored)
-}
-
-func decodeHeaders(b []byte) ([]ledger.Header, error) {
-	if b == nil {
-		return nil, nil
-	}
-	var stored []storedHeader
-	if err := json.Unmarshal(b, &stored); err != nil {
-		return nil, fmt.Errorf("the stored headers cannot be read: %w", err)
-	}
-	headers := make([]ledger.Header, len(stored))
-	for i, s := range stored {
-		headers[i] = ledger.Header{Name: s.Name + string(s.RawName), Value: s.Value, Type: s.Type + string(s.RawType)}
-	}
-	return headers, nil
-}
-
 // storedPosition is a position in JSON.
 type storedPosition struct {
 	Log    []byte `json:"log"` // text that need not be UTF-8
@@ -202,13 +158,6 @@ func decodePosition(b []byte) (*ledger.Position, error) {
 		return nil, fmt.Errorf("the stored position cannot be read: %w", err)
 	}
 	return &ledger.Position{Log: string(p.Log), Epoch: p.Epoch, Offset: p.Offset, Prev: p.Prev}, nil
-}
-
-func splitText(s string) (text string, raw []byte) {
-	if utf8.ValidString(s) {
-		return s, nil
-	}
-	return "", []byte(s)
 }
 
 // maxSeconds is the last second whose microseconds fit into 64 bits, in about the year 294,000.

@@ -11,7 +11,7 @@ var _ ledger.Identified = (*Ledger)(nil)
 
 // ID implements [ledger.Identified]. It is the id by which the ledger's two files know each other.
 func (l *Ledger) ID(ctx context.Context) (string, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	id, err := metaText(ctx, l.store.read, "ledger")
 	if err != nil {

@@ -147,7 +147,7 @@ func (t *tx) Bodies(of []driver.DeadLetter) ([]driver.DeadLetter, error) {
 			}
 			i := at[num]
 			there[i], of[i].Body = true, body
-			of[i].Headers, err = decodeHeaders(headers)
+			of[i].Headers, err = ledger.DecodeHeaders(headers)
 			return err
 		})
 	i := -1

@@ -124,7 +124,7 @@ func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, ledger.MarkUnusable(fmt.Errorf("ledger/sqlite: %w", err))
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	if err := prepareFile(ctx, path, "ledger"); err != nil {
 		return nil, err

@@ -11,16 +11,6 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// defaultDeadline is what a call without a deadline gets (ledger.Owner).
-const defaultDeadline = 10 * time.Second
-
-func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, defaultDeadline)
-}
-
 // turn is this process' right to write to a file: waiting for it is fair, waiting for SQLite's own lock is not.
 type turn chan struct{}
 
