@@ -1,29 +1,45 @@
 package flow
 
-// waitHeap is a heap of waiting items by due time (container/heap).
-type waitHeap []*Item
+import "container/heap"
 
-func (h waitHeap) Len() int           { return len(h) }
-func (h waitHeap) Less(i, j int) bool { return h[i].due < h[j].due }
+// minHeap is a heap whose elements know where they are in it; it is used by package container/heap.
+type minHeap[E interface {
+	before(E) bool
+	place() *int32 // index in the heap, +1; 0: it is not in it
+}] []E
 
-func (h waitHeap) Swap(i, j int) {
+// remove takes an element out; one that is out already is none.
+func (h *minHeap[E]) remove(e E) {
+	if at := *e.place(); at > 0 {
+		heap.Remove(h, int(at-1))
+	}
+}
+
+// Len implements heap.Interface.
+func (h minHeap[E]) Len() int { return len(h) }
+
+// Less implements heap.Interface.
+func (h minHeap[E]) Less(i, j int) bool { return h[i].before(h[j]) }
+
+// Swap implements heap.Interface.
+func (h minHeap[E]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].heapAt, h[j].heapAt = int32(i+1), int32(j+1)
+	*h[i].place(), *h[j].place() = int32(i+1), int32(j+1)
 }
 
-// Push appends an item; container/heap calls it.
-func (h *waitHeap) Push(x any) {
-	it := x.(*Item)
-	*h = append(*h, it)
-	it.heapAt = int32(len(*h))
+// Push implements heap.Interface.
+func (h *minHeap[E]) Push(x any) {
+	e := x.(E)
+	*h = append(*h, e)
+	*e.place() = int32(len(*h))
 }
 
-// Pop takes the last item; container/heap calls it.
-func (h *waitHeap) Pop() any {
-	old := *h
-	it := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	it.heapAt = 0
-	return it
+// Pop implements heap.Interface.
+func (h *minHeap[E]) Pop() any {
+	old, last := *h, len(*h)-1
+	e := old[last]
+	clear(old[last:])
+	*h = old[:last]
+	*e.place() = 0
+	return e
 }
