@@ -49,7 +49,7 @@ func (w *Worker) waitRoom(ctx context.Context) bool {
 		for _, p := range stuck {
 			w.applyPause(p)
 			w.log.Info("the partition pauses: it waits for a record, and leaves the room to the others",
-				zap.String("topic", p.topic), zap.Int32("partition", p.partition))
+				zap.String("topic", p.Topic), zap.Int32("partition", p.Partition))
 		}
 		records, bytes := w.eng.Room()
 		if wait == 0 && records > 0 && bytes > 0 && w.eng.Open() {
@@ -156,7 +156,7 @@ func (w *Worker) offer(all []offer, bytes int64, size *meanSize) {
 
 // takes returns the assignment that takes a partition's records in; nil: none does.
 func (w *Worker) takes(topic string, id topicID, p *kgo.FetchPartition) *assignment {
-	at := place{topic, p.Partition}
+	at := place{Topic: topic, Partition: p.Partition}
 	if p.Err == nil && p.HighWatermark > 0 {
 		w.table.saw(at, p.HighWatermark)
 	}
@@ -277,7 +277,7 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 		w.lookAt(topic)
 		return
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		if a := w.table.get(place{topic, partition}); a != nil && !w.isAnother(a) {
+		if a := w.table.get(place{Topic: topic, Partition: partition}); a != nil && !w.isAnother(a) {
 			w.fail(fmt.Errorf("topic %q partition %d: %w: %w", topic, partition, ErrOutOfRange, err))
 		}
 		return
@@ -292,7 +292,7 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 		return
 	}
 	if loss, isLoss := errors.AsType[*kgo.ErrDataLoss](err); isLoss {
-		if a := w.table.get(place{topic, partition}); a != nil {
+		if a := w.table.get(place{Topic: topic, Partition: partition}); a != nil {
 			w.dataLoss(a, loss.ResetTo, loss)
 		}
 		return
@@ -306,22 +306,23 @@ func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment 
 	if w.isAnother(a) {
 		return nil
 	}
-	err := fmt.Errorf("topic %q partition %d: %w: %w", a.topic, a.partition, ErrDataLoss, cause)
+	err := fmt.Errorf("topic %q partition %d: %w: %w", a.Topic, a.Partition, ErrDataLoss, cause)
 	if w.set.Reset == ResetFail {
 		w.fail(err)
 		return nil
 	}
 	w.goOn(err)
-	if oldest, ok := w.oldest(a); ok && oldest < offset { // it is in hand, was not lost, and must not be passed over
+	if w.table.needs(a, offset) {
 		w.readAgain(a)
 		return nil
 	}
 	w.owning.Lock()
 	defer w.owning.Unlock()
-	now := &assignment{place: a.place, id: a.id, log: a.log, source: a.source, horizon: a.horizon, start: offset, epoch: -1, committed: -1}
+	now := newAssignment(a.TopicPartition, a.id, a.log)
+	now.source, now.horizon, now.Start = a.source, a.horizon, offset
 	if old := w.table.install(now); old != nil {
 		w.eng.Drop(of(old), w.set.RevokeDrain)
-		w.applyPause(a.place) // the old one may have paused it
+		w.applyPause(a.TopicPartition) // the old one may have paused it
 	}
 	return now
 }

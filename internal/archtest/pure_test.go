@@ -12,15 +12,27 @@ import (
 // What the pure core may import: values and their algorithms, and nothing that waits, draws, talks or writes.
 var pureImports = []string{
 	"cmp", "container/heap", "encoding/binary", "errors", "maps", "math", "slices", "time",
-	module + "/internal/backoff", module + "/ledger",
+	module + "/internal/backoff", module + "/internal/flow", module + "/ledger",
 }
 
 // What of package time is a value; the rest is a clock.
-var pureTime = []string{"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour", "Seconds", "String", "Time"}
+var pureTime = []string{
+	"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour", "Seconds", "String", "Time",
+	"Before", "IsZero", "Sub",
+}
+
+// What decides, and leaves it to others to carry it out.
+var pure = []string{"internal/flow", "internal/offsets"}
 
 // The core decides. It has no lock, goroutine, clock, chance, context, I/O or log.
 func TestTheCoreIsPure(t *testing.T) {
-	c := check(t, "internal/flow")
+	for _, path := range pure {
+		t.Run(path, func(t *testing.T) { mustBePure(t, check(t, path)) })
+	}
+}
+
+func mustBePure(t *testing.T, c *checked) {
+	t.Helper()
 	for _, f := range c.parsed {
 		for _, i := range f.Imports {
 			if path, _ := strconv.Unquote(i.Path.Value); !slices.Contains(pureImports, path) {
