@@ -179,7 +179,7 @@ func TestPitfall63_DataLoss(t *testing.T) {
 		old := again.table.get(place{Topic: s.topic, Partition: 0})
 		again.fetchError(s.topic, 0, loss)
 		now := again.table.get(place{Topic: s.topic, Partition: 0})
-		if now == old || now == nil || now.Start != 5 || !old.Gone() {
+		if now == old || now == nil || now.Start != 5 || now.Epoch != 2 || !old.Gone() {
 			t.Fatalf("the partition goes on with %+v", now)
 		}
 		fresh, _, rewound := again.table.accept(now, []*kgo.Record{{Topic: s.topic, Offset: 5, LeaderEpoch: 2}})

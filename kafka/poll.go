@@ -207,7 +207,9 @@ func (w *Worker) accept(a *assignment, records []*kgo.Record) []*delivery {
 		return fresh
 	}
 	at := rewound[0]
-	now := w.dataLoss(a, at.Offset, fmt.Errorf("records from offset %d on were written anew (leader epoch %d)", at.Offset, at.LeaderEpoch))
+	record := arriving(at, 0)
+	offset, epoch := record.Before()
+	now := w.dataLoss(a, offset, epoch, fmt.Errorf("records from offset %d on were written anew (leader epoch %d)", offset, at.LeaderEpoch))
 	if now == nil {
 		return fresh
 	}
@@ -293,7 +295,7 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 	}
 	if loss, isLoss := errors.AsType[*kgo.ErrDataLoss](err); isLoss {
 		if a := w.table.get(place{Topic: topic, Partition: partition}); a != nil {
-			w.dataLoss(a, loss.ResetTo, loss)
+			w.dataLoss(a, loss.ResetTo, loss.ResetToEpoch, loss)
 		}
 		return
 	}
@@ -301,8 +303,9 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 }
 
 // dataLoss ends Run (nil), or lets a new assignment of the partition begin where the broker's log goes on. If records of
-// before are in hand still, the topic is joined afresh instead (nil), from what is committed.
-func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment {
+// before are in hand still, the topic is joined afresh instead (nil), from what is committed. epoch is that of what is before the
+// offset: it is committed with it, so that a client that begins there learns of the next loss.
+func (w *Worker) dataLoss(a *assignment, offset int64, epoch int32, cause error) *assignment {
 	if w.isAnother(a) {
 		return nil
 	}
@@ -319,7 +322,7 @@ func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment 
 	w.owning.Lock()
 	defer w.owning.Unlock()
 	now := newAssignment(a.TopicPartition, a.id, a.log)
-	now.source, now.horizon, now.Start = a.source, a.horizon, offset
+	now.source, now.horizon, now.Start, now.Epoch = a.source, a.horizon, offset, epoch
 	if old := w.table.install(now); old != nil {
 		w.eng.Drop(of(old), w.set.RevokeDrain)
 		w.applyPause(a.TopicPartition) // the old one may have paused it

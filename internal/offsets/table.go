@@ -61,6 +61,10 @@ type Record struct {
 	Control bool  // of a transaction: there is nothing to handle
 }
 
+// Before is the place right before a record whose epoch is new: nothing of that epoch has been read. A commit of it says so. With no
+// epoch, the next truncation would go unnoticed by whoever begins there.
+func (r *Record) Before() (offset int64, epoch int32) { return r.Offset, r.Epoch - 1 }
+
 // Arrival says what a delivered record is to its assignment.
 type Arrival uint8
 
