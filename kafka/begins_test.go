@@ -99,7 +99,7 @@ func TestWhereAPartitionBegins(t *testing.T) {
 	s := fakeSite(t, 1)
 	at := place{Topic: "orders", Partition: 0}
 	listed := func(offset int64) kadm.ListedOffsets {
-		return kadm.ListedOffsets{at.Topic: {0: {Topic: at.Topic, Offset: offset}}}
+		return kadm.ListedOffsets{at.Topic: {0: {Topic: at.Topic, Offset: offset, LeaderEpoch: 4}}}
 	}
 	refused := kadm.ListedOffsets{at.Topic: {0: {Topic: at.Topic, Err: kerr.LeaderNotAvailable}}}
 	none := kgo.NewOffset().AtStart()
@@ -122,13 +122,17 @@ func TestWhereAPartitionBegins(t *testing.T) {
 	} {
 		conf := quick()
 		conf.Start, conf.Reset = c.start, c.reset
+		epoch := int32(-1)
+		if c.start == StartLatest { // of what is before the end
+			epoch = 4
+		}
 		f, err := s.asking(conf).beginOne(t.Context(), &c.survey, at, c.offset)
 		switch {
 		case c.err != "":
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: %v, want %q", name, err, c.err)
 			}
-		case err != nil || f.Start != c.begins:
+		case err != nil || f.Start != c.begins || f.Epoch != epoch:
 			t.Errorf("%s: %+v, %v, want %d", name, f.assignment, err, c.begins)
 		}
 	}
@@ -157,8 +161,8 @@ func TestNewcomersLeaveWhatIsCommitted(t *testing.T) {
 		t.Fatalf("a new group: %+v, %v", v.others, err)
 	}
 	for _, p := range v.others {
-		if want := map[int32]int64{0: 5, 1: 3}[p.Partition]; p.offset != want {
-			t.Errorf("partition %d: its end is %d, want %d", p.Partition, p.offset, want)
+		if want := map[int32]int64{0: 5, 1: 3}[p.Partition]; p.offset != want || p.epoch < 0 {
+			t.Errorf("partition %d: its end is %d, of epoch %d, want %d", p.Partition, p.offset, p.epoch, want)
 		}
 	}
 	s.setOffset(0, 2)

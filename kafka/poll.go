@@ -323,9 +323,10 @@ func (w *Worker) dataLoss(a *assignment, offset int64, epoch int32, cause error)
 	defer w.owning.Unlock()
 	now := newAssignment(a.TopicPartition, a.id, a.log)
 	now.source, now.horizon, now.Start, now.Epoch = a.source, a.horizon, offset, epoch
-	if old := w.table.install(now); old != nil {
-		w.eng.Drop(of(old), w.set.RevokeDrain)
-		w.applyPause(a.TopicPartition) // the old one may have paused it
+	if !w.table.replace(a, now) {
+		return nil // it was let go of meanwhile: the topic was created anew
 	}
+	w.eng.Drop(of(a), w.set.RevokeDrain)
+	w.applyPause(a.TopicPartition) // the old one may have paused it
 	return now
 }

@@ -214,8 +214,8 @@ func (w *Worker) beginOne(ctx context.Context, s *survey, at place, offset kgo.O
 		if !ok || high.Err != nil {
 			return fresh{}, fmt.Errorf("end of topic %q partition %d: %w", at.Topic, at.Partition, errors.Join(high.Err, errNotListed(ok)))
 		}
-		a.Start = high.Offset
-		return fresh{assignment: a, from: kgo.NewOffset().At(a.Start).WithEpoch(-1)}, nil
+		a.Start, a.Epoch = high.Offset, high.LeaderEpoch // without the epoch a loss below would go unnoticed
+		return fresh{assignment: a, from: kgo.NewOffset().At(a.Start).WithEpoch(a.Epoch)}, nil
 	}
 	if where != atCommit {
 		a.Start = low.Offset
@@ -346,7 +346,7 @@ func (w *Worker) newcomers(ctx context.Context, s *survey, topics []string) (err
 		}
 		for partition, end := range s.ends[topic] {
 			if end.Err == nil && partition >= 0 {
-				s.others = append(s.others, point{place: place{Topic: topic, Partition: partition}, id: s.metas[topic].id, offset: end.Offset, epoch: -1})
+				s.others = append(s.others, point{place: place{Topic: topic, Partition: partition}, id: s.metas[topic].id, offset: end.Offset, epoch: end.LeaderEpoch})
 			}
 		}
 	}

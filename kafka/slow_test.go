@@ -122,7 +122,8 @@ func spanLimit(t *testing.T, audit Audit) {
 	eventually(t, "what was delivered is handled", func() bool {
 		r.table.mu.Lock()
 		defer r.table.mu.Unlock()
-		return r.table.core.Get(place{Topic: s.topic, Partition: 0}).Unfinished() == 1
+		n, _ := r.table.core.Get(place{Topic: s.topic, Partition: 0}).Held()
+		return n == 1
 	})
 	r.table.mu.Lock()
 	span := r.table.core.Get(place{Topic: s.topic, Partition: 0}).Span()

@@ -22,9 +22,24 @@ type table struct {
 
 // install begins an assignment. One that was there is let go of: it is returned, for its items to be dropped.
 func (t *table) install(a *assignment) (old *assignment) {
-	a.begin()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.installLocked(a)
+}
+
+// replace begins an assignment in the place of an open one. False: that was closed.
+func (t *table) replace(old, now *assignment) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old.Closed() {
+		return false
+	}
+	t.installLocked(now)
+	return true
+}
+
+func (t *table) installLocked(a *assignment) (old *assignment) {
+	a.begin()
 	if old = assignmentOf(t.core.Install(&a.Assignment)); old != nil {
 		old.tellEmpty()
 	}

@@ -86,6 +86,18 @@ func TestRestartLetsGoFirst(t *testing.T) {
 	}
 }
 
+// An assignment that is let go of while its log's loss is dealt with is not begun anew: its commit would be one of the topic's new life.
+func TestLossBeginsNothingAnewThatWasLetGoOf(t *testing.T) {
+	t.Parallel()
+	s := fakeSite(t, 1)
+	w, a := s.holding()
+	w.set.Reset = ResetEarliest
+	w.table.discard(w.table.close(all))
+	if now := w.dataLoss(a, 0, 0, errors.New("lost")); now != nil || w.table.get(a.TopicPartition) != nil {
+		t.Errorf("it goes on with %+v", now)
+	}
+}
+
 // A partition that is assigned twice is let go of the first time, and whoever waits for what was in hand of it goes on.
 func TestReplacedAssignmentCloses(t *testing.T) {
 	t.Parallel()

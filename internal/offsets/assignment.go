@@ -68,9 +68,6 @@ func (a *Assignment) Oldest() (offset int64, ok bool) { return a.tracker.Oldest(
 // Span is how many records were delivered past the position.
 func (a *Assignment) Span() int { return a.tracker.Span() }
 
-// Unfinished is how many of its records are not finished.
-func (a *Assignment) Unfinished() int { return a.tracker.Unfinished() }
-
 // Needs says whether a record before an offset is not finished. It was not lost with those behind the offset, and must not be
 // passed over.
 func (a *Assignment) Needs(before int64) bool {

@@ -33,9 +33,9 @@ func (t *Table) scarce() bool {
 	return t.most-t.held <= t.most/4 || t.weight.Room() <= t.weight.Limit/4
 }
 
-// crowds says whether a partition has more in hand than that part of the room.
+// crowds says whether a partition has more in hand than that part of the room. Of one that has nothing in hand, none can be given back.
 func (t *Table) crowds(a *Assignment, part int) bool {
-	return a.held > (t.most-t.held)/part || a.weight.Counted() > t.weight.Room()/int64(part)
+	return a.held > 0 && (a.held > (t.most-t.held)/part || a.weight.Counted() > t.weight.Room()/int64(part))
 }
 
 // Unstuck returns the partitions that were stuck and may be read again: they have less than half of what there is room for.

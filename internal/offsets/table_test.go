@@ -77,7 +77,7 @@ func (m *member) scarce() bool {
 func (m *member) crowds(x *term, part int) bool {
 	records, bytes := m.room()
 	held, _, counted := weigh(m.limit, x)
-	return held > records/part || counted > bytes/int64(part)
+	return held > 0 && (held > records/part || counted > bytes/int64(part))
 }
 
 func (x *term) span() int { return len(x.position.records) - x.position.prefix() }
