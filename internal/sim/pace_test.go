@@ -19,19 +19,19 @@ func TestWorldsTakeTheirTime(t *testing.T) {
 		whole  int // messages that were settled in ranges
 		took   time.Duration
 	}{
-		"no order":                 {func(*sim.Config) {}, 294, 159, 0, 1004 * time.Millisecond},
-		"by key":                   {func(c *sim.Config) { c.Keys = 16 }, 561, 426, 0, 905 * time.Millisecond},
-		"by partition":             {func(c *sim.Config) { c.Keys = 1 }, 4272, 4000, 0, 7803 * time.Millisecond},
-		"ranges":                   {func(c *sim.Config) { c.Ranged = true }, 254, 170, 3913, 904 * time.Millisecond},
-		"ranges, by key":           {func(c *sim.Config) { c.Ranged, c.Keys = true, 16 }, 254, 170, 3913, 902 * time.Millisecond},
-		"handlers of 50 µs":        {func(c *sim.Config) { c.Pace = 50 * time.Microsecond }, 435, 1885, 0, 805 * time.Millisecond},
-		"handlers of 5 ms":         {func(c *sim.Config) { c.Pace, c.Messages = 5*time.Millisecond, 500 }, 580, 1000, 0, 803 * time.Millisecond},
+		"no order":                 {func(*sim.Config) {}, 244, 134, 0, 703 * time.Millisecond},
+		"by key":                   {func(c *sim.Config) { c.Keys = 16 }, 469, 333, 0, 802 * time.Millisecond},
+		"by partition":             {func(c *sim.Config) { c.Keys = 1 }, 4609, 4000, 0, 5102 * time.Millisecond},
+		"ranges":                   {func(c *sim.Config) { c.Ranged = true }, 255, 180, 3915, 804 * time.Millisecond},
+		"ranges, by key":           {func(c *sim.Config) { c.Ranged, c.Keys = true, 16 }, 266, 179, 3915, 702 * time.Millisecond},
+		"handlers of 50 µs":        {func(c *sim.Config) { c.Pace = 50 * time.Microsecond }, 446, 2010, 0, 703 * time.Millisecond},
+		"handlers of 5 ms":         {func(c *sim.Config) { c.Pace, c.Messages = 5*time.Millisecond, 500 }, 550, 1000, 0, 802 * time.Millisecond},
 		"handlers of 5 ms, ranges": {func(c *sim.Config) { c.Pace, c.Messages, c.Ranged = 5*time.Millisecond, 500, true }, 519, 1000, 0, 804 * time.Millisecond},
-		"batches":                  {func(c *sim.Config) { c.Batch, c.Pace = 50, time.Millisecond }, 238, 140, 0, 804 * time.Millisecond},
-		"batches, ranges":          {func(c *sim.Config) { c.Batch, c.Pace, c.Ranged = 50, time.Millisecond, true }, 235, 136, 150, 1004 * time.Millisecond},
-		"batches, by key":          {func(c *sim.Config) { c.Batch, c.Pace, c.Keys = 50, time.Millisecond, 100 }, 238, 141, 0, 803 * time.Millisecond},
-		"transactions":             {func(c *sim.Config) { c.InTx, c.Keys = true, 16 }, 4167, 4000, 0, 1303 * time.Millisecond},
-		"parked":                   {func(c *sim.Config) { c.Park, c.Limited, c.Messages = true, true, 200 }, 649, 400, 0, 603 * time.Millisecond},
+		"batches":                  {func(c *sim.Config) { c.Batch, c.Pace = 50, time.Millisecond }, 235, 136, 0, 704 * time.Millisecond},
+		"batches, ranges":          {func(c *sim.Config) { c.Batch, c.Pace, c.Ranged = 50, time.Millisecond, true }, 217, 131, 152, 703 * time.Millisecond},
+		"batches, by key":          {func(c *sim.Config) { c.Batch, c.Pace, c.Keys = 50, time.Millisecond, 100 }, 239, 143, 0, 704 * time.Millisecond},
+		"transactions":             {func(c *sim.Config) { c.InTx, c.Keys = true, 16 }, 4160, 4000, 0, 1203 * time.Millisecond},
+		"parked":                   {func(c *sim.Config) { c.Park, c.Limited, c.Messages = true, true, 200 }, 627, 400, 0, 603 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := base

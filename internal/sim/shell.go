@@ -66,7 +66,9 @@ func (p *process) offerRange(r *flow.Range) {
 // drop takes messages back; then is called when that is done, after the grace at the latest.
 func (p *process) drop(match func(delivery) bool, grace time.Duration, then func()) {
 	d := p.flow.Drop(p.now, func(it *flow.Item) bool { return match(of(it)) }, grace, then)
-	p.after(grace+time.Millisecond, func() { p.mustHaveGivenBack(d) })
+	p.after(grace+time.Millisecond, func() {
+		p.after(0, func() { p.mustHaveGivenBack(d) }) // who was frozen is woken first
+	})
 }
 
 // several is what a range is of.
