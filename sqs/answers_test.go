@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/replay"
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -45,8 +46,11 @@ func TestFullRequestOfDeletesGoesAtOnce(t *testing.T) {
 			api := &quickDelete{}
 			w := &Worker{client: api, base: t.Context(), table: newTable(30*time.Second, maxVisibility, false)}
 			for i := range n {
-				h, _ := w.table.receiveOne(raw(strconv.Itoa(i), "h"), time.Now(), time.Now())
-				w.table.ack(h)
+				h := newHold(raw(strconv.Itoa(i), "h"), false)
+				w.table.use(func(v *visibility.Table) {
+					v.Receive(&h.Hold, 0, 0)
+					v.Ack(&h.Hold)
+				})
 			}
 			began := time.Now()
 			ctx, cancel := context.WithCancel(t.Context())

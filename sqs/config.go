@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/visibility"
 )
 
 // Defaults of Config; docs/defaults.md says why.
@@ -19,7 +20,7 @@ const (
 const (
 	maxVisibility = 12 * time.Hour
 	maxWait       = 20 * time.Second
-	maxBatch      = 10
+	maxBatch      = visibility.MaxBatch
 )
 
 // minVisibility leaves time for an extension to fail once and be repeated.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/backoff"
 	"github.com/ackledger/ackledger/internal/killpoint"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -17,7 +18,6 @@ import (
 const (
 	deleteCalls  = 4                     // batches of deletes under way at once, at least; else as many as polls
 	deleteLinger = 50 * time.Millisecond // for a batch to fill
-	deleteTries  = 10                    // of an entry that is refused by itself
 )
 
 // retries is the backoff of requests that fail: our own, because the SDK's stops helping when everything fails (its
@@ -45,7 +45,7 @@ func (w *Worker) deleteLoop(ctx context.Context) {
 			return
 		}
 		linger.Reset(deleteLinger)
-		for lingers := true; lingers && w.table.deletesReady() < maxBatch; {
+		for lingers := true; lingers && w.table.deletes() < maxBatch; {
 			select {
 			case <-w.table.toDelete:
 			case <-linger.C:
@@ -55,7 +55,8 @@ func (w *Worker) deleteLoop(ctx context.Context) {
 			}
 		}
 		calls.do(func() {
-			batch := w.table.takeDeletes() // only now: while all callers were busy it has filled
+			var batch []visibility.Deletion
+			w.table.use(func(v *visibility.Table) { batch = v.TakeDeletes() }) // only now: while all callers were busy it has filled
 			taken <- struct{}{}
 			if len(batch) > 0 {
 				w.sendDeletes(batch)
@@ -66,12 +67,12 @@ func (w *Worker) deleteLoop(ctx context.Context) {
 }
 
 // sendDeletes sends one batch. Only entries that failed are sent again.
-func (w *Worker) sendDeletes(batch []deletion) {
+func (w *Worker) sendDeletes(batch []visibility.Deletion) {
 	entries := make([]types.DeleteMessageBatchRequestEntry, len(batch))
 	ids := make([]string, len(batch))
 	for i := range batch {
 		ids[i] = strconv.Itoa(i)
-		entries[i] = types.DeleteMessageBatchRequestEntry{Id: &ids[i], ReceiptHandle: &batch[i].handle}
+		entries[i] = types.DeleteMessageBatchRequestEntry{Id: &ids[i], ReceiptHandle: &batch[i].Handle}
 	}
 	ctx, cancel := context.WithTimeout(w.base, callTimeout)
 	defer cancel()
@@ -83,9 +84,9 @@ func (w *Worker) sendDeletes(batch []deletion) {
 		ends := w.trouble(doDelete, err)
 		for _, d := range batch {
 			if ends {
-				w.table.deleted(d)
+				w.deleted(d)
 			} else {
-				w.deleteAgain(d, false)
+				w.deleteFailed(d, false)
 			}
 		}
 		return
@@ -111,30 +112,33 @@ func (w *Worker) sendDeletes(batch []deletion) {
 }
 
 // deleteAnswered deals with one entry's answer; an empty code is success.
-func (w *Worker) deleteAnswered(d deletion, code string) {
+func (w *Worker) deleteAnswered(d visibility.Deletion, code string) {
 	if code == "" {
-		w.table.deleted(d)
+		w.deleted(d)
 		return
 	}
 	w.tel.deleteFailures(1)
 	if kindOfEntry(code) == kindHandle {
 		w.log.Info("receipt handle has expired: the message is deleted when it is delivered again",
-			zap.String("message_id", d.h.id), zap.String("code", code))
-		w.table.deleted(d)
+			zap.String("message_id", d.Hold.ID), zap.String("code", code))
+		w.deleted(d)
 		return
 	}
-	if n := w.deleteAgain(d, true); n >= deleteTries {
+	if n, givenUp := w.deleteFailed(d, true); givenUp {
 		w.log.Warn("delete is refused for good: the message is deleted when it is delivered again",
-			zap.String("message_id", d.h.id), zap.String("code", code), zap.Int("tries", n))
-		w.table.deleted(d)
+			zap.String("message_id", d.Hold.ID), zap.String("code", code), zap.Int("tries", n))
 	}
 }
 
-// deleteAgain sends a delete again after a while, and returns how often it was refused by itself.
-func (w *Worker) deleteAgain(d deletion, refused bool) (refusals int) {
-	tries, refusals := w.table.deleteFailed(d, refused)
-	if refusals < deleteTries {
-		time.AfterFunc(retryDelay(tries), func() { w.table.retryDelete(d.h) })
+func (w *Worker) deleted(d visibility.Deletion) {
+	w.table.use(func(v *visibility.Table) { v.Deleted(d) })
+}
+
+// deleteFailed sends a delete again after a while, unless it is given up.
+func (w *Worker) deleteFailed(d visibility.Deletion, refused bool) (tries int, givenUp bool) {
+	w.table.use(func(v *visibility.Table) { tries, givenUp = v.DeleteFailed(d, refused) })
+	if !givenUp {
+		time.AfterFunc(retryDelay(tries), func() { w.table.use(func(v *visibility.Table) { v.RetryDelete(d.Hold) }) })
 	}
-	return refusals
+	return tries, givenUp
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/smithy-go"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
-	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
@@ -118,12 +118,12 @@ func TestOtherNamesAreLookedFor(t *testing.T) {
 func TestADeleteIsRefusedSoOften(t *testing.T) {
 	s := newSite(t, "", 100)
 	w := s.begun(nil)
-	h, _ := w.table.receiveOne(raw("a", "1"), time.Now(), time.Now())
-	w.table.ack(h)
-	for n := 1; n <= deleteTries; n++ {
-		w.deleteAnswered(deletion{h, "1"}, "InternalError")
-		if _, kept := w.table.holds["a"]; kept != (n < deleteTries) {
-			t.Fatalf("after %d refusals it is kept: %v", n, kept)
+	h := w.receive([]types.Message{raw("a", "1")}, w.table.now())[0]
+	w.table.use(func(v *visibility.Table) { v.Ack(&h.Hold) })
+	for n := 1; n <= 10; n++ {
+		w.deleteAnswered(visibility.Deletion{Hold: &h.Hold, Handle: "1"}, "InternalError")
+		if _, all := w.table.lanes(); (all == 1) != (n < 10) {
+			t.Fatalf("after %d refusals it is kept: %v", n, all == 1)
 		}
 	}
 	if deletes, _ := w.table.waiting(); deletes != 0 {
@@ -140,13 +140,13 @@ func TestDeletesEndWithTheirLoop(t *testing.T) {
 	if err != nil || len(out.Messages) != 1 {
 		t.Fatalf("%v, %v", out, err)
 	}
-	h, _ := w.table.receiveOne(out.Messages[0], time.Now(), time.Now())
+	h := w.receive(out.Messages, w.table.now())[0]
 	s.srv.Inject(sqstest.Fault{Action: "DeleteMessageBatch", Delay: 300 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.deleteLoop(ctx) }()
-	w.table.ack(h)
-	eventually(t, "the delete is on its way", func() bool { return w.table.deletesReady() == 0 })
+	w.table.use(func(v *visibility.Table) { v.Ack(&h.Hold) })
+	eventually(t, "the delete is on its way", func() bool { return w.table.deletes() == 0 })
 	cancel()
 	<-ended
 	if deletes, _ := w.table.waiting(); deletes != 0 {
@@ -225,67 +225,6 @@ func TestABodyThatCannotBeRestored(t *testing.T) {
 	}
 }
 
-// TestWhatIsHandedBackLapses: a message that is being handed back leaves the table when its visibility is over, but not before the
-// call about it has ended.
-func TestWhatIsHandedBackLapses(t *testing.T) {
-	t.Parallel()
-	for _, calling := range []bool{false, true} {
-		c := newClocked(t, false)
-		h := c.take("a", "1")
-		c.letGo(h, engine.Verdict{Again: 10 * time.Second}, c.now)
-		var changes []change
-		if calling {
-			changes = c.want(true, "a=10 ")
-		}
-		c.now = c.now.Add(time.Minute)
-		c.want(true, "") // the engine has let go of it already
-		if _, there := c.holds["a"]; there != calling {
-			t.Errorf("with a call under way %v: it is in the table: %v", calling, there)
-		}
-		if calling {
-			c.changed(changes[0], failed, c.now, c.now)
-		}
-		if len(c.holds) > 0 {
-			t.Errorf("with a call under way %v: it stays in the table", calling)
-		}
-	}
-}
-
-// TestWhatIsHandedBackGoesFirst: others wait for it, while an extension has time.
-func TestWhatIsHandedBackGoesFirst(t *testing.T) {
-	t.Parallel()
-	c := newClocked(t, false)
-	for i := range 20 {
-		h := c.take(fmt.Sprint("m", i), "1")
-		if i%2 == 0 {
-			c.letGo(h, engine.Verdict{Again: 50 * time.Second}, c.now)
-		}
-	}
-	c.now = c.now.Add(21 * time.Second)
-	changes, _ := c.plan(c.now, true, 80)
-	for i, ch := range changes {
-		if ch.final != (i < 10) {
-			t.Fatalf("change %d of %d hands back: %v", i, len(changes), ch.final)
-		}
-	}
-	if len(changes) != 20 {
-		t.Errorf("%d changes, want 20", len(changes))
-	}
-}
-
-// TestACopyOfWhatIsDeleted: a message that is delivered again before its delete went through is deleted by its new handle.
-func TestACopyOfWhatIsDeleted(t *testing.T) {
-	t.Parallel()
-	c := newClocked(t, false)
-	c.ack(c.take("a", "1"))
-	batch := c.takeDeletes()
-	c.deleteFailed(batch[0], false)
-	c.take("a", "2")
-	if batch = c.takeDeletes(); len(batch) != 1 || batch[0].handle != "2" {
-		t.Errorf("deletes %+v, want one by the new handle", batch)
-	}
-}
-
 // TestOutcomesAreCountedByName: of polls and of visibility changes.
 func TestOutcomesAreCountedByName(t *testing.T) {
 	s := newSite(t, "", 100)
@@ -297,7 +236,7 @@ func TestOutcomesAreCountedByName(t *testing.T) {
 	w.poll(1)
 	w.pollFailed(1, &smithy.GenericAPIError{Code: "OverLimit"}, time.Now())
 	w.pollFailed(1, errors.New("no answer"), time.Now())
-	w.tel.visibility([refused + 1]int64{changed: 1, failed: 2, refused: 3})
+	w.tel.visibility([visibility.Refused + 1]int64{visibility.Changed: 1, visibility.Failed: 2, visibility.Refused: 3})
 	got := counters(t, reader)
 	for name, want := range map[string]int64{
 		"polls messages": 1, "polls empty": 0, "polls over_limit": 1, "polls error": 1,

@@ -101,7 +101,7 @@ func (w *Worker) prepare(h *hold) *engine.Item {
 		Msg: &h.msg, Delivery: id, Window: w.queue.window, Deadline: w.queue.deadline(h.msg.SentAt),
 		Original: original, Alive: w.isAlive, Ref: h,
 	}
-	h.item.OrderingKey, h.item.Size = h.group, heldSize(&h.raw)
+	h.item.OrderingKey, h.item.Size = h.Group, heldSize(&h.raw)
 	from := engine.Origin{Key: ledger.Key{Scope: w.queue.scope, ID: id}, Source: w.queue.arn, Records: engine.NoRecords{}}
 	h.item.Identity = engine.Identify(&w.set.Options, from, &h.msg)
 	return &h.item

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
@@ -64,9 +66,8 @@ func TestWhatLapsesOnItsWayToTheEngineIsLetGoOf(t *testing.T) {
 	c.KeyFunc = func(m *consumer.Message) (string, error) {
 		if lapse.Swap(false) {
 			w.Pause()
-			w.table.mu.Lock()
-			drops := w.table.drop([]*hold{w.table.holds[m.ID]})
-			w.table.mu.Unlock()
+			var drops []*visibility.Hold
+			w.table.use(func(v *visibility.Table) { _, drops = v.Plan(w.table.now()+time.Hour, true, 0) })
 			w.drop(drops)
 		}
 		return m.ID, nil

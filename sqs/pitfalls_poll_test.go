@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/ackledger/ackledger/sqs/sqstest"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
 // A worker cancels its long poll at shutdown; the service does not notice, hands a message to the dead connection, and
@@ -178,3 +180,41 @@ type soloist struct{ now, most atomic.Int32 }
 
 func (s *soloist) enter() { s.most.Store(max(s.most.Load(), s.now.Add(1))) }
 func (s *soloist) leave() { s.now.Add(-1) }
+
+// A hand-back is repeated if it was not done. When its answer is lost, others may have the message, whose visibility the old handle
+// would end.
+func TestPitfall144_HandBackThatMayBeDone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fault sqstest.Fault
+		want  int
+	}{
+		"throttled":   {sqstest.Fault{Code: sqstest.CodeThrottled}, 1},
+		"answer lost": {sqstest.Fault{Drop: true}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, "", 100)
+			w := s.begun(nil)
+			s.send("m")
+			out, err := s.client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: &s.url})
+			if err != nil || len(out.Messages) != 1 {
+				t.Fatalf("%v, %v", out, err)
+			}
+			h := w.receive(out.Messages, w.table.now())[0]
+			w.table.use(func(v *visibility.Table) {
+				v.Drain()
+				v.PollsOver()
+				v.HandBack(&h.Hold, 0, w.table.now())
+			})
+			tt.fault.Action, tt.fault.Times = "ChangeMessageVisibilityBatch", -1
+			s.srv.Inject(tt.fault)
+			k := &keeper{w: w, slots: make(chan struct{}, changeCalls)}
+			for range 2 {
+				k.round()
+				k.calls.Wait()
+			}
+			if _, returns := w.table.waiting(); returns != tt.want {
+				t.Errorf("%d are to be handed back again, want %d", returns, tt.want)
+			}
+		})
+	}
+}

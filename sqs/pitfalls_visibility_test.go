@@ -12,6 +12,7 @@ import (
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
@@ -215,12 +216,12 @@ func TestPitfall93_LongHandlerAndCopiesElsewhere(t *testing.T) {
 // A FIFO handle expires under a running handler: what waits behind it in its group must not be run on, the rest must.
 func TestPitfall46_ExpiredHandleStopsItsGroupOnly(t *testing.T) {
 	t.Run("all of the group", func(t *testing.T) {
-		expiredUnderTheHead(t, func(s *site, _ *running, _ string) { s.srv.ExpireVisibility(s.name) })
+		expiredUnderTheHead(t, func(s *site, _ string) { s.srv.ExpireVisibility(s.name) })
 	})
 	t.Run("the head alone", func(t *testing.T) {
-		expiredUnderTheHead(t, func(s *site, r *running, head string) {
+		expiredUnderTheHead(t, func(s *site, head string) {
 			_, err := s.client.ChangeMessageVisibility(t.Context(), &awssqs.ChangeMessageVisibilityInput{
-				QueueUrl: &s.url, ReceiptHandle: aws.String(r.handleOf(head)), VisibilityTimeout: 0,
+				QueueUrl: &s.url, ReceiptHandle: aws.String(s.handleOf(head)), VisibilityTimeout: 0,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -229,15 +230,23 @@ func TestPitfall46_ExpiredHandleStopsItsGroupOnly(t *testing.T) {
 	})
 }
 
-// handleOf is the handle by which the worker holds a message.
-func (r *running) handleOf(id string) string {
-	r.table.mu.Lock()
-	defer r.table.mu.Unlock()
-	return r.table.holds[id].handle
+// handleOf is the handle by which a message is extended.
+func (s *site) handleOf(id string) (handle string) {
+	eventually(s.t, "it is extended", func() bool {
+		for _, c := range s.seen("ChangeMessageVisibilityBatch") {
+			for _, e := range c.Entries {
+				if e.MessageID == id {
+					handle = e.ReceiptHandle
+				}
+			}
+		}
+		return handle != ""
+	})
+	return handle
 }
 
 // expiredUnderTheHead lets handles expire while the head of a group is in its handler.
-func expiredUnderTheHead(t *testing.T, expire func(s *site, r *running, head string)) {
+func expiredUnderTheHead(t *testing.T, expire func(s *site, head string)) {
 	s, g, b := newSite(t, ".fifo", 100), newGate(), newBook()
 	c := quick()
 	c.VisibilityTimeout = 4 * time.Second
@@ -253,7 +262,7 @@ func expiredUnderTheHead(t *testing.T, expire func(s *site, r *running, head str
 	eventually(t, "the head runs", func() bool { return g.len() == 1 })
 	remove := s.srv.Inject(sqstest.Fault{Action: "ReceiveMessage", Code: sqstest.CodeInternal, Times: -1})
 	eventually(t, "no poll is open", func() bool { return s.srv.Counts(s.name).Polls == 0 })
-	expire(s, r, ids[0])
+	expire(s, ids[0])
 	eventually(t, "the group is let go of", func() bool { _, all := r.table.lanes(); return all == 1 })
 	remove()
 	others := numbers("b:", 20)
@@ -302,15 +311,16 @@ func (s *site) empty1(t *testing.T, r *running) {
 
 // The keeper itself may have been frozen: the check right before the start is local.
 func TestPitfall47_TheLastCheckIsLocal(t *testing.T) {
-	tab, now := newTable(60*time.Second, visibilityLimit, false), time.Now()
-	h, is := tab.receiveOne(raw("a", "handle"), now, now.Add(time.Second))
-	if ok, _ := tab.start(h, now.Add(50*time.Second)); is != arrivedNew || !ok {
+	tab := visibility.New(60*time.Second, visibilityLimit, false)
+	h := &visibility.Hold{ID: "a", Handle: "handle"}
+	is := tab.Receive(h, 0, time.Second)
+	if ok, _ := tab.Start(h, 50*time.Second); is != visibility.ArrivedNew || !ok {
 		t.Fatal("a good handle is refused")
 	}
-	if ok, _ := tab.start(h, now.Add(60*time.Second)); ok {
+	if ok, _ := tab.Start(h, 60*time.Second); ok {
 		t.Error("a message was started when its visibility was over")
 	}
-	if _, is := tab.receiveOne(raw("b", "handle"), now, now.Add(time.Minute)); is != arrivedDead {
+	if is := tab.Receive(&visibility.Hold{ID: "b", Handle: "handle"}, 0, time.Minute); is != visibility.ArrivedDead {
 		t.Error("a message that was a minute under way was taken in")
 	}
 }

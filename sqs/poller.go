@@ -8,7 +8,9 @@ import (
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/killpoint"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"go.uber.org/zap"
 )
 
@@ -195,16 +197,15 @@ func (w *Worker) situation() (s situation, bytes int64) {
 func (w *Worker) poll(n int) {
 	ctx, cancel := context.WithTimeout(w.base, w.set.WaitTime+pollMargin)
 	defer cancel()
-	sent := time.Now()
+	sent := w.table.now()
 	out, err := w.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: &w.url, MaxNumberOfMessages: int32(n), MessageAttributeNames: []string{"All"},
 		MessageSystemAttributeNames: systemAttributes,
 		VisibilityTimeout:           int32(w.set.VisibilityTimeout / time.Second),
 		WaitTimeSeconds:             int32(w.set.WaitTime / time.Second),
 	})
-	now := time.Now()
 	if err != nil {
-		w.pollFailed(n, err, now)
+		w.pollFailed(n, err, time.Now())
 		return
 	}
 	w.well(doReceive)
@@ -212,16 +213,10 @@ func (w *Worker) poll(n int) {
 		killpoint.At(killpoint.Received)
 	}
 	items, bytes := make([]*engine.Item, 0, len(out.Messages)), int64(0)
-	for i, r := range w.table.receive(out.Messages, sent, now) {
-		switch r.is {
-		case arrivedNew:
-			it := w.prepare(r.hold)
-			bytes += it.Size
-			items = append(items, it)
-		case arrivedDead:
-			w.log.Warn("message arrived after its visibility timeout: it is left to come again",
-				zap.Stringp("message_id", out.Messages[i].MessageId), zap.Duration("after", now.Sub(sent)))
-		}
+	for _, h := range w.receive(out.Messages, sent) {
+		it := w.prepare(h)
+		bytes += it.Size
+		items = append(items, it)
 	}
 	if len(out.Messages) > 0 {
 		w.tel.poll("messages")
@@ -230,9 +225,43 @@ func (w *Worker) poll(n int) {
 	}
 	if len(items) > 0 {
 		w.eng.Offer(items)
-		w.drop(w.table.late(items)) // waiting for a handler, they would be extended, and their group with them
+		w.drop(w.late(items)) // waiting for a handler, they would be extended, and their group with them
 	}
 	w.polls.answered(n, len(out.Messages), bytes)
+}
+
+// receive takes in what a poll has brought, and returns what of it is new.
+func (w *Worker) receive(raws []types.Message, sent time.Duration) []*hold {
+	fresh, dead := make([]*hold, 0, len(raws)), []*hold(nil)
+	now := w.table.now()
+	w.table.use(func(v *visibility.Table) {
+		for _, raw := range raws {
+			h := newHold(raw, w.queue.fifo)
+			switch v.Receive(&h.Hold, sent, now) {
+			case visibility.ArrivedNew:
+				fresh = append(fresh, h)
+			case visibility.ArrivedDead:
+				dead = append(dead, h)
+			}
+		}
+	})
+	for _, h := range dead {
+		w.log.Warn("message arrived after its visibility timeout: it is left to come again",
+			zap.String("message_id", h.ID), zap.Duration("after", now-sent))
+	}
+	return fresh
+}
+
+// late returns which messages the engine was told to let go of before it had them.
+func (w *Worker) late(offered []*engine.Item) (drops []*visibility.Hold) {
+	w.table.use(func(v *visibility.Table) {
+		for _, it := range offered {
+			if h := &it.Ref.(*hold).Hold; v.Dropped(h) {
+				drops = append(drops, h)
+			}
+		}
+	})
+	return drops
 }
 
 func (w *Worker) pollFailed(n int, err error, now time.Time) {

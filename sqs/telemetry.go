@@ -3,6 +3,7 @@ package sqs
 import (
 	"context"
 
+	"github.com/ackledger/ackledger/internal/visibility"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -15,7 +16,7 @@ type telemetry struct {
 	changes        metric.Int64Counter
 	failedDeletes  metric.Int64Counter
 	pollOutcomes   map[string]metric.MeasurementOption
-	changeOutcomes [refused + 1]metric.MeasurementOption
+	changeOutcomes [visibility.Refused + 1]metric.MeasurementOption
 }
 
 func newTelemetry(s *settings, source string) (*telemetry, error) {
@@ -34,7 +35,7 @@ func newTelemetry(s *settings, source string) (*telemetry, error) {
 	for _, o := range []string{"messages", "empty", "error", "over_limit"} {
 		t.pollOutcomes[o] = metric.WithAttributes(attribute.String("outcome", o))
 	}
-	for o, name := range map[outcome]string{changed: "changed", failed: "failed", refused: "expired"} {
+	for o, name := range map[visibility.Outcome]string{visibility.Changed: "changed", visibility.Unknown: "failed", visibility.Failed: "failed", visibility.Refused: "expired"} {
 		t.changeOutcomes[o] = metric.WithAttributes(attribute.String("outcome", name))
 	}
 	m := mp.Meter("github.com/ackledger/ackledger")
@@ -62,8 +63,8 @@ func (t *telemetry) announce() {
 	for _, o := range t.pollOutcomes {
 		t.polled.Add(ctx, 0, t.attrs, o)
 	}
-	for _, o := range []outcome{changed, failed, refused} {
-		t.changes.Add(ctx, 0, t.attrs, t.changeOutcomes[o])
+	for _, o := range t.changeOutcomes {
+		t.changes.Add(ctx, 0, t.attrs, o)
 	}
 	t.failedDeletes.Add(ctx, 0, t.attrs)
 }
@@ -72,7 +73,7 @@ func (t *telemetry) poll(outcome string) {
 	t.polled.Add(context.Background(), 1, t.attrs, t.pollOutcomes[outcome])
 }
 
-func (t *telemetry) visibility(counts [refused + 1]int64) {
+func (t *telemetry) visibility(counts [visibility.Refused + 1]int64) {
 	for o, n := range counts {
 		if n > 0 {
 			t.changes.Add(context.Background(), n, t.attrs, t.changeOutcomes[o])

@@ -2,12 +2,12 @@ package sqs
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -44,23 +44,18 @@ func (w *Worker) keepLoop(ctx context.Context) {
 
 // round does what the table plans, as far as calls are free.
 func (k *keeper) round() {
-	free := changeCalls - len(k.slots)
-	changes, drops := k.w.table.plan(time.Now(), k.w.eng.Live(), free*maxBatch)
+	t, free, live := k.w.table, changeCalls-len(k.slots), k.w.eng.Live()
+	var batches [][]visibility.Change
+	var drops []*visibility.Hold
+	t.use(func(v *visibility.Table) { batches, drops = v.Plan(t.now(), live, free) })
 	k.w.drop(drops)
-	finals := 0
-	for finals < len(changes) && changes[finals].final {
-		finals++
-	}
-	// At most one more batch than slots: the last one waits here.
-	for _, part := range [][]change{changes[:finals], changes[finals:]} {
-		for batch := range slices.Chunk(part, maxBatch) {
-			k.slots <- struct{}{}
-			k.calls.Go(func() {
-				k.send(batch)
-				<-k.slots
-				poke(k.w.table.toChange)
-			})
-		}
+	for _, batch := range batches {
+		k.slots <- struct{}{}
+		k.calls.Go(func() {
+			k.send(batch)
+			<-k.slots
+			poke(t.toChange)
+		})
 	}
 }
 
@@ -71,23 +66,23 @@ func changeTimeout(visibility time.Duration) time.Duration {
 }
 
 // send sends one batch and tells the table how each entry ended.
-func (k *keeper) send(batch []change) {
+func (k *keeper) send(batch []visibility.Change) {
 	w := k.w
 	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(batch))
 	for i, c := range batch {
 		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
-			Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(c.handle), VisibilityTimeout: c.seconds,
+			Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(c.Handle), VisibilityTimeout: c.Seconds,
 		}
 	}
 	ctx, cancel := context.WithTimeout(w.base, changeTimeout(w.set.VisibilityTimeout))
 	defer cancel()
-	sent := time.Now()
+	sent := w.table.now()
 	out, err := w.client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &w.url, Entries: entries})
-	outcomes := make([]outcome, len(batch))
+	outcomes := make([]visibility.Outcome, len(batch)) // all are unknown
 	if err != nil {
 		w.trouble(doChange, err)
-		for i := range outcomes {
-			outcomes[i] = failed
+		for i := 0; kindOf(err) == kindThrottled && i < len(outcomes); i++ {
+			outcomes[i] = visibility.Failed
 		}
 	} else {
 		readChanges(out, outcomes)
@@ -96,19 +91,19 @@ func (k *keeper) send(batch []change) {
 	k.settle(batch, outcomes, sent)
 }
 
-// readChanges reads the answer to a batch. An entry that it does not name is to be sent again.
-func readChanges(out *sqs.ChangeMessageVisibilityBatchOutput, outcomes []outcome) {
-	for i := range outcomes {
-		outcomes[i] = failed
-	}
+// readChanges reads the answer to a batch. Of an entry that it does not name nothing is known.
+func readChanges(out *sqs.ChangeMessageVisibilityBatchOutput, outcomes []visibility.Outcome) {
 	for _, s := range out.Successful {
 		if i, ok := index(s.Id, len(outcomes)); ok {
-			outcomes[i] = changed
+			outcomes[i] = visibility.Changed
 		}
 	}
 	for _, f := range out.Failed {
-		if i, ok := index(f.Id, len(outcomes)); ok && kindOfEntry(aws.ToString(f.Code)) == kindHandle {
-			outcomes[i] = refused
+		if i, ok := index(f.Id, len(outcomes)); ok {
+			outcomes[i] = visibility.Failed
+			if kindOfEntry(aws.ToString(f.Code)) == kindHandle {
+				outcomes[i] = visibility.Refused
+			}
 		}
 	}
 }
@@ -119,16 +114,13 @@ func index(id *string, n int) (int, bool) {
 	return i, err == nil && i >= 0 && i < n
 }
 
-func (k *keeper) settle(batch []change, outcomes []outcome, sent time.Time) {
-	w, now := k.w, time.Now()
-	var drops []*hold
-	var counts [refused + 1]int64
-	for i, c := range batch {
-		counts[outcomes[i]]++
-		drops = append(drops, w.table.changed(c, outcomes[i], sent, now)...)
-	}
-	if w.table.fifo && batch[0].final {
-		w.table.returned()
+func (k *keeper) settle(batch []visibility.Change, outcomes []visibility.Outcome, sent time.Duration) {
+	w := k.w
+	var drops []*visibility.Hold
+	w.table.use(func(v *visibility.Table) { drops = v.Changed(batch, outcomes, sent, w.table.now()) })
+	var counts [visibility.Refused + 1]int64
+	for _, o := range outcomes {
+		counts[o]++
 	}
 	w.tel.visibility(counts)
 	w.drop(drops)
@@ -136,7 +128,9 @@ func (k *keeper) settle(batch []change, outcomes []outcome, sent time.Time) {
 
 // alive is asked right before a handler starts.
 func (w *Worker) alive(h *hold) bool {
-	ok, drops := w.table.start(h, time.Now())
+	var ok bool
+	var drops []*visibility.Hold
+	w.table.use(func(v *visibility.Table) { ok, drops = v.Start(&h.Hold, w.table.now()) })
 	w.drop(drops)
 	return ok
 }
@@ -144,15 +138,15 @@ func (w *Worker) alive(h *hold) bool {
 // drop tells the engine of messages whose visibility is over: what has not started is let go of. Of a FIFO group that is
 // everything in hand, so that nothing overtakes. A handler that runs goes on: its claim keeps others away from the
 // message, and a copy that comes meanwhile waits for it.
-func (w *Worker) drop(drops []*hold) {
+func (w *Worker) drop(drops []*visibility.Hold) {
 	if len(drops) == 0 {
 		return
 	}
-	set := make(map[*hold]bool, len(drops))
+	set := make(map[*visibility.Hold]bool, len(drops))
 	for _, h := range drops {
 		set[h] = true
 	}
 	w.log.Warn("visibility timeout is over: what has not started is let go of", zap.Int("messages", len(drops)),
-		zap.String("message_id", drops[0].id), zap.String("group", drops[0].group))
-	w.eng.Drop(func(it *engine.Item) bool { return set[it.Ref.(*hold)] }, w.set.HandlerTimeout)
+		zap.String("message_id", drops[0].ID), zap.String("group", drops[0].Group))
+	w.eng.Drop(func(it *engine.Item) bool { return set[&it.Ref.(*hold).Hold] }, w.set.HandlerTimeout)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"go.uber.org/zap"
@@ -184,11 +185,12 @@ const holdMax = 15 * time.Minute
 
 // drain ends polls and handlers side by side. What was not started goes back as soon as no poll of ours can meet it.
 func (w *Worker) drain(polls *sync.WaitGroup) error {
-	w.table.drain()
+	w.table.use((*visibility.Table).Drain)
 	drained := make(chan error, 1)
 	go func() { drained <- w.eng.Drain(w.base) }()
 	polls.Wait()
-	w.table.over()
+	w.table.use((*visibility.Table).PollsOver)
+	poke(w.table.toChange)
 	if err := <-drained; err != nil {
 		return fmt.Errorf("sqs: %w", err)
 	}
@@ -224,17 +226,25 @@ func (w *Worker) closeEngine() error {
 
 // Finish implements engine.Sink.
 func (w *Worker) Finish(done []engine.Finished) {
-	now, acked := time.Now(), 0
-	for _, f := range done {
-		h := f.Item.Ref.(*hold)
-		if f.Verdict.Ack {
-			w.table.ack(h)
-			acked++
-		} else {
-			w.table.letGo(h, f.Verdict, now)
+	now, acked, handsBack := w.table.now(), 0, false
+	w.table.use(func(v *visibility.Table) {
+		for _, f := range done {
+			h := &f.Item.Ref.(*hold).Hold
+			switch {
+			case f.Verdict.Ack:
+				v.Ack(h)
+				acked++
+			case f.Verdict.Held:
+				v.Forget(h)
+			default:
+				handsBack = v.HandBack(h, f.Verdict.Again, now) || handsBack
+			}
 		}
+	})
+	if handsBack {
+		poke(w.table.toChange)
 	}
-	w.polls.done(acked, now)
+	w.polls.done(acked, time.Now())
 }
 
 // Pause implements consumer.Worker. What is in hand stays in hand, and hidden.

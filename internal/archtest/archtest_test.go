@@ -55,7 +55,7 @@ func standard(path string) bool {
 }
 
 func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
-	for _, p := range list(t, "./ledger", "./internal/backoff") {
+	for _, p := range list(t, "./ledger", "./internal/backoff", "./internal/visibility") {
 		for _, d := range p.Deps {
 			if !standard(d) {
 				t.Errorf("%s depends on %s", p.ImportPath, d)
@@ -66,25 +66,26 @@ func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
 
 // layers says which packages of this module each package that users import may depend on.
 var layers = map[string][]string{
-	"ledger":             {},
-	"ledger/driver":      {"ledger", "internal/ranges"},
-	"ledger/memory":      {"ledger", "ledger/driver", "internal/ranges"},
-	"ledger/sqlite":      {"ledger", "ledger/driver", "internal/fencedsql", "internal/ranges"},
-	"ledger/postgres":    {"ledger", "internal/fencedsql", "internal/backoff", "internal/ranges"},
-	"consumer":           {"ledger"},
-	"internal/backoff":   {},
-	"internal/fencedsql": {},
-	"internal/ranges":    {"ledger"},
-	"internal/killpoint": {},
-	"internal/flow":      {"ledger", "internal/backoff"},
-	"internal/offsets":   {"ledger", "internal/flow", "internal/backoff"},
-	"internal/engine":    {"ledger", "consumer", "internal/flow", "internal/backoff", "internal/killpoint"},
-	"replay":             {"ledger", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
-	"sqs":                {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
-	"kafka":              {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/offsets"},
+	"ledger":              {},
+	"ledger/driver":       {"ledger", "internal/ranges"},
+	"ledger/memory":       {"ledger", "ledger/driver", "internal/ranges"},
+	"ledger/sqlite":       {"ledger", "ledger/driver", "internal/fencedsql", "internal/ranges"},
+	"ledger/postgres":     {"ledger", "internal/fencedsql", "internal/backoff", "internal/ranges"},
+	"consumer":            {"ledger"},
+	"internal/backoff":    {},
+	"internal/fencedsql":  {},
+	"internal/ranges":     {"ledger"},
+	"internal/killpoint":  {},
+	"internal/visibility": {},
+	"internal/flow":       {"ledger", "internal/backoff"},
+	"internal/engine":     {"ledger", "consumer", "internal/flow", "internal/backoff", "internal/killpoint"},
+	"replay":              {"ledger", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
+	"sqs":                 {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/visibility"},
+	"kafka":               {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/offsets"},
 	"cmd/ackledger": {
 		"ledger", "ledger/driver", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
 		"internal/engine", "internal/flow", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
+		"internal/visibility",
 	},
 	"consumer/consumertest": {"ledger", "ledger/driver", "ledger/memory", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/ranges"},
 }

@@ -21,12 +21,9 @@ var pureTime = []string{
 	"Before", "IsZero", "Sub",
 }
 
-// What decides, and leaves it to others to carry it out.
-var pure = []string{"internal/flow", "internal/offsets"}
-
-// The core decides. It has no lock, goroutine, clock, chance, context, I/O or log.
+// What decides has no lock, goroutine, clock, chance, context, I/O or log.
 func TestTheCoreIsPure(t *testing.T) {
-	for _, path := range pure {
+	for _, path := range []string{"internal/flow", "internal/offsets", "internal/visibility"} {
 		t.Run(path, func(t *testing.T) { mustBePure(t, check(t, path)) })
 	}
 }

@@ -29,6 +29,7 @@ var packages = []struct {
 	{"./internal/ranges", []string{"./ledger/memory"}},
 	{"./internal/flow", []string{"./internal/engine", "./internal/sim"}},
 	{"./internal/offsets", []string{"./internal/sim"}},
+	{"./internal/visibility", []string{"./sqs", "./internal/sim"}},
 	{"./internal/engine", nil},
 	{"./consumer", []string{"./consumer/consumertest"}},
 	{"./replay", nil},

@@ -75,15 +75,17 @@ func (m *member) mustBeGone(a, was *assignment) {
 	}
 }
 
+func (m *member) has(delivery) bool { return true }
+
 // drained commits all for the last time.
-func (m *member) drained() {
+func (m *member) drained(then func()) {
 	list := m.assigns()
 	for _, a := range list {
 		if !a.closed {
 			m.close(a)
 		}
 	}
-	m.commitLast(list, func() {})
+	m.commitLast(list, then)
 }
 
 // send commits. What is not confirmed is due again.

@@ -17,6 +17,7 @@ type Config struct {
 	Concurrency int
 	Batch       int           // messages that the handler takes at once; 0: it takes them one by one
 	InTx        bool          // effects and success are one
+	Visibility  time.Duration // the visibility timeout of the queue that all messages are in; 0: they are in a cluster's partitions
 	Ranged      bool          // the ledger holds what succeeds in ranges
 	Published   bool          // what fails for good is published before it is settled
 	Sealed      bool          // it is sealed
@@ -38,6 +39,9 @@ func Drawn(seed uint64) Config {
 		Seed: seed, Workers: 1 + rnd.IntN(3), Partitions: 1 + rnd.IntN(2), Messages: 5 + rnd.IntN(40), Keys: 4 * rnd.IntN(3),
 		Concurrency: 1 + rnd.IntN(4), InTx: often(30), Ranged: often(60), Published: often(40), Sealed: often(30), Limited: often(10),
 		Pace: paces[rnd.IntN(len(paces))], Calm: 20 * time.Second,
+	}
+	if often(40) {
+		c.Visibility, c.Ranged = time.Duration(2+rnd.IntN(7))*time.Second, false
 	}
 	if often(30) {
 		c.Batch = 1 + rnd.IntN(8)

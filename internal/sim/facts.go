@@ -150,6 +150,7 @@ func (w *world) ends(r *running, o *flow.Outcome) {
 	case o.More != nil && o.More.Kind == ledger.Fail:
 		f.failed, what = true, "fails for good in"
 		f.fails++
+		r.by.known.ends = append(r.by.known.ends, final{w.now, false, r.it.Key.Scope})
 	case o.More != nil && o.More.Kind == ledger.Release:
 		what = "gives up"
 		if o.More.Count {
@@ -158,9 +159,7 @@ func (w *world) ends(r *running, o *flow.Outcome) {
 		}
 	default:
 		f.succeeded = true
-	}
-	if f.failed || f.succeeded {
-		r.by.known.ends = append(r.by.known.ends, final{w.now, f.succeeded, r.it.Key.Scope})
+		r.by.known.ends = append(r.by.known.ends, final{w.now, true, r.it.Key.Scope})
 	}
 	w.note(r.by, what, d.message, 0)
 }

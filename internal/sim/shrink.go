@@ -70,5 +70,7 @@ var reductions = func() (all []func(*Config)) {
 	for k := range kinds {
 		all = append(all, func(c *Config) { c.Moods[k] = 0 })
 	}
-	return append(all, func(c *Config) { c.HoldMax = 0 }, func(c *Config) { c.Pace = min(c.Pace, 3*time.Microsecond) })
+	return append(all,
+		func(c *Config) { c.HoldMax = 0 }, func(c *Config) { c.Visibility = 0 }, func(c *Config) { c.Pace = min(c.Pace, 3*time.Microsecond) },
+	)
 }()

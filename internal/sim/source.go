@@ -27,8 +27,10 @@ type source interface {
 	poll()
 	// finished is a delivery that the flow lets go of.
 	finished(d delivery, v flow.Verdict)
-	// drained is the end of a drain: nothing is in hand any more.
-	drained()
+	// has is asked right before a handler begins; false: the broker has the message back.
+	has(d delivery) bool
+	// drained is the end of a drain: nothing is in hand any more. then is called when the broker knows.
+	drained(then func())
 }
 
 // message names a message.

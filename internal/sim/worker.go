@@ -153,19 +153,25 @@ func (p *process) drain() {
 	p.after(2*time.Minute, func() { p.breaks(none, "a drain ends: that of %s does not", p) })
 	p.flow.Drain(p.now, func() {
 		p.mustHaveDrained(p)
-		if p.source != nil {
-			p.source.drained()
+		if p.source == nil {
+			p.end()
+			return
 		}
-		p.flow.Close(p.now)
-		p.leave(p.sess, func() {
-			p.note(p, "has ended", none, 0)
-			p.alive = false
-			p.worker.process = nil
-			p.broker.gone(p)
-			p.world.after(p.between(0, time.Second), p.worker.start)
-		})
+		p.source.drained(p.end)
 	})
 	p.pump()
+}
+
+// end is the end of a process that has drained.
+func (p *process) end() {
+	p.flow.Close(p.now)
+	p.leave(p.sess, func() {
+		p.note(p, "has ended", none, 0)
+		p.alive = false
+		p.worker.process = nil
+		p.broker.gone(p)
+		p.world.after(p.between(0, time.Second), p.worker.start)
+	})
 }
 
 // enter is the first join, and what goes on in the background from then on.

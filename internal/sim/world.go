@@ -93,7 +93,11 @@ func newWorld(cfg Config) *world {
 	w := &world{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), facts: newFacts()}
 	began := time.Unix(1_000_000_000, 0)
 	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.now) }))
-	w.broker = newCluster(w)
+	if cfg.Visibility > 0 {
+		w.broker = newQueue(w)
+	} else {
+		w.broker = newCluster(w)
+	}
 	return w
 }
 
@@ -118,10 +122,11 @@ func (w *world) run() {
 	}
 }
 
-// patience is how long after its calm a world may take to come to its end. Crashes take leases, the breaker takes its pauses.
+// patience is how long after its calm a world may take to come to its end. Crashes take leases, the breaker takes its pauses, and a
+// spent budget waits for the next question.
 func (w *world) patience() time.Duration {
 	switch m := &w.cfg.Moods; {
-	case w.cfg.Failures > 0:
+	case w.cfg.Failures+w.cfg.Budget > 0:
 		return time.Hour
 	case m[deadly] > 0 || m[hopeless] > 0:
 		return 15 * time.Minute
