@@ -28,6 +28,9 @@ func (p *process) suspects() bool {
 		}
 		return true
 	}
+	if !p.flow.SuspectWaits(p.now) {
+		return false
+	}
 	if s.it = p.flow.NextSuspect(p.now); s.it == nil {
 		return false
 	}

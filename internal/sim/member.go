@@ -127,6 +127,15 @@ func (m *member) drained(then func()) {
 	then()
 }
 
+func (m *member) more() bool {
+	for _, a := range m.assigns() {
+		if a.generation == a.part.generation && a.part.owner == m && a.fetch < a.part.end {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *member) poll() {
 	for _, a := range m.assigns() {
 		if a.generation != a.part.generation || a.part.owner != m { // its fetch brings nothing
@@ -184,7 +193,9 @@ func (m *member) copyOf(a *assignment, offset int64) *flow.Item {
 	it := m.item(a, offset)
 	d := of(it)
 	d.copied, d.first = true, true
-	it.Copy, it.OrderingKey, it.Log = true, "", "copies"
+	if it.Copy = true; m.rnd.IntN(2) == 0 {
+		it.OrderingKey, it.Log = "", "copies"
+	}
 	switch {
 	case m.trouble(foreign):
 		it.Skip, d.skip = true, true

@@ -1,42 +1,44 @@
-package sim_test
+package sim
 
 import (
 	"testing"
 	"time"
-
-	"github.com/ackledger/ackledger/internal/sim"
 )
 
 // Without trouble a world takes the calls of the ledger and the time that it took when these were written down: fewer are welcome, and
 // are to be written down; more are a decision that costs every user something. The numbers depend on decisions alone, on no machine.
 func TestWorldsTakeTheirTime(t *testing.T) {
 	t.Parallel()
-	base := sim.Config{Seed: 1, Workers: 1, Partitions: 2, Messages: 2000, Concurrency: 8, Pace: 3 * time.Microsecond, Calm: time.Hour}
+	base := Config{Seed: 1, Workers: 1, Partitions: 2, Messages: 2000, Concurrency: 8, Pace: 3 * time.Microsecond, Calm: time.Hour}
 	for name, c := range map[string]struct {
-		change func(*sim.Config)
+		change func(*Config)
 		calls  int
 		given  int // dispatches
 		whole  int // messages that were settled in ranges
 		took   time.Duration
 	}{
-		"no order":                 {func(*sim.Config) {}, 294, 159, 0, 1004 * time.Millisecond},
-		"by key":                   {func(c *sim.Config) { c.Keys = 16 }, 561, 426, 0, 905 * time.Millisecond},
-		"by partition":             {func(c *sim.Config) { c.Keys = 1 }, 4272, 4000, 0, 7803 * time.Millisecond},
-		"ranges":                   {func(c *sim.Config) { c.Ranged = true }, 254, 170, 3913, 904 * time.Millisecond},
-		"ranges, by key":           {func(c *sim.Config) { c.Ranged, c.Keys = true, 16 }, 254, 170, 3913, 902 * time.Millisecond},
-		"handlers of 50 µs":        {func(c *sim.Config) { c.Pace = 50 * time.Microsecond }, 435, 1885, 0, 805 * time.Millisecond},
-		"handlers of 5 ms":         {func(c *sim.Config) { c.Pace, c.Messages = 5*time.Millisecond, 500 }, 580, 1000, 0, 803 * time.Millisecond},
-		"handlers of 5 ms, ranges": {func(c *sim.Config) { c.Pace, c.Messages, c.Ranged = 5*time.Millisecond, 500, true }, 519, 1000, 0, 804 * time.Millisecond},
-		"batches":                  {func(c *sim.Config) { c.Batch, c.Pace = 50, time.Millisecond }, 238, 140, 0, 804 * time.Millisecond},
-		"batches, ranges":          {func(c *sim.Config) { c.Batch, c.Pace, c.Ranged = 50, time.Millisecond, true }, 235, 136, 150, 1004 * time.Millisecond},
-		"batches, by key":          {func(c *sim.Config) { c.Batch, c.Pace, c.Keys = 50, time.Millisecond, 100 }, 238, 141, 0, 803 * time.Millisecond},
-		"transactions":             {func(c *sim.Config) { c.InTx, c.Keys = true, 16 }, 4167, 4000, 0, 1303 * time.Millisecond},
-		"parked":                   {func(c *sim.Config) { c.Park, c.Limited, c.Messages = true, true, 200 }, 649, 400, 0, 603 * time.Millisecond},
+		"no order":                 {func(*Config) {}, 357, 222, 0, 804 * time.Millisecond},
+		"by key":                   {func(c *Config) { c.Keys = 16 }, 510, 375, 0, 803 * time.Millisecond},
+		"by partition":             {func(c *Config) { c.Keys = 1 }, 4272, 4000, 0, 7803 * time.Millisecond},
+		"ranges":                   {func(c *Config) { c.Ranged = true }, 256, 189, 3913, 804 * time.Millisecond},
+		"ranges, by key":           {func(c *Config) { c.Ranged, c.Keys = true, 16 }, 264, 200, 3913, 802 * time.Millisecond},
+		"handlers of 50 µs":        {func(c *Config) { c.Pace = 50 * time.Microsecond }, 452, 1991, 0, 803 * time.Millisecond},
+		"handlers of 5 ms":         {func(c *Config) { c.Pace, c.Messages = 5*time.Millisecond, 500 }, 580, 1000, 0, 803 * time.Millisecond},
+		"handlers of 5 ms, ranges": {func(c *Config) { c.Pace, c.Messages, c.Ranged = 5*time.Millisecond, 500, true }, 519, 1000, 0, 804 * time.Millisecond},
+		"batches":                  {func(c *Config) { c.Batch, c.Pace = 50, time.Millisecond }, 247, 142, 0, 704 * time.Millisecond},
+		"batches, ranges":          {func(c *Config) { c.Batch, c.Pace, c.Ranged = 50, time.Millisecond, true }, 230, 140, 121, 704 * time.Millisecond},
+		"batches, by key":          {func(c *Config) { c.Batch, c.Pace, c.Keys = 50, time.Millisecond, 100 }, 241, 143, 0, 705 * time.Millisecond},
+		"transactions":             {func(c *Config) { c.InTx, c.Keys = true, 16 }, 4159, 4000, 0, 1202 * time.Millisecond},
+		"batches of 30 ms, ranges": {func(c *Config) { c.Batch, c.Pace, c.Messages, c.Ranged = 10, 30*time.Millisecond, 500, true }, 126, 105, 20, 604 * time.Millisecond},
+		"ranges, some fail":        {func(c *Config) { c.Ranged, c.Moods[retried] = true, 0.05 }, 256, 180, 1776, 1504 * time.Millisecond},
+		"ranges, some are slow":    {func(c *Config) { c.Ranged, c.Messages, c.Moods[slow] = true, 500, 0.1 }, 86, 58, 794, 1803 * time.Millisecond},
+		"some are slow":            {func(c *Config) { c.Messages, c.Moods[slow] = 500, 0.2 }, 164, 168, 0, 2104 * time.Millisecond},
+		"parked":                   {func(c *Config) { c.Park, c.Limited, c.Messages = true, true, 200 }, 627, 400, 0, 602 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := base
 			c.change(&cfg)
-			r, err := sim.Run(cfg)
+			r, err := Run(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

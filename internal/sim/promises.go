@@ -94,6 +94,12 @@ func (p *process) mustHaveGivenBack(d *flow.Drop) {
 	}
 }
 
+// What a dispatch has at most, beside its last message.
+const (
+	mostItems = 69
+	mostBytes = 128 << 10
+)
+
 // mustFit checks a dispatch: its size, one message of each ordering key, and no more of them than handlers may run.
 func (w *world) mustFit(p *process, d *flow.Dispatch) {
 	if d.Together {
@@ -105,6 +111,13 @@ func (w *world) mustFit(p *process, d *flow.Dispatch) {
 				keys[key] = true
 			}
 		}
+	}
+	var bytes int64
+	for _, it := range d.Items[:max(len(d.Items)-1, 0)] {
+		bytes += it.Size
+	}
+	if !d.Together && (len(d.Items) > mostItems || bytes > mostBytes) {
+		w.breaks(none, "a dispatch is short: %s has %d messages of %d bytes", p, len(d.Items), bytes)
 	}
 	beside := 0
 	for _, s := range []*apart{&p.suspect, &p.probe} {
@@ -208,6 +221,7 @@ type known struct {
 	open    bool // the breaker is
 	ends    []final
 	closed  time.Duration // when the breaker closed last
+	idle    time.Duration // when there last was no room, or nothing to poll for
 }
 
 // final is a message that came to its end.
@@ -324,6 +338,14 @@ func (p *process) look() {
 	p.mustBeOpen()
 	if open, since := p.flow.BreakerOpen(); open != p.known.open || open && since > p.now {
 		p.breaks(none, "health says what the breaker does: open is %t", open)
+	}
+	if _, _, bytes := p.flow.Held(); bytes.Crowd() > 0 != (bytes.Room() <= 0 && bytes.Crowd() > 1) {
+		p.breaks(none, "a crowd takes all the room: %d messages, and there is room for %d bytes", bytes.Crowd(), bytes.Room())
+	}
+	if p.room() <= 0 || p.polling || p.source == nil || !p.source.more() {
+		p.known.idle = p.now
+	} else if p.now > p.known.idle+5*time.Second && p.now > p.frozen+5*time.Second {
+		p.breaks(none, "where there is room, it is polled for: %s has had room since %s", p, p.known.idle)
 	}
 	if stops, _, bytes, known, _ := p.flow.BudgetStops(); stops && known && bytes < p.budget() {
 		p.breaks(none, "a budget is spent when it is: %d of %d bytes", bytes, p.budget())

@@ -88,6 +88,9 @@ func (r *receiver) request(what string, limit time.Duration, execute func(), ans
 	r.after(limit, func() { end(false) })
 }
 
+// more is false: a queue is polled all the time.
+func (r *receiver) more() bool { return false }
+
 func (r *receiver) poll() {
 	_, all := r.table.Lanes()
 	n := min(min(int(r.room()), maxHeld-all)-r.asked, visibility.MaxBatch)

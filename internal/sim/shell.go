@@ -11,6 +11,7 @@ import (
 const (
 	maxHeld    = 200 // messages
 	claimAhead = 64
+	tellTime   = 200 * time.Millisecond // of a call about what is finished
 )
 
 // room is for how many messages there is room.
@@ -34,8 +35,11 @@ func (p *process) polls() {
 	}
 	p.after(rest, func() {
 		p.polling = false
-		if !p.draining {
-			p.source.poll()
+		if p.draining {
+			return
+		}
+		if p.source.poll(); p.room() > 0 && p.source.more() {
+			p.polls()
 		}
 	})
 }
@@ -66,7 +70,7 @@ func (p *process) offerRange(r *flow.Range) {
 // drop takes messages back; then is called when that is done, after the grace at the latest.
 func (p *process) drop(match func(delivery) bool, grace time.Duration, then func()) {
 	d := p.flow.Drop(p.now, func(it *flow.Item) bool { return match(of(it)) }, grace, then)
-	p.after(grace+time.Millisecond, func() { p.mustHaveGivenBack(d) })
+	p.after(grace+tellTime+time.Millisecond, func() { p.mustHaveGivenBack(d) })
 }
 
 // several is what a range is of.
@@ -139,10 +143,25 @@ func (p *process) carryOut() bool {
 
 // tell is the worker's side: what is acknowledged is finished in its partition.
 func (p *process) tell() bool {
-	t := &p.telling
+	t := &flow.Telling{}
+	if n := len(p.tellings); n > 0 {
+		t, p.tellings = p.tellings[n-1], p.tellings[:n-1]
+	}
 	if !p.flow.Tell(t) {
+		p.tellings = append(p.tellings, t)
 		return false
 	}
+	p.telling++
+	if p.trouble(callLate) {
+		p.after(p.between(0, tellTime), func() { p.told(t) })
+	} else {
+		p.told(t)
+	}
+	return true
+}
+
+// told is the worker's call about what is finished.
+func (p *process) told(t *flow.Telling) {
 	for i := range t.Finished {
 		f := &t.Finished[i]
 		if f.Item != nil {
@@ -153,8 +172,9 @@ func (p *process) tell() bool {
 			p.finished(d, f.Verdict)
 		}
 	}
+	p.telling--
 	p.flow.Told(t)
-	return true
+	p.tellings = append(p.tellings, t)
 }
 
 // finished is a delivery that the flow lets go of.

@@ -25,6 +25,8 @@ type broker interface {
 type source interface {
 	// poll takes in what there is room for.
 	poll()
+	// more says whether a poll would bring something.
+	more() bool
 	// finished is a delivery that the flow lets go of.
 	finished(d delivery, v flow.Verdict)
 	// has is asked right before a handler begins; false: the broker has the message back.

@@ -39,10 +39,11 @@ type process struct {
 	weighing, weighAgain                 bool
 	weighRound                           int
 
-	offered int         // and not given back
-	hands   map[any]int // of them, by delivery.of
-	known   known
-	telling flow.Telling
+	offered  int         // and not given back
+	hands    map[any]int // of them, by delivery.of
+	known    known
+	telling  int             // calls about what is finished, under way
+	tellings []*flow.Telling // that are not in use
 }
 
 func (w *world) newWorker(number int) *worker {
@@ -149,7 +150,7 @@ func (p *process) drain() {
 	}
 	p.draining, p.joined = true, false
 	p.note(p, "drains", none, 0)
-	p.after(drainTime, func() { p.flow.CancelAll(func(it *flow.Item) { p.note(p, "still has", of(it).message, 0) }) })
+	p.after(drainTime, p.cancelAll)
 	p.after(2*time.Minute, func() { p.breaks(none, "a drain ends: that of %s does not", p) })
 	p.flow.Drain(p.now, func() {
 		p.mustHaveDrained(p)
@@ -160,6 +161,18 @@ func (p *process) drain() {
 		p.source.drained(p.end)
 	})
 	p.pump()
+}
+
+// cancelAll cancels the handlers that a drain waits for.
+func (p *process) cancelAll() {
+	left := 0
+	p.flow.CancelAll(func(it *flow.Item) {
+		left++
+		p.note(p, "still has", of(it).message, 0)
+	})
+	if left < p.offered && p.telling == 0 {
+		p.breaks(none, "what a drain waits for is told: %s has %d messages, and tells of %d", p, p.offered, left)
+	}
 }
 
 // end is the end of a process that has drained.

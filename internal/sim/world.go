@@ -20,7 +20,7 @@ const (
 )
 
 // size is how many bytes most messages take.
-const size = 100
+const size = 3000
 
 // scopeOf is the scope of a message: those of other partitions have another.
 func scopeOf(m message) string { return fmt.Sprintf("sim/topic-%d", m.partition) }
