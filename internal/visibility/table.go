@@ -101,12 +101,9 @@ func (t *Table) Lanes() (lanes, all int) {
 // Waiting counts what is still to be deleted and what is still to be handed back.
 func (t *Table) Waiting() (deletes, returns int) {
 	for _, h := range t.holds {
-		if h.stage == returning && (h.busy || t.mayReturn(h)) {
+		if h.stage == returning {
 			returns++
 		}
 	}
 	return t.pending, returns
 }
-
-// mayReturn says whether a message may be handed back now. One that is to come back at once must not meet a poll of ours.
-func (t *Table) mayReturn(h *Hold) bool { return h.again > 0 || t.pollsOver }
