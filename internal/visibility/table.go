@@ -22,10 +22,12 @@ func (t *Table) Receive(h *Hold, sent, now time.Duration) Arrival {
 	}
 	arrival := ArrivedAgain
 	known := t.holds[h.ID]
-	if known != nil && known.dropped && known.stage == held {
-		// The engine goes on with the old copy only to settle it, and then lets go of it: this one takes its place, or
-		// later messages of its group would run before it.
-		known.lapsed = true
+	if known != nil && (known.dropped && known.stage == held || t.fifo && known.stage == returning) {
+		// The engine goes on with the old copy only to settle it, and then lets go of it, or has done so: this one takes its
+		// place, or later messages of its group would run before it.
+		if known.lapsed = true; known.stage == returning {
+			t.remove(known)
+		}
 		known = nil
 	}
 	if known == nil {

@@ -213,3 +213,20 @@ func TestAnOldCopyLeavesTheTable(t *testing.T) {
 		t.Errorf("%d lanes and %d messages are left", lanes, all)
 	}
 }
+
+// A message of a FIFO group that is to stay hidden for a while comes again before that is done, with those behind it, because they all
+// lapsed without our knowledge: it is offered anew, as they are, and what was to be done with the old copy is not.
+func TestPitfall145_HandedBackAndReceivedAgain(t *testing.T) {
+	c := newClocked(t, true)
+	first, second := c.take("1", "a"), c.take("2", "b")
+	c.HandBack(first, 10*time.Second, c.now)
+	c.HandBack(second, 0, c.now)
+	for _, h := range []*Hold{{ID: "1", Handle: "c", Group: "g"}, {ID: "2", Handle: "d", Group: "g"}} {
+		if got := c.Receive(h, c.now, c.now); got != ArrivedNew {
+			t.Errorf("message %s arrives as %d", h.ID, got)
+		}
+	}
+	c.want(true, "")
+	c.now += 21 * time.Second
+	c.want(true, "1=60 2=60 ")
+}
