@@ -228,5 +228,5 @@ func TestPitfall145_HandedBackAndReceivedAgain(t *testing.T) {
 	}
 	c.want(true, "")
 	c.now += 21 * time.Second
-	c.want(true, "1=60 2=60 ")
+	c.want(true, "2=60 1=60 ")
 }
