@@ -206,9 +206,9 @@ func (m *member) poll() {
 	}
 }
 
-// more says whether a poll would bring something, as far as this member knows: it is not waiting for anything.
+// more says whether a poll would bring something, within the second that a crowd may take.
 func (m *member) more() bool {
-	if _, wait := m.table.Crowded(m.clock()); m.waits || wait > 0 || m.space() <= 0 {
+	if m.waits || m.space() <= 0 {
 		return false
 	}
 	return slices.ContainsFunc(m.assigns(), func(a *assignment) bool {

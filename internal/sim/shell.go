@@ -51,6 +51,7 @@ func (p *process) offer(it *flow.Item) {
 func (p *process) came(d delivery) {
 	p.offered++
 	p.report.Taken++
+	p.known.idle = p.now
 	p.hands[d.of]++
 	p.facts.of(d.message).key = d.key
 	p.note(p, "takes in", d.message, 0)
