@@ -140,20 +140,29 @@ func TestClientsWarningsAreLogged(t *testing.T) {
 func TestBatchesGiveTheirRoomBack(t *testing.T) {
 	t.Parallel()
 	w := fakeSite(t, 1).asking(nil)
-	a := &assignment{place: place{"orders", 0}, epoch: -1}
+	a := newAssignment(place{Topic: "orders", Partition: 0}, topicID{}, "")
 	w.table.install(a)
 	b := &batch{of: a, records: []*kgo.Record{{Value: []byte("a")}, {Offset: 1, Value: []byte("b")}, {Offset: 2, Value: []byte("c")}}}
 	for i := range b.records {
 		b.bytes += b.Size(i)
 	}
-	if _, ok := w.table.acceptAll(a, b); !ok || a.weight.Total() != b.bytes {
-		t.Fatalf("taken in: %v, %d bytes of %d", ok, a.weight.Total(), b.bytes)
+	if _, ok := w.table.acceptAll(a, b); !ok || held(w.table, a) != [4]int64{3, b.bytes, 3, b.bytes} {
+		t.Fatalf("taken in: %v, held %d, want %d bytes", ok, held(w.table, a), b.bytes)
 	}
 	st := &engine.Stretch{Records: b}
 	w.table.finish([]engine.Finished{{Stretch: st, N: 3, Verdict: engine.Verdict{Ack: true}}})
-	if at, _ := a.tracker.Position(); at != 3 || a.held != 0 || a.weight.Total() != 0 || w.table.weight.Total() != 0 {
-		t.Errorf("position %d, %d held, %d and %d bytes", at, a.held, a.weight.Total(), w.table.weight.Total())
+	if at, _ := a.Position(); at != 3 || held(w.table, a) != [4]int64{} {
+		t.Errorf("position %d, held %d", at, held(w.table, a))
 	}
+}
+
+// held is how many records and bytes an assignment has in hand, and all of them.
+func held(t *table, a *assignment) [4]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	records, bytes := a.Held()
+	all, allBytes := t.core.Held()
+	return [4]int64{int64(records), bytes, int64(all), allBytes}
 }
 
 // What was finished since the last interval is committed as the worker ends, also by a static member, which keeps its partitions.

@@ -1,50 +1,31 @@
 package kafka
 
 import (
-	"time"
+	"strconv"
 
-	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/ledger"
 )
 
 // place names a partition.
-type place struct {
-	topic     string
-	partition int32
-}
+type place = offsets.TopicPartition
 
-// assignment is one term in which this member owns a partition. A partition that goes and comes back is another
-// assignment: what finishes late belongs to the old one and moves nothing. The table's lock guards what follows epoch.
+// assignment is one term in which this member owns a partition. The table's lock guards the decisions that it holds.
 type assignment struct {
-	place
+	offsets.Assignment
 	id     topicID
 	log    string // ledger.Position.Log
 	name   string // topic and partition, for people
 	source topicSource
-	start  int64
-	epoch  int32
 	// horizon is how far the logs reach; nil: a stamp can name what is in this partition alone.
 	horizon *horizon
-	// unsure is until when its position is committed at each interval, whether it has moved or not. Zero: never.
-	unsure time.Time
 
 	// Of poll's goroutine.
 	cursor
 	read   int64 // the offset after the last record that came; 0: none did
 	astray bool  // records of it were thrown away: none is taken in any more, so that none is passed over
 
-	tracker   *offsets.Tracker
-	committed int64         // what the broker confirmed; -1: nothing yet
-	closing   bool          // revoked, lost or replaced: nothing more is taken in, and the committer leaves it alone
-	gone      bool          // let go of: what finishes now moves nothing
-	held      int           // records that the engine has in hand
-	empty     chan struct{} // closed when it closes and the engine has none in hand
-	high      int64         // high watermark; -1: not known
-	weight    engine.Weight // their bytes
-	pausedAt  time.Time     // since when the span limit holds it; zero: it does not
-	moved     time.Time     // when the engine last gave a record back, or had none
-	stuck     bool          // it crowds and does not move: see table.crowded
+	empty chan struct{} // closed when it closes and the engine has none in hand
 }
 
 // cursor is what the items of a log's records are made with, one after the other.
@@ -54,11 +35,34 @@ type cursor struct {
 	first int64 // where the log begins; 0: not known
 }
 
-func (a *assignment) close() {
-	if a.closing {
+// newAssignment returns one of a partition that begins at its log's start.
+func newAssignment(at place, id topicID, log string) *assignment {
+	return &assignment{Assignment: offsets.Assignment{TopicPartition: at, Epoch: -1, Committed: -1}, id: id, log: log}
+}
+
+// begin makes it ready for its first record.
+func (a *assignment) begin() {
+	a.Of, a.empty = a, make(chan struct{})
+	a.prev, a.read = -1, a.Start
+	a.name, a.keys = a.Topic+"-"+strconv.Itoa(int(a.Partition)), ledger.LogKeys{Scope: a.source.scope, Log: a.log}
+}
+
+// assignmentOf is what a decision is of; nil: none.
+func assignmentOf(a *offsets.Assignment) *assignment {
+	if a == nil {
+		return nil
+	}
+	return a.Of.(*assignment)
+}
+
+// tellEmpty tells who waits for it that the engine has none of it in hand, once it is closed.
+func (a *assignment) tellEmpty() {
+	if !a.Drained() {
 		return
 	}
-	if a.closing = true; a.held == 0 {
+	select {
+	case <-a.empty:
+	default:
 		close(a.empty)
 	}
 }
@@ -72,10 +76,8 @@ type point struct {
 	of     *assignment // nil: nobody's, see begin
 }
 
-func (a *assignment) appendDue(out []point, now time.Time) []point {
-	offset, epoch := a.tracker.Position()
-	if offset <= a.committed && !now.Before(a.unsure) {
-		return out
-	}
-	return append(out, point{place: a.place, id: a.id, offset: offset, epoch: epoch, of: a})
+// pointOf makes a commit's point.
+func pointOf(c offsets.Commit) point {
+	a := assignmentOf(c.Of)
+	return point{place: a.TopicPartition, id: a.id, offset: c.Offset, epoch: c.Epoch, of: a}
 }

@@ -255,6 +255,9 @@ func TestTruncationInTheMiddleOfARange(t *testing.T) {
 		eventually(t, "all but one are handled", func() bool { return b.len() == 9 })
 		values = append(values, inject("new-", 5, 2)...)
 		eventually(t, "the new ones are handled", func() bool { return b.len() == 19 })
+		if a := r.table.get(place{Topic: s.topic, Partition: 0}); a.Start != 5 || a.Epoch != 1 {
+			t.Errorf("it begins at %d behind epoch %d: the next loss goes unnoticed", a.Start, a.Epoch)
+		}
 		slow.release()
 		eventually(t, "and the old one", func() bool { return b.len() == 20 })
 		r.end()

@@ -36,11 +36,11 @@ func all(*assignment) bool { return true }
 func TestWhatWasRevokedIsLetGoOf(t *testing.T) {
 	t.Parallel()
 	w := fakeSite(t, 1).asking(nil)
-	first := &assignment{place: place{"orders", 0}}
+	first := newAssignment(place{Topic: "orders", Partition: 0}, topicID{}, "")
 	w.table.install(first)
 	w.commitAndDiscard(t.Context(), w.table.close(all), time.Minute)
-	if old := w.table.install(&assignment{place: place{"orders", 0}}); old != nil || !first.gone {
-		t.Errorf("when it comes back, the table has %+v; gone: %v", old, first.gone)
+	if old := w.table.install(newAssignment(place{Topic: "orders", Partition: 0}, topicID{}, "")); old != nil || !first.Gone() {
+		t.Errorf("when it comes back, the table has %+v; gone: %v", old, first.Gone())
 	}
 }
 
@@ -48,7 +48,7 @@ func TestWhatWasRevokedIsLetGoOf(t *testing.T) {
 func TestPassedBatchIsInHand(t *testing.T) {
 	t.Parallel()
 	w := fakeSite(t, 1).asking(nil)
-	a := &assignment{place: place{"orders", 0}, epoch: -1}
+	a := newAssignment(place{Topic: "orders", Partition: 0}, topicID{}, "")
 	w.table.install(a)
 	item := w.table.acceptBatch(a, &kgo.ErrDecompressTooLarge{Topic: "orders", Offset: 0, NextOffset: 3}, ErrLargeBatch)
 	w.table.close(all)
@@ -59,8 +59,8 @@ func TestPassedBatchIsInHand(t *testing.T) {
 	}
 	w.table.finish([]engine.Finished{{Item: item, Verdict: engine.Verdict{Ack: true}}})
 	<-a.empty
-	if at, _ := a.tracker.Position(); at != 3 || w.table.held != 0 {
-		t.Errorf("the position is %d, %d are held", at, w.table.held)
+	if at, _ := a.Position(); at != 3 || held(w.table, a) != [4]int64{} {
+		t.Errorf("the position is %d, %d are held", at, held(w.table, a))
 	}
 }
 
@@ -83,12 +83,12 @@ func TestBatchIsPassedOnceThereIsAnOffset(t *testing.T) {
 	for name, client := range map[string]*kgo.Client{"no offset": s.prod, "behind": member} {
 		w := s.asking(c)
 		w.kgo = client
-		a := &assignment{place: place{s.topic, 0}, epoch: -1}
+		a := newAssignment(place{Topic: s.topic, Partition: 0}, topicID{}, "")
 		w.table.install(a)
-		a.tracker.Add(5, 0)
+		w.table.accept(a, []*kgo.Record{{Offset: 5}})
 		w.largeBatch(batch)
-		if !a.astray || !w.astray[s.topic] || a.read != 0 || w.batches != 0 || a.held != 0 {
-			t.Errorf("%s: read again: %v, %v; read to %d, %d passed, %d held", name, a.astray, w.astray, a.read, w.batches, a.held)
+		if !a.astray || !w.astray[s.topic] || a.read != 0 || w.batches != 0 || a.Span() != 1 {
+			t.Errorf("%s: read again: %v, %v; read to %d, %d passed, %d taken in", name, a.astray, w.astray, a.read, w.batches, a.Span())
 		}
 	}
 }
@@ -97,11 +97,11 @@ func TestBatchIsPassedOnceThereIsAnOffset(t *testing.T) {
 func TestWhereAPartitionBegins(t *testing.T) {
 	t.Parallel()
 	s := fakeSite(t, 1)
-	at := place{"orders", 0}
+	at := place{Topic: "orders", Partition: 0}
 	listed := func(offset int64) kadm.ListedOffsets {
-		return kadm.ListedOffsets{at.topic: {0: {Topic: at.topic, Offset: offset}}}
+		return kadm.ListedOffsets{at.Topic: {0: {Topic: at.Topic, Offset: offset, LeaderEpoch: 4}}}
 	}
-	refused := kadm.ListedOffsets{at.topic: {0: {Topic: at.topic, Err: kerr.LeaderNotAvailable}}}
+	refused := kadm.ListedOffsets{at.Topic: {0: {Topic: at.Topic, Err: kerr.LeaderNotAvailable}}}
 	none := kgo.NewOffset().AtStart()
 	for name, c := range map[string]struct {
 		start  Start
@@ -122,13 +122,17 @@ func TestWhereAPartitionBegins(t *testing.T) {
 	} {
 		conf := quick()
 		conf.Start, conf.Reset = c.start, c.reset
+		epoch := int32(-1)
+		if c.start == StartLatest { // of what is before the end
+			epoch = 4
+		}
 		f, err := s.asking(conf).beginOne(t.Context(), &c.survey, at, c.offset)
 		switch {
 		case c.err != "":
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: %v, want %q", name, err, c.err)
 			}
-		case err != nil || f.start != c.begins:
+		case err != nil || f.Start != c.begins || f.Epoch != epoch:
 			t.Errorf("%s: %+v, %v, want %d", name, f.assignment, err, c.begins)
 		}
 	}
@@ -157,8 +161,8 @@ func TestNewcomersLeaveWhatIsCommitted(t *testing.T) {
 		t.Fatalf("a new group: %+v, %v", v.others, err)
 	}
 	for _, p := range v.others {
-		if want := map[int32]int64{0: 5, 1: 3}[p.partition]; p.offset != want {
-			t.Errorf("partition %d: its end is %d, want %d", p.partition, p.offset, want)
+		if want := map[int32]int64{0: 5, 1: 3}[p.Partition]; p.offset != want || p.epoch < 0 {
+			t.Errorf("partition %d: its end is %d, of epoch %d, want %d", p.Partition, p.offset, p.epoch, want)
 		}
 	}
 	s.setOffset(0, 2)

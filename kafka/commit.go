@@ -78,9 +78,9 @@ func (w *Worker) send(ctx context.Context, points []point) error {
 			w.table.confirm(p)
 			continue
 		}
-		err = fmt.Errorf("commit offset %d of topic %q partition %d: %w", p.offset, p.topic, p.partition, err)
+		err = fmt.Errorf("commit offset %d of topic %q partition %d: %w", p.offset, p.Topic, p.Partition, err)
 		if errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) {
-			w.lookAt(p.topic)
+			w.lookAt(p.Topic)
 		}
 		if worst == nil || heals(worst) {
 			worst = err
@@ -102,11 +102,11 @@ func (w *Worker) trySend(ctx context.Context, points []point) map[place]error {
 	topics := map[string]topicID{}
 	offsets := map[string]map[int32]kgo.EpochOffset{}
 	for _, p := range points {
-		topics[p.topic] = p.id
-		if offsets[p.topic] == nil {
-			offsets[p.topic] = map[int32]kgo.EpochOffset{}
+		topics[p.Topic] = p.id
+		if offsets[p.Topic] == nil {
+			offsets[p.Topic] = map[int32]kgo.EpochOffset{}
 		}
-		offsets[p.topic][p.partition] = kgo.EpochOffset{Epoch: p.epoch, Offset: p.offset}
+		offsets[p.Topic][p.Partition] = kgo.EpochOffset{Epoch: p.epoch, Offset: p.offset}
 		failed[p.place] = errNoAnswer
 	}
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
@@ -164,7 +164,7 @@ func readAnswers(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse,
 			topic = names[t.TopicID]
 		}
 		for _, p := range t.Partitions {
-			at := place{topic, p.Partition}
+			at := place{Topic: topic, Partition: p.Partition}
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 				failed[at] = err
 			} else {

@@ -38,7 +38,8 @@ func TestAllocationsOfARecord(t *testing.T) {
 					records[i].Headers = append(records[i].Headers, kgo.RecordHeader{Key: "name", Value: []byte("value")})
 				}
 			}
-			a := &assignment{place: place{"orders", 3}, log: "log", name: "orders-3", cursor: cursor{keys: ledger.LogKeys{Scope: "s", Log: "log"}}}
+			a := newAssignment(place{Topic: "orders", Partition: 3}, topicID{}, "log")
+			a.begin()
 			out, fresh := make([]*engine.Item, 0, n), make([]*delivery, 0, n)
 			got := testing.AllocsPerRun(50, func() {
 				fresh = fresh[:0]
@@ -66,7 +67,8 @@ func TestSlabsShareNothingAmongEachOther(t *testing.T) {
 	}
 	const n = 3*slab + 1
 	fresh := make([]*delivery, n)
-	a := &assignment{place: place{"orders", 3}, log: "log", name: "orders-3", cursor: cursor{keys: ledger.LogKeys{Scope: "s", Log: "log"}}}
+	a := newAssignment(place{Topic: "orders", Partition: 3}, topicID{}, "log")
+	a.begin()
 	for i := range fresh {
 		fresh[i] = &delivery{of: a, record: &kgo.Record{Topic: "orders", Partition: 3, Offset: int64(i), Key: []byte{byte(i)}, Value: []byte{byte(i), 'x'}}}
 	}

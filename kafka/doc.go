@@ -82,7 +82,7 @@
 //	reborn.go         whether a topic is another one than the one that was read
 //	metadata.go       asks the cluster for topics and their ids
 //	worker.go         the worker: its state, its health, and why it ends
-//	table.go          the assignments of the moment: what they take in, have in hand and have finished
+//	table.go          the assignments of the moment, under a lock; package offsets decides
 //	stretch.go        records that go through the engine as one
 //	record.go         one record in hand: its item, its copies, its lane
 //	assignment.go     one term in which this member owns a partition

@@ -22,7 +22,9 @@ func (l *logs) ask(context.Context, string) (extent, error) { l.asked++; return 
 // sight is an assignment of partition 0 of a topic, whose horizon asks these logs.
 func (l *logs) sight() (*horizon, *assignment) {
 	h := newHorizon(zap.NewNop(), l.ask)
-	return h, &assignment{place: place{"orders", 0}, id: topicID{1}, log: logName("c", "orders", topicID{1}, 0), horizon: h}
+	a := newAssignment(place{Topic: "orders", Partition: 0}, topicID{1}, logName("c", "orders", topicID{1}, 0))
+	a.horizon = h
+	return h, a
 }
 
 func TestWhatIsKnownToExist(t *testing.T) {
@@ -78,10 +80,10 @@ func TestForgedStampsCostOneQuestionAPoll(t *testing.T) {
 	for poll := 1; poll <= 3; poll++ {
 		h.begin(t.Context())
 		for offset := int64(0); offset < 1000; offset++ {
-			if got, want := h.reaches(a.topic, a.id, 1, offset, 3), offset < l.ends[1].offset; got != want {
+			if got, want := h.reaches(a.Topic, a.id, 1, offset, 3), offset < l.ends[1].offset; got != want {
 				t.Fatalf("offset %d: %v", offset, got)
 			}
-			h.reaches(a.topic, a.id, int32(offset), 0, 9)
+			h.reaches(a.Topic, a.id, int32(offset), 0, 9)
 		}
 		if l.asked != poll {
 			t.Fatalf("asked %d times in %d polls", l.asked, poll)
@@ -89,10 +91,10 @@ func TestForgedStampsCostOneQuestionAPoll(t *testing.T) {
 		l.ends = map[int32]end{1: {50 + int64(poll), 3}}
 	}
 	h.begin(t.Context())
-	if h.reaches(a.topic, a.id, 1, 30, 3); l.asked != 3 {
+	if h.reaches(a.Topic, a.id, 1, 30, 3); l.asked != 3 {
 		t.Error("asked for what is known to be there")
 	}
-	if !h.reaches(a.topic, a.id, 1, 52, 3) || l.asked != 4 {
+	if !h.reaches(a.Topic, a.id, 1, 52, 3) || l.asked != 4 {
 		t.Error("what came since does not count")
 	}
 }
@@ -107,7 +109,7 @@ func TestWhoDoesNotGetToKnowTakesTheStamp(t *testing.T) {
 		h, a := l.sight()
 		for range 3 {
 			h.begin(t.Context())
-			if !h.reaches(a.topic, a.id, 1, 10, 0) {
+			if !h.reaches(a.Topic, a.id, 1, 10, 0) {
 				t.Errorf("%s: refused", name)
 			}
 		}

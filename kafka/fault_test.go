@@ -176,10 +176,10 @@ func TestPitfall63_DataLoss(t *testing.T) {
 		again.owns(1)
 		s.send(0, numbers("v", 8)...)
 		s.caughtUp()
-		old := again.table.get(place{s.topic, 0})
+		old := again.table.get(place{Topic: s.topic, Partition: 0})
 		again.fetchError(s.topic, 0, loss)
-		now := again.table.get(place{s.topic, 0})
-		if now == old || now == nil || now.start != 5 || !old.gone {
+		now := again.table.get(place{Topic: s.topic, Partition: 0})
+		if now == old || now == nil || now.Start != 5 || now.Epoch != 2 || !old.Gone() {
 			t.Fatalf("the partition goes on with %+v", now)
 		}
 		fresh, _, rewound := again.table.accept(now, []*kgo.Record{{Topic: s.topic, Offset: 5, LeaderEpoch: 2}})
@@ -211,17 +211,17 @@ func TestPitfall63_DataLossPassesNothingOver(t *testing.T) {
 		}, c)
 		eventually(t, "all but one are handled", func() bool { return b.len() == 9 })
 		eventually(t, "what is before it is committed", func() bool { return s.committed(0) == 3 })
-		old := r.table.get(place{s.topic, 0})
+		old := r.table.get(place{Topic: s.topic, Partition: 0})
 		r.fetchError(s.topic, 0, &kgo.ErrDataLoss{Partition: 0, ConsumedTo: 10, ConsumedToEpoch: 1, ResetTo: 5, ResetToEpoch: 2})
 		eventually(t, "the partition begins anew", func() bool {
 			if at := s.committed(0); at != 3 {
 				t.Fatalf("committed %d while record 3 is not handled", at)
 			}
-			now := r.table.get(place{s.topic, 0})
+			now := r.table.get(place{Topic: s.topic, Partition: 0})
 			return now != nil && now != old
 		})
-		if now := r.table.get(place{s.topic, 0}); now.start != 3 {
-			t.Errorf("it begins at %d, want 3", now.start)
+		if now := r.table.get(place{Topic: s.topic, Partition: 0}); now.Start != 3 {
+			t.Errorf("it begins at %d, want 3", now.Start)
 		}
 		slow.release()
 		s.caughtUp()

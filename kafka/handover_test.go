@@ -139,8 +139,8 @@ func (s *site) movedTo(r *running) int32 {
 	s.t.Helper()
 	r.table.mu.Lock()
 	defer r.table.mu.Unlock()
-	for p := range r.table.now {
-		return p.partition
+	for _, a := range r.table.core.All() {
+		return a.Partition
 	}
 	s.t.Fatal("the worker owns no partition")
 	return -1
@@ -224,9 +224,9 @@ func TestPitfall55_HundredRebalancesLeakNoPause(t *testing.T) {
 			t.Errorf("still paused: %v", p)
 		}
 		r.table.mu.Lock()
-		for p, a := range r.table.now {
-			if a.held != 0 || a.tracker.Span() != 0 {
-				t.Errorf("%v: %d in hand, span %d", p, a.held, a.tracker.Span())
+		for _, a := range r.table.core.All() {
+			if n, _ := a.Held(); n != 0 || a.Span() != 0 {
+				t.Errorf("%v: %d in hand, span %d", a.TopicPartition, n, a.Span())
 			}
 		}
 		r.table.mu.Unlock()

@@ -338,8 +338,8 @@ func (r *running) owned() int {
 	r.table.mu.Lock()
 	defer r.table.mu.Unlock()
 	n := 0
-	for _, a := range r.table.now {
-		if !a.closing {
+	for _, a := range r.table.core.All() {
+		if !a.Closed() {
 			n++
 		}
 	}

@@ -171,7 +171,7 @@ func TestWhatIsTakenAwayIsNotRead(t *testing.T) {
 	at := func() map[string]map[int32]kgo.Offset {
 		return map[string]map[int32]kgo.Offset{s.topic: {1: kgo.NewOffset().At(0)}}
 	}
-	if left, err := r.adjust(t.Context(), at()); err != nil || len(left) != 0 || r.table.get(place{s.topic, 1}) != nil {
+	if left, err := r.adjust(t.Context(), at()); err != nil || len(left) != 0 || r.table.get(place{Topic: s.topic, Partition: 1}) != nil {
 		t.Errorf("%v, %v: it is read", left, err)
 	}
 	r.assigned(t.Context(), r.kgo, map[string][]int32{s.topic: {1}})

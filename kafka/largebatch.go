@@ -3,9 +3,11 @@ package kafka
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -31,7 +33,7 @@ func fetchLimit(held int64) int32 {
 
 // largeBatch ends Run, or passes the batch. It is called between a poll and AllowRebalance, so the partition stays ours.
 func (w *Worker) largeBatch(b *kgo.ErrDecompressTooLarge) {
-	at := place{b.Topic, b.Partition}
+	at := place{Topic: b.Topic, Partition: b.Partition}
 	limit, _ := w.kgo.OptValue(kgo.MaxDecompressBatchBytes).(int)
 	err := fmt.Errorf("topic %q partition %d offsets %d to %d: %w: it unpacks to more than %d bytes (kgo.MaxDecompressBatchBytes)",
 		b.Topic, b.Partition, b.Offset, b.NextOffset-1, ErrLargeBatch, limit)
@@ -80,18 +82,14 @@ func (w *Worker) passed(err error) {
 func (t *table) acceptBatch(a *assignment, b *kgo.ErrDecompressTooLarge, why error) *engine.Item {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a.closing {
-		return nil
-	}
 	last := b.NextOffset - 1
-	seq, ok := a.tracker.Add(last, b.Epoch)
-	if !ok {
+	seq, is := t.core.Take(time.Now(), &a.Assignment, offsets.Record{Offset: last, Epoch: b.Epoch})
+	if is != offsets.Taken {
 		return nil
 	}
-	t.holdMore(a, 1)
 	d := &delivery{of: a, seq: seq, headers: []ledger.Header{ledger.LeftOutBatch(b.Offset, last)}}
 	id := fmt.Sprintf("%s-%d..%d", a.name, b.Offset, last)
-	d.msg = consumer.Message{ID: id, Source: a.source.name, Headers: d.headers, Topic: a.topic, Partition: a.partition, Offset: last}
+	d.msg = consumer.Message{ID: id, Source: a.source.name, Headers: d.headers, Topic: a.Topic, Partition: a.Partition, Offset: last}
 	d.Msg, d.Log, d.Original, d.Ref = &d.msg, a.log, original, d
 	d.Delivery = fmt.Appendf(nil, "%s/%d/%d..%d", a.log, b.Epoch, b.Offset, last)
 	d.Identity = engine.Identity{

@@ -58,7 +58,7 @@ func (w *Worker) lookAround(ctx context.Context) error {
 			if o.Err != nil {
 				return fmt.Errorf("the group's offset of topic %q partition %d: %w", topic, partition, o.Err)
 			}
-			if err := w.checkNote(ctx, place{topic, partition}, o.Metadata); err != nil {
+			if err := w.checkNote(ctx, place{Topic: topic, Partition: partition}, o.Metadata); err != nil {
 				return err
 			}
 		}
@@ -82,7 +82,7 @@ func (w *Worker) checkNote(ctx context.Context, at place, note string) error {
 	}
 	return fmt.Errorf("topic %q partition %d: %w, %s; the id of this worker's ledger is %q: let all workers of the group share one "+
 		"ledger, or, to move to this one on purpose, stop the others and name the old one's id in Config.MovedFrom",
-		at.topic, at.partition, ErrOtherLedger, theirs, ours)
+		at.Topic, at.Partition, ErrOtherLedger, theirs, ours)
 }
 
 // sign commits positions that do not name our ledger yet, if there are any.

@@ -65,7 +65,7 @@ func TestStuckPartitionIsReadAgain(t *testing.T) {
 		return b.handle(ctx, m)
 	}, c)
 	eventually(t, "the other partition is handled", func() bool { return b.len() == 300 })
-	eventually(t, "the first one pauses", func() bool { return r.table.full(place{s.topic, 0}) })
+	eventually(t, "the first one pauses", func() bool { return r.table.full(place{Topic: s.topic, Partition: 0}) })
 	heal.Store(true)
 	s.caughtUp()
 	if stalls := r.table.stalls(); len(stalls) != 0 {

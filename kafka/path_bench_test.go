@@ -95,7 +95,9 @@ func benchPath(b *testing.B, c *Config) {
 	source.window, w.set.Window, w.set.Keep = time.Hour, time.Hour, time.Hour
 	for p := range int32(8) {
 		id := topicID{1}
-		w.table.install(&assignment{place: place{"orders", p}, id: id, log: logName("cluster", "orders", id, p), source: source, epoch: -1, committed: -1})
+		a := newAssignment(place{Topic: "orders", Partition: p}, id, logName("cluster", "orders", id, p))
+		a.source = source
+		w.table.install(a)
 	}
 	eng, err := engine.New(engine.Config{Options: w.set.Options, Ledger: l, Handler: w.handler, Sink: w, System: "kafka", Source: "orders", Group: "group"})
 	if err == nil {

@@ -49,7 +49,7 @@ func (w *Worker) waitRoom(ctx context.Context) bool {
 		for _, p := range stuck {
 			w.applyPause(p)
 			w.log.Info("the partition pauses: it waits for a record, and leaves the room to the others",
-				zap.String("topic", p.topic), zap.Int32("partition", p.partition))
+				zap.String("topic", p.Topic), zap.Int32("partition", p.Partition))
 		}
 		records, bytes := w.eng.Room()
 		if wait == 0 && records > 0 && bytes > 0 && w.eng.Open() {
@@ -156,7 +156,7 @@ func (w *Worker) offer(all []offer, bytes int64, size *meanSize) {
 
 // takes returns the assignment that takes a partition's records in; nil: none does.
 func (w *Worker) takes(topic string, id topicID, p *kgo.FetchPartition) *assignment {
-	at := place{topic, p.Partition}
+	at := place{Topic: topic, Partition: p.Partition}
 	if p.Err == nil && p.HighWatermark > 0 {
 		w.table.saw(at, p.HighWatermark)
 	}
@@ -207,7 +207,9 @@ func (w *Worker) accept(a *assignment, records []*kgo.Record) []*delivery {
 		return fresh
 	}
 	at := rewound[0]
-	now := w.dataLoss(a, at.Offset, fmt.Errorf("records from offset %d on were written anew (leader epoch %d)", at.Offset, at.LeaderEpoch))
+	record := arriving(at, 0)
+	offset, epoch := record.Before()
+	now := w.dataLoss(a, offset, epoch, fmt.Errorf("records from offset %d on were written anew (leader epoch %d)", offset, at.LeaderEpoch))
 	if now == nil {
 		return fresh
 	}
@@ -277,7 +279,7 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 		w.lookAt(topic)
 		return
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		if a := w.table.get(place{topic, partition}); a != nil && !w.isAnother(a) {
+		if a := w.table.get(place{Topic: topic, Partition: partition}); a != nil && !w.isAnother(a) {
 			w.fail(fmt.Errorf("topic %q partition %d: %w: %w", topic, partition, ErrOutOfRange, err))
 		}
 		return
@@ -292,8 +294,8 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 		return
 	}
 	if loss, isLoss := errors.AsType[*kgo.ErrDataLoss](err); isLoss {
-		if a := w.table.get(place{topic, partition}); a != nil {
-			w.dataLoss(a, loss.ResetTo, loss)
+		if a := w.table.get(place{Topic: topic, Partition: partition}); a != nil {
+			w.dataLoss(a, loss.ResetTo, loss.ResetToEpoch, loss)
 		}
 		return
 	}
@@ -301,27 +303,30 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 }
 
 // dataLoss ends Run (nil), or lets a new assignment of the partition begin where the broker's log goes on. If records of
-// before are in hand still, the topic is joined afresh instead (nil), from what is committed.
-func (w *Worker) dataLoss(a *assignment, offset int64, cause error) *assignment {
+// before are in hand still, the topic is joined afresh instead (nil), from what is committed. epoch is that of what is before the
+// offset: it is committed with it, so that a client that begins there learns of the next loss.
+func (w *Worker) dataLoss(a *assignment, offset int64, epoch int32, cause error) *assignment {
 	if w.isAnother(a) {
 		return nil
 	}
-	err := fmt.Errorf("topic %q partition %d: %w: %w", a.topic, a.partition, ErrDataLoss, cause)
+	err := fmt.Errorf("topic %q partition %d: %w: %w", a.Topic, a.Partition, ErrDataLoss, cause)
 	if w.set.Reset == ResetFail {
 		w.fail(err)
 		return nil
 	}
 	w.goOn(err)
-	if oldest, ok := w.oldest(a); ok && oldest < offset { // it is in hand, was not lost, and must not be passed over
+	if w.table.needs(a, offset) {
 		w.readAgain(a)
 		return nil
 	}
 	w.owning.Lock()
 	defer w.owning.Unlock()
-	now := &assignment{place: a.place, id: a.id, log: a.log, source: a.source, horizon: a.horizon, start: offset, epoch: -1, committed: -1}
-	if old := w.table.install(now); old != nil {
-		w.eng.Drop(of(old), w.set.RevokeDrain)
-		w.applyPause(a.place) // the old one may have paused it
+	now := newAssignment(a.TopicPartition, a.id, a.log)
+	now.source, now.horizon, now.Start, now.Epoch = a.source, a.horizon, offset, epoch
+	if !w.table.replace(a, now) {
+		return nil // it was let go of meanwhile: the topic was created anew
 	}
+	w.eng.Drop(of(a), w.set.RevokeDrain)
+	w.applyPause(a.TopicPartition) // the old one may have paused it
 	return now
 }

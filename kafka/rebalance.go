@@ -80,7 +80,7 @@ func (w *Worker) keepGiven(offsets map[string]map[int32]kgo.Offset) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for topic, parts := range offsets {
-		maps.DeleteFunc(parts, func(p int32, _ kgo.Offset) bool { return !w.given[place{topic, p}] })
+		maps.DeleteFunc(parts, func(p int32, _ kgo.Offset) bool { return !w.given[place{Topic: topic, Partition: p}] })
 		if len(parts) == 0 {
 			delete(offsets, topic)
 		}
@@ -92,7 +92,7 @@ func (w *Worker) has(topic string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for at := range w.given {
-		if at.topic == topic {
+		if at.Topic == topic {
 			return true
 		}
 	}
@@ -101,14 +101,14 @@ func (w *Worker) has(topic string) bool {
 
 func within(parts map[string][]int32) func(*assignment) bool {
 	set := places(parts)
-	return func(a *assignment) bool { return set[a.place] }
+	return func(a *assignment) bool { return set[a.TopicPartition] }
 }
 
 func places(parts map[string][]int32) map[place]bool {
 	set := map[place]bool{}
 	for topic, list := range parts {
 		for _, p := range list {
-			set[place{topic, p}] = true
+			set[place{Topic: topic, Partition: p}] = true
 		}
 	}
 	return set
@@ -124,7 +124,7 @@ func (w *Worker) fetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetc
 			t := &resp.Groups[i].Topics[j]
 			for _, p := range t.Partitions {
 				if p.Metadata != nil {
-					w.notes[place{t.Topic, p.Partition}] = *p.Metadata
+					w.notes[place{Topic: t.Topic, Partition: p.Partition}] = *p.Metadata
 				}
 			}
 		}
@@ -173,12 +173,12 @@ func (w *Worker) assign(ctx context.Context, offsets map[string]map[int32]kgo.Of
 	var first []point
 	for topic, parts := range offsets {
 		for partition, offset := range parts {
-			f, err := w.beginOne(ctx, s, place{topic, partition}, offset)
+			f, err := w.beginOne(ctx, s, place{Topic: topic, Partition: partition}, offset)
 			if err != nil {
 				return nil, err
 			}
 			if !f.signed { // what is not committed is not, either
-				first = append(first, point{place: f.place, id: f.id, offset: f.start, epoch: f.epoch, of: f.assignment})
+				first = append(first, point{place: f.TopicPartition, id: f.id, offset: f.Start, epoch: f.Epoch, of: f.assignment})
 			}
 			list = append(list, f)
 		}
@@ -194,45 +194,43 @@ const maxSession = 30 * time.Minute
 
 // beginOne decides where one partition begins.
 func (w *Worker) beginOne(ctx context.Context, s *survey, at place, offset kgo.Offset) (fresh, error) {
-	id := s.metas[at.topic].id
-	a := &assignment{
-		place: at, id: id, log: logName(w.cluster, at.topic, id, at.partition), source: w.sources[at.topic], horizon: w.horizon,
-		epoch: -1, committed: -1,
-	}
+	id := s.metas[at.Topic].id
+	a := newAssignment(at, id, logName(w.cluster, at.Topic, id, at.Partition))
+	a.source, a.horizon = w.sources[at.Topic], w.horizon
 	if w.set.Start == StartLatest {
-		a.unsure = time.Now().Add(maxSession)
+		a.Unsure = time.Now().Add(maxSession)
 	}
-	low, _ := s.starts.Lookup(at.topic, at.partition)
+	low, _ := s.starts.Lookup(at.Topic, at.Partition)
 	if low.Err != nil {
-		return fresh{}, fmt.Errorf("start of topic %q partition %d: %w", at.topic, at.partition, low.Err)
+		return fresh{}, fmt.Errorf("start of topic %q partition %d: %w", at.Topic, at.Partition, low.Err)
 	}
 	stored := s.committed(at, offset)
 	if err := w.checkNote(ctx, at, stored.note); err != nil {
 		return fresh{}, err
 	}
-	where := whereToBegin(stored.offset, stored.note, w.cluster, id, s.known[at.topic])
+	where := whereToBegin(stored.offset, stored.note, w.cluster, id, s.known[at.Topic])
 	if where == atStartOption && w.set.Start == StartLatest {
-		high, ok := s.ends.Lookup(at.topic, at.partition)
+		high, ok := s.ends.Lookup(at.Topic, at.Partition)
 		if !ok || high.Err != nil {
-			return fresh{}, fmt.Errorf("end of topic %q partition %d: %w", at.topic, at.partition, errors.Join(high.Err, errNotListed(ok)))
+			return fresh{}, fmt.Errorf("end of topic %q partition %d: %w", at.Topic, at.Partition, errors.Join(high.Err, errNotListed(ok)))
 		}
-		a.start = high.Offset
-		return fresh{assignment: a, from: kgo.NewOffset().At(a.start).WithEpoch(-1)}, nil
+		a.Start, a.Epoch = high.Offset, high.LeaderEpoch // without the epoch a loss below would go unnoticed
+		return fresh{assignment: a, from: kgo.NewOffset().At(a.Start).WithEpoch(a.Epoch)}, nil
 	}
 	if where != atCommit {
-		a.start = low.Offset
+		a.Start = low.Offset
 		return fresh{assignment: a, from: kgo.NewOffset().AtStart()}, nil
 	}
 	if stored.offset < low.Offset {
-		err := fmt.Errorf("topic %q partition %d: %w: committed %d, the log begins at %d", at.topic, at.partition, ErrOutOfRange, stored.offset, low.Offset)
+		err := fmt.Errorf("topic %q partition %d: %w: committed %d, the log begins at %d", at.Topic, at.Partition, ErrOutOfRange, stored.offset, low.Offset)
 		if w.set.Reset == ResetFail {
 			return fresh{}, err
 		}
 		w.goOn(err)
-		a.start = low.Offset
+		a.Start = low.Offset
 		return fresh{assignment: a, from: kgo.NewOffset().AtStart()}, nil
 	}
-	a.start, a.epoch, a.committed = stored.offset, stored.epoch, stored.offset
+	a.Start, a.Epoch, a.Committed = stored.offset, stored.epoch, stored.offset
 	return fresh{a, kgo.NewOffset().At(stored.offset).WithEpoch(stored.epoch), isSigned(stored.note, w.signature(), w.cluster)}, nil
 }
 
@@ -249,16 +247,16 @@ func errNotListed(ok bool) error {
 // added, if the group is quicker than the metadata).
 func (w *Worker) install(list []fresh, offsets map[string]map[int32]kgo.Offset) {
 	for _, f := range list {
-		offsets[f.topic][f.partition] = f.from
-		f.astray = w.table.get(f.place) != nil
+		offsets[f.Topic][f.Partition] = f.from
+		f.astray = w.table.get(f.TopicPartition) != nil
 		if old := w.table.install(f.assignment); old != nil {
 			w.eng.Drop(of(old), w.set.RevokeDrain)
 		}
 		if f.astray {
-			w.log.Warn("partition was assigned twice: its topic is joined afresh", zap.String("topic", f.topic), zap.Int32("partition", f.partition))
-			w.joinAfresh(f.topic)
+			w.log.Warn("partition was assigned twice: its topic is joined afresh", zap.String("topic", f.Topic), zap.Int32("partition", f.Partition))
+			w.joinAfresh(f.Topic)
 		}
-		w.log.Debug("partition begins", zap.String("topic", f.topic), zap.Int32("partition", f.partition), zap.Int64("offset", f.start))
+		w.log.Debug("partition begins", zap.String("topic", f.Topic), zap.Int32("partition", f.Partition), zap.Int64("offset", f.Start))
 	}
 }
 
@@ -285,7 +283,7 @@ func (s *survey) committed(at place, offset kgo.Offset) stored {
 	if eo := offset.EpochOffset(); eo.Offset >= 0 {
 		return stored{offset: eo.Offset, epoch: eo.Epoch, note: s.notes[at]}
 	}
-	if r, ok := s.group.Lookup(at.topic, at.partition); ok && r.At >= 0 {
+	if r, ok := s.group.Lookup(at.Topic, at.Partition); ok && r.At >= 0 {
 		return stored{offset: r.At, epoch: r.LeaderEpoch, note: r.Metadata}
 	}
 	return stored{offset: -1, epoch: -1}
@@ -348,7 +346,7 @@ func (w *Worker) newcomers(ctx context.Context, s *survey, topics []string) (err
 		}
 		for partition, end := range s.ends[topic] {
 			if end.Err == nil && partition >= 0 {
-				s.others = append(s.others, point{place: place{topic, partition}, id: s.metas[topic].id, offset: end.Offset, epoch: -1})
+				s.others = append(s.others, point{place: place{Topic: topic, Partition: partition}, id: s.metas[topic].id, offset: end.Offset, epoch: end.LeaderEpoch})
 			}
 		}
 	}

@@ -267,10 +267,10 @@ func (d *delivery) Exists(p *ledger.Position) bool {
 	switch {
 	case !ok:
 		return false
-	case partition == a.partition:
+	case partition == a.Partition:
 		return p.Offset < d.pos.Offset && p.Epoch <= d.pos.Epoch
 	}
-	return a.horizon != nil && a.horizon.reaches(a.topic, a.id, partition, p.Offset, p.Epoch)
+	return a.horizon != nil && a.horizon.reaches(a.Topic, a.id, partition, p.Offset, p.Epoch)
 }
 
 // original is engine.Item.Original.

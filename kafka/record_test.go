@@ -48,8 +48,10 @@ func TestRecordsAreCopied(t *testing.T) {
 		r := &kgo.Record{Topic: "a", Partition: 3, Offset: 9, LeaderEpoch: 2, Key: []byte("key"), Value: value, Headers: []kgo.RecordHeader{
 			{Key: "x\x00\xff", Value: nil}, {Key: "", Value: []byte{}}, {Key: "x", Value: []byte("v")}, {Key: "x", Value: []byte("w")},
 		}}
-		d := &delivery{of: &assignment{place: place{"a", 3}, name: "a-3", log: "log", cursor: cursor{prev: 8}}, record: r}
-		it := prepare(&w.set, []*delivery{d}, nil)[0]
+		a := newAssignment(place{Topic: "a", Partition: 3}, topicID{}, "log")
+		a.begin()
+		a.prev = 8
+		it := prepare(&w.set, []*delivery{{of: a, record: r}}, nil)[0]
 		if it.Msg.ID != "a-3-9" || it.Key.Pos.Offset != 9 || it.Key.Pos.Epoch != 2 || it.Key.Pos.Prev != 8 {
 			t.Errorf("identity: %q %+v", it.Msg.ID, it.Key.Pos)
 		}

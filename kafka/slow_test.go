@@ -122,11 +122,11 @@ func spanLimit(t *testing.T, audit Audit) {
 	eventually(t, "what was delivered is handled", func() bool {
 		r.table.mu.Lock()
 		defer r.table.mu.Unlock()
-		a := r.table.now[place{s.topic, 0}]
-		return a.tracker.Unfinished() == 1
+		n, _ := r.table.core.Get(place{Topic: s.topic, Partition: 0}).Held()
+		return n == 1
 	})
 	r.table.mu.Lock()
-	span := r.table.now[place{s.topic, 0}].tracker.Span()
+	span := r.table.core.Get(place{Topic: s.topic, Partition: 0}).Span()
 	r.table.mu.Unlock()
 	if span < c.Span || span > 2*c.Span {
 		t.Errorf("span %d with a limit of %d", span, c.Span)

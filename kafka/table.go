@@ -4,45 +4,45 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/offsets"
-	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// table holds the assignments of the moment. It does no I/O; all methods may be called concurrently.
+// table holds the assignments of the moment: the decisions of [offsets.Table] under a lock. It does no I/O; all methods may be
+// called concurrently.
 type table struct {
-	span int
-	max  int // records in hand
-
-	mu     sync.Mutex
-	now    map[place]*assignment
-	held   int // in hand, of assignments that were let go of too
-	weight engine.Weight
-	stuck  int // how many assignments are stuck, at least
-}
-
-func newTable(span, maxHeld int, maxBytes int64) *table {
-	return &table{span: span, max: maxHeld, weight: engine.Weight{Limit: maxBytes}, now: map[place]*assignment{}}
+	mu   sync.Mutex
+	core *offsets.Table
 }
 
 // install begins an assignment. One that was there is let go of: it is returned, for its items to be dropped.
 func (t *table) install(a *assignment) (old *assignment) {
-	a.tracker, a.high, a.empty = offsets.New(a.start, a.epoch), -1, make(chan struct{})
-	a.prev, a.read, a.weight.Limit = -1, a.start, t.weight.Limit
-	a.name, a.keys = a.topic+"-"+strconv.Itoa(int(a.partition)), ledger.LogKeys{Scope: a.source.scope, Log: a.log}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old = t.now[a.place]; old != nil {
-		old.close()
-		old.gone = true
+	return t.installLocked(a)
+}
+
+// replace begins an assignment in the place of an open one. False: that was closed.
+func (t *table) replace(old, now *assignment) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old.Closed() {
+		return false
 	}
-	t.now[a.place] = a
+	t.installLocked(now)
+	return true
+}
+
+func (t *table) installLocked(a *assignment) (old *assignment) {
+	a.begin()
+	if old = assignmentOf(t.core.Install(&a.Assignment)); old != nil {
+		old.tellEmpty()
+	}
 	return old
 }
 
@@ -50,152 +50,70 @@ func (t *table) install(a *assignment) (old *assignment) {
 func (t *table) get(p place) *assignment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a := t.now[p]; a != nil && !a.closing {
-		return a
+	if a := t.core.Get(p); a != nil && !a.Closed() {
+		return assignmentOf(a)
 	}
 	return nil
 }
 
 // accept takes delivered records in. It returns those that are new, with their place in the tracker, and whether the
-// span's limit is reached by them. It stops before a record whose offset does not grow although its epoch does, because
-// the log was truncated and written anew: rewound is the rest.
+// span's limit is reached by them. It stops before a record that was rewound: rewound is the rest.
 func (t *table) accept(a *assignment, records []*kgo.Record) (fresh []*delivery, full bool, rewound []*kgo.Record) {
+	now := time.Now()
+	fresh = make([]*delivery, 0, len(records))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a.closing {
-		return nil, false, nil
-	}
-	fresh = make([]*delivery, 0, len(records))
 	for i, r := range records {
-		seq, ok := a.tracker.Add(r.Offset, r.LeaderEpoch)
-		if !ok {
-			if _, epoch := a.tracker.Last(); r.LeaderEpoch > epoch {
-				rewound = records[i:]
-				break
-			}
-			continue // delivered before: it is in hand or finished
+		size := heldSize(r)
+		seq, is := t.core.Take(now, &a.Assignment, arriving(r, size))
+		if is == offsets.Rewound {
+			rewound = records[i:]
+			break
 		}
-		if r.Attrs.IsControl() { // nothing to handle: terminal at once, so that the position reaches the end
-			a.tracker.Finish(seq)
-			continue
+		if is == offsets.Taken {
+			d := &delivery{of: a, seq: seq, record: r} // by itself: one that waits keeps no others in memory
+			d.Size = size
+			fresh = append(fresh, d)
 		}
-		fresh = append(fresh, &delivery{of: a, seq: seq, record: r}) // each by itself: one that waits keeps no others in memory
 	}
-	t.hold(a, fresh)
-	return fresh, t.reaches(a), rewound
+	return fresh, t.core.Pauses(now, &a.Assignment), rewound
 }
 
-// acceptAll is accept for records of a batch, all of them or none: false if one is not new.
+func arriving(r *kgo.Record, size int64) offsets.Record {
+	return offsets.Record{Offset: r.Offset, Epoch: r.LeaderEpoch, Size: size, Control: r.Attrs.IsControl()}
+}
+
+// acceptAll is accept for records of a batch, all of them or none: false if one is not new. Their offsets grow, so only the first
+// may not be.
 func (t *table) acceptAll(a *assignment, b *batch) (full, ok bool) {
+	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if last, _ := a.tracker.Last(); a.closing || b.records[0].Offset <= last {
-		return false, false
-	}
 	for i, r := range b.records {
-		seq, _ := a.tracker.Add(r.Offset, r.LeaderEpoch)
+		seq, is := t.core.Take(now, &a.Assignment, arriving(r, b.Size(i)))
+		if is != offsets.Taken {
+			return false, false
+		}
 		if i == 0 {
 			b.seq = seq
 		}
 	}
-	t.holdMore(a, len(b.records))
-	a.weight.AddAll(b.bytes)
-	t.weight.AddAll(b.bytes)
-	return t.reaches(a), true
+	return t.core.Pauses(now, &a.Assignment), true
 }
 
-// reaches says whether the span's limit is reached now.
-func (t *table) reaches(a *assignment) bool {
-	full := a.tracker.Span() >= t.span && a.pausedAt.IsZero()
-	if full {
-		a.pausedAt = time.Now()
-	}
-	return full
-}
-
-// hold counts what is in hand.
-func (t *table) hold(a *assignment, fresh []*delivery) {
-	t.holdMore(a, len(fresh))
-	for _, d := range fresh {
-		d.Size = heldSize(d.record)
-		a.weight.Add(d.Size)
-		t.weight.Add(d.Size)
-	}
-}
-
-func (t *table) holdMore(a *assignment, n int) {
-	if a.held == 0 {
-		a.moved = time.Now()
-	}
-	a.held += n
-	t.held += n
-}
-
-// letGo is the opposite of hold, but for the bytes.
-func (t *table) letGo(a *assignment, n int, now time.Time) {
-	a.held -= n
-	t.held -= n
-	a.moved = now
-	if a.held == 0 && a.closing {
-		close(a.empty)
-	}
-}
-
-// stuckAfter is how long a partition that crowds may give nothing back before it is left out of polls.
-const stuckAfter = time.Second
-
-// crowded looks for partitions that have more in hand than there is room left for all of them (a shared buffer with
-// dynamic thresholds), and so would fill the worker's hands while they wait for one record. It returns those that are
-// stuck, which must leave the rest of the room to the others, and in how long to look again before the next poll; zero:
-// poll. One partition alone crowds nobody.
+// crowded looks for partitions that are stuck, see [offsets.Table.Crowded].
 func (t *table) crowded(now time.Time) (stuck []place, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.now) < 2 {
-		return nil, 0
-	}
-	for p, a := range t.now {
-		if a.closing || a.stuck || !t.scarce() || !t.crowds(a, 1) {
-			continue
-		}
-		if left := stuckAfter - now.Sub(a.moved); left > 0 {
-			wait = max(wait, left)
-			continue
-		}
-		a.stuck = true
-		t.stuck++
-		stuck = append(stuck, p)
-	}
-	return stuck, wait
+	list, wait := t.core.Crowded(now)
+	return appendPlaces(nil, list), wait
 }
 
-// scarce says whether there is little room left: as long as there is more, a partition may have as much in hand as it likes.
-func (t *table) scarce() bool {
-	return t.max-t.held <= t.max/4 || t.weight.Room() <= t.weight.Limit/4
-}
-
-// crowds says whether a partition has more in hand than that part of the room.
-func (t *table) crowds(a *assignment, part int) bool {
-	return a.held > (t.max-t.held)/part || a.weight.Counted() > t.weight.Room()/int64(part)
-}
-
-// unstuck returns the partitions that may be read again: they have less than half of what there is room for.
-func (t *table) unstuck() (places []place) {
-	if t.stuck == 0 {
-		return nil
+func appendPlaces(out []place, list []*offsets.Assignment) []place {
+	for _, a := range list {
+		out = append(out, a.TopicPartition)
 	}
-	t.stuck = 0
-	for p, a := range t.now {
-		switch {
-		case !a.stuck:
-		case t.crowds(a, 2):
-			t.stuck++
-		default:
-			a.stuck = false
-			places = append(places, p)
-		}
-	}
-	return places
+	return out
 }
 
 // finish notes what the engine let go of. It returns the partitions that may perhaps be read again.
@@ -205,36 +123,25 @@ func (t *table) finish(done []engine.Finished) (relaxed []place) {
 	defer t.mu.Unlock()
 	for i := range done {
 		a := t.finishOne(&done[i], now)
-		if !a.pausedAt.IsZero() && !a.closing && a.tracker.Span() <= t.span/2 {
-			a.pausedAt = time.Time{}
-			relaxed = append(relaxed, a.place)
+		a.tellEmpty()
+		if t.core.Resumes(&a.Assignment) {
+			relaxed = append(relaxed, a.TopicPartition)
 		}
 	}
-	return append(relaxed, t.unstuck()...)
+	return appendPlaces(relaxed, t.core.Unstuck())
 }
 
 // finishOne notes that the engine has let go of a record, or of the first records of a batch.
 func (t *table) finishOne(f *engine.Finished, now time.Time) *assignment {
 	if f.Stretch == nil {
 		d := f.Item.Ref.(*delivery)
-		if f.Verdict.Ack && !d.of.gone {
-			d.of.tracker.Finish(d.seq)
-		}
-		d.of.weight.Remove(d.Size)
-		t.weight.Remove(d.Size)
-		t.letGo(d.of, 1, now)
+		t.core.Finish(now, &d.of.Assignment, d.seq, d.Size, f.Verdict.Ack)
 		return d.of
 	}
-	b, bytes := f.Stretch.Records.(*batch), int64(0)
+	b := f.Stretch.Records.(*batch)
 	for i := range f.N {
-		if f.Verdict.Ack && !b.of.gone {
-			b.of.tracker.Finish(b.seq + uint64(i))
-		}
-		bytes += b.Size(i)
+		t.core.Finish(now, &b.of.Assignment, b.seq+uint64(i), b.Size(i), f.Verdict.Ack)
 	}
-	b.of.weight.AddAll(-bytes)
-	t.weight.AddAll(-bytes)
-	t.letGo(b.of, f.N, now)
 	return b.of
 }
 
@@ -242,8 +149,21 @@ func (t *table) finishOne(f *engine.Finished, now time.Time) *assignment {
 func (t *table) full(p place) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := t.now[p]
-	return a != nil && !a.closing && (a.stuck || !a.pausedAt.IsZero())
+	return t.core.Full(p)
+}
+
+// oldest returns the offset that holds an assignment.
+func (t *table) oldest(a *assignment) (offset int64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return a.Oldest()
+}
+
+// needs says whether a record before an offset is not finished.
+func (t *table) needs(a *assignment, before int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return a.Needs(before)
 }
 
 // close stops the assignments that match from taking anything in, and keeps the committer away from them.
@@ -251,11 +171,10 @@ func (t *table) close(match func(*assignment) bool) []*assignment {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []*assignment
-	for _, a := range t.now {
-		if !a.closing && match(a) {
-			a.close()
-			out = append(out, a)
-		}
+	for _, c := range t.core.Close(func(a *offsets.Assignment) bool { return match(assignmentOf(a)) }) {
+		a := assignmentOf(c)
+		a.tellEmpty()
+		out = append(out, a)
 	}
 	return out
 }
@@ -265,36 +184,29 @@ func (t *table) discard(list []*assignment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, a := range list {
-		a.gone = true
-		if t.now[a.place] == a {
-			delete(t.now, a.place)
-		}
+		t.core.Discard(&a.Assignment)
 	}
 }
 
 // due returns what the open assignments have finished and not committed, and what is unsure.
-func (t *table) due() []point {
+func (t *table) due() (out []point) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []point
-	for _, a := range t.now {
-		if !a.closing {
-			out = a.appendDue(out, now)
-		}
+	for _, c := range t.core.Due(now) {
+		out = append(out, pointOf(c))
 	}
 	return out
 }
 
 // dueOf is due for assignments that were closed.
-func (t *table) dueOf(list []*assignment) []point {
+func (t *table) dueOf(list []*assignment) (out []point) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []point
 	for _, a := range list {
-		if !a.gone {
-			out = a.appendDue(out, now)
+		if c, due := a.Due(now); due {
+			out = append(out, pointOf(c))
 		}
 	}
 	return out
@@ -305,7 +217,7 @@ func (t *table) confirm(p point) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p.of != nil {
-		p.of.committed = max(p.of.committed, p.offset)
+		p.of.Confirm(p.offset)
 	}
 }
 
@@ -313,8 +225,8 @@ func (t *table) confirm(p point) {
 func (t *table) saw(p place, high int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a := t.now[p]; a != nil {
-		a.high = max(a.high, high)
+	if a := t.core.Get(p); a != nil {
+		a.Saw(high)
 	}
 }
 
@@ -322,12 +234,21 @@ func (t *table) saw(p place, high int64) {
 func (t *table) lags(f func(p place, lag int64)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for p, a := range t.now {
-		if a.high >= 0 {
-			at, _ := a.tracker.Position()
-			f(p, max(a.high-at, 0))
+	for _, a := range t.core.All() {
+		if lag, known := a.Lag(); known {
+			f(a.TopicPartition, lag)
 		}
 	}
+}
+
+// reasons says to people why a partition is not read.
+var reasons = map[offsets.Reason]struct {
+	is   string
+	text string
+}{
+	offsets.AtSpan:  {consumer.StallSpan, "span limit"},
+	offsets.Crowds:  {consumer.StallRoom, "leaves the room to other partitions"},
+	offsets.AllFull: {consumer.StallRoom, "what the worker holds takes all the room"},
 }
 
 // stalls lists the partitions that are not read for now.
@@ -335,21 +256,15 @@ func (t *table) stalls() []consumer.Stall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []consumer.Stall
-	for p, a := range t.now {
-		reason, why, since := consumer.StallSpan, "span limit", a.pausedAt
-		if since.IsZero() && a.stuck {
-			reason, why, since = consumer.StallRoom, "leaves the room to other partitions", a.moved
-			if t.weight.Room() <= 0 || t.held >= t.max {
-				why = "what the worker holds takes all the room"
-			}
-		}
-		if since.IsZero() {
+	for _, a := range t.core.All() {
+		why, since := t.core.Why(a)
+		if why == offsets.Read {
 			continue
 		}
-		oldest, _ := a.tracker.Oldest()
+		oldest, _ := a.Oldest()
+		lane := fmt.Sprintf("%s-%d", a.Topic, a.Partition)
 		out = append(out, consumer.Stall{
-			What: fmt.Sprintf("%s-%d-%d", p.topic, p.partition, oldest), Reason: reason, Why: why, Since: since,
-			Lane: fmt.Sprintf("%s-%d", p.topic, p.partition),
+			What: fmt.Sprintf("%s-%d", lane, oldest), Lane: lane, Reason: reasons[why].is, Why: reasons[why].text, Since: since,
 		})
 	}
 	slices.SortFunc(out, func(a, b consumer.Stall) int {

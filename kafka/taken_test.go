@@ -27,7 +27,7 @@ func (s *site) holding() (*Worker, *assignment) {
 	}
 	s.t.Cleanup(func() { _ = eng.Close(context.Background()) })
 	w.eng = eng
-	a := &assignment{place: place{s.topic, 0}, epoch: -1, log: "log"}
+	a := newAssignment(place{Topic: s.topic, Partition: 0}, topicID{}, "log")
 	w.table.install(a)
 	w.eng.Offer([]*engine.Item{w.table.acceptBatch(a, &kgo.ErrDecompressTooLarge{Topic: s.topic, NextOffset: 3}, ErrLargeBatch)})
 	return w, a
@@ -51,10 +51,10 @@ func TestRevokedRecordsAreGivenBackAtOnce(t *testing.T) {
 	s := fakeSite(t, 1)
 	w, a := s.holding()
 	w.set.RevokeDrain = time.Minute
-	w.given[a.place] = true
+	w.given[a.TopicPartition] = true
 	soon(t, "the partition is given away", func() { w.revoked(t.Context(), s.prod, map[string][]int32{s.topic: {0}}) })
-	if !a.gone || w.table.held != 0 || len(w.given) != 0 {
-		t.Errorf("gone %v, %d held, given %v", a.gone, w.table.held, w.given)
+	if !a.Gone() || held(w.table, a) != [4]int64{} || len(w.given) != 0 {
+		t.Errorf("gone %v, %d held, given %v", a.Gone(), held(w.table, a), w.given)
 	}
 }
 
@@ -63,14 +63,14 @@ func TestLostPartitionsAreNotOurs(t *testing.T) {
 	t.Parallel()
 	s := fakeSite(t, 1)
 	w, a := s.holding()
-	w.given[a.place], w.joined = true, true
+	w.given[a.TopicPartition], w.joined = true, true
 	w.lost(t.Context(), s.prod, map[string][]int32{s.topic: {0}})
 	offsets := map[string]map[int32]kgo.Offset{s.topic: {0: kgo.NewOffset()}}
 	if got, err := w.adjust(t.Context(), offsets); err != nil || len(got) != 0 {
 		t.Errorf("it would be read: %v, %v", got, err)
 	}
-	if !a.gone || w.joined {
-		t.Errorf("gone %v, joined %v", a.gone, w.joined)
+	if !a.Gone() || w.joined {
+		t.Errorf("gone %v, joined %v", a.Gone(), w.joined)
 	}
 }
 
@@ -81,8 +81,20 @@ func TestRestartLetsGoFirst(t *testing.T) {
 	w, a := s.holding()
 	v := &watcher{Worker: w, ids: map[string]topicID{}, begun: map[string]time.Time{}}
 	v.restart(t.Context(), s.topic, topicID{1}, topicID{2})
-	if !a.gone || !w.reborn[s.topic] || w.table.get(a.place) != nil {
-		t.Errorf("gone %v, created anew: %v", a.gone, w.reborn)
+	if !a.Gone() || !w.reborn[s.topic] || w.table.get(a.TopicPartition) != nil {
+		t.Errorf("gone %v, created anew: %v", a.Gone(), w.reborn)
+	}
+}
+
+// An assignment that is let go of while its log's loss is dealt with is not begun anew: its commit would be one of the topic's new life.
+func TestLossBeginsNothingAnewThatWasLetGoOf(t *testing.T) {
+	t.Parallel()
+	s := fakeSite(t, 1)
+	w, a := s.holding()
+	w.set.Reset = ResetEarliest
+	w.table.discard(w.table.close(all))
+	if now := w.dataLoss(a, 0, 0, errors.New("lost")); now != nil || w.table.get(a.TopicPartition) != nil {
+		t.Errorf("it goes on with %+v", now)
 	}
 }
 
@@ -90,10 +102,10 @@ func TestRestartLetsGoFirst(t *testing.T) {
 func TestReplacedAssignmentCloses(t *testing.T) {
 	t.Parallel()
 	w := fakeSite(t, 1).asking(nil)
-	first := &assignment{place: place{"orders", 0}}
+	first := newAssignment(place{Topic: "orders", Partition: 0}, topicID{}, "")
 	w.table.install(first)
-	if old := w.table.install(&assignment{place: first.place}); old != first || !first.closing || !first.gone {
-		t.Errorf("%v is let go of; closing %v, gone %v", old, first.closing, first.gone)
+	if old := w.table.install(newAssignment(first.TopicPartition, topicID{}, "")); old != first || !first.Closed() || !first.Gone() {
+		t.Errorf("%v is let go of; closing %v, gone %v", old, first.Closed(), first.Gone())
 	}
 	soon(t, "nothing is in hand of it", func() { <-first.empty })
 }

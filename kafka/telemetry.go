@@ -26,8 +26,8 @@ func (w *Worker) measureLag() error {
 		w.table.lags(func(p place, n int64) {
 			o.ObserveInt64(lag, n, metric.WithAttributes(
 				attribute.String("messaging.system", "kafka"),
-				attribute.String("messaging.destination.name", w.sources[p.topic].name),
-				attribute.Int64("messaging.destination.partition.id", int64(p.partition)),
+				attribute.String("messaging.destination.name", w.sources[p.Topic].name),
+				attribute.Int64("messaging.destination.partition.id", int64(p.Partition)),
 				attribute.String("messaging.consumer.group.name", w.set.group),
 			))
 		})

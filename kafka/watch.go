@@ -107,7 +107,7 @@ func (v *watcher) restart(ctx context.Context, topic string, from, to topicID) {
 		v.reborn[topic] = true
 		v.mu.Unlock()
 	}
-	v.abandon(func(a *assignment) bool { return a.topic == topic })
+	v.abandon(func(a *assignment) bool { return a.Topic == topic })
 	v.mu.Lock()
 	delete(v.astray, topic)
 	v.mu.Unlock()
@@ -138,7 +138,7 @@ func (w *Worker) measureEnds(ctx context.Context) {
 	for topic, parts := range ends {
 		for partition, end := range parts {
 			if end.Err == nil {
-				w.table.saw(place{topic, partition}, end.Offset)
+				w.table.saw(place{Topic: topic, Partition: partition}, end.Offset)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -94,7 +95,7 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 	}
 	set.archive = l.Limits().Archive
 	return &Worker{
-		set: set, ledger: l, handler: h, watch: watchInterval, table: newTable(set.Span, set.MaxHeld, set.MaxHeldBytes),
+		set: set, ledger: l, handler: h, watch: watchInterval, table: &table{core: offsets.NewTable(set.Span, set.MaxHeld, set.MaxHeldBytes)},
 		log:   set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group)),
 		poke:  make(chan string, 16),
 		notes: map[place]string{}, born: map[string]topicID{}, reborn: map[string]bool{}, astray: map[string]bool{},
@@ -106,7 +107,7 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 func (w *Worker) Finish(done []engine.Finished) {
 	for _, p := range w.table.finish(done) {
 		w.applyPause(p)
-		w.log.Debug("the partition is held no more", zap.String("topic", p.topic), zap.Int32("partition", p.partition))
+		w.log.Debug("the partition is held no more", zap.String("topic", p.Topic), zap.Int32("partition", p.Partition))
 	}
 }
 
@@ -115,7 +116,7 @@ func (w *Worker) Finish(done []engine.Finished) {
 func (w *Worker) applyPause(p place) {
 	w.pausing.Lock()
 	defer w.pausing.Unlock()
-	parts := map[string][]int32{p.topic: {p.partition}}
+	parts := map[string][]int32{p.Topic: {p.Partition}}
 	if w.table.full(p) {
 		w.kgo.PauseFetchPartitions(parts)
 	} else {
@@ -125,17 +126,10 @@ func (w *Worker) applyPause(p place) {
 
 // spanLimit pauses a partition.
 func (w *Worker) spanLimit(a *assignment) {
-	w.applyPause(a.place)
-	oldest, _ := w.oldest(a)
-	w.log.Warn("span limit: the partition pauses until its first unfinished record is done", zap.String("topic", a.topic),
-		zap.Int32("partition", a.partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
-}
-
-// oldest returns the offset that holds an assignment.
-func (w *Worker) oldest(a *assignment) (int64, bool) {
-	w.table.mu.Lock()
-	defer w.table.mu.Unlock()
-	return a.tracker.Oldest()
+	w.applyPause(a.TopicPartition)
+	oldest, _ := w.table.oldest(a)
+	w.log.Warn("span limit: the partition pauses until its first unfinished record is done", zap.String("topic", a.Topic),
+		zap.Int32("partition", a.Partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
 }
 
 // Pause implements consumer.Worker. The group membership lives on.
@@ -247,7 +241,7 @@ func (w *Worker) lookAt(topic string) {
 // readAgain has a partition's topic joined afresh, and takes nothing in meanwhile.
 func (w *Worker) readAgain(a *assignment) {
 	a.astray = true // of poll's goroutine
-	w.joinAfresh(a.topic)
+	w.joinAfresh(a.Topic)
 }
 
 // joinAfresh lets the watcher restart a topic of which records were thrown away, now or as soon as it may.

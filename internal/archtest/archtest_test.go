@@ -55,7 +55,7 @@ func standard(path string) bool {
 }
 
 func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
-	for _, p := range list(t, "./ledger", "./internal/backoff", "./internal/offsets", "./internal/visibility") {
+	for _, p := range list(t, "./ledger", "./internal/backoff", "./internal/visibility") {
 		for _, d := range p.Deps {
 			if !standard(d) {
 				t.Errorf("%s depends on %s", p.ImportPath, d)

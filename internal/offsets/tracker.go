@@ -13,7 +13,6 @@ type Tracker struct {
 	epoch      int32   // leader epoch of the record before position; -1: not known
 	last       int64   // newest delivered offset
 	lastEpoch  int32   // its leader epoch
-	unfinished int
 }
 
 type entry struct {
@@ -41,7 +40,6 @@ func (t *Tracker) Add(offset int64, epoch int32) (seq uint64, ok bool) {
 	*t.at(seq) = entry{offset: offset, epoch: epoch}
 	t.tail++
 	t.last, t.lastEpoch = offset, epoch
-	t.unfinished++
 	return seq, true
 }
 
@@ -52,7 +50,6 @@ func (t *Tracker) Finish(seq uint64) bool {
 		return false
 	}
 	t.at(seq).done = true
-	t.unfinished--
 	for t.head < t.tail && t.at(t.head).done {
 		e := t.at(t.head)
 		t.position, t.epoch = e.offset+1, e.epoch
@@ -71,9 +68,6 @@ func (t *Tracker) Position() (offset int64, epoch int32) { return t.position, t.
 // Span returns how many records were delivered past the position, finished ones among them: what a restart would deliver
 // again, and what the tracker's memory grows with.
 func (t *Tracker) Span() int { return int(t.tail - t.head) }
-
-// Unfinished returns how many delivered records are not finished.
-func (t *Tracker) Unfinished() int { return t.unfinished }
 
 // Oldest returns the offset of the first unfinished record, which holds the position, if there is one.
 func (t *Tracker) Oldest() (offset int64, ok bool) {

@@ -1,10 +1,14 @@
 package sim
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
-	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/internal/offsets"
 )
 
 // cluster is a broker that is like Kafka: a log of partitions, a group of members that share them, and its committed offsets.
@@ -12,22 +16,14 @@ type cluster struct {
 	*world
 	parts   []*partition
 	members []*member // that may have partitions
-}
-
-type partition struct {
-	number     int
-	log        string
-	end        int64
-	committed  int64
-	owner      *member // nil: nobody
-	generation int
-	moving     bool // it is being revoked
+	span    int       // see Config.Span
+	held    int
 }
 
 func newCluster(w *world) *cluster {
-	c := &cluster{world: w}
+	c := &cluster{world: w, span: cmp.Or(w.cfg.Span, math.MaxInt/2), held: cmp.Or(w.cfg.Held, maxHeld)}
 	for i := range w.cfg.Partitions {
-		c.parts = append(c.parts, &partition{number: i, log: fmt.Sprintf("log-%d", i), end: int64(w.cfg.Messages)})
+		c.parts = append(c.parts, newPartition(w, i))
 	}
 	return c
 }
@@ -35,28 +31,29 @@ func newCluster(w *world) *cluster {
 func (c *cluster) begin() {
 	c.after(0, c.assignAll)
 	c.after(c.between(time.Second, 3*time.Second), c.rebalance)
+	c.after(c.between(100*time.Millisecond, 3*time.Second), c.failover)
+	c.after(c.cfg.Calm+time.Second, c.restart)
 }
 
 func (c *cluster) join(p *process) source {
-	m := &member{process: p, cluster: c, assignments: map[*partition]*assignment{}}
+	m := &member{process: p, cluster: c, table: offsets.NewTable(c.span, c.held, int64(c.held)*size)}
 	c.members = append(c.members, m)
-	p.after(100*time.Millisecond, m.commit)
+	p.after(100*time.Millisecond, m.commitNow)
 	return m
 }
 
 func (c *cluster) done() bool {
-	for _, p := range c.parts {
-		if p.committed < p.end {
-			return false
-		}
+	if slices.ContainsFunc(c.parts, func(p *partition) bool { return !p.finished() }) {
+		return false
 	}
+	c.mustHaveRead()
 	return true
 }
 
 func (c *cluster) left() (text string) {
 	for _, p := range c.parts {
-		if p.committed < p.end {
-			text += fmt.Sprintf("partition %d of %s is committed up to %d of %d; ", p.number, p.owner, p.committed, p.end)
+		if !p.finished() {
+			text += fmt.Sprintf("partition %d of %s is committed up to %d of %d; ", p.number, p.owner, p.committed.offset, p.next)
 		}
 	}
 	return text
@@ -81,13 +78,13 @@ func (c *cluster) assignAll() {
 }
 
 func (c *cluster) assign(p *partition, to *member) {
-	p.owner, p.moving = to, false
+	p.owner, p.moving, p.rolledBack = to, false, false
 	p.generation++
-	c.note(to.process, "gets partition, from", message{p.number, p.committed}, 0)
-	generation := p.generation
+	c.note(to.process, "gets partition, from", message{p.number, p.committed.offset}, int64(p.committed.epoch))
+	generation, at := p.generation, p.committed
 	to.after(c.latency(), func() {
 		if p.owner == to && p.generation == generation {
-			to.assigned(p)
+			to.assigned(p, at)
 		}
 	})
 }
@@ -98,9 +95,7 @@ func (c *cluster) rebalance() {
 		if c.trouble(unnoticed) {
 			c.lost(p)
 		} else {
-			p.moving = true
-			c.note(p.owner.process, "is to give back partition", none, int64(p.number))
-			p.owner.revoked(p)
+			c.revoke(p)
 		}
 	}
 	if c.now < c.cfg.Calm {
@@ -108,22 +103,53 @@ func (c *cluster) rebalance() {
 	}
 }
 
+func (c *cluster) revoke(p *partition) {
+	p.moving = true
+	c.note(p.owner.process, "is to give back partition", none, int64(p.number))
+	p.owner.revoked(p)
+}
+
+// restart has who does not know that its commits were forgotten begin again: nothing else would tell it.
+func (c *cluster) restart() {
+	for _, p := range c.parts {
+		if p.rolledBack && p.owner != nil && !p.moving {
+			c.revoke(p)
+		}
+	}
+	c.after(time.Second, c.restart)
+}
+
+// failover has the broker of a partition, or that of the group's offsets, fail and lose what was written last.
+func (c *cluster) failover() {
+	p := c.parts[c.rnd.IntN(len(c.parts))]
+	if c.trouble(truncated) {
+		p.truncate(c.world, p.records[c.rnd.IntN(len(p.records))].offset)
+		if p.owner != nil {
+			p.owner.after(c.latency(), p.owner.polls)
+		}
+	}
+	if c.trouble(forgotten) && len(p.older) > 0 {
+		n := c.rnd.IntN(len(p.older))
+		p.committed, p.older = p.older[n], p.older[:n]
+		p.sure, p.rolledBack = min(p.sure, p.kept(p.committed)), true
+		c.note(nil, "forgets commits, back to", message{p.number, p.committed.offset}, 0)
+	}
+	if c.now < c.cfg.Calm {
+		c.after(c.between(100*time.Millisecond, 10*time.Second), c.failover)
+	}
+}
+
 // lost takes a partition from an owner that does not know.
 func (c *cluster) lost(p *partition) {
 	c.note(p.owner.process, "is not the owner any more of partition", none, int64(p.number))
-	of := p.owner
-	of.after(c.between(0, 3*time.Second), func() { of.notices(p) })
+	of, generation := p.owner, p.generation
+	of.after(c.between(0, 3*time.Second), func() { of.notices(p, generation) })
 	p.owner, p.moving = nil, false
 	p.generation++
 }
 
 func (c *cluster) gone(of *process) {
-	for i, m := range c.members {
-		if m.process == of {
-			c.members = append(c.members[:i], c.members[i+1:]...)
-			break
-		}
-	}
+	c.members = slices.DeleteFunc(c.members, func(m *member) bool { return m.process == of })
 	for _, p := range c.parts {
 		if p.owner != nil && p.owner.process == of {
 			c.lost(p)
@@ -131,35 +157,42 @@ func (c *cluster) gone(of *process) {
 	}
 }
 
+// What a broker says to a commit that it does not take.
+var (
+	errFenced      = errors.New("sim: it is another member's")
+	errCoordinator = errors.New("sim: the coordinator moves")
+)
+
 // commit is a member's word that all before an offset is finished.
-func (c *cluster) commit(p *partition, by *member, generation int, offset int64) {
-	if p.owner != by || p.generation != generation {
-		return // fenced: it is somebody else's
+func (c *cluster) commit(p *partition, a *assignment, to offsetEpoch) error {
+	by := a.member
+	switch {
+	case p.owner != by || p.generation != a.generation:
+		return errFenced
+	case c.trouble(uncommitted):
+		return errCoordinator
+	case to.offset < p.sure:
+		c.breaks(none, "the committed offset only grows: %s commits %d of partition %d after %d", by, to.offset, p.number, p.sure)
 	}
-	if offset < p.committed {
-		c.breaks(message{p.number, offset}, "the committed offset only grows: %s commits %d of partition %d after %d", by, offset, p.number, p.committed)
+	for _, r := range p.records {
+		if r.offset < to.offset && (to.epoch < 0 || r.epoch <= to.epoch) && !r.control && !r.checked {
+			c.mustBeTerminal(r.delivery, "is committed")
+			r.checked = true
+		}
 	}
-	for o := p.committed; o < offset; o++ {
-		c.mustBeTerminal(p.delivery(c.cfg.Keys, o), "is committed")
-	}
-	if offset > p.committed {
-		c.note(by.process, "commits up to", message{p.number, offset}, 0)
-	}
-	p.committed = offset
+	c.note(by.process, "commits up to", message{p.number, to.offset}, int64(to.epoch))
+	p.older = append(p.older, p.committed)
+	p.committed, p.sure, p.rolledBack = to, p.kept(to), false
+	return nil
 }
 
-// key is the identity of a record.
-func (p *partition) key(offset int64) ledger.Key {
-	return ledger.Key{
-		Scope: scopeOf(message{p.number, offset}), ID: fmt.Appendf(nil, "%d-%d", p.number, offset),
-		Pos: &ledger.Position{Log: p.log, Epoch: -1, Offset: offset, Prev: offset - 1},
-	}
-}
-
-// delivery is that of a record, among so many ordering keys.
-func (p *partition) delivery(keys int, offset int64) delivery {
-	before := offset - int64(keys)
-	return delivery{
-		message: message{p.number, offset}, key: p.key(offset), before: message{p.number, before}, first: keys == 0 || before < 0,
+// mustHaveRead checks in the end that each message of the logs was delivered.
+func (c *cluster) mustHaveRead() {
+	for _, p := range c.parts {
+		for _, r := range p.records {
+			if !r.control && !c.terminal(r.message) {
+				c.breaks(r.message, "nothing is passed over: %s, at %d, is not finished", r, r.offset)
+			}
+		}
 	}
 }

@@ -12,6 +12,8 @@ type Config struct {
 	Partitions  int
 	Messages    int // in each partition
 	Keys        int // ordering keys in each partition; 0: no order
+	Span        int // records past the finished prefix of a partition at which it pauses; 0: no limit
+	Held        int // records in hand; 0: as many as a process may have
 	Concurrency int
 	Batch       int           // messages that the handler takes at once; 0: it takes them one by one
 	InTx        bool          // effects and success are one
@@ -56,6 +58,9 @@ func Drawn(seed uint64) Config {
 	if often(10) { // a range does not know what was claimed before
 		c.Park, c.Limited, c.Ranged, c.Batch = true, true, false, 0
 	}
+	if often(70) {
+		c.Span, c.Held = 2+rnd.IntN(20), 8+rnd.IntN(50)
+	}
 	if !often(8) { // else nothing goes wrong
 		c.Moods = drawMoods(rnd)
 	}
@@ -85,14 +90,22 @@ const (
 	requestLost             // of a call
 	answerLost
 	callLate
-	commitLost
-	revocation
 	unnoticed // revocation
 	mishap    // of a process
 	unfit     // settlement, or claim
 	odd       // release: the ledger refuses it
 	unsealed  // archive
 	locked    // row
+
+	uncommitted // offset, by the coordinator
+	forgotten   // commits, by the coordinator
+	unsure      // assignment: what is committed may be another member's
+	election    // of a leader
+	truncated   // log, at an election
+	reread      // record
+	gap         // in a log
+	control     // record
+	revocation
 
 	slow    // handler
 	failing // for good
@@ -109,13 +122,15 @@ const (
 	pause   // of a worker
 	kinds
 
+	ofBrokers    = uncommitted
 	ofHandlers   = slow
 	ofDeliveries = copied
 )
 
 // usual is how often each happens in a world of its usual mood.
 var usual = [kinds]float64{
-	refused: 0.01, requestLost: 0.01, answerLost: 0.02, callLate: 0.02, commitLost: 0.05, revocation: 0.5, unnoticed: 0.3,
+	refused: 0.01, requestLost: 0.01, answerLost: 0.02, callLate: 0.02, uncommitted: 0.05, forgotten: 0.1, unsure: 0.2,
+	election: 0.05, truncated: 0.1, reread: 0.05, gap: 0.1, control: 0.1, revocation: 0.5, unnoticed: 0.3,
 	mishap: 0.7, unfit: 0.01, odd: 0.01, unsealed: 0.1, locked: 0.02,
 	slow: 0.05, failing: 0.02, retried: 0.03, deadly: 0.01, hopeless: 0.01, unkeyed: 0.01, resulting: 0.05,
 	copied: 0.05, forged: 0.1, foreign: 0.1, large: 0.01, pause: 0.3,

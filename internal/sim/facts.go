@@ -25,6 +25,7 @@ type fact struct {
 	succeeded bool       // a handler has ended well
 	failed    bool       // it was decided that nothing more comes of it
 	final     bool       // the ledger has finished it
+	gone      bool       // its log has lost it
 	cut       bool       // a process died in its handler
 	token     uint64     // of the newest run
 	fails     int        // handlers that failed
@@ -98,6 +99,9 @@ func (w *world) begins(r *running) {
 	}
 	if f.effects > 0 {
 		w.breaks(d.message, "what has taken effect is not run again: %s begins %s", p, d)
+	}
+	if w.terminal(d.message) {
+		w.breaks(d.message, "what is finished is not run again: %s begins %s", p, d)
 	}
 	w.mayBegin(r)
 	f.running = append(f.running, r)

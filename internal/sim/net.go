@@ -16,12 +16,16 @@ var (
 	errHandler  = errors.New("sim: the handler failed")
 )
 
-// call sends a request to the ledger and waits for the answer. execute runs when the request arrives, unless that is after the
-// deadline; answered gets what it returned, an error that says that nobody knows, or one that says that it was not executed. Each
-// callback runs once, and answered does not where the process has died.
+// call sends a request to the ledger.
 func (p *process) call(what string, execute func() error, answered func(error)) {
+	p.report.Calls++
+	p.request(what, execute, answered)
+}
+
+// request sends a request and waits for the answer. execute runs when the request arrives, unless that is after the deadline; answered gets what it returned, an error that says that nobody knows, or one that says that it was not executed. Each
+// callback runs once, and answered does not where the process has died.
+func (p *process) request(what string, execute func() error, answered func(error)) {
 	w, over := p.world, false
-	w.report.Calls++
 	deadline := w.now + timeout
 	end := func(err error) {
 		if !over {

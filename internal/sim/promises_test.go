@@ -19,7 +19,7 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 			x.begins(0, 1)
 		},
 		"messages of an ordering key run in order": func(x *broken) {
-			x.d = x.part().delivery(4, 4)
+			x.d = x.part().records[4].delivery
 			x.begins(0, 1)
 		},
 		"nothing begins while the lease is lost": func(x *broken) {
@@ -66,10 +66,10 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 		"a message is new once":             func(x *broken) { x.w.facts.met.Misses = 1; x.w.mustHaveEnded() },
 		"without trouble each message runs": func(x *broken) { x.w.report.Runs = 1; x.w.mustHaveEnded() },
 		"settlements keep the order of their key": func(x *broken) {
-			x.w.mustBeInOrder(&flow.Batch{Items: []flow.Settlement{{Item: &flow.Item{Of: x.part().delivery(4, 4)}, Kind: ledger.Succeed}}})
+			x.w.mustBeInOrder(&flow.Batch{Items: []flow.Settlement{{Item: &flow.Item{Of: x.part().records[4].delivery}, Kind: ledger.Succeed}}})
 		},
 		"the committed offset only grows": func(x *broken) {
-			x.part().committed = 7
+			x.part().sure = 7
 			x.commits(6)
 		},
 		"what is committed is finished": func(x *broken) { x.commits(1) },
@@ -127,7 +127,7 @@ type broken struct {
 }
 
 func newBroken(t *testing.T) *broken {
-	w := newWorld(Config{Workers: 2, Partitions: 1, Messages: 10, Keys: 4, Concurrency: 1})
+	w := newWorld(Config{Workers: 2, Partitions: 1, Messages: 10, Keys: 4, Span: 10, Held: 10, Concurrency: 1})
 	w.traced = true
 	x := &broken{w: w}
 	for i := range 2 {
@@ -141,7 +141,7 @@ func newBroken(t *testing.T) *broken {
 		k.process.flow.Joined(&flow.Session{})
 		x.both, w.workers = append(x.both, k.process), append(w.workers, k)
 	}
-	x.d = x.part().delivery(4, 0)
+	x.d = x.part().records[0].delivery
 	w.report.Messages = 0
 	w.note(nil, "takes a step", none, 0)
 	return x
@@ -167,7 +167,7 @@ func (x *broken) ends(r *running) { x.w.ends(r, &flow.Outcome{}) }
 func (x *broken) commits(offset int64) {
 	m := &member{process: x.both[0]}
 	x.part().owner = m
-	x.w.broker.(*cluster).commit(x.part(), m, x.part().generation, offset)
+	_ = x.w.broker.(*cluster).commit(x.part(), &assignment{member: m, generation: x.part().generation}, offsetEpoch{offset, 0}) // the world tells
 }
 
 // A world that does not come to its end is told, with what is left.

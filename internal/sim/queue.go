@@ -48,6 +48,7 @@ type received struct {
 func newQueue(w *world) *queue {
 	q := &queue{world: w, handles: map[string]handle{}}
 	q.limit = w.cfg.Visibility + timeout + w.between(0, 4*w.cfg.Visibility)
+	w.report.Messages = w.cfg.Partitions * w.cfg.Messages
 	keys := min(max(w.cfg.Keys, 1), w.cfg.Messages)
 	for part := range w.cfg.Partitions {
 		groups := make([][]*stored, keys)

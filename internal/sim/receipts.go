@@ -15,6 +15,7 @@ type seen struct {
 	ended   []*visibility.Hold          // of them, those that were to be in sight at once
 	lowest  map[string]mark             // of each group: what was asked to be in sight last
 	newest  map[message]string          // handle
+	deleted map[*visibility.Hold]bool   // there was a delete of it
 	refused map[string]bool             // handles
 	backs   int                         // requests under way that hand back
 	stopped time.Duration               // when the worker was known to stop; 0: it is not
@@ -30,6 +31,7 @@ func newSeen() seen {
 	return seen{
 		holds: map[message]*visibility.Hold{}, acked: map[message]bool{}, asked: map[*visibility.Hold]bool{},
 		back: map[*visibility.Hold]uint64{}, lowest: map[string]mark{}, newest: map[message]string{}, refused: map[string]bool{},
+		deleted: map[*visibility.Hold]bool{},
 	}
 }
 
@@ -69,7 +71,12 @@ func (r *receiver) mustBeAsked(c visibility.Change) {
 	if r.now+time.Duration(c.Seconds)*time.Second > h.receipts[h.nth].at+r.queue.limit {
 		r.breaks(h.message, "a message is hidden for a limited time: %s asks for %d s of %s", r, c.Seconds, c.Handle)
 	}
-	if _, back := r.seen.back[c.Hold]; !c.Back {
+	_, back := r.seen.back[c.Hold]
+	finished := r.seen.holds[h.message] == c.Hold && r.hands[c.Hold] == 0 && r.seen.acked[h.message]
+	if !c.Back && finished && !back && !r.seen.deleted[c.Hold] {
+		r.breaks(h.message, "what is acknowledged is not only hidden: %s extends %s", r, h)
+	}
+	if !c.Back {
 		if r.hands[c.Hold] > 0 && !r.live() || back && !r.draining {
 			r.breaks(h.message, "what is not in hand, or nobody's, is not kept hidden: %s extends %s", r, h)
 		}
@@ -132,6 +139,7 @@ func (r *receiver) mustBeNew(m message) {
 
 // mustBeNewest checks that a message is deleted by its newest handle.
 func (r *receiver) mustBeNewest(d visibility.Deletion) {
+	r.seen.deleted[d.Hold] = true
 	if m := r.queue.handles[d.Handle].message; d.Handle != r.seen.newest[m] {
 		r.breaks(m, "a message is deleted by its newest handle: %s deletes by %s after %s", r, d.Handle, r.seen.newest[m])
 	}

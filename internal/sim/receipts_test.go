@@ -11,13 +11,17 @@ import (
 // Each promise about a queue is told by name when it is broken.
 func TestBrokenPromisesOfQueuesAreTold(t *testing.T) {
 	for promise, breaks := range map[string]func(x *brokenQueue){
-		"what is deleted is finished":                     func(x *brokenQueue) { x.q.delete(x.h.Handle) },
-		"one request about a message is under way":        func(x *brokenQueue) { x.r.mustBeAlone(x.h); x.r.mustBeAlone(x.h) },
-		"nothing begins on a handle that may be dead":     func(x *brokenQueue) { x.r.now = 6 * time.Second; x.r.mustBeGood(x.h.Handle, "begins") },
-		"nothing is hidden on a handle that may be dead":  func(x *brokenQueue) { x.r.seen.refused[x.h.Handle] = true; x.asks(1, false) },
-		"a message is hidden for a limited time":          func(x *brokenQueue) { x.asks(3601, false) },
-		"what is handed back at once meets no poll":       func(x *brokenQueue) { x.r.open = 1; x.asks(0, true) },
-		"what is not in hand, or nobody's, is not kept":   func(x *brokenQueue) { x.r.seen.back[x.h] = 1; x.asks(1, false) },
+		"what is deleted is finished":                    func(x *brokenQueue) { x.q.delete(x.h.Handle) },
+		"one request about a message is under way":       func(x *brokenQueue) { x.r.mustBeAlone(x.h); x.r.mustBeAlone(x.h) },
+		"nothing begins on a handle that may be dead":    func(x *brokenQueue) { x.r.now = 6 * time.Second; x.r.mustBeGood(x.h.Handle, "begins") },
+		"nothing is hidden on a handle that may be dead": func(x *brokenQueue) { x.r.seen.refused[x.h.Handle] = true; x.asks(1, false) },
+		"a message is hidden for a limited time":         func(x *brokenQueue) { x.asks(3601, false) },
+		"what is handed back at once meets no poll":      func(x *brokenQueue) { x.r.open = 1; x.asks(0, true) },
+		"what is not in hand, or nobody's, is not kept":  func(x *brokenQueue) { x.r.seen.back[x.h] = 1; x.asks(1, false) },
+		"what is acknowledged is not only hidden": func(x *brokenQueue) {
+			x.r.seen.holds[x.m.message], x.r.seen.acked[x.m.message] = x.h, true
+			x.asks(1, false)
+		},
 		"groups are handed back by one request at a time": func(x *brokenQueue) { x.backs(); x.backs() },
 		"a message is deleted by its newest handle":       func(x *brokenQueue) { x.r.mustBeNewest(visibility.Deletion{Hold: x.h, Handle: x.h.Handle}) },
 		"when a worker ends nothing is in its table":      func(x *brokenQueue) { x.r.mustHaveHandedBack() },

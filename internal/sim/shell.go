@@ -35,11 +35,8 @@ func (p *process) polls() {
 	}
 	p.after(rest, func() {
 		p.polling = false
-		if p.draining {
-			return
-		}
-		if p.source.poll(); p.room() > 0 && p.source.more() {
-			p.polls()
+		if !p.draining {
+			p.source.poll()
 		}
 	})
 }
@@ -54,6 +51,7 @@ func (p *process) offer(it *flow.Item) {
 func (p *process) came(d delivery) {
 	p.offered++
 	p.report.Taken++
+	p.known.idle = p.now
 	p.hands[d.of]++
 	p.facts.of(d.message).key = d.key
 	p.note(p, "takes in", d.message, 0)
@@ -70,7 +68,9 @@ func (p *process) offerRange(r *flow.Range) {
 // drop takes messages back; then is called when that is done, after the grace at the latest.
 func (p *process) drop(match func(delivery) bool, grace time.Duration, then func()) {
 	d := p.flow.Drop(p.now, func(it *flow.Item) bool { return match(of(it)) }, grace, then)
-	p.after(grace+tellTime+time.Millisecond, func() { p.mustHaveGivenBack(d) })
+	p.after(grace+time.Millisecond, func() {
+		p.after(tellTime+time.Millisecond, func() { p.mustHaveGivenBack(d) }) // it may have been frozen, and tells of it now
+	})
 }
 
 // several is what a range is of.

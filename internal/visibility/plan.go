@@ -29,10 +29,8 @@ func (t *Table) Plan(now time.Duration, live bool, requests int) (batches [][]Ch
 				lapsed = append(lapsed, h)
 			}
 		case h.busy || h.queued || now < h.retryAt:
-		case h.stage == returning && t.mayReturn(h):
-			if seconds := t.returnAfter(h, now); seconds > 0 || t.pollsOver {
-				returns = append(returns, Change{h, h.Handle, seconds, true})
-			}
+		case h.stage == returning && (t.pollsOver || t.returnAfter(h, now) > 0): // at once, it would come back to a poll of ours
+			returns = append(returns, Change{h, h.Handle, t.returnAfter(h, now), true})
 		case h.stage == held && !live:
 		default:
 			if seconds := t.extension(h, now); seconds > 0 {

@@ -22,10 +22,12 @@ func (t *Table) Receive(h *Hold, sent, now time.Duration) Arrival {
 	}
 	arrival := ArrivedAgain
 	known := t.holds[h.ID]
-	if known != nil && known.dropped && known.stage == held {
-		// The engine goes on with the old copy only to settle it, and then lets go of it: this one takes its place, or
-		// later messages of its group would run before it.
-		known.lapsed = true
+	if known != nil && (known.dropped && known.stage == held || t.fifo && known.stage == returning) {
+		// The engine goes on with the old copy only to settle it, and then lets go of it, or has done so: this one takes its
+		// place, or later messages of its group would run before it.
+		if known.lapsed = true; known.stage == returning {
+			t.remove(known)
+		}
 		known = nil
 	}
 	if known == nil {
@@ -101,12 +103,9 @@ func (t *Table) Lanes() (lanes, all int) {
 // Waiting counts what is still to be deleted and what is still to be handed back.
 func (t *Table) Waiting() (deletes, returns int) {
 	for _, h := range t.holds {
-		if h.stage == returning && (h.busy || t.mayReturn(h)) {
+		if h.stage == returning {
 			returns++
 		}
 	}
 	return t.pending, returns
 }
-
-// mayReturn says whether a message may be handed back now. One that is to come back at once must not meet a poll of ours.
-func (t *Table) mayReturn(h *Hold) bool { return h.again > 0 || t.pollsOver }
