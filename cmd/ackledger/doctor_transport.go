@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/jackc/pgx/v5"
 )
@@ -70,13 +71,9 @@ func (b *brokers) visitTransport(f *findings) {
 // visitEndpoint says the same of SQS.
 func visitEndpoint(client *sqs.Client, f *findings) {
 	base := client.Options().BaseEndpoint
-	if base == nil {
-		f.add(good, encryption, "SQS is spoken to by HTTPS", "")
-		return
-	}
-	u, err := url.Parse(*base)
+	u, err := url.Parse(aws.ToString(base))
 	switch {
-	case err != nil || u.Scheme == "https":
+	case base == nil || err != nil || u.Scheme == "https":
 		f.add(good, encryption, "SQS is spoken to by HTTPS", "")
 	case isLoopback(u.Hostname()):
 		f.add(good, encryption, "the connection to SQS is not encrypted, and does not leave this machine", "")

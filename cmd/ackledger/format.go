@@ -57,8 +57,7 @@ func size(n int64) string {
 
 // text makes a name printable: names are bytes, and could move a terminal's cursor.
 func text(s string) string {
-	plain := utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) < 0
-	if plain {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return s
 	}
 	return strconv.Quote(s)

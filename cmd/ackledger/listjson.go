@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/hex"
 	"time"
 
@@ -148,14 +149,6 @@ func newContent(a *ledger.Archive) *deadLetterBody {
 	return c
 }
 
-func holderText(h ledger.Holder) string {
-	switch h {
-	case ledger.Live:
-		return "live"
-	case ledger.Left:
-		return "left"
-	case ledger.Dead:
-		return "dead"
-	}
-	return "nobody"
-}
+var holders = map[ledger.Holder]string{ledger.Live: "live", ledger.Left: "left", ledger.Dead: "dead"}
+
+func holderText(h ledger.Holder) string { return cmp.Or(holders[h], "nobody") }

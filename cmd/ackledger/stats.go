@@ -39,10 +39,9 @@ Options.ArchiveBudget counts them. That reads all of it, without bodies.`,
 			var dead []deadLetters
 			var bytes []archivedBytes
 			if err == nil && letters {
-				dead, err = countDeadLetters(cmd.Context(), l)
-			}
-			if err == nil && letters {
-				bytes, err = weighArchive(cmd.Context(), l)
+				if dead, err = countDeadLetters(cmd.Context(), l); err == nil {
+					bytes, err = weighArchive(cmd.Context(), l)
+				}
 			}
 			if err = errors.Join(err, closeLedger()); err != nil {
 				return err

@@ -85,7 +85,7 @@ func (r *run) outcome() flow.Outcome {
 	case r.end == nil && !r.given:
 		return flow.Outcome{}
 	case r.end == nil:
-		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Succeed, Result: r.result()}}
+		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Succeed, Result: r.lead.attempt.ResultAt(int(r.place))}}
 	}
 	st := &r.end.step
 	switch {
@@ -153,14 +153,6 @@ func (it *Item) fill(m *consumer.Message) {
 		}
 	}
 	it.ran = true
-}
-
-// result is what SetResult has set for the message.
-func (r *run) result() []byte {
-	if !r.given {
-		return nil
-	}
-	return r.lead.attempt.ResultAt(int(r.place))
 }
 
 // callOff cancels the handler for a reason of ours. The kernel's lock is held.

@@ -197,10 +197,7 @@ func (t *telemetry) refused(n int64, reason string) {
 
 // published counts what came of forwarding messages.
 func (t *telemetry) published(n int64, sent bool) {
-	outcome := "unsent"
-	if sent {
-		outcome = "sent"
-	}
+	outcome := map[bool]string{true: "sent", false: "unsent"}[sent]
 	t.letters.Add(context.Background(), n, t.attrs, metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 

@@ -69,8 +69,8 @@ func (s *sched) popPart(n int, together bool) (p Part) {
 
 // claimableRanges is how many records ranges have that may be claimed.
 func (s *sched) claimableRanges() (n int) {
-	for i := s.rangeQ.head; i < len(s.rangeQ.buf); i++ {
-		if r := s.rangeQ.buf[i]; r.whole && s.logs[r.log].claimable() {
+	for _, r := range s.rangeQ.buf[s.rangeQ.head:] {
+		if r.whole && s.logs[r.log].claimable() {
 			n += r.Len
 		}
 	}

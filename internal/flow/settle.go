@@ -273,19 +273,13 @@ func (f *Flow) keep(now time.Duration, s *Settlement, err error, unsealed bool) 
 		wait = min(wait, f.cfg.HoldMax)
 	}
 	k.timer = f.timers.add(now+wait, func(time.Duration) {
-		k.timer = nil
-		f.repeat(k)
+		if k.timer = nil; k.unsealed {
+			f.lettersOut++
+			f.letters.push(k.Settlement)
+		} else {
+			f.settleQ.push(k.Settlement)
+		}
 	})
-}
-
-// repeat sends what was kept again.
-func (f *Flow) repeat(k *kept) {
-	if k.unsealed {
-		f.lettersOut++
-		f.letters.push(k.Settlement)
-		return
-	}
-	f.settleQ.push(k.Settlement)
 }
 
 // giveUpKept releases an item whose settlement waits to be repeated: the broker is to have it back. What is parked is not released.

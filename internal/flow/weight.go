@@ -14,7 +14,7 @@ type Weight struct {
 // Add takes one message in.
 func (w *Weight) Add(n int64) {
 	w.total += n
-	if w.isLarge(n) {
+	if n > w.Limit/4 {
 		w.large = append(w.large, n)
 	}
 }
@@ -51,5 +51,3 @@ func (w *Weight) Crowd() int {
 	}
 	return len(w.large)
 }
-
-func (w *Weight) isLarge(n int64) bool { return n > w.Limit/4 }
