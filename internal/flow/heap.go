@@ -1,12 +1,18 @@
 package flow
 
-import "container/heap"
+import (
+	"container/heap"
+	"time"
+)
 
-// minHeap is a heap whose elements know where they are in it; it is used by package container/heap.
-type minHeap[E interface {
-	before(E) bool
-	place() *int32 // index in the heap, +1; 0: it is not in it
-}] []E
+// placed is what lies in a heap and knows where.
+type placed interface {
+	when() (at time.Duration, made uint64) // of two at one time the one that was made first comes first
+	place() *int32                         // index in the heap, +1; 0: it is not in it
+}
+
+// minHeap is a heap of what comes first; it is used by package container/heap.
+type minHeap[E placed] []E
 
 // remove takes an element out; one that is out already is none.
 func (h *minHeap[E]) remove(e E) {
@@ -19,7 +25,11 @@ func (h *minHeap[E]) remove(e E) {
 func (h minHeap[E]) Len() int { return len(h) }
 
 // Less implements heap.Interface.
-func (h minHeap[E]) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h minHeap[E]) Less(i, j int) bool {
+	a, first := h[i].when()
+	b, second := h[j].when()
+	return a < b || a == b && first < second
+}
 
 // Swap implements heap.Interface.
 func (h minHeap[E]) Swap(i, j int) {
