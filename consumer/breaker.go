@@ -1,5 +1,7 @@
 package consumer
 
+import "cmp"
+
 // Breaker says when a worker stops because too much of what it handles fails for good: a deploy that refuses everything would
 // else write every message of its source into the archive, at full speed. The zero value is the default.
 //
@@ -22,14 +24,6 @@ type Breaker struct {
 	Failures, Percent int
 }
 
-func (b *Breaker) setDefaults() {
-	setDefault(&b.Failures, DefaultBreakerFailures)
-	setDefault(&b.Percent, DefaultBreakerPercent)
-}
-
 func (b *Breaker) validate() error {
-	if err := inRange("Breaker.Failures", b.Failures, 1, 1_000_000); err != nil {
-		return err
-	}
-	return inRange("Breaker.Percent", b.Percent, 1, 99)
+	return cmp.Or(inRange("Breaker.Failures", b.Failures, 1, 1_000_000), inRange("Breaker.Percent", b.Percent, 1, 99))
 }

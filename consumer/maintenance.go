@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -22,8 +23,9 @@ type maintenance struct {
 	cfg     ledger.MaintainConfig
 	changed chan struct{} // has a value after Pause and Resume
 
+	ran atomic.Bool
+
 	mu      sync.Mutex
-	ran     bool
 	running bool
 	paused  bool
 	err     error
@@ -34,11 +36,7 @@ func (w *maintenance) Run(ctx context.Context) error {
 	if w.ledger == nil {
 		return errors.New("consumer: Maintenance: must be given a ledger, is given nil")
 	}
-	w.mu.Lock()
-	again := w.ran
-	w.ran = true
-	w.mu.Unlock()
-	if again {
+	if !w.ran.CompareAndSwap(false, true) {
 		return errors.New("consumer: Maintenance: Run was called before: a worker runs once")
 	}
 	for ctx.Err() == nil {

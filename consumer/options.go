@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -164,34 +165,28 @@ type Options struct {
 // WithDefaults returns the options with the defaults filled in, or an error that names the field, the bound and the
 // value. Workers call it when they are built.
 func (o Options) WithDefaults() (Options, error) {
-	setDefault(&o.Concurrency, DefaultConcurrency)
-	setDefault(&o.Attempts, DefaultAttempts)
-	setDefault(&o.Lease, DefaultLease)
-	setDefault(&o.Drain, DefaultDrain)
-	setDefault(&o.Grace, DefaultGrace)
-	setDefault(&o.BackoffBase, DefaultBackoffBase)
-	setDefault(&o.BackoffMax, max(DefaultBackoffMax, o.BackoffBase))
-	setDefault(&o.HandlerTimeout, DefaultHandlerTimeout)
-	setDefault(&o.SlowAfter, DefaultSlowAfter)
-	setDefault(&o.MaxHeld, DefaultMaxHeld)
-	setDefault(&o.ClaimAhead, max(1, min(DefaultClaimAhead, o.MaxHeld)))
-	setDefault(&o.MaxHeldBytes, DefaultMaxHeldBytes)
-	setDefault(&o.Keep, max(DefaultKeep, o.Window))
-	setDefault(&o.DeadLetterTries, DefaultDeadLetterTries)
-	setDefault(&o.DeadLetterTimeout, DefaultDeadLetterTimeout)
-	o.Breaker.setDefaults()
+	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
+	o.Attempts = cmp.Or(o.Attempts, DefaultAttempts)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.Drain = cmp.Or(o.Drain, DefaultDrain)
+	o.Grace = cmp.Or(o.Grace, DefaultGrace)
+	o.BackoffBase = cmp.Or(o.BackoffBase, DefaultBackoffBase)
+	o.BackoffMax = cmp.Or(o.BackoffMax, max(DefaultBackoffMax, o.BackoffBase))
+	o.HandlerTimeout = cmp.Or(o.HandlerTimeout, DefaultHandlerTimeout)
+	o.SlowAfter = cmp.Or(o.SlowAfter, DefaultSlowAfter)
+	o.MaxHeld = cmp.Or(o.MaxHeld, DefaultMaxHeld)
+	o.ClaimAhead = cmp.Or(o.ClaimAhead, max(1, min(DefaultClaimAhead, o.MaxHeld)))
+	o.MaxHeldBytes = cmp.Or(o.MaxHeldBytes, DefaultMaxHeldBytes)
+	o.Keep = cmp.Or(o.Keep, max(DefaultKeep, o.Window))
+	o.DeadLetterTries = cmp.Or(o.DeadLetterTries, DefaultDeadLetterTries)
+	o.DeadLetterTimeout = cmp.Or(o.DeadLetterTimeout, DefaultDeadLetterTimeout)
+	o.Breaker.Failures = cmp.Or(o.Breaker.Failures, DefaultBreakerFailures)
+	o.Breaker.Percent = cmp.Or(o.Breaker.Percent, DefaultBreakerPercent)
 	o.Stamps.Keys = cloneKeys(o.Stamps.Keys)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
 	return o, o.validate()
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Bounds of Options.Rate, in handlers a second.
@@ -209,34 +204,26 @@ const (
 const year = 365 * 24 * time.Hour
 
 func (o *Options) validate() error {
-	if o.Rate != 0 && !(o.Rate >= minRate && o.Rate <= maxRate) { // NaN is in no range
+	switch b := o.ArchiveBudget; {
+	case o.Rate != 0 && !(o.Rate >= minRate && o.Rate <= maxRate): // NaN is in no range
 		return fmt.Errorf("consumer: Options.Rate: must be 0, or %v to %v, is %v", minRate, float64(maxRate), o.Rate)
-	}
-	if b := o.ArchiveBudget; b != 0 && (b < minBudget || b > maxBudget) {
+	case b != 0 && (b < minBudget || b > maxBudget):
 		return fmt.Errorf("consumer: Options.ArchiveBudget: must be 0, or %d to %d, is %d", minBudget, int64(maxBudget), b)
-	}
-	if o.Limiter != nil && o.Limiter.slots == nil {
+	case o.Limiter != nil && o.Limiter.slots == nil:
 		return errors.New("consumer: Options.Limiter: must be made by NewLimiter for at least 1 handler, is for 0 or less: it would start none")
-	}
-	if o.Park && (o.Rate != 0 || o.Limiter != nil) {
+	case o.Park && (o.Rate != 0 || o.Limiter != nil):
 		return errors.New("consumer: Options.Park: must not be set with Rate or Limiter: what waits for its turn is claimed already, and a crash would archive it though no handler has seen it; Concurrency limits as well")
-	}
-	if o.DeadLetter != nil && isNil(o.DeadLetter) {
+	case o.DeadLetter != nil && isNil(o.DeadLetter):
 		return errors.New("consumer: Options.DeadLetter: must be a target, is a nil pointer")
-	}
-	if o.Cipher != nil && isNil(o.Cipher) {
+	case o.Cipher != nil && isNil(o.Cipher):
 		return errors.New("consumer: Options.Cipher: must be a cipher, is a nil pointer")
-	}
-	if err := errors.Join(o.Stamps.validate(), o.Breaker.validate()); err != nil {
-		return err
-	}
-	if len(o.Name) > 255 {
+	case len(o.Name) > 255:
 		return fmt.Errorf("consumer: Options.Name: must be at most 255 bytes, is %d bytes", len(o.Name))
-	}
-	if !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, unicode.IsControl) {
+	case !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, unicode.IsControl):
 		return fmt.Errorf("consumer: Options.Name: must be UTF-8 without control characters, is %q", o.Name)
 	}
-	for _, c := range []error{
+	return cmp.Or(
+		o.Stamps.validate(), o.Breaker.validate(),
 		inRange("Concurrency", o.Concurrency, 1, 10_000),
 		inRange("Attempts", o.Attempts, 1, 1000),
 		inRange("ClaimAhead", o.ClaimAhead, 1, 100_000),
@@ -253,12 +240,7 @@ func (o *Options) validate() error {
 		inRange("DeadLetterTries", o.DeadLetterTries, 1, 100),
 		inRange("DeadLetterTimeout", o.DeadLetterTimeout, 100*time.Millisecond, time.Minute),
 		inRange("Keep", o.Keep, max(o.Window, time.Second), 100*year),
-	} {
-		if c != nil {
-			return c
-		}
-	}
-	return nil
+	)
 }
 
 type number interface{ ~int | ~int64 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -101,26 +102,26 @@ func ParseStamp(value []byte) (*Stamp, error) {
 	if err != nil {
 		return nil, fmt.Errorf("consumer: stamp: %w", err)
 	}
-	if f.version.text != "1" {
-		return nil, fmt.Errorf("consumer: stamp: version must be 1, is %q", f.version.text)
+	if f.get("v").text != "1" {
+		return nil, fmt.Errorf("consumer: stamp: version must be 1, is %q", f.get("v").text)
 	}
-	s := &Stamp{Source: f.source.text, ID: f.id.text, Group: f.group.text, Broker: f.broker.text == "1", Signer: f.key.text}
-	fp := f.print.text
+	s := &Stamp{Source: f.get("source").text, ID: f.get("id").text, Group: f.get("group").text, Broker: f.get("broker").text == "1", Signer: f.get("key").text}
+	fp := f.get("fp").text
 	if len(fp) != hex.EncodedLen(len(s.Fingerprint)) || s.Source == "" || s.ID == "" {
 		return nil, errMissing
 	}
 	if _, err := hex.Decode(s.Fingerprint[:], []byte(fp)); err != nil {
 		return nil, errMissing
 	}
-	if t := f.token.text; t != "" {
+	if t := f.get("token").text; t != "" {
 		if s.Token, err = strconv.ParseUint(t, 10, 63); err != nil {
 			return nil, fmt.Errorf("consumer: stamp: token: %w", err)
 		}
 	}
-	if err := s.readMAC(f.mac.text); err != nil {
+	if err := s.readMAC(f.get("mac").text); err != nil {
 		return nil, err
 	}
-	if f.log.has {
+	if f.get("log").has {
 		if s.Pos, err = f.position(); err != nil {
 			return nil, err
 		}
@@ -148,44 +149,17 @@ func (s *Stamp) readMAC(text string) error {
 }
 
 // stampFields are what a header's value says: as url.ParseQuery reads it, without the map that this makes for each.
-type stampFields struct {
-	version, source, id, print, token, group, log, epoch, offset, broker, key, mac stampField
-}
+type stampFields [len(stampNames)]stampField
 
 type stampField struct {
 	text string
 	has  bool
 }
 
-func (f *stampFields) named(name string) *stampField {
-	switch name {
-	case "v":
-		return &f.version
-	case "source":
-		return &f.source
-	case "id":
-		return &f.id
-	case "fp":
-		return &f.print
-	case "token":
-		return &f.token
-	case "group":
-		return &f.group
-	case "log":
-		return &f.log
-	case "epoch":
-		return &f.epoch
-	case "offset":
-		return &f.offset
-	case "broker":
-		return &f.broker
-	case "key":
-		return &f.key
-	case "mac":
-		return &f.mac
-	}
-	return nil
-}
+var stampNames = [...]string{"v", "source", "id", "fp", "token", "group", "log", "epoch", "offset", "broker", "key", "mac"}
+
+// get returns the field of a name that is among stampNames.
+func (f *stampFields) get(name string) stampField { return f[slices.Index(stampNames[:], name)] }
 
 // parseFields reads URL-encoded fields. Of several with one name the first counts; other names are ignored.
 func parseFields(value string) (f stampFields, err error) {
@@ -202,8 +176,8 @@ func parseFields(value string) (f stampFields, err error) {
 		if text, err = url.QueryUnescape(text); err != nil {
 			return f, err
 		}
-		if to := f.named(name); to != nil && !to.has {
-			*to = stampField{text: text, has: true}
+		if at := slices.Index(stampNames[:], name); at >= 0 && !f[at].has {
+			f[at] = stampField{text: text, has: true}
 		}
 	}
 	return f, nil
@@ -217,13 +191,13 @@ func (s *Stamp) idOfPosition() string {
 }
 
 func (f *stampFields) position() (*ledger.Position, error) {
-	epoch, err := strconv.ParseInt(f.epoch.text, 10, 32)
+	epoch, err := strconv.ParseInt(f.get("epoch").text, 10, 32)
 	if err != nil {
 		return nil, fmt.Errorf("consumer: stamp: epoch: %w", err)
 	}
-	offset, err := strconv.ParseInt(f.offset.text, 10, 64)
-	if err != nil || offset < 0 || offset > ledger.MaxOffset || f.log.text == "" {
+	offset, err := strconv.ParseInt(f.get("offset").text, 10, 64)
+	if err != nil || offset < 0 || offset > ledger.MaxOffset || f.get("log").text == "" {
 		return nil, errors.New("consumer: stamp: log or offset missing, or no offset that there is")
 	}
-	return &ledger.Position{Log: f.log.text, Epoch: int32(epoch), Offset: offset, Prev: -1}, nil
+	return &ledger.Position{Log: f.get("log").text, Epoch: int32(epoch), Offset: offset, Prev: -1}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -180,7 +179,7 @@ func (a *archive) letter(ctx context.Context, d *ledger.DeadLetter) (*Letter, er
 	if emptyKey || d.Group != "" {
 		m.Key = []byte(d.Group)
 	}
-	_, m.Topic = cutLast(d.Source)
+	_, m.Topic = cutLast(d.Source, '/')
 	m.Partition, m.Offset = placeOf(d.Key.ID)
 	return l, nil
 }
@@ -201,20 +200,12 @@ func (a *archive) complete(ctx context.Context, key ledger.Key) (ledger.Key, err
 
 // placeOf reads `topic-partition-offset`; zeros if the id is another one.
 func placeOf(id []byte) (partition int32, offset int64) {
-	rest, last := cutDash(string(id))
-	_, first := cutDash(rest)
+	rest, last := cutLast(string(id), '-')
+	_, first := cutLast(rest, '-')
 	o, err := strconv.ParseInt(last, 10, 64)
 	p, bad := strconv.ParseInt(first, 10, 32)
 	if err != nil || bad != nil {
 		return 0, 0
 	}
 	return int32(p), o
-}
-
-func cutDash(s string) (before, after string) {
-	i := strings.LastIndexByte(s, '-')
-	if i < 0 {
-		return "", s
-	}
-	return s[:i], s[i+1:]
 }

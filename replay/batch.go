@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,9 +106,7 @@ func (r *runner) identify(l *Letter, last *scoped) {
 	if l.Archived {
 		return
 	}
-	if m.Source == "" {
-		m.Source = r.c.Origin
-	}
+	m.Source = cmp.Or(m.Source, r.c.Origin)
 	if l.Consumer == "" && l.Stamp != nil {
 		l.Consumer = l.Stamp.Group
 	}
@@ -121,8 +120,7 @@ func (r *runner) identify(l *Letter, last *scoped) {
 	case l.Consumer == "":
 		l.decision = Decision{Step: Refuse, Reason: nobody}
 		return
-	}
-	if !r.believes(l) {
+	case !r.believes(l):
 		l.decision = Decision{Step: Refuse, Reason: Unsigned}
 		return
 	}
@@ -264,10 +262,6 @@ func (r *runner) selects(ctx context.Context, l *Letter) (bool, error) {
 	defer cancel()
 	f := r.c.Filter
 	f.Body, f.Limit = true, 0
-	group := l.Message.Group
-	if group == "" {
-		group = string(l.Message.Key)
-	}
 	errs := l.Errors
 	if errs == nil && l.Error != "" {
 		errs = []ledger.AttemptError{{Kind: l.Class, Error: l.Error}}
@@ -277,7 +271,7 @@ func (r *runner) selects(ctx context.Context, l *Letter) (bool, error) {
 		at = l.Message.SentAt
 	}
 	d := ledger.DeadLetter{Status: l.status, ArchiveRecord: ledger.ArchiveRecord{At: at, Archive: ledger.Archive{
-		Key: l.Key, Kind: l.Kind, Errors: errs, Headers: l.Message.Headers, Group: group,
+		Key: l.Key, Kind: l.Kind, Errors: errs, Headers: l.Message.Headers, Group: cmp.Or(l.Message.Group, string(l.Message.Key)),
 	}}}
 	return f.Keep(ctx, &d)
 }

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"hash/fnv"
 	"sync"
 )
 
@@ -41,10 +40,4 @@ func (b *budget) give(n int) {
 	close(b.more)
 	b.more = make(chan struct{})
 	b.mu.Unlock()
-}
-
-func hashOf(s string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(s))
-	return h.Sum64()
 }

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -82,15 +83,9 @@ type Config struct {
 
 // withDefaults returns the config with its defaults, or an error that names the field, the bound and the value.
 func (c Config) withDefaults() (Config, error) {
-	if c.Concurrency == 0 {
-		c.Concurrency = DefaultConcurrency
-	}
-	if c.StopAfter == 0 {
-		c.StopAfter = DefaultStopAfter
-	}
-	if c.Interval == 0 {
-		c.Interval = DefaultInterval
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.StopAfter = cmp.Or(c.StopAfter, DefaultStopAfter)
+	c.Interval = cmp.Or(c.Interval, DefaultInterval)
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -32,10 +33,7 @@ func (r *runner) count(l *Letter, result *Result) {
 		text = string(reason)
 	case result != nil:
 		rep.Failed++
-		reason, text = sendError, string(broke)
-		if result.Reason != "" {
-			reason = result.Reason
-		}
+		reason, text = cmp.Or(result.Reason, sendError), string(broke)
 		if result.Err != nil {
 			text = result.Err.Error()
 		}

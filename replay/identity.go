@@ -20,7 +20,7 @@ func Scope(source, consumer string) string {
 	if isARN(source) {
 		return "sqs:" + source + "/" + consumer
 	}
-	cluster, topic := cutLast(source)
+	cluster, topic := cutLast(source, '/')
 	return "kafka:" + url.PathEscape(cluster) + "/" + topic + "/" + consumer
 }
 
@@ -41,8 +41,9 @@ func ParseScope(scope string) (source, consumer string, ok bool) {
 
 func isARN(source string) bool { return strings.HasPrefix(source, "arn:") }
 
-func cutLast(s string) (before, after string) {
-	i := strings.LastIndexByte(s, '/')
+// cutLast cuts a text at the last of a separator; without one, all is behind it.
+func cutLast(s string, sep byte) (before, after string) {
+	i := strings.LastIndexByte(s, sep)
 	if i < 0 {
 		return "", s
 	}
@@ -55,8 +56,8 @@ func positionOf(delivery []byte) *ledger.Position {
 	if rest, ok := strings.CutPrefix(s, "reopened:"); ok {
 		_, s, _ = strings.Cut(rest, ":")
 	}
-	s, offset := cutLast(s)
-	log, epoch := cutLast(s)
+	s, offset := cutLast(s, '/')
+	log, epoch := cutLast(s, '/')
 	o, err := strconv.ParseInt(offset, 10, 64)
 	if err != nil || o < 0 || strings.Count(log, "/") != 2 {
 		return nil

@@ -16,20 +16,13 @@ const (
 
 // String returns the step in the vocabulary of logs and reports.
 func (s Step) String() string {
-	switch s {
-	case Leave:
-		return "leave"
-	case Send:
-		return "send"
-	case Drop:
-		return "drop"
-	case Refuse:
-		return "refuse"
-	case Mismatch:
-		return "mismatch"
+	if int(s) < len(steps) {
+		return steps[s]
 	}
 	return "invalid"
 }
+
+var steps = [...]string{Leave: "leave", Send: "send", Drop: "drop", Refuse: "refuse", Mismatch: "mismatch"}
 
 // Reason says why, in words that a report counts by.
 type Reason string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,7 +194,7 @@ func (r *runner) broke(err error) {
 
 // read hands out letters: those of one lane to one goroutine, in their order, and those of none in batches.
 func (r *runner) read(ctx context.Context, lanes []chan *Letter) error {
-	next, given := 0, 0
+	next, given, seed := 0, 0, maphash.MakeSeed()
 	filter := r.c.Filter
 	for l, err := range r.src.Letters(ctx, &filter) {
 		if err != nil {
@@ -203,7 +204,7 @@ func (r *runner) read(ctx context.Context, lanes []chan *Letter) error {
 		l.lane, l.size = laneOf(&l.Message), sizeOf(&l.Message)
 		to := next
 		if l.lane != "" {
-			to = int(hashOf(l.lane) % uint64(len(lanes)))
+			to = int(maphash.String(seed, l.lane) % uint64(len(lanes)))
 		} else if given++; given == r.most {
 			next, given = (next+1)%len(lanes), 0
 		}

@@ -35,13 +35,12 @@ func (r *runner) send(ctx context.Context, letters []*Letter) (done []*Letter, e
 	for i, result := range r.dst.Send(ctx, ready) {
 		l := ready[i]
 		r.count(l, &result)
-		if result.settled() {
+		switch {
+		case result.settled():
 			done = append(done, l)
-		}
-		if result.Outcome == Kept && result.Err != nil {
+		case result.Err != nil:
 			r.block(l)
-		}
-		if result.Outcome == Kept && result.Err == nil {
+		default:
 			l.decision = Decision{Step: Leave, Reason: result.Reason}
 			r.waits(l)
 		}

@@ -12,8 +12,6 @@ import (
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
@@ -60,11 +58,11 @@ func (q *queue) deadline(sent time.Time) time.Time {
 // readQueue reads the queue's attributes, and those of its dead-letter queue. What cannot heal is returned as it is, in
 // the words of the service.
 func (w *Worker) readQueue(ctx context.Context) (*queue, error) {
-	attributes, err := w.attributes(ctx, w.url)
+	out, err := attributesOf(ctx, w.client, w.url, types.QueueAttributeNameAll)
 	if err != nil {
 		return nil, fmt.Errorf("queue %q: %w", w.url, err)
 	}
-	q, err := parseQueue(attributes)
+	q, err := parseQueue(out.Attributes)
 	if err != nil {
 		return nil, fmt.Errorf("queue %q: %w", w.url, err)
 	}
@@ -73,7 +71,7 @@ func (w *Worker) readQueue(ctx context.Context) (*queue, error) {
 		return q, nil
 	}
 	if q.redrive.retention, err = w.deadRetention(ctx, q.redrive.Target); err != nil {
-		if k := kindOf(err); k != kindHopeless && k != kindHandle {
+		if !kindOf(err).final() {
 			return nil, fmt.Errorf("dead-letter queue %s: %w", q.redrive.Target, err)
 		}
 		q.redrive.retention = maxRetention
@@ -95,43 +93,22 @@ func (w *Worker) askTarget(ctx context.Context, q *queue) {
 	}
 }
 
-func (w *Worker) attributes(ctx context.Context, url string) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	out, err := w.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
-		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out.Attributes, nil
-}
-
 // deadRetention reads the retention of a queue that is named by its ARN.
 func (w *Worker) deadRetention(ctx context.Context, arn string) (time.Duration, error) {
 	account, name, ok := splitARN(arn)
 	if !ok {
 		return maxRetention, nil
 	}
-	ask, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	in := &sqs.GetQueueUrlInput{QueueName: &name}
-	if account != "" {
-		in.QueueOwnerAWSAccountId = &account
-	}
-	out, err := w.client.GetQueueUrl(ask, in)
+	url, err := urlOf(ctx, w.client, account, name)
 	if err != nil {
 		return 0, err
 	}
-	attributes, err := w.attributes(ctx, aws.ToString(out.QueueUrl))
+	out, err := attributesOf(ctx, w.client, url, types.QueueAttributeNameAll)
 	if err != nil {
 		return 0, err
 	}
-	retention, ok := seconds(attributes, types.QueueAttributeNameMessageRetentionPeriod)
-	if !ok {
-		return maxRetention, nil
-	}
-	return retention, nil
+	keeps, _ := retentionOf(out.Attributes)
+	return keeps, nil
 }
 
 // splitARN reads account and name of arn:partition:sqs:region:account:name.
@@ -143,10 +120,11 @@ func splitARN(arn string) (account, name string, ok bool) {
 	return parts[4], parts[5], true
 }
 
-func seconds(attributes map[string]string, name types.QueueAttributeName) (time.Duration, bool) {
-	n, err := strconv.Atoi(attributes[string(name)])
+// retentionOf reads for how long a queue keeps messages: SQS's longest, and false, if that cannot be read.
+func retentionOf(attributes map[string]string) (time.Duration, bool) {
+	n, err := strconv.Atoi(attributes[string(types.QueueAttributeNameMessageRetentionPeriod)])
 	if err != nil || n <= 0 || n > int(maxRetention/time.Second) {
-		return 0, false
+		return maxRetention, false
 	}
 	return time.Duration(n) * time.Second, true
 }
@@ -159,8 +137,7 @@ func parseQueue(attributes map[string]string) (*queue, error) {
 	}
 	q.fifo = strings.HasSuffix(q.arn, ".fifo")
 	var ok bool
-	if q.retention, ok = seconds(attributes, types.QueueAttributeNameMessageRetentionPeriod); !ok {
-		q.retention = maxRetention
+	if q.retention, ok = retentionOf(attributes); !ok {
 		q.warn("the queue's MessageRetentionPeriod cannot be read and counts as %s", maxRetention)
 	}
 	if n, err := strconv.Atoi(attributes[string(types.QueueAttributeNameMaximumMessageSize)]); err == nil && n > 0 {
@@ -285,16 +262,10 @@ func (w *Worker) learn(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if k := kindOf(errors.Unwrap(err)); k == kindHopeless || k == kindHandle {
+		if kindOf(errors.Unwrap(err)).final() {
 			return fmt.Errorf("sqs: %w", err)
 		}
 		w.trouble(doLearn, err)
-		t := time.NewTimer(retryDelay(n))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return context.Cause(ctx)
-		}
+		engine.Sleep(ctx, retryDelay(n))
 	}
 }

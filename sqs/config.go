@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -68,35 +69,24 @@ func newSettings(c *Config) (settings, error) {
 	if s.Options, err = s.WithDefaults(); err != nil {
 		return s, fmt.Errorf("sqs: Config: %w", err)
 	}
-	setDefault(&s.VisibilityTimeout, DefaultVisibilityTimeout)
-	setDefault(&s.WaitTime, max(time.Second, min(DefaultWaitTime, (s.VisibilityTimeout/2).Truncate(time.Second))))
-	setDefault(&s.MaxPollers, DefaultMaxPollers)
+	s.VisibilityTimeout = cmp.Or(s.VisibilityTimeout, DefaultVisibilityTimeout)
+	s.WaitTime = cmp.Or(s.WaitTime, max(time.Second, min(DefaultWaitTime, (s.VisibilityTimeout/2).Truncate(time.Second))))
+	s.MaxPollers = cmp.Or(s.MaxPollers, DefaultMaxPollers)
 	return s, s.validate()
 }
 
 func (s *settings) validate() error {
-	for _, err := range []error{
+	err := cmp.Or(
 		inRange("VisibilityTimeout", s.VisibilityTimeout, minVisibility, maxVisibility),
 		wholeSeconds("VisibilityTimeout", s.VisibilityTimeout),
 		inRange("WaitTime", s.WaitTime, time.Second, maxWait),
 		wholeSeconds("WaitTime", s.WaitTime),
 		inRange("MaxPollers", s.MaxPollers, 1, 100),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	if low := s.WaitTime + time.Second; s.VisibilityTimeout < low {
+	)
+	if low := s.WaitTime + time.Second; err == nil && s.VisibilityTimeout < low {
 		return fmt.Errorf("sqs: Config.VisibilityTimeout: must be at least %s (WaitTime and 1 s), is %s", low, s.VisibilityTimeout)
 	}
-	return nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	return err
 }
 
 func inRange[T ~int | ~int64](field string, v, low, high T) error {

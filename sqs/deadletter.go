@@ -76,9 +76,7 @@ func (q *DeadLetterQueue) String() string { return q.url }
 
 // Source returns the queue's ARN.
 func (q *DeadLetterQueue) Source(ctx context.Context) (string, error) {
-	out, err := q.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
-		QueueUrl: &q.url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
-	})
+	out, err := attributesOf(ctx, q.client, q.url, types.QueueAttributeNameQueueArn)
 	if err != nil {
 		return "", fmt.Errorf("sqs: dead-letter queue %q: %w", q.url, err)
 	}
@@ -87,17 +85,12 @@ func (q *DeadLetterQueue) Source(ctx context.Context) (string, error) {
 
 // Retention returns the queue's MessageRetentionPeriod; SQS's longest, 14 days, if it cannot be read.
 func (q *DeadLetterQueue) Retention(ctx context.Context) (time.Duration, error) {
-	name := types.QueueAttributeNameMessageRetentionPeriod
-	out, err := q.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
-		QueueUrl: &q.url, AttributeNames: []types.QueueAttributeName{name},
-	})
+	out, err := attributesOf(ctx, q.client, q.url, types.QueueAttributeNameMessageRetentionPeriod)
 	if err != nil {
 		return maxRetention, nil
 	}
-	if keeps, ok := seconds(out.Attributes, name); ok {
-		return keeps, nil
-	}
-	return maxRetention, nil
+	keeps, _ := retentionOf(out.Attributes)
+	return keeps, nil
 }
 
 // Publish sends one dead letter. What the queue refuses for the message's own sake (its size, its characters) is

@@ -100,15 +100,8 @@ func (f bodyForm) restore(body []byte) ([]byte, error) {
 
 // sendable says whether SQS takes the text: UTF-8 of characters that XML 1.0 allows (API reference, SendMessage).
 func sendable[T string | []byte](text T) bool {
-	if !utf8.ValidString(string(text)) {
-		return false
-	}
-	for _, r := range string(text) {
-		if !allowed(r) {
-			return false
-		}
-	}
-	return true
+	s := string(text)
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !allowed(r) })
 }
 
 func allowed(r rune) bool {

@@ -24,6 +24,9 @@ const (
 	kindHopeless              // somebody has to mend a setting or a right
 )
 
+// final says that the same call fails again, whenever it is made.
+func (k kind) final() bool { return k == kindHopeless || k == kindHandle }
+
 // codes are the error codes that mean something else than "somebody has to mend it", without the prefix and the suffix
 // that some of the service's answers add: a single call's OverLimit is a batch entry's AWS.SimpleQueueService.OverLimit,
 // and its RequestThrottled may be a ThrottlingException (API reference, "Common errors" and each action's errors).

@@ -60,7 +60,7 @@ func TestPitfall15_NextDay(t *testing.T) {
 	ids := s.send("m")
 	s.undeleted(b, "m")
 	clock.jumpTo(time.Second) // the next day
-	if r, err := s.ledger.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil || r.Removed() != 0 {
+	if r, err := s.ledger.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil || r.Messages+r.Archives != 0 {
 		t.Fatalf("sweep: %+v, %v", r, err)
 	}
 	first, second := s.start(b.handle, nil), s.start(b.handle, nil)
@@ -93,7 +93,7 @@ func TestPitfall90_SentTimestampReset(t *testing.T) {
 	if n := s.srv.Counts("dead-" + s.name).Depth(); n != 1 {
 		t.Fatalf("%d messages in the dead-letter queue", n)
 	}
-	if r, err := s.ledger.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil || r.Removed() != 0 {
+	if r, err := s.ledger.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil || r.Messages+r.Archives != 0 {
 		t.Fatalf("sweep: %+v, %v", r, err)
 	}
 	stamp := consumer.NewStamp(s.arn(s.name), moved.ID, []byte("g:m")) // it is put back

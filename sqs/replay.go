@@ -104,44 +104,37 @@ func (s *ReplaySource) Removes() bool { return true }
 
 // Address returns the queue's ARN.
 func (s *ReplaySource) Address(ctx context.Context) (string, error) {
-	out, err := s.attributes(ctx)
+	out, err := s.ask(ctx)
 	if err != nil {
 		return "", err
 	}
-	return out[string(types.QueueAttributeNameQueueArn)], nil
+	return out.Attributes[string(types.QueueAttributeNameQueueArn)], nil
 }
 
 // Count returns how many messages the queue says it has.
 func (s *ReplaySource) Count(ctx context.Context, _ *ledger.Filter) (int64, error) {
-	out, err := s.attributes(ctx)
+	n, err := s.size(ctx)
+	return int64(n), err
+}
+
+// size is how many messages the queue says it has, hidden ones too.
+func (s *ReplaySource) size(ctx context.Context) (all int, err error) {
+	out, err := s.ask(ctx)
 	if err != nil {
 		return 0, err
 	}
-	visible, hidden := depth(out)
-	return int64(visible + hidden), nil
-}
-
-func depth(attributes map[string]string) (visible, hidden int) {
-	visible, _ = strconv.Atoi(attributes[string(types.QueueAttributeNameApproximateNumberOfMessages)])
-	hidden, _ = strconv.Atoi(attributes[string(types.QueueAttributeNameApproximateNumberOfMessagesNotVisible)])
-	return visible, hidden
-}
-
-func (s *ReplaySource) attributes(ctx context.Context) (map[string]string, error) {
-	out, err := s.ask(ctx)
-	if err != nil {
-		return nil, err
+	for _, name := range []types.QueueAttributeName{
+		types.QueueAttributeNameApproximateNumberOfMessages, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+	} {
+		n, _ := strconv.Atoi(out.Attributes[string(name)])
+		all += n
 	}
-	return out.Attributes, nil
+	return all, nil
 }
 
 func (s *ReplaySource) ask(ctx context.Context) (*sqs.GetQueueAttributesOutput, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	out, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &s.url, AttributeNames: []types.QueueAttributeName{
-		types.QueueAttributeNameQueueArn, types.QueueAttributeNameApproximateNumberOfMessages,
-		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible, types.QueueAttributeNameRedrivePolicy,
-	}})
+	out, err := attributesOf(ctx, s.client, s.url, types.QueueAttributeNameQueueArn, types.QueueAttributeNameApproximateNumberOfMessages,
+		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible, types.QueueAttributeNameRedrivePolicy)
 	if err != nil {
 		return nil, fmt.Errorf("sqs: dead-letter queue %q: %w", s.url, err)
 	}
@@ -223,10 +216,10 @@ func (s *ReplaySource) poll(ctx context.Context, out chan<- *replay.Letter) erro
 		})
 		if err != nil {
 			failed++
-			if k := kindOf(err); ctx.Err() != nil || k == kindHopeless || k == kindHandle || failed == replayTries {
+			if ctx.Err() != nil || kindOf(err).final() || failed == replayTries {
 				return fmt.Errorf("sqs: dead-letter queue %q: %w", s.url, err)
 			}
-			pause(ctx, retryDelay(failed))
+			engine.Sleep(ctx, retryDelay(failed))
 			continue
 		}
 		failed = 0

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"time"
 
+	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/replay"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -37,10 +38,8 @@ func (s *ReplaySource) Done(ctx context.Context, letters []*replay.Letter) error
 
 // remove deletes messages, in batches. What is not deleted comes again, and is deleted then.
 func (s *ReplaySource) remove(ctx context.Context, list []*inHand) (err error) {
-	for len(list) > 0 {
-		n := min(len(list), maxBatch)
-		err = errors.Join(err, s.removeBatch(ctx, list[:n]))
-		list = list[n:]
+	for some := range slices.Chunk(list, maxBatch) {
+		err = errors.Join(err, s.removeBatch(ctx, some))
 	}
 	return err
 }
@@ -59,7 +58,7 @@ func (s *ReplaySource) removeBatch(ctx context.Context, list []*inHand) error {
 		switch {
 		case err == nil:
 			rest, refused = s.forget(list, out.Failed)
-		case kindOf(err) == kindHopeless || kindOf(err) == kindHandle:
+		case kindOf(err).final():
 			return fmt.Errorf("sqs: dead-letter queue %q: %w", s.url, err)
 		default:
 			rest, refused = list, err
@@ -71,7 +70,7 @@ func (s *ReplaySource) removeBatch(ctx context.Context, list []*inHand) error {
 			return fmt.Errorf("sqs: dead-letter queue %q: %d messages are not deleted yet: %w", s.url, len(rest), refused)
 		}
 		list = rest
-		pause(ctx, retryDelay(tries))
+		engine.Sleep(ctx, retryDelay(tries))
 	}
 }
 
@@ -82,8 +81,8 @@ func (s *ReplaySource) forget(list []*inHand, failed []types.BatchResultErrorEnt
 	defer s.mu.Unlock()
 	bad := make(map[int]bool, len(failed))
 	for i := range failed {
-		n, err := strconv.Atoi(aws.ToString(failed[i].Id))
-		if err != nil || n < 0 || n >= len(list) {
+		n, ok := index(failed[i].Id, len(list))
+		if !ok {
 			continue
 		}
 		bad[n] = true
@@ -97,14 +96,4 @@ func (s *ReplaySource) forget(list []*inHand, failed []types.BatchResultErrorEnt
 		}
 	}
 	return rest, refused
-}
-
-// pause waits for d, less if ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

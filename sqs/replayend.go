@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/ackledger/ackledger/internal/engine"
 )
 
 // over says that nothing more is to come: polls bring nothing new, and the run has nothing in hand whose group others may
@@ -20,19 +22,15 @@ func (s *ReplaySource) over(ctx context.Context) bool {
 	if !behind || !strings.HasSuffix(s.url, ".fifo") {
 		return true
 	}
-	attributes, err := s.attributes(ctx)
-	if err != nil {
-		return true
-	}
-	visible, hidden := depth(attributes)
-	return visible+hidden <= held
+	n, err := s.size(ctx)
+	return err != nil || n <= held
 }
 
 // look says what the run could not see.
 func (s *ReplaySource) look(ctx context.Context) {
 	rest, err := s.rest(ctx)
 	for tries := 1; rest > 0 && tries < countTries && s.deleted(); tries++ {
-		pause(ctx, time.Second)
+		engine.Sleep(ctx, time.Second)
 		rest, err = s.rest(ctx)
 	}
 	s.mu.Lock()
@@ -56,14 +54,13 @@ const countTries = 10
 
 // rest is how many messages the queue counts beside those that are left.
 func (s *ReplaySource) rest(ctx context.Context) (int, error) {
-	attributes, err := s.attributes(ctx)
+	n, err := s.size(ctx)
 	if err != nil {
 		return 0, err
 	}
-	visible, hidden := depth(attributes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return visible + hidden - s.kept - s.young, nil
+	return n - s.kept - s.young, nil
 }
 
 // deleted says whether the run has deleted anything.

@@ -71,9 +71,7 @@ func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
 	t.dead, t.homes = b.Source, map[string]func() (home, error){}
 	t.find = func(arn string) (home, error) { return t.ask(context.WithoutCancel(ctx), arn) }
 	for _, url := range t.given {
-		ask, cancel := context.WithTimeout(ctx, callTimeout)
-		arn, _, err := t.look(ask, url)
-		cancel()
+		arn, _, err := t.look(ctx, url)
 		if err != nil {
 			return fmt.Errorf("sqs: queue %q: %w", url, err)
 		}
@@ -87,9 +85,7 @@ func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
 
 // look asks for a queue's ARN, and whether its redrive policy names the dead letters' queue.
 func (t *ReplayTarget) look(ctx context.Context, url string) (arn string, redrives bool, err error) {
-	out, err := t.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: []types.QueueAttributeName{
-		types.QueueAttributeNameQueueArn, types.QueueAttributeNameRedrivePolicy,
-	}})
+	out, err := attributesOf(ctx, t.client, url, types.QueueAttributeNameQueueArn, types.QueueAttributeNameRedrivePolicy)
 	if err != nil {
 		return "", false, err
 	}
@@ -147,10 +143,10 @@ func (t *ReplayTarget) ask(ctx context.Context, arn string) (q home, err error) 
 		if q, is, err = t.named(ctx, arn); err == nil {
 			break
 		}
-		if k := kindOf(err); k == kindHopeless || k == kindHandle || tries == replayTries || ctx.Err() != nil {
+		if kindOf(err).final() || tries == replayTries || ctx.Err() != nil {
 			return home{}, fmt.Errorf("queue %s cannot be found with this client: %w", arn, err)
 		}
-		pause(ctx, retryDelay(tries))
+		engine.Sleep(ctx, retryDelay(tries))
 	}
 	if is != arn {
 		return home{}, fmt.Errorf("%w: %s, whose name is that of %q for this client: use one of its own region", replay.ErrElsewhere, arn, is)
@@ -161,15 +157,9 @@ func (t *ReplayTarget) ask(ctx context.Context, arn string) (q home, err error) 
 // named looks for a queue by the name and account of an ARN, and says which ARN it has.
 func (t *ReplayTarget) named(ctx context.Context, arn string) (q home, is string, err error) {
 	account, name, _ := splitARN(arn)
-	in := &sqs.GetQueueUrlInput{QueueName: &name}
-	if account != "" {
-		in.QueueOwnerAWSAccountId = &account
-	}
-	out, err := t.client.GetQueueUrl(ctx, in)
-	if err != nil {
+	if q.url, err = urlOf(ctx, t.client, account, name); err != nil {
 		return home{}, "", err
 	}
-	q.url = aws.ToString(out.QueueUrl)
 	is, q.own, err = t.look(ctx, q.url)
 	return q, is, err
 }
@@ -249,7 +239,7 @@ func (t *ReplayTarget) sendAll(ctx context.Context, batch []*copied) {
 			for _, c := range batch {
 				c.result.Err = fmt.Errorf("sqs: queue %q: %w", *batch[0].in.QueueUrl, err)
 			}
-			if k := kindOf(err); k != kindHopeless && k != kindHandle {
+			if !kindOf(err).final() {
 				rest = batch
 			}
 		} else {
@@ -259,7 +249,7 @@ func (t *ReplayTarget) sendAll(ctx context.Context, batch []*copied) {
 			return
 		}
 		if batch = rest; len(batch) > 0 {
-			pause(ctx, retryDelay(tries))
+			engine.Sleep(ctx, retryDelay(tries))
 		}
 	}
 }
@@ -279,13 +269,14 @@ func request(batch []*copied) *sqs.SendMessageBatchInput {
 // sent notes an answer, and returns what may be tried again. Only what the queue says it has is sent.
 func sent(batch []*copied, out *sqs.SendMessageBatchOutput) (rest []*copied) {
 	for i := range out.Successful {
-		if c := entryOf(batch, out.Successful[i].Id); c != nil {
-			*c.result = replay.Result{Outcome: replay.Sent}
+		if at, ok := index(out.Successful[i].Id, len(batch)); ok {
+			*batch[at].result = replay.Result{Outcome: replay.Sent}
 		}
 	}
 	for i := range out.Failed {
 		f := &out.Failed[i]
-		if c := entryOf(batch, f.Id); c != nil {
+		if at, ok := index(f.Id, len(batch)); ok {
+			c := batch[at]
 			c.result.Err = fmt.Errorf("sqs: queue %q: %s: %s", *c.in.QueueUrl, aws.ToString(f.Code), aws.ToString(f.Message))
 			if !f.SenderFault {
 				rest = append(rest, c)
@@ -298,12 +289,4 @@ func sent(batch []*copied, out *sqs.SendMessageBatchOutput) (rest []*copied) {
 		}
 	}
 	return rest
-}
-
-func entryOf(batch []*copied, id *string) *copied {
-	n, err := strconv.Atoi(aws.ToString(id))
-	if err != nil || n < 0 || n >= len(batch) {
-		return nil
-	}
-	return batch[n]
 }

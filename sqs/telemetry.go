@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ackledger/ackledger/internal/visibility"
 	"go.opentelemetry.io/otel"
@@ -39,18 +40,13 @@ func newTelemetry(s *settings, source string) (*telemetry, error) {
 		t.changeOutcomes[o] = metric.WithAttributes(attribute.String("outcome", name))
 	}
 	m := mp.Meter("github.com/ackledger/ackledger")
-	var err error
-	if t.polled, err = m.Int64Counter("ackledger.sqs.polls", metric.WithDescription("Polls, by outcome.")); err != nil {
-		return nil, err
-	}
-	t.changes, err = m.Int64Counter("ackledger.sqs.visibility_changes",
+	var errs [3]error
+	t.polled, errs[0] = m.Int64Counter("ackledger.sqs.polls", metric.WithDescription("Polls, by outcome."))
+	t.changes, errs[1] = m.Int64Counter("ackledger.sqs.visibility_changes",
 		metric.WithDescription("Messages whose visibility was extended or set, by outcome."))
-	if err != nil {
-		return nil, err
-	}
-	t.failedDeletes, err = m.Int64Counter("ackledger.sqs.delete_failures",
+	t.failedDeletes, errs[2] = m.Int64Counter("ackledger.sqs.delete_failures",
 		metric.WithDescription("Deletes that failed; each is sent again, or answered by the ledger at the redelivery."))
-	if err != nil {
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
 	t.announce()

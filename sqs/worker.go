@@ -305,8 +305,7 @@ func (w *Worker) trouble(what string, err error) (ends bool) {
 	first := w.troubles[what] == nil
 	w.troubles[what] = err
 	w.mu.Unlock()
-	k := kindOf(err)
-	ends = w.table != nil && (k == kindHopeless || k == kindHandle) && isAnswer(err)
+	ends = w.table != nil && kindOf(err).final() && isAnswer(err)
 	switch {
 	case ends:
 		w.stop(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Whoever waits for load hears that a handler has ended, whether its message is settled yet or not: API.Changed says so of Load,
+// Whoever waits for load hears that a handler has ended, whether its message is settled yet or not: Engine.Changed says so of Load,
 // and a poller asks for as many messages as handlers run.
 func TestEndOfAHandlerIsTold(t *testing.T) {
 	e, _ := watched(t)

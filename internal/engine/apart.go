@@ -25,19 +25,8 @@ type apartRunner struct {
 // suspects claims suspects one at a time, and runs each itself.
 func (a *apartRunner) suspects() {
 	failed := 0
-	for {
-		a.mu.Lock()
-		for !a.flow.Closed() && !a.flow.SuspectWaits(a.now()) {
-			a.wait.solo.Wait()
-		}
-		if a.flow.Closed() {
-			a.mu.Unlock()
-			return
-		}
-		a.mu.Unlock()
-		if a.places.Acquire(a.lease.gone) != nil {
-			return
-		}
+	waits := func() bool { return !a.flow.Closed() && a.flow.SuspectWaits(a.now()) }
+	for a.await(a.wait.solo, waits) && a.places.Acquire(a.lease.gone) == nil {
 		// Claimed before its turn comes, it would be ours for as long as that takes, and count a crash if we die.
 		if a.admission.limited && a.admission.acquire(nil) != nil {
 			a.places.Release()
@@ -179,16 +168,8 @@ func (a *apartRunner) undecided(it *Item) bool {
 // probes tries one message at a time while the breaker is open.
 func (a *apartRunner) probes() {
 	failed := 0
-	for {
-		a.mu.Lock()
-		for !a.flow.Closed() && !a.flow.ProbeWaits(a.now()) {
-			a.wait.probe.Wait()
-		}
-		closed := a.flow.Closed()
-		a.mu.Unlock()
-		if closed {
-			return
-		}
+	waits := func() bool { return !a.flow.Closed() && a.flow.ProbeWaits(a.now()) }
+	for a.await(a.wait.probe, waits) {
 		if a.admission.limited && a.admission.acquire(nil) != nil {
 			continue // the drain began
 		}

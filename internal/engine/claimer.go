@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -47,21 +48,7 @@ func (c *claimer) loop() {
 
 // next waits for something to claim; false: the engine closes.
 func (c *claimer) next(call *claimCall) bool {
-	c.mu.Lock()
-	for !c.flow.NextClaim(c.now(), &call.Claim) {
-		if c.flow.Closed() {
-			c.unlock()
-			return false
-		}
-		if c.flow.Pending() {
-			c.unlock()
-			c.mu.Lock()
-			continue
-		}
-		c.wait.claim.Wait()
-	}
-	c.unlock()
-	return true
+	return c.await(c.wait.claim, func() bool { return c.flow.NextClaim(c.now(), &call.Claim) })
 }
 
 // ask claims items until the ledger has answered for them, or they cannot be ours. It returns false if the ledger did
@@ -71,38 +58,53 @@ func (c *claimer) ask(call *claimCall, solo bool) bool {
 	c.fill(sess, call, solo)
 	defer func() { clear(call.Items); clear(call.entries) }()
 	for n := 1; ; n++ {
-		sent := time.Now()
-		deadline := sent.Add(callTimeout(c.opt))
-		ctx, cancel := context.WithDeadline(c.lease.gone, deadline)
-		answers, err := sess.owner.Claim(ctx, call.entries)
-		cancel()
-		c.tel.claimTook(time.Since(sent))
+		var answers []ledger.Claim
+		deadline, err := c.call(sess, func(ctx context.Context) (err error) {
+			answers, err = sess.owner.Claim(ctx, call.entries)
+			return err
+		})
 		if err == nil {
-			killpoint.At(killpoint.Claimed)
-			c.lease.note(nil)
 			c.answered(call, answers)
 			return true
 		}
-		lost := ledger.IsLost(err)
-		if lost {
-			c.lease.lose(sess)
-		} else {
-			c.lease.note(err)
-		}
-		if lost || !ledger.Unknown(err) {
-			c.do(func(f *flow.Flow, _ time.Duration) { f.Unclaimed(&call.Claim) })
-			return lost
-		}
-		// Some may be ours. What was sent changes nothing after its deadline: then ask again, or never, if the session
-		// is left meanwhile, which frees them.
-		c.do(func(f *flow.Flow, _ time.Duration) { f.Unanswered(&call.Claim) })
-		c.lease.nap(time.Until(deadline))
-		c.lease.nap(outage(n))
-		if c.lease.over(sess) {
-			c.do(func(f *flow.Flow, _ time.Duration) { f.Unclaimed(&call.Claim) })
-			return false
+		if !c.asksAgain(sess, &call.Claim, n, deadline, err) {
+			return ledger.IsLost(err)
 		}
 	}
+}
+
+// call makes one call that claims, and tells the lease what came of it. What was sent changes nothing after the deadline.
+func (c *claimer) call(sess *session, claim func(context.Context) error) (deadline time.Time, err error) {
+	sent := time.Now()
+	deadline = sent.Add(callTimeout(c.opt))
+	ctx, cancel := context.WithDeadline(c.lease.gone, deadline)
+	defer cancel()
+	err = claim(ctx)
+	c.tel.claimTook(time.Since(sent))
+	if ledger.IsLost(err) {
+		c.lease.lose(sess)
+		return deadline, err
+	}
+	if err == nil {
+		killpoint.At(killpoint.Claimed)
+	}
+	c.lease.note(err)
+	return deadline, err
+}
+
+// asksAgain says whether to ask for items again whose n-th claim failed. If its answer was lost, some may be ours: then it waits
+// until that can change no more, and asks again, or never, if the session is left meanwhile, which frees them.
+func (c *claimer) asksAgain(sess *session, claim *flow.Claim, n int, deadline time.Time, err error) bool {
+	if !ledger.IsLost(err) && ledger.Unknown(err) {
+		c.do(func(f *flow.Flow, _ time.Duration) { f.Unanswered(claim) })
+		c.lease.nap(time.Until(deadline))
+		c.lease.nap(outage(n))
+		if !c.lease.over(sess) {
+			return true
+		}
+	}
+	c.do(func(f *flow.Flow, _ time.Duration) { f.Unclaimed(claim) })
+	return false
 }
 
 // fill makes what the ledger is asked. A suspect that the broker has back is asked for alone, too: it has its place as long as
@@ -162,44 +164,25 @@ func (c *claimer) askRanges(call *claimCall) bool {
 	for i, r := range call.Ranges {
 		asks[i] = r.Claim
 	}
-	sent := time.Now()
-	deadline := sent.Add(callTimeout(c.opt))
-	ctx, cancel := context.WithDeadline(c.lease.gone, deadline)
-	tokens, err := sess.ranges.ClaimStretches(ctx, asks)
-	cancel()
-	c.tel.claimTook(time.Since(sent))
+	var tokens []uint64
+	deadline, err := c.call(sess, func(ctx context.Context) (err error) {
+		tokens, err = sess.ranges.ClaimStretches(ctx, asks)
+		return err
+	})
 	if err == nil {
-		killpoint.At(killpoint.Claimed)
-		c.lease.note(nil)
 		var ours int64
 		c.do(func(f *flow.Flow, now time.Duration) { ours = f.ClaimedRanges(now, &call.Claim, tokens) })
 		c.tel.ran(ours)
 		return true
 	}
-	lost := ledger.IsLost(err)
-	if lost {
-		c.lease.lose(sess)
-	} else {
-		c.lease.note(err)
-	}
 	items := flow.Claim{Session: call.Session}
 	c.do(func(f *flow.Flow, now time.Duration) { items.Items = f.AskEach(now, call.Ranges) })
-	if lost || !ledger.Unknown(err) {
-		c.do(func(f *flow.Flow, _ time.Duration) { f.Unclaimed(&items) })
-		return lost
-	}
-	c.do(func(f *flow.Flow, _ time.Duration) { f.Unanswered(&items) })
-	c.lease.nap(time.Until(deadline)) // what was sent changes nothing after it
-	c.lease.nap(outage(1))
-	if c.lease.over(sess) {
-		c.do(func(f *flow.Flow, _ time.Duration) { f.Unclaimed(&items) })
-		return false
+	if !c.asksAgain(sess, &items, 1, deadline, err) {
+		return ledger.IsLost(err)
 	}
 	ok := true
-	for all := items.Items; len(all) > 0; {
-		n := min(len(all), flow.ClaimBatch)
-		ok = c.ask(&claimCall{Claim: flow.Claim{Session: call.Session, Items: all[:n:n]}}, false) && ok
-		all = all[n:]
+	for some := range slices.Chunk(items.Items, flow.ClaimBatch) {
+		ok = c.ask(&claimCall{Claim: flow.Claim{Session: call.Session, Items: some}}, false) && ok
 	}
 	return ok
 }

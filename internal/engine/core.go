@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Engine is the only implementation of [API].
+// Engine runs the messages of one worker.
 type Engine struct {
 	cfg Config
 	opt consumer.Options
@@ -30,8 +30,6 @@ type Engine struct {
 	upkeep    *upkeep
 	notes     *notes
 }
-
-var _ API = (*Engine)(nil)
 
 // New builds an engine. It refuses a configuration without ledger, handler or sink.
 func New(cfg Config) (*Engine, error) {
@@ -101,11 +99,12 @@ func flowConfig(o *consumer.Options, cfg *Config, size int, batch bool) flow.Con
 	return c
 }
 
-// Start implements API.
+// Start joins the ledger and begins to work. It returns ledger.Unusable errors at once, keeps trying on others until ctx is done,
+// and is called once.
 func (e *Engine) Start(ctx context.Context) error {
 	e.life.base = context.WithoutCancel(ctx)
 	e.pool.handlers.calling.base = e.life.base
-	sess, err := e.lease.first(ctx)
+	sess, err := e.lease.untilJoined(ctx, ledger.Unusable)
 	if err != nil {
 		return err
 	}
@@ -134,17 +133,14 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Offer implements API.
+// Offer hands items over. It never blocks and never refuses; the worker asks Room first. All items come back through
+// Sink.Finish.
 func (e *Engine) Offer(items []*Item) {
 	e.notes.refuseStamps(e.tel, items)
 	e.do(func(f *flow.Flow, now time.Duration) {
 		clock := e.at(now)
 		for _, it := range items {
-			it.Of = it
-			it.overdue = !it.Deadline.IsZero() && !clock.Before(it.Deadline)
-			if it.Size == 0 {
-				it.Size = int64(len(it.Msg.Body)) // kept, since a handler may change its message
-			}
+			it.came(clock)
 			e.notes.measure(it)
 			if it.Skip {
 				e.tel.skipped(1)
@@ -154,14 +150,15 @@ func (e *Engine) Offer(items []*Item) {
 	})
 }
 
-// Stretches implements API.
+// Stretches says whether it pays now to offer stretches, of records that have an order or none. Whoever does so anyway, offers
+// what they are made of.
 func (e *Engine) Stretches(ordered bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.flow.Ranges(ordered)
 }
 
-// OfferStretch implements API.
+// OfferStretch is Offer for records that lie side by side. They come back through Sink.Finish, together or one by one.
 func (e *Engine) OfferStretch(st *Stretch) {
 	st.Range = flow.Range{Records: st, Claim: st.Claim, Ordered: st.Ordered, Len: st.Records.Len(), Of: st}
 	e.do(func(f *flow.Flow, now time.Duration) {
@@ -170,8 +167,8 @@ func (e *Engine) OfferStretch(st *Stretch) {
 	})
 }
 
-// Pause implements API.
+// Pause is consumer.Worker's.
 func (e *Engine) Pause() { e.do(func(f *flow.Flow, now time.Duration) { f.Pause(now) }) }
 
-// Resume implements API.
+// Resume is consumer.Worker's.
 func (e *Engine) Resume() { e.do(func(f *flow.Flow, _ time.Duration) { f.Resume() }) }

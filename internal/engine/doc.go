@@ -27,7 +27,6 @@
 //	target.go      what a dead-letter target says of itself
 //	upkeep.go      the sweep, and how much is archived
 //	archives.go    what is archived of a failure
-//	engine.go      what a worker uses of an engine
 //	notes.go       what is said of messages as they come
 //	admission.go   the rate and the shared limiter
 //	guard.go       calls of the user's functions that are no handlers

@@ -10,7 +10,10 @@ import (
 	"github.com/ackledger/ackledger/internal/flow"
 )
 
-// Drop implements API.
+// Drop takes back the items that match (a revoked partition, an expired handle). What was not started is released and finished
+// at once; what runs may go on for grace and is then cancelled with consumer.ErrRevoked. The channel is closed when all that
+// matched is finished and the sink has returned, also from calls that were under way. match is called under the engine's lock: it
+// must not call the engine.
 func (e *Engine) Drop(match func(*Item) bool, grace time.Duration) <-chan struct{} {
 	ended := make(chan struct{})
 	e.do(func(f *flow.Flow, now time.Duration) {
@@ -35,7 +38,9 @@ func (d *DrainError) Error() string {
 	return s
 }
 
-// Drain implements API.
+// Drain stops the start of handlers, releases what was not started, waits for the running ones up to Options.Drain and finishes
+// everything; in time, the sink has returned from all of it. It returns an error that names what still ran. It is called once;
+// ctx bounds it.
 func (e *Engine) Drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.opt.Drain)
 	defer cancel()
@@ -73,7 +78,7 @@ func (e *Engine) cancelRunning() error {
 	return stuck
 }
 
-// Close implements API.
+// Close leaves the ledger and ends all goroutines but those of deaf handlers.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	if e.flow.Closed() {

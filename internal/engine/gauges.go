@@ -45,7 +45,12 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		health = e.Health
 	}
 	registered, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		l, bytes := e.inHand()
+		e.mu.Lock()
+		l, archived := e.load(), e.flow.Archived()
+		_, _, weight := e.flow.Held()
+		bytes := weight.Total()
+		open, _ := e.flow.BreakerOpen()
+		e.mu.Unlock()
 		o.ObserveInt64(g.inFlight, int64(l.Running), t.attrs, states["running"])
 		o.ObserveInt64(g.inFlight, int64(l.Queued), t.attrs, states["queued"])
 		o.ObserveInt64(g.inFlight, int64(l.Waiting), t.attrs, states["waiting"])
@@ -54,8 +59,8 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		h := health()
 		o.ObserveInt64(g.ready, one(h.Ready), t.attrs)
 		o.ObserveInt64(g.alive, one(h.Alive), t.attrs)
-		o.ObserveInt64(g.breaker, one(e.breakerOpen()), t.attrs)
-		for scope, n := range e.archivedBytes() {
+		o.ObserveInt64(g.breaker, one(open), t.attrs)
+		for scope, n := range archived {
 			of := metric.WithAttributes(attribute.String("scope", scope))
 			o.ObserveInt64(g.archived, n, t.attrs, of)
 			o.ObserveInt64(g.budget, e.opt.ArchiveBudget, t.attrs, of)

@@ -12,7 +12,8 @@ import (
 // maxStalls bounds Health.Stalled.
 const maxStalls = 100
 
-// Room implements API.
+// Room says how many more items and bytes the engine wants; zero or less: stop polling. One large message does not count (see
+// Weight).
 func (e *Engine) Room() (int, int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -20,14 +21,14 @@ func (e *Engine) Room() (int, int64) {
 	return e.opt.MaxHeld - items, bytes.Room()
 }
 
-// Open implements API.
+// Open says whether polling makes sense: joined, ledger reachable, not paused, not draining.
 func (e *Engine) Open() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.flow.MayStart() || e.flow.Hungry(e.now())
 }
 
-// Live implements API.
+// Live says whether this worker's lease holds, as far as it knows: visibility is extended only while it does.
 func (e *Engine) Live() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,7 +36,7 @@ func (e *Engine) Live() bool {
 	return s != nil && time.Now().Before(sessionOf(s).until)
 }
 
-// Changed implements API.
+// Changed returns a channel that is closed when Room, Open or Load may have changed for the better since the call.
 func (e *Engine) Changed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,41 +46,35 @@ func (e *Engine) Changed() <-chan struct{} {
 	return e.changed
 }
 
-// Load implements API.
-func (e *Engine) Load() Load {
-	l, _ := e.inHand()
-	return l
+// Load is a snapshot of an engine's work, in items.
+type Load struct {
+	Held    int // everything in hand
+	Running int // in a handler
+	Queued  int // neither running nor waiting for a time: they want a slot
+	Waiting int // busy elsewhere, in backoff, or for their dead letter
 }
 
-// inHand says what is in hand, in items and in bytes.
-func (e *Engine) inHand() (l Load, bytes int64) {
+// Idle says how many handler slots nothing is queued for.
+func (l Load) Idle(concurrency int) int { return max(concurrency-l.Running-l.Queued, 0) }
+
+// Load says what the engine is busy with.
+func (e *Engine) Load() Load {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	items, waiting, weight := e.flow.Held()
-	l = Load{Held: items, Waiting: waiting}
+	return e.load()
+}
+
+// load is Load. The kernel's lock is held.
+func (e *Engine) load() (l Load) {
+	l.Held, l.Waiting, _ = e.flow.Held()
 	for c := range e.pool.chunks {
 		l.Running += c.begun() - c.dispatch.Applied()
 	}
 	l.Queued = l.Held - l.Running - l.Waiting
-	return l, weight.Total()
+	return l
 }
 
-// breakerOpen says whether the breaker is open.
-func (e *Engine) breakerOpen() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	open, _ := e.flow.BreakerOpen()
-	return open
-}
-
-// archivedBytes says what each scope has in the archive, as far as that is known; nothing without a budget.
-func (e *Engine) archivedBytes() map[string]int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.flow.Archived()
-}
-
-// Health implements API.
+// Health is the worker's own, but for what only the worker knows.
 func (e *Engine) Health() consumer.Health {
 	now := time.Now()
 	e.mu.Lock()

@@ -64,3 +64,12 @@ func (it *Item) complete() {
 		it.Late = nil
 	}
 }
+
+// came fills in what follows from when the item came.
+func (it *Item) came(at time.Time) {
+	it.Of = it
+	it.overdue = !it.Deadline.IsZero() && !at.Before(it.Deadline)
+	if it.Size == 0 {
+		it.Size = int64(len(it.Msg.Body)) // kept, since a handler may change its message
+	}
+}

@@ -74,6 +74,24 @@ func (k *kernel) do(event func(f *flow.Flow, now time.Duration)) {
 	k.unlock()
 }
 
+// await waits until take has taken something; false: there is nothing, and the engine closes.
+func (k *kernel) await(c *sync.Cond, take func() bool) bool {
+	k.mu.Lock()
+	defer k.unlock()
+	for !take() {
+		switch {
+		case k.flow.Closed():
+			return false
+		case k.flow.Pending(): // others wait for what take has brought about
+			k.unlock()
+			k.mu.Lock()
+		default:
+			c.Wait()
+		}
+	}
+	return true
+}
+
 // unlock ends an event: it carries the flow's commands out, wakes whoever has work now, and tells the sink outside of the
 // lock.
 func (k *kernel) unlock() {
@@ -136,22 +154,17 @@ func (k *kernel) carryOut() (news []flow.News) {
 		if c.Look {
 			signal(k.wait.look)
 		}
-		news = append(news, k.hear(c.News)...)
+		for i := range c.News {
+			if n := &c.News[i]; n.What == flow.BreakerOpened {
+				k.tripped = fmt.Sprintf("the breaker is open: %d of %d messages failed for good within a minute", n.Failed, n.All)
+			}
+		}
+		news = append(news, c.News...)
 		c.Reset()
 		if !again {
 			return news
 		}
 	}
-}
-
-// hear notes what is news, and returns it.
-func (k *kernel) hear(news []flow.News) []flow.News {
-	for i := range news {
-		if n := &news[i]; n.What == flow.BreakerOpened {
-			k.tripped = fmt.Sprintf("the breaker is open: %d of %d messages failed for good within a minute", n.Failed, n.All)
-		}
-	}
-	return news
 }
 
 func signal(c chan struct{}) {

@@ -47,23 +47,16 @@ type lease struct {
 	err    error         // the last one of a call; the kernel's lock guards it
 }
 
-// first joins before anything else begins. What cannot heal is returned; all else is tried again until ctx is done.
-func (l *lease) first(ctx context.Context) (*session, error) {
+// untilJoined joins, and tries again until ctx is done, or on an error that is final.
+func (l *lease) untilJoined(ctx context.Context, final func(error) bool) (*session, error) {
 	for n := 1; ; n++ {
 		sess, err := l.join(ctx)
-		if err == nil {
-			return sess, nil
-		}
-		if ledger.Unusable(err) || ctx.Err() != nil {
-			return nil, err
+		if err == nil || final(err) || ctx.Err() != nil {
+			return sess, err
 		}
 		l.note(err)
 		l.log.Warn("cannot join the ledger", zap.Error(err))
-		t := time.NewTimer(outage(n))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if Sleep(ctx, outage(n)); ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -103,7 +96,9 @@ func (l *lease) keep(sess *session) {
 		if !l.leave(sess) {
 			return
 		}
-		if sess = l.rejoin(); sess == nil {
+		// What looks as if it could not heal is tried again, too: the worker was serving, so somebody is at work on the ledger.
+		var err error
+		if sess, err = l.untilJoined(l.gone, func(error) bool { return false }); err != nil {
 			return
 		}
 	}
@@ -193,10 +188,8 @@ func (l *lease) settleDown(sess *session) {
 // nobody's crash (unless a peer was first). It returns false if the engine closes.
 func (l *lease) leave(sess *session) bool {
 	for n := 1; l.gone.Err() == nil; n++ {
-		ctx, cancel := context.WithTimeout(l.gone, callTimeout(l.opt))
-		err := sess.owner.Leave(ctx)
-		cancel()
-		if err == nil || ledger.IsLost(err) {
+		err := l.leaveOnce(l.gone, sess)
+		if err == nil {
 			l.unleft = nil
 			return true
 		}
@@ -217,33 +210,25 @@ func (l *lease) leaveLast(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(callTimeout(l.opt), min(l.opt.Lease, maxCall)))
 	defer cancel()
 	for n := 1; ; n++ {
-		call, cancel := context.WithTimeout(ctx, callTimeout(l.opt))
-		err := sess.owner.Leave(call)
-		cancel()
-		if err == nil || ledger.IsLost(err) {
+		err := l.leaveOnce(ctx, sess)
+		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(outage(min(n, 2))): // the time is short
-		case <-ctx.Done():
+		if Sleep(ctx, outage(min(n, 2))); ctx.Err() != nil { // the time is short
 			return fmt.Errorf("leave the ledger: %w", err)
 		}
 	}
 }
 
-// rejoin joins until it succeeds; nil if the engine closes. Even what looks as if it could not heal is tried again: the
-// worker was serving, so somebody is at work on the ledger.
-func (l *lease) rejoin() *session {
-	for n := 1; l.gone.Err() == nil; n++ {
-		sess, err := l.join(l.gone)
-		if err == nil {
-			return sess
-		}
-		l.note(err)
-		l.log.Warn("cannot join the ledger", zap.Error(err))
-		l.nap(outage(n))
+// leaveOnce makes one call. What the ledger says is lost is left as well.
+func (l *lease) leaveOnce(ctx context.Context, sess *session) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout(l.opt))
+	defer cancel()
+	err := sess.owner.Leave(ctx)
+	if ledger.IsLost(err) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // note keeps whether the ledger is reachable. A nil error says that it answered.

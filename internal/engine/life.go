@@ -21,12 +21,15 @@ type life struct {
 }
 
 // nap waits for d, less if the engine closes.
-func (l *life) nap(d time.Duration) {
+func (l *life) nap(d time.Duration) { Sleep(l.gone, d) }
+
+// Sleep waits for d, less if ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-l.gone.Done():
+	case <-ctx.Done():
 	}
 }
 

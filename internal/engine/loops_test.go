@@ -63,8 +63,9 @@ func TestRejoiningIsRepeated(t *testing.T) {
 			return away
 		})
 		e.lease.ledger = joins
-		if e.lease.rejoin() == nil || len(tries) != 5 {
-			t.Fatalf("tried %d times, want 5", len(tries))
+		sess, err := e.lease.untilJoined(e.life.gone, func(error) bool { return false })
+		if sess == nil || err != nil || len(tries) != 5 {
+			t.Fatalf("tried %d times, want 5: %v", len(tries), err)
 		}
 		wantSpaced(t, tries)
 		if n := logs.FilterMessage("cannot join the ledger").Len(); n != 4 {
@@ -192,9 +193,10 @@ func TestLostSettlementLosesTheSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	sess := e.joins(o)
-	err, answered := e.settler.untilAnswered(sess, 1, func(context.Context) error { return ledger.ErrLost })
-	if !ledger.IsLost(err) || !answered || !sess.flow.Lost() || e.flow.Session() != nil {
-		t.Errorf("%v, answered %v, lost %v", err, answered, sess.flow.Lost())
+	calls, batch := 0, &flow.Batch{Items: []flow.Settlement{{Item: &flow.Item{}, Session: &sess.flow}}}
+	e.settler.settle(batch, func(context.Context, *session) ([]error, error) { calls++; return nil, ledger.ErrLost })
+	if calls != 1 || !sess.flow.Lost() || e.flow.Session() != nil {
+		t.Errorf("called %d times, lost %v", calls, sess.flow.Lost())
 	}
 	select {
 	case <-sess.ended:

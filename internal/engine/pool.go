@@ -162,16 +162,7 @@ func (p *pool) apply(c *chunk, n int, now time.Duration) {
 
 // rescue gives to others what stands behind a handler that takes long, and has settled what is over before it.
 func (p *pool) rescue() {
-	for {
-		p.mu.Lock()
-		for !p.flow.Watched() && !p.flow.Closed() {
-			p.wait.rescue.Wait()
-		}
-		if p.flow.Closed() {
-			p.mu.Unlock()
-			return
-		}
-		p.mu.Unlock()
+	for p.await(p.wait.rescue, func() bool { return !p.flow.Closed() && p.flow.Watched() }) {
 		p.lease.nap(rescueAfter)
 		p.mu.Lock()
 		for c := range p.chunks {

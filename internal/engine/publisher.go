@@ -64,18 +64,10 @@ func (p *publisher) needed() bool { return p.target != nil || p.cfg.Options.Ciph
 
 // loop publishes one dead letter after the other.
 func (p *publisher) loop() {
-	for {
-		p.mu.Lock()
-		s, ok := p.flow.NextLetter()
-		for !ok && !p.flow.Closed() {
-			p.wait.publish.Wait()
-			s, ok = p.flow.NextLetter()
-		}
-		p.unlock()
-		if !ok {
-			return
-		}
-		p.publish(&s)
+	var s flow.Settlement
+	for p.await(p.wait.publish, func() (ok bool) { s, ok = p.flow.NextLetter(); return ok }) {
+		letter := s
+		p.publish(&letter)
 	}
 }
 

@@ -58,11 +58,7 @@ func (st *Stretch) Keep(it *flow.Item) { st.Records.Keep(it.Of.(*Item)) }
 func (st *Stretch) items(from, to int, reuse []*Item) []*Item {
 	made := st.Records.Items(from, to, reuse)
 	for _, it := range made {
-		it.Of = it
-		it.overdue = !it.Deadline.IsZero() && !st.came.Before(it.Deadline)
-		if it.Size == 0 {
-			it.Size = int64(len(it.Msg.Body))
-		}
+		it.came(st.came)
 	}
 	return made
 }

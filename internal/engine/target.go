@@ -34,9 +34,7 @@ func TargetRetention(ctx context.Context, o *consumer.Options) (keeps time.Durat
 		case errors.Is(err, consumer.ErrUnbounded) || n == targetTries:
 			return 0, err
 		}
-		select {
-		case <-time.After(time.Duration(n) * 500 * time.Millisecond):
-		case <-ctx.Done():
+		if Sleep(ctx, time.Duration(n)*500*time.Millisecond); ctx.Err() != nil {
 			return 0, err
 		}
 	}

@@ -41,7 +41,6 @@
 //	pace.go        how far claims run ahead of the handlers
 //	sched.go       the phase of each item: what may be claimed, what may run, what waits until when
 //	inflight.go    the one item of each key that is, or may be, ours
-//	due.go         a heap of what waits
 //	sequence.go    the items of one ordering key, and the claim queue
 //	budget.go      how much of each scope is archived
 //	logs.go        what is in hand of each log
@@ -50,4 +49,5 @@
 //	queue.go       a queue
 //	item.go        items, ranges, dispatches: what there is
 //	timers.go      what is to be done at a time
+//	heap.go        a heap whose elements know their places
 package flow

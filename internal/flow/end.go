@@ -57,18 +57,6 @@ func (f *Flow) Pending() bool {
 	return len(f.out)+len(f.s.toRelease)+len(f.s.toSettle)+len(f.cmd.Recall)+len(f.cmd.Ended) > 0
 }
 
-// releaseClaimed gives back all that is ours and has not begun.
-func (f *Flow) releaseClaimed() {
-	f.recallAll()
-	for it := f.all; it != nil; {
-		next := it.allNext
-		if it.phase == claimed {
-			f.release(it)
-		}
-		it = next
-	}
-}
-
 // Wake does what is due.
 func (f *Flow) Wake(now time.Duration) {
 	f.s.wake(now)

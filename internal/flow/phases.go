@@ -16,6 +16,17 @@ func (f *Flow) enlist(it *Item) {
 	f.all = it
 }
 
+// items visits all in hand. The one that is visited may be let go of.
+func (f *Flow) items(visit func(*Item) bool) {
+	for it := f.all; it != nil; {
+		next := it.allNext
+		if !visit(it) {
+			return
+		}
+		it = next
+	}
+}
+
 // finish tells the worker, if it does not know yet, and lets go of the item.
 func (f *Flow) finish(it *Item, v Verdict) {
 	if it.phase == finished {

@@ -57,7 +57,7 @@ func TestQueue(t *testing.T) {
 
 // What is taken out of a queue or a heap is not kept in memory by it.
 func TestQueuesLetGoOfWhatTheyGive(t *testing.T) {
-	var h waitHeap
+	var h minHeap[*Item]
 	h.Push(plainItem("", "a"))
 	array := h[:1]
 	if h.Pop(); array[0] != nil {

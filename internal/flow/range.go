@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"slices"
 	"time"
 )
 
@@ -126,11 +127,10 @@ func (f *Flow) expandAll() {
 func (f *Flow) expandBlocked(now time.Duration) {
 	for _, log := range f.s.logs.names() {
 		l := f.s.logs[log]
-		for _, r := range l.ranges {
-			if r.phase == queued && l.items > 0 && (l.stalled > 0 || now-r.came > patience) {
-				f.expand(log)
-				break
-			}
+		if l.items > 0 && slices.ContainsFunc(l.ranges, func(r *Range) bool {
+			return r.phase == queued && (l.stalled > 0 || now-r.came > patience)
+		}) {
+			f.expand(log)
 		}
 	}
 }

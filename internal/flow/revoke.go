@@ -57,12 +57,10 @@ func (f *Flow) Drop(now time.Duration, match func(*Item) bool, grace time.Durati
 // that the broker has back long since: what handlers use, the caller closes next.
 func (f *Flow) Drain(now time.Duration, of any) *Drop {
 	f.draining = true
-	for it := f.all; it != nil; {
-		next := it.allNext
+	for it := range f.items {
 		if it.told && it.parked { // what has its worker wait is given up
 			f.giveUpKept(it)
 		}
-		it = next
 	}
 	return f.drop(now, everything, true, of)
 }
@@ -79,8 +77,7 @@ func everything(*Item) bool { return true }
 func (f *Flow) drop(now time.Duration, match func(*Item) bool, last bool, of any) *Drop {
 	f.recallAll()
 	d := &Drop{left: 1, Of: of}
-	for it := f.all; it != nil; {
-		next := it.allNext
+	for it := range f.items {
 		if !it.told && match(it) {
 			it.dropped = true
 			r := it.more()
@@ -88,7 +85,6 @@ func (f *Flow) drop(now time.Duration, match func(*Item) bool, last bool, of any
 			d.left++
 			f.letGo(now, it)
 		}
-		it = next
 	}
 	for t := range f.calls {
 		if slices.ContainsFunc(t.Finished, func(fin Finished) bool { return match(fin.sample()) }) {
@@ -191,13 +187,11 @@ func (f *Flow) LeaseLost(now time.Duration, s *Session) bool {
 		f.sess, f.up = nil, false
 	}
 	f.recallAll()
-	for it := f.all; it != nil; {
-		next := it.allNext
+	for it := range f.items {
 		if it.sess == s {
 			f.callOff(it, Lost)
 			f.loseItem(it)
 		}
-		it = next
 	}
 	return true
 }
@@ -245,13 +239,20 @@ func (f *Flow) Reachable(now time.Duration, yes bool) (was, is bool) {
 // Pause stops all that has not begun.
 func (f *Flow) Pause(now time.Duration) {
 	f.paused = true
+	if f.cfg.Park { // what is ours and does not begin would be uncertain if we died
+		f.releaseClaimed()
+	} else {
+		f.recallAll()
+	}
+}
+
+// releaseClaimed gives back all that is ours and has not begun.
+func (f *Flow) releaseClaimed() {
 	f.recallAll()
-	for it := f.all; f.cfg.Park && it != nil; { // what is ours and does not begin would be uncertain if we died
-		next := it.allNext
+	for it := range f.items {
 		if it.phase == claimed {
 			f.release(it)
 		}
-		it = next
 	}
 }
 

@@ -11,8 +11,8 @@ type sched struct {
 	claimQ    backlog
 	readyQ    queue[*Item]
 	suspectQ  queue[*Item]
-	doubtQ    queue[*Item] // also in claimQ, or dropped: what may be ours is asked for before anything else
-	waits     waitHeap
+	doubtQ    queue[*Item]   // also in claimQ, or dropped: what may be ours is asked for before anything else
+	waits     minHeap[*Item] // by due time
 	inflight  inflight
 	logs      logs
 
@@ -173,10 +173,7 @@ func (s *sched) takeDoubts(n int, out []*Item) []*Item {
 
 // takeOne claims one item, unless it is not to be claimed or another copy of its key is in hand.
 func (s *sched) takeOne(it *Item, out []*Item) []*Item {
-	if it.phase != queued {
-		return out
-	}
-	if !s.grab(it) {
+	if it.phase != queued || !s.grab(it) {
 		return out
 	}
 	s.setPhase(it, claiming)
@@ -188,15 +185,16 @@ func (s *sched) requeue(it *Item) {
 	if !it.maybe {
 		s.letGo(it)
 	}
-	s.setPhase(it, queued)
-	s.rescan(it.sequence)
-	s.list(it, true)
+	s.relist(it)
 }
 
-func (s *sched) rescan(l *sequence) {
-	if l != nil {
+// relist makes an item claimable that was in hand before.
+func (s *sched) relist(it *Item) {
+	s.setPhase(it, queued)
+	if l := it.sequence; l != nil {
 		l.scan = l.head
 	}
+	s.list(it, true)
 }
 
 // won notes that the item is ours. It may run if it heads its sequence; behind a head that waits it is to be released.
@@ -204,22 +202,13 @@ func (s *sched) won(it *Item) {
 	s.setPhase(it, claimed)
 	if !it.isHead() && it.sequence.gated {
 		s.toRelease = append(s.toRelease, it)
-		return
-	}
-	if l := it.sequence; l != nil && l.head == it {
-		s.ungate(l)
-	}
-	if it.isHead() {
+	} else if it.isHead() {
+		if l := it.sequence; l != nil && l.gated {
+			l.gated = false
+			s.listSequence(l, false)
+		}
 		s.readyQ.push(it)
 	}
-}
-
-func (s *sched) ungate(l *sequence) {
-	if !l.gated {
-		return
-	}
-	l.gated = false
-	s.listSequence(l, false)
 }
 
 // listSequence offers what the sequence holds to be claimed.
@@ -265,9 +254,7 @@ func (s *sched) wake(now time.Duration) time.Duration {
 			return it.due
 		}
 		heap.Pop(&s.waits)
-		s.setPhase(it, queued)
-		s.rescan(it.sequence)
-		s.list(it, true)
+		s.relist(it)
 	}
 	return never
 }
@@ -275,9 +262,7 @@ func (s *sched) wake(now time.Duration) time.Duration {
 // remove lets go of an item for good.
 func (s *sched) remove(it *Item) {
 	s.letGo(it)
-	if it.heapAt > 0 {
-		heap.Remove(&s.waits, int(it.heapAt-1))
-	}
+	s.waits.remove(it)
 	s.setPhase(it, finished)
 	s.held--
 	s.bytes.Remove(it.Size)
@@ -311,13 +296,11 @@ func (s *sched) newHead(l *sequence) {
 			s.toSettle = append(s.toSettle, l.head)
 		}
 	}
-	if l.head.isWaiting() {
-		l.gated = false
+	if l.gated = false; l.head.isWaiting() {
 		s.gate(l)
-		return
+	} else {
+		s.listSequence(l, false)
 	}
-	l.gated = false
-	s.listSequence(l, false)
 }
 
 // prune drops entries of items that were let go of or went on meanwhile, when most of a queue are: while all handlers
@@ -342,22 +325,17 @@ func (s *sched) prune() {
 
 // grab takes the item's key in hand, or makes the item follow the one that has it.
 func (s *sched) grab(it *Item) bool {
-	other := s.inflight.get(&it.sum)
-	if other != nil && other != it {
-		r := other.more()
-		r.followers = append(r.followers, it)
-		s.setPhase(it, waiting)
-		it.due = 0
-		if it.isHead() {
-			s.gate(it.sequence)
-		}
-		return false
+	if s.holdKey(it) {
+		return true
 	}
-	if other == nil {
-		s.inflight.put(it)
+	r := s.inflight.get(&it.sum).more()
+	r.followers = append(r.followers, it)
+	s.setPhase(it, waiting)
+	it.due = 0
+	if it.isHead() {
+		s.gate(it.sequence)
 	}
-	it.holds = true
-	return true
+	return false
 }
 
 // holdKey takes the key of an item in hand that is ours, or about to be; false: another copy has it.

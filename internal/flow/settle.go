@@ -96,19 +96,17 @@ func (f *Flow) MaybeSettled(b *Batch) {
 
 // Settled does what the answers say. whole is ErrLost if the ledger said so of the whole call.
 func (f *Flow) Settled(now time.Duration, b *Batch, errs []error, whole error) {
-	for i := range b.Items {
-		err := whole
-		if err == nil {
-			err = errs[i]
+	answer := func(i int) error {
+		if whole != nil {
+			return whole
 		}
-		f.settledOne(now, &b.Items[i], err)
+		return errs[i]
+	}
+	for i := range b.Items {
+		f.settledOne(now, &b.Items[i], answer(i))
 	}
 	for i, r := range b.Ranges {
-		err := whole
-		if err == nil {
-			err = errs[i]
-		}
-		f.settledRange(now, r, err)
+		f.settledRange(now, r, answer(i))
 	}
 }
 
