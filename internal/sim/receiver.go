@@ -16,9 +16,9 @@ const (
 )
 
 const (
-	linger  = 50 * time.Millisecond  // for a batch of deletes to fill
-	atLast  = 4 * time.Second        // for the last requests, after the drain
-	waiting = 2 * time.Second // of a poll that finds nothing
+	linger  = 50 * time.Millisecond // for a batch of deletes to fill
+	atLast  = 4 * time.Second       // for the last requests, after the drain
+	waiting = 2 * time.Second       // of a poll that finds nothing
 )
 
 // receiver is a process that consumes a queue: the real visibility table, and what a shell would do around it.
