@@ -67,6 +67,16 @@ func Drawn(seed uint64) Config {
 	return c
 }
 
+// nobodyTakes says that no message is taken back in such a world, nor in doubt.
+func (c *Config) nobodyTakes() bool {
+	for k := range ofHandlers {
+		if k != gap && k != control && c.Moods[k] > 0 {
+			return false
+		}
+	}
+	return c.Visibility == 0
+}
+
 // paces are how long handlers take: a range pays below 10 µs.
 var paces = [...]time.Duration{3 * time.Microsecond, 3 * time.Microsecond, 50 * time.Microsecond, 5 * time.Millisecond}
 
