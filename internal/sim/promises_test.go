@@ -98,13 +98,12 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 		},
 		"what is in hand weighs": func(x *broken) { x.both[0].offered = 1; x.both[0].look() },
 		"a crowd takes all the room": func(x *broken) {
-			for range 2 {
+			for range 3 {
 				it := x.item()
 				it.Size = maxHeld * size / 2
 				x.both[0].flow.Offer(0, it)
 			}
-			x.both[0].flow.Offer(0, x.item())
-			x.both[0].larges = 3
+			x.both[0].larges = 4
 			x.both[0].look()
 		},
 		"what waits for a short while is held": func(x *broken) {
