@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -92,9 +93,7 @@ func (o *observer) seconds(name, text string) metric.Float64ObservableGauge {
 }
 
 func (o *observer) note(g metric.Observable, err error) {
-	if err != nil && o.err == nil {
-		o.err = err
-	}
+	o.err = cmp.Or(o.err, err)
 	o.made = append(o.made, g)
 }
 

@@ -147,7 +147,9 @@ func (r *runner) renew(ctx context.Context, letters []*Letter) (ready []*Letter,
 				return ready, err
 			}
 		}
-		renewed, err := r.renewOne(ctx, renewal)
+		call, cancel := toTheEnd(ctx)
+		renewed, err := r.op.Renew(call, renewal)
+		cancel()
 		if errors.Is(err, ledger.ErrChanged) {
 			l.decision = Decision{Step: Leave, Reason: changed}
 			r.count(l, nil)
@@ -162,12 +164,6 @@ func (r *runner) renew(ctx context.Context, letters []*Letter) (ready []*Letter,
 		ready = append(ready, l)
 	}
 	return ready, nil
-}
-
-func (r *runner) renewOne(ctx context.Context, renewal ledger.Renewal) (ledger.Renewed, error) {
-	ctx, cancel := toTheEnd(ctx)
-	defer cancel()
-	return r.op.Renew(ctx, renewal)
 }
 
 // mend gives a letter its new body. What is stored of it is sealed if what failed is.

@@ -207,10 +207,10 @@ func TestPitfall144_HandBackThatMayBeDone(t *testing.T) {
 			})
 			tt.fault.Action, tt.fault.Times = "ChangeMessageVisibilityBatch", -1
 			s.srv.Inject(tt.fault)
-			k := &keeper{w: w, slots: make(chan struct{}, changeCalls)}
 			for range 2 {
-				k.round()
-				k.calls.Wait()
+				for _, batch := range w.plan(changeCalls) {
+					w.change(batch)
+				}
 			}
 			if _, returns := w.table.waiting(); returns != tt.want {
 				t.Errorf("%d are to be handed back again, want %d", returns, tt.want)

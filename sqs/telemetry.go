@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/visibility"
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -21,16 +21,9 @@ type telemetry struct {
 }
 
 func newTelemetry(s *settings, source string) (*telemetry, error) {
-	mp := s.MeterProvider
-	if mp == nil {
-		mp = otel.GetMeterProvider()
-	}
+	m, attrs := engine.Meter(&s.Options, "sqs", source)
 	t := &telemetry{
-		attrs: metric.WithAttributes(
-			attribute.String("messaging.system", "sqs"),
-			attribute.String("messaging.destination.name", source),
-			attribute.String("messaging.consumer.group.name", s.Name),
-		),
+		attrs:        metric.WithAttributes(attrs...),
 		pollOutcomes: map[string]metric.MeasurementOption{},
 	}
 	for _, o := range []string{"messages", "empty", "error", "over_limit"} {
@@ -39,7 +32,6 @@ func newTelemetry(s *settings, source string) (*telemetry, error) {
 	for o, name := range map[visibility.Outcome]string{visibility.Changed: "changed", visibility.Unknown: "failed", visibility.Failed: "failed", visibility.Refused: "expired"} {
 		t.changeOutcomes[o] = metric.WithAttributes(attribute.String("outcome", name))
 	}
-	m := mp.Meter("github.com/ackledger/ackledger")
 	var errs [3]error
 	t.polled, errs[0] = m.Int64Counter("ackledger.sqs.polls", metric.WithDescription("Polls, by outcome."))
 	t.changes, errs[1] = m.Int64Counter("ackledger.sqs.visibility_changes",

@@ -17,18 +17,12 @@ import (
 // changeCalls is how many batches of visibility changes are under way at once.
 const changeCalls = 8
 
-// keeper extends the visibility of what is in hand, hands back what is let go of, and tells the engine of what has
-// lapsed. Its calls depend on no poll and not on Run's context: they go on through the drain.
-type keeper struct {
-	w     *Worker
-	calls sync.WaitGroup
-	slots chan struct{}
-}
-
-// keepLoop runs until ctx is done, and waits for its calls.
+// keepLoop extends the visibility of what is in hand, hands back what is let go of, and tells the engine of what has lapsed,
+// until ctx is done, and waits for its calls. These depend on no poll and not on Run's context: they go on through the drain.
 func (w *Worker) keepLoop(ctx context.Context) {
-	k := &keeper{w: w, slots: make(chan struct{}, changeCalls)}
-	defer k.calls.Wait()
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	slots := make(chan struct{}, changeCalls)
 	tick := time.NewTicker(max(w.set.VisibilityTimeout/24, 20*time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -38,25 +32,24 @@ func (w *Worker) keepLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		k.round()
+		for _, batch := range w.plan(changeCalls - len(slots)) {
+			slots <- struct{}{}
+			calls.Go(func() {
+				w.change(batch)
+				<-slots
+				poke(w.table.toChange)
+			})
+		}
 	}
 }
 
-// round does what the table plans, as far as calls are free.
-func (k *keeper) round() {
-	t, free, live := k.w.table, changeCalls-len(k.slots), k.w.eng.Live()
-	var batches [][]visibility.Change
+// plan asks the table for batches of changes, as many as calls are free.
+func (w *Worker) plan(free int) (batches [][]visibility.Change) {
+	live := w.eng.Live()
 	var drops []*visibility.Hold
-	t.use(func(v *visibility.Table) { batches, drops = v.Plan(t.now(), live, free) })
-	k.w.drop(drops)
-	for _, batch := range batches {
-		k.slots <- struct{}{}
-		k.calls.Go(func() {
-			k.send(batch)
-			<-k.slots
-			poke(t.toChange)
-		})
-	}
+	w.table.use(func(v *visibility.Table) { batches, drops = v.Plan(w.table.now(), live, free) })
+	w.drop(drops)
+	return batches
 }
 
 // changeTimeout is how long one call may take. An extension is due when a third of the visibility timeout has passed: after
@@ -65,9 +58,8 @@ func changeTimeout(visibility time.Duration) time.Duration {
 	return min(max(visibility/6, time.Second), callTimeout)
 }
 
-// send sends one batch and tells the table how each entry ended.
-func (k *keeper) send(batch []visibility.Change) {
-	w := k.w
+// change sends one batch and tells the table how each entry ended.
+func (w *Worker) change(batch []visibility.Change) {
 	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(batch))
 	for i, c := range batch {
 		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
@@ -88,7 +80,7 @@ func (k *keeper) send(batch []visibility.Change) {
 		readChanges(out, outcomes)
 		w.well(doChange)
 	}
-	k.settle(batch, outcomes, sent)
+	w.changed(batch, outcomes, sent)
 }
 
 // readChanges reads the answer to a batch. Of an entry that it does not name nothing is known.
@@ -114,8 +106,7 @@ func index(id *string, n int) (int, bool) {
 	return i, err == nil && i >= 0 && i < n
 }
 
-func (k *keeper) settle(batch []visibility.Change, outcomes []visibility.Outcome, sent time.Duration) {
-	w := k.w
+func (w *Worker) changed(batch []visibility.Change, outcomes []visibility.Outcome, sent time.Duration) {
 	var drops []*visibility.Hold
 	w.table.use(func(v *visibility.Table) { drops = v.Changed(batch, outcomes, sent, w.table.now()) })
 	var counts [visibility.Refused + 1]int64

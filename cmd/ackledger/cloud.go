@@ -45,6 +45,14 @@ func (c *cloud) client(ctx context.Context) (*sqs.Client, error) {
 	}), nil
 }
 
+// queue finds a queue, and makes a client for it.
+func (c *cloud) queue(ctx context.Context, name string) (client *sqs.Client, url string, err error) {
+	if client, err = c.client(ctx); err == nil {
+		url, err = queueURL(ctx, client, name)
+	}
+	return client, url, err
+}
+
 // queueURL finds a queue by its URL, its ARN or its name. SQS finds names in the client's region only, where another queue may
 // have that of an ARN.
 func queueURL(ctx context.Context, client *sqs.Client, queue string) (string, error) {
@@ -81,6 +89,15 @@ func queueAttributes(ctx context.Context, client *sqs.Client, url string) (map[s
 		return nil, queueError(url, err)
 	}
 	return out.Attributes, nil
+}
+
+// describeQueue finds a queue's settings by what queueURL takes.
+func describeQueue(ctx context.Context, client *sqs.Client, queue string) (map[string]string, error) {
+	url, err := queueURL(ctx, client, queue)
+	if err != nil {
+		return nil, err
+	}
+	return queueAttributes(ctx, client, url)
 }
 
 func queueError(queue string, err error) error {

@@ -32,11 +32,7 @@ func (d *doctor) visitQueues(ctx context.Context, op ledger.Operator, behind tim
 }
 
 func (d *doctor) visitQueue(ctx context.Context, client *sqs.Client, op ledger.Operator, queue string, behind time.Duration, f *findings) {
-	url, err := queueURL(ctx, client, queue)
-	var attributes map[string]string
-	if err == nil {
-		attributes, err = queueAttributes(ctx, client, url)
-	}
+	attributes, err := describeQueue(ctx, client, queue)
 	if err != nil {
 		f.add(problem, "queue "+queue, err.Error(), "check its name, the region, and sqs:GetQueueUrl and sqs:GetQueueAttributes")
 		return
@@ -74,11 +70,7 @@ func (d *doctor) visitQueue(ctx context.Context, client *sqs.Client, op ledger.O
 func (d *doctor) receives() int { return d.attempts + ledger.CrashLimit + spareReceives }
 
 func (d *doctor) visitDeadLetterQueue(ctx context.Context, client *sqs.Client, name, arn string, source time.Duration, f *findings) (time.Duration, bool) {
-	url, err := queueURL(ctx, client, arn)
-	var attributes map[string]string
-	if err == nil {
-		attributes, err = queueAttributes(ctx, client, url)
-	}
+	attributes, err := describeQueue(ctx, client, arn)
 	if err != nil {
 		f.add(problem, name, "its dead-letter queue: "+err.Error(), "make the queue, or mend the redrive policy; check sqs:GetQueueUrl and sqs:GetQueueAttributes on it")
 		return 0, false

@@ -49,11 +49,7 @@ func (d *doctor) targetKeeps(ctx context.Context) (time.Duration, error) {
 		consumer.Retainer
 	}
 	if kind == "sqs" {
-		client, err := d.cloud.client(ctx)
-		if err != nil {
-			return 0, err
-		}
-		url, err := queueURL(ctx, client, name)
+		client, url, err := d.cloud.queue(ctx, name)
 		if err == nil {
 			target, err = sqs.NewDeadLetterQueue(client, url)
 		}

@@ -44,11 +44,7 @@ succeeded in one go with their neighbours have no line of their own: ` + "`ackle
 A table ends after ` + fmt.Sprint(listPage) + ` lines unless --count says otherwise; --json writes all, a line of JSON each. Bodies and headers
 are shown with --json --body only: names and error texts are what your handlers made of them.`,
 		Args: cobra.NoArgs,
-		RunE: begun(func(cmd *cobra.Command) error {
-			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
-				return l.run(ctx, op, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			})
-		}),
+		RunE: t.operating(l.run),
 	}
 	l.messageFlags(cmd, "archived (messages: first claimed)")
 	l.deadLetterFlags(cmd)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 
@@ -19,6 +20,15 @@ func (t *target) operate(cmd *cobra.Command, do func(context.Context, ledger.Ope
 		return err
 	}
 	return errors.Join(do(cmd.Context(), l), closeLedger())
+}
+
+// operating is operate, for a command that checks nothing before.
+func (t *target) operating(run func(ctx context.Context, op ledger.Operator, out, messages io.Writer) error) func(*cobra.Command, []string) error {
+	return begun(func(cmd *cobra.Command) error {
+		return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
+			return run(ctx, op, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		})
+	})
 }
 
 // by are the flags that say who changes something, and why.

@@ -86,11 +86,7 @@ Ctrl-C stops between two messages; the report says what was done. What a queue s
 from another, is not seen: the report counts it, and with --yes the exit code is 3. The same command again, later, sees it.
 To replay through your handler, without the broker, use replay.InPlace in a program of your own.`,
 		Args: cobra.NoArgs,
-		RunE: begun(func(cmd *cobra.Command) error {
-			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
-				return r.run(ctx, op, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			})
-		}),
+		RunE: t.operating(r.run),
 	}
 	r.messageFlags(cmd, "failed")
 	r.deadLetterFlags(cmd)
@@ -287,11 +283,7 @@ func (o *opener) close() {
 }
 
 func (o *opener) queueSource(ctx context.Context, name string) (replay.Source, error) {
-	client, err := o.r.cloud.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	url, err := queueURL(ctx, client, name)
+	client, url, err := o.r.cloud.queue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -316,11 +308,7 @@ func (o *opener) target(ctx context.Context) (replay.Target, error) {
 	case o.r.to == "source":
 		return o.home(ctx)
 	case kind == "sqs" && name != "":
-		client, err := o.r.cloud.client(ctx)
-		if err != nil {
-			return nil, err
-		}
-		url, err := queueURL(ctx, client, name)
+		client, url, err := o.r.cloud.queue(ctx, name)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -41,10 +42,8 @@ were finished. Rows of workers with kafka.AuditRows are found by their position 
 and results are printed with --body only.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return begun(func(cmd *cobra.Command) error {
-				return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
-					return s.run(ctx, op, args[0], cmd.OutOrStdout())
-				})
+			return t.operating(func(ctx context.Context, op ledger.Operator, out, _ io.Writer) error {
+				return s.run(ctx, op, args[0], out)
 			})(cmd, nil)
 		},
 	}
@@ -123,7 +122,11 @@ func (s *showOne) find(ctx context.Context, op ledger.Operator, id string) ([]le
 		if err != nil {
 			return nil, err
 		}
-		found = merged(found, placed)
+		for _, r := range placed {
+			if !slices.ContainsFunc(found, func(o ledger.Record) bool { return o.Key == r.Key }) {
+				found = append(found, r)
+			}
+		}
 	}
 	switch {
 	case len(found) > 0:
@@ -132,20 +135,6 @@ func (s *showOne) find(ctx context.Context, op ledger.Operator, id string) ([]le
 		return nil, fmt.Errorf("the ledger knows nothing of %s by its id; name --brokers to look for its position in the log", text(id))
 	}
 	return nil, fmt.Errorf("the ledger knows nothing of %s", text(id))
-}
-
-// merged adds to found what it does not have yet.
-func merged(found, more []ledger.Record) []ledger.Record {
-	have := map[[ledger.KeySize]byte]bool{}
-	for i := range found {
-		have[found[i].Key] = true
-	}
-	for i := range more {
-		if !have[more[i].Key] {
-			found = append(found, more[i])
-		}
-	}
-	return found
 }
 
 // gather adds what stands in other tables, and what can be worked out.

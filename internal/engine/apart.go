@@ -40,7 +40,7 @@ func (a *apartRunner) suspects() {
 // left its handler still is until it is settled, and one whose claim, COMMIT or release has no answer may be: each would count
 // a crash if the next suspect killed the process, and be taken to its limit in its place.
 func (a *apartRunner) runSuspect() bool {
-	sess, it := a.takeSuspect(nil)
+	sess, it := a.take(func() *flow.Item { return a.flow.NextSuspect(a.now()) })
 	if it == nil {
 		a.admission.giveBack()
 		a.places.Release()
@@ -48,7 +48,13 @@ func (a *apartRunner) runSuspect() bool {
 	}
 	ok, done := a.run(sess, it)
 	for a.concludes(done) && a.undecided(it) && (!a.admission.limited || a.admission.acquire(nil) == nil) {
-		if sess, again := a.takeSuspect(it); again == nil {
+		sess, again := a.take(func() *flow.Item {
+			if a.flow.SuspectAgain(&it.Item) {
+				return &it.Item
+			}
+			return nil
+		})
+		if again == nil {
 			a.admission.giveBack()
 		} else {
 			ok, done = a.run(sess, it)
@@ -77,21 +83,11 @@ func (a *apartRunner) concludes(done <-chan struct{}) bool {
 	}
 }
 
-// takeSuspect takes the next suspect that can be asked for, or the one that has the place.
-func (a *apartRunner) takeSuspect(has *Item) (*flow.Session, *Item) {
+// take takes what the flow says is next, and prepares for the answer to its settlement; nil: there is nothing.
+func (a *apartRunner) take(next func() *flow.Item) (*flow.Session, *Item) {
 	a.mu.Lock()
 	defer a.unlock()
-	var it *flow.Item
-	if has == nil {
-		it = a.flow.NextSuspect(a.now())
-	} else if a.flow.SuspectAgain(&has.Item) {
-		it = &has.Item
-	}
-	return a.taken(it)
-}
-
-// taken prepares for the answer to an item's settlement. The kernel's lock is held.
-func (a *apartRunner) taken(f *flow.Item) (*flow.Session, *Item) {
+	f := next()
 	if f == nil {
 		return nil, nil
 	}
@@ -142,10 +138,7 @@ func (a *apartRunner) concluded(it *Item) {
 		a.publisher.publish(letter)
 	}
 	if awaited {
-		select {
-		case <-answered:
-		case <-a.lease.gone.Done():
-		}
+		a.concludes(answered)
 	}
 }
 
@@ -173,7 +166,7 @@ func (a *apartRunner) probes() {
 		if a.admission.limited && a.admission.acquire(nil) != nil {
 			continue // the drain began
 		}
-		sess, it := a.takeProbe()
+		sess, it := a.take(func() *flow.Item { return a.flow.NextProbe(a.now()) })
 		if it == nil {
 			a.admission.giveBack()
 			continue
@@ -185,13 +178,6 @@ func (a *apartRunner) probes() {
 		a.probed(it)
 		failed = a.lease.rest(failed, ok)
 	}
-}
-
-// takeProbe takes the message that is tried next.
-func (a *apartRunner) takeProbe() (*flow.Session, *Item) {
-	a.mu.Lock()
-	defer a.unlock()
-	return a.taken(a.flow.NextProbe(a.now()))
 }
 
 // probed notes what came of the message that was tried, if it was this one.

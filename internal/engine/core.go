@@ -78,7 +78,10 @@ func (e *Engine) build(batch consumer.BatchHandler) {
 	archives := &archives{kernel: k, cfg: &e.cfg}
 	e.claimer = &claimer{kernel: k, lease: e.lease, opt: o, archives: archives}
 	e.settler = &settler{kernel: k, lease: e.lease, archives: archives}
-	e.pool = newPool(k, e.lease, e.admission, &e.cfg, batch, archives)
+	e.pool = &pool{
+		kernel: k, lease: e.lease, admission: e.admission, chunks: map[*chunk]struct{}{},
+		handlers: newHandlers(k, e.lease, &e.cfg, batch, archives),
+	}
 	e.publisher = newPublisher(k, e.life, &e.cfg, archives)
 	e.apart = &apartRunner{kernel: k, lease: e.lease, admission: e.admission, claimer: e.claimer, pool: e.pool, publisher: e.publisher, places: e.cfg.Suspects}
 	if e.apart.places == nil {

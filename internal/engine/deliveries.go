@@ -45,18 +45,13 @@ func (d *deliveries) add(more ledger.Deliveries) {
 	d.counts[more.Scope] = n
 }
 
-func (d *deliveries) take() []ledger.Deliveries {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := slices.Collect(maps.Values(d.counts))
-	clear(d.counts)
-	return all
-}
-
 // send adds to the ledger what was counted since the last call. What it refuses waits for the next one; what it may have added
 // is not sent again: too few are counted then, and never too many.
 func (d *deliveries) send(ctx context.Context, limit time.Duration) {
-	counts := d.take()
+	d.mu.Lock()
+	counts := slices.Collect(maps.Values(d.counts))
+	clear(d.counts)
+	d.mu.Unlock()
 	if len(counts) == 0 {
 		return
 	}

@@ -13,6 +13,9 @@ import (
 // callLimit is how long a function may take that must not block.
 const callLimit = time.Minute
 
+// A function that ends with its context may take endsIn for that.
+const endsIn = 100 * time.Millisecond
+
 // moment is for a function whose limit passed while the process was frozen: it runs on only now.
 const moment = time.Second
 
@@ -56,20 +59,15 @@ func apart[T any](name string, f func() (T, error)) <-chan answer[T] {
 
 // inTime calls a user's function as apart does, and waits for it no longer than callLimit.
 func inTime[T any](name string, f func() (T, error)) (T, error) {
-	answered := apart(name, f)
-	for _, d := range [...]time.Duration{callLimit, moment} {
-		select {
-		case a := <-answered:
-			return a.value, a.err
-		case <-time.After(d):
-		}
-	}
-	var none T
-	return none, fmt.Errorf("consumer: %s: must return within %s, has not", name, callLimit)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), callLimit, errCallLimit)
+	defer cancel()
+	return outcomeOf(ctx, name, apart(name, f), moment)
 }
 
-// outcomeOf waits for the answer of a function that was given ctx, and a moment longer for one that ends with it.
-func outcomeOf[T any](ctx context.Context, name string, answered <-chan answer[T]) (none T, err error) {
+var errCallLimit = fmt.Errorf("must return within %s, has not", callLimit)
+
+// outcomeOf waits for the answer of a function until ctx ends, and so much longer.
+func outcomeOf[T any](ctx context.Context, name string, answered <-chan answer[T], longer time.Duration) (none T, err error) {
 	select {
 	case a := <-answered:
 		return a.value, a.err
@@ -78,7 +76,7 @@ func outcomeOf[T any](ctx context.Context, name string, answered <-chan answer[T
 	select {
 	case a := <-answered:
 		return a.value, a.err
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(longer):
 		return none, fmt.Errorf("consumer: %s: %w", name, context.Cause(ctx))
 	}
 }

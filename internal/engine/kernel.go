@@ -178,23 +178,16 @@ func signal(c chan struct{}) {
 func (k *kernel) wakeAll() {
 	w, has := &k.wait, k.flow.Has()
 	k.wakePool()
-	if has.Claims {
-		w.claim.Signal()
-	}
-	if has.Suspects || w.undecided {
-		w.solo.Signal()
-	}
-	if has.Probes {
-		w.probe.Signal()
-	}
-	if has.Settlements {
-		w.settle.Signal()
-	}
-	if has.Letters {
-		w.publish.Signal()
-	}
-	if has.Stuck {
-		w.rescue.Signal()
+	for _, work := range [...]struct {
+		is  bool
+		who *sync.Cond
+	}{
+		{has.Claims, w.claim}, {has.Suspects || w.undecided, w.solo}, {has.Probes, w.probe},
+		{has.Settlements, w.settle}, {has.Letters, w.publish}, {has.Stuck, w.rescue},
+	} {
+		if work.is {
+			work.who.Signal()
+		}
 	}
 	if at, ok := k.flow.NextWake(); ok && at < w.armed {
 		signal(w.kick)

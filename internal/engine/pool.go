@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/flow"
 )
 
@@ -19,10 +18,6 @@ type pool struct {
 	handlers   *handlers
 	chunks     map[*chunk]struct{} // what goroutines have taken; the kernel's lock guards it
 	goroutines sync.WaitGroup
-}
-
-func newPool(k *kernel, l *lease, a *admission, cfg *Config, batch consumer.BatchHandler, archives *archives) *pool {
-	return &pool{kernel: k, lease: l, admission: a, chunks: map[*chunk]struct{}{}, handlers: newHandlers(k, l, cfg, batch, archives)}
 }
 
 // loop runs handlers, one after the other. A handler that ends its goroutine (runtime.Goexit) is replaced.

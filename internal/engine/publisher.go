@@ -97,7 +97,7 @@ func (p *publisher) seal(s *flow.Settlement) error {
 	answered := apart("Options.Cipher", func() (*ledger.Archive, error) {
 		return p.archives.sealed(ctx, plain)
 	})
-	sealed, err := outcomeOf(ctx, "Options.Cipher", answered)
+	sealed, err := outcomeOf(ctx, "Options.Cipher", answered, endsIn)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (p *publisher) try(ctx context.Context, d *consumer.DeadLetter) error {
 		defer func() { <-p.calls }()
 		return struct{}{}, readable(p.target.Publish(ctx, d))
 	})
-	_, err := outcomeOf(ctx, "Options.DeadLetter", answered)
+	_, err := outcomeOf(ctx, "Options.DeadLetter", answered, endsIn)
 	return err
 }
 

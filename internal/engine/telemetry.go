@@ -46,22 +46,27 @@ type counters struct {
 
 type durations struct{ handler, claim, settle, endToEnd metric.Float64Histogram }
 
-func newTelemetry(cfg *Config) (*telemetry, metric.Meter, error) {
-	mp, tp := cfg.Options.MeterProvider, cfg.Options.TracerProvider
+// Meter returns who makes a worker's instruments, and the attributes that all of its measurements have.
+func Meter(o *consumer.Options, system, source string) (metric.Meter, []attribute.KeyValue) {
+	mp := o.MeterProvider
 	if mp == nil {
 		mp = otel.GetMeterProvider()
 	}
-	base := []attribute.KeyValue{
-		attribute.String("messaging.system", cfg.System),
-		attribute.String("messaging.destination.name", cfg.Source),
-		attribute.String("messaging.consumer.group.name", cfg.Options.Name),
+	return mp.Meter(instrumentation), []attribute.KeyValue{
+		attribute.String("messaging.system", system),
+		attribute.String("messaging.destination.name", source),
+		attribute.String("messaging.consumer.group.name", o.Name),
 	}
+}
+
+func newTelemetry(cfg *Config) (*telemetry, metric.Meter, error) {
+	m, base := Meter(&cfg.Options, cfg.System, cfg.Source)
 	t := &telemetry{
 		attrs: metric.WithAttributeSet(attribute.NewSet(base...)), base: base,
 		name: "process " + cfg.Source, answers: map[ledger.Answer]metric.MeasurementOption{},
 	}
 	t.record = []metric.RecordOption{t.attrs}
-	if tp != nil {
+	if tp := cfg.Options.TracerProvider; tp != nil {
 		t.tracer = tp.Tracer(instrumentation)
 	}
 	for a := ledger.Busy; a <= ledger.Mismatch; a++ {
@@ -70,7 +75,6 @@ func newTelemetry(cfg *Config) (*telemetry, metric.Meter, error) {
 	for i, result := range dedupResults {
 		t.results[i] = metric.WithAttributeSet(attribute.NewSet(append(base, attribute.String("result", result))...))
 	}
-	m := mp.Meter(instrumentation)
 	if err := t.instruments(m); err != nil {
 		return nil, nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 // mayProbe says whether a message is to be tried now.
 func (f *Flow) mayProbe(now time.Duration) bool {
-	return f.breaker.open && f.probing.item == nil && f.mayWork() && f.breaker.mayTry(now)
+	return f.breaker.open && f.probing.item == nil && f.MayWork() && f.breaker.mayTry(now)
 }
 
 // Hungry says whether there is nothing in hand that could be tried, though one should be.

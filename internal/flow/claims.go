@@ -72,7 +72,7 @@ func (f *Flow) doubts() bool {
 // handlers in large batches: the next is asked for when half of what may be ahead is used up. What was claimed ahead may wait
 // behind the heads of its sequences: it never keeps a free handler from another sequence's head.
 func (f *Flow) claimable(now time.Duration) (n int, headsOnly bool) {
-	if !f.mayStart() || f.s.claimQ.len() == 0 {
+	if !f.MayStart() || f.s.claimQ.len() == 0 {
 		return 0, false
 	}
 	free := max(min(f.freeSlots(), ClaimBatch), 0)
@@ -182,7 +182,7 @@ func (f *Flow) ClaimedRanges(now time.Duration, c *Claim, tokens []uint64) (mess
 		default:
 			f.s.logs[r.log].claiming--
 			r.phase = claimed
-			if f.mayStart() && !c.Session.lost {
+			if f.MayStart() && !c.Session.lost {
 				f.s.mayRun(r.log)
 			} else {
 				f.expand(r.log)
@@ -225,7 +225,7 @@ func (f *Flow) AskEach(now time.Duration, ranges []*Range) (items []*Item) {
 
 // claimableRanges says how many records of ranges may be claimed now; zero: none.
 func (f *Flow) claimableRanges(now time.Duration) int {
-	if f.s.rangeQ.len() == 0 || !f.mayStart() {
+	if f.s.rangeQ.len() == 0 || !f.MayStart() {
 		return 0
 	}
 	n := f.s.claimableRanges()

@@ -65,7 +65,7 @@ func (f *Flow) Free(d *Dispatch) {
 
 // Ready says how many items and ranges may be dispatched now.
 func (f *Flow) Ready() int {
-	if !f.mayStart() {
+	if !f.MayStart() {
 		return 0
 	}
 	return f.s.readyQ.len() + f.s.rangeReady.len()
@@ -74,7 +74,7 @@ func (f *Flow) Ready() int {
 // Next dispatches items, or takes a part of a range, of which the caller is to make items for Begin: what is next. idle is how
 // many goroutines have nothing to do. Neither: nothing may start now.
 func (f *Flow) Next(now time.Duration, idle int) (*Dispatch, Part) {
-	for f.mayStart() {
+	for f.MayStart() {
 		whole := f.s.rangeReady.len() > 0
 		if f.turns.run.items() || !whole {
 			if items := f.takeReady(idle); len(items) > 0 {
@@ -140,7 +140,7 @@ func (f *Flow) SpreadAll() bool { return f.cost > spread || f.cost == 0 }
 func (f *Flow) Alone(now time.Duration, it *Item) *Dispatch {
 	switch {
 	case it.phase != claimed || !it.isHead():
-	case f.mayWork() && !f.heldBack(it):
+	case f.MayWork() && !f.heldBack(it):
 		return f.newDispatch(now, []*Item{it}, nil)
 	default: // paused, or an outage, since it was asked for
 		f.release(it)
@@ -331,7 +331,7 @@ func (f *Flow) uncertain(now time.Duration, it *Item) {
 func (f *Flow) Begin(now time.Duration, p Part, items []*Item) *Dispatch {
 	r := p.Range
 	r.listed = false
-	if !f.mayStart() {
+	if !f.MayStart() {
 		f.expand(r.log)
 	}
 	if !r.whole {
@@ -363,7 +363,7 @@ func (f *Flow) EndedRange(now time.Duration, d *Dispatch, plain bool) bool {
 	f.breaker.handled(now, len(d.Items), 0)
 	if r.done = r.next; r.done == r.Len {
 		f.settleRange(r)
-	} else if !f.mayStart() {
+	} else if !f.MayStart() {
 		f.expand(r.log)
 	} else {
 		f.s.mayRun(r.log)

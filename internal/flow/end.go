@@ -78,12 +78,6 @@ func (f *Flow) Session() *Session { return f.sess }
 // Up says that the ledger answered last time.
 func (f *Flow) Up() bool { return f.up }
 
-// MayStart says whether handlers may start.
-func (f *Flow) MayStart() bool { return f.mayStart() }
-
-// MayWork says whether it is only for the breaker whether handlers may start.
-func (f *Flow) MayWork() bool { return f.mayWork() }
-
 // Closed says that all is over.
 func (f *Flow) Closed() bool { return f.closed }
 

@@ -62,11 +62,11 @@ func (f *Flow) tell(it *Item, v Verdict) {
 	f.out = append(f.out, Finished{Item: it, Verdict: v})
 }
 
-// mayStart says whether handlers may start: fail closed.
-func (f *Flow) mayStart() bool { return f.mayWork() && !f.breaker.open }
+// MayStart says whether handlers may start: fail closed.
+func (f *Flow) MayStart() bool { return f.MayWork() && !f.breaker.open }
 
-// mayWork says whether it is only for the breaker whether handlers may start.
-func (f *Flow) mayWork() bool {
+// MayWork says whether it is only for the breaker whether handlers may start.
+func (f *Flow) MayWork() bool {
 	return f.sess != nil && f.up && !f.paused && !f.draining && !f.closed && !f.budget.stops
 }
 

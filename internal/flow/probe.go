@@ -68,7 +68,7 @@ func (f *Flow) takeAlone(it *Item) bool {
 }
 
 // maySolo says whether a suspect may be asked for.
-func (f *Flow) maySolo(now time.Duration) bool { return f.mayStart() || f.mayProbe(now) }
+func (f *Flow) maySolo(now time.Duration) bool { return f.MayStart() || f.mayProbe(now) }
 
 // SuspectWaits says whether a suspect can be asked for.
 func (f *Flow) SuspectWaits(now time.Duration) bool { return f.maySolo(now) && f.s.suspectQ.len() > 0 }

@@ -130,11 +130,11 @@ func (w *storm) check() {
 // checkStops checks what must hold while nothing may start, and of what a broker takes back.
 func (w *storm) checkStops() {
 	for _, h := range w.hands {
-		if !w.f.mayStart() && !h.recalled {
+		if !w.f.MayStart() && !h.recalled {
 			w.fatal("a handler may begin, although nothing may start")
 		}
 	}
-	if !w.f.mayStart() && len(w.ranges) > 0 {
+	if !w.f.MayStart() && len(w.ranges) > 0 {
 		w.fatal("%d ranges are whole, although nothing may start", len(w.ranges))
 	}
 	for name, until := range w.grace {
