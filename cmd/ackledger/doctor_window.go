@@ -49,7 +49,7 @@ func (d *doctor) targetKeeps(ctx context.Context) (time.Duration, error) {
 		consumer.Retainer
 	}
 	if kind == "sqs" {
-		client, url, err := d.cloud.queue(ctx, name)
+		client, url, err := d.queue(ctx, name)
 		if err == nil {
 			target, err = sqs.NewDeadLetterQueue(client, url)
 		}

@@ -283,7 +283,7 @@ func (o *opener) close() {
 }
 
 func (o *opener) queueSource(ctx context.Context, name string) (replay.Source, error) {
-	client, url, err := o.r.cloud.queue(ctx, name)
+	client, url, err := o.r.queue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -308,7 +308,7 @@ func (o *opener) target(ctx context.Context) (replay.Target, error) {
 	case o.r.to == "source":
 		return o.home(ctx)
 	case kind == "sqs" && name != "":
-		client, url, err := o.r.cloud.queue(ctx, name)
+		client, url, err := o.r.queue(ctx, name)
 		if err != nil {
 			return nil, err
 		}

@@ -2,11 +2,14 @@ package flow
 
 import "container/heap"
 
-// minHeap is a heap whose elements know where they are in it; it is used by package container/heap.
-type minHeap[E interface {
+// heaped is an element of a heap that knows where it is in it.
+type heaped[E any] interface {
 	before(E) bool
 	place() *int32 // index in the heap, +1; 0: it is not in it
-}] []E
+}
+
+// minHeap is a heap; package container/heap uses it.
+type minHeap[E heaped[E]] []E
 
 // remove takes an element out; one that is out already is none.
 func (h *minHeap[E]) remove(e E) {

@@ -159,6 +159,8 @@ func (it *Item) takesSlot() bool {
 	return !it.solo && it.phase >= claiming && it.phase <= running
 }
 
+var _ heaped[*Item] = (*Item)(nil)
+
 func (it *Item) before(o *Item) bool { return it.due < o.due }
 func (it *Item) place() *int32       { return &it.heapAt }
 

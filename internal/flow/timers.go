@@ -52,6 +52,8 @@ func (t *timers) next() time.Duration {
 	return t.heap[0].at
 }
 
+var _ heaped[*timer] = (*timer)(nil)
+
 func (t *timer) before(o *timer) bool { return t.at < o.at || t.at == o.at && t.made < o.made }
 func (t *timer) place() *int32        { return &t.in }
 
