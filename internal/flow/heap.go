@@ -1,18 +1,15 @@
 package flow
 
-import (
-	"container/heap"
-	"time"
-)
+import "container/heap"
 
-// placed is what lies in a heap and knows where.
-type placed interface {
-	when() (at time.Duration, made uint64) // of two at one time the one that was made first comes first
-	place() *int32                         // index in the heap, +1; 0: it is not in it
+// heaped is an element of a heap that knows where it is in it.
+type heaped[E any] interface {
+	before(E) bool
+	place() *int32 // index in the heap, +1; 0: it is not in it
 }
 
-// minHeap is a heap of what comes first; it is used by package container/heap.
-type minHeap[E placed] []E
+// minHeap is a heap; package container/heap uses it.
+type minHeap[E heaped[E]] []E
 
 // remove takes an element out; one that is out already is none.
 func (h *minHeap[E]) remove(e E) {
@@ -25,11 +22,7 @@ func (h *minHeap[E]) remove(e E) {
 func (h minHeap[E]) Len() int { return len(h) }
 
 // Less implements heap.Interface.
-func (h minHeap[E]) Less(i, j int) bool {
-	a, first := h[i].when()
-	b, second := h[j].when()
-	return a < b || a == b && first < second
-}
+func (h minHeap[E]) Less(i, j int) bool { return h[i].before(h[j]) }
 
 // Swap implements heap.Interface.
 func (h minHeap[E]) Swap(i, j int) {

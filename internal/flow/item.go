@@ -159,8 +159,10 @@ func (it *Item) takesSlot() bool {
 	return !it.solo && it.phase >= claiming && it.phase <= running
 }
 
-func (it *Item) when() (time.Duration, uint64) { return it.due, 0 }
-func (it *Item) place() *int32                 { return &it.heapAt }
+var _ heaped[*Item] = (*Item)(nil)
+
+func (it *Item) before(o *Item) bool { return it.due < o.due }
+func (it *Item) place() *int32       { return &it.heapAt }
 
 func (it *Item) isHead() bool    { return it.sequence == nil || it.sequence.head == it }
 func (it *Item) isWaiting() bool { return it.phase == waiting || it.phase == suspect }

@@ -52,8 +52,10 @@ func (t *timers) next() time.Duration {
 	return t.heap[0].at
 }
 
-func (t *timer) when() (time.Duration, uint64) { return t.at, t.made }
-func (t *timer) place() *int32                 { return &t.in }
+var _ heaped[*timer] = (*timer)(nil)
+
+func (t *timer) before(o *timer) bool { return t.at < o.at || t.at == o.at && t.made < o.made }
+func (t *timer) place() *int32        { return &t.in }
 
 // never is a time that does not come.
 const never = time.Duration(1<<63 - 1)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,10 +24,10 @@ var packages = []struct {
 	path  string
 	tests []string
 }{
-	{"./ledger", []string{"./ledger/memory"}},
+	{"./ledger", []string{"./ledger/memory", "./internal/sim"}},
 	{"./ledger/driver", []string{"./ledger/memory"}},
 	{"./ledger/memory", nil},
-	{"./internal/ranges", []string{"./ledger/memory"}},
+	{"./internal/ranges", []string{"./ledger/memory", "./internal/sim"}},
 	{"./internal/flow", []string{"./internal/engine", "./internal/sim"}},
 	{"./internal/offsets", []string{"./internal/sim"}},
 	{"./internal/visibility", []string{"./sqs", "./internal/sim"}},
@@ -47,6 +48,7 @@ type settings struct {
 	atOnce  int
 	again   string
 	tests   string
+	files   string
 	verbose bool
 }
 
@@ -58,6 +60,7 @@ func main() {
 	flag.IntVar(&s.atOnce, "at-once", 3, "mutants that are judged at once, and tests that are surveyed")
 	flag.StringVar(&s.again, "again", "", "judge only what is printed in this `file`, a former run's output, and write no row: to see whether new tests kill it")
 	flag.StringVar(&s.tests, "tests", everyTest, "judge by tests whose names match this `regexp` alone, and write no row: to see at once whether a new test kills")
+	flag.StringVar(&s.files, "files", ".*", "only mutants of files whose names match this `regexp`; with -tests")
 	flag.BoolVar(&s.verbose, "v", false, "print every mutant, not only those that live or hang")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -113,6 +116,11 @@ func (s *settings) measure(ctx context.Context, path string, tests []string, lis
 	if err != nil {
 		return err
 	}
+	wanted, err := regexp.Compile(s.files)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(c candidate) bool { return !wanted.MatchString(c.file) })
 	chosen := sample(all, s.sample, s.seed)
 	if s.again != "" {
 		former, err := os.ReadFile(s.again)

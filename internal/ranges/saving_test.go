@@ -150,17 +150,18 @@ func TestNoteSaysWhatIsRipe(t *testing.T) {
 	}
 }
 
-// A range that was closed the short way is not there any more, and a settlement that is repeated is told that it stands.
+// A range that was closed the short way is not there any more, and a settlement that is repeated is told that it stands, once
+// no row knows its token.
 func TestClosedTheShortWayIsRemembered(t *testing.T) {
 	log := Log{1}
 	s := newClosing(log)
 	s.closed = true
 	h := s.owner.logs[log]
-	for range 2 {
+	for repeats := range 2 {
 		if errs, err := s.owner.Settle(t.Context(), []ledger.Settlement{success(log, 10, 1)}); err != nil || errs[0] != nil {
 			t.Errorf("told %v, %v", errs, err)
 		}
-		if len(h.open) != 0 || len(h.past) != 1 || h.tail != (Span{0, 11}) || len(s.asked) != 0 {
+		if len(h.open) != 0 || len(h.past) != 1 || h.tail != (Span{0, 11}) || len(s.asked) != repeats {
 			t.Errorf("%d open, %d past, tail %v, rows asked %v", len(h.open), len(h.past), h.tail, s.asked)
 		}
 	}

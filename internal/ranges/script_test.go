@@ -56,9 +56,14 @@ func (s *script) ClaimRows(_ context.Context, entries []ledger.Entry, only []boo
 	return make([]ledger.Claim, len(entries)), s.rowsErr
 }
 
+// Settle answers as a store without rows.
 func (s *script) Settle(_ context.Context, settlements []ledger.Settlement) ([]error, error) {
 	s.settled = append(s.settled, settlements...)
-	return make([]error, len(settlements)), nil
+	errs := make([]error, len(settlements))
+	for i := range errs {
+		errs[i] = ledger.ErrLost
+	}
+	return errs, nil
 }
 
 // scripted returns an owner of a script that has one range, offsets 0 to 9 with token 1, in each of the logs.

@@ -24,8 +24,9 @@ type settling struct {
 	logs  []*logSave
 	place []saving
 	marks []mark
-	rows  []int // settlements that their rows decide about, once what is in place was written; ascending
-	wrote bool  // the ledger has changed
+	rows  []int        // settlements that their rows decide about, once what is in place was written; ascending
+	again map[int]bool // those of rows that hold already, if no row knows their token
+	wrote bool         // the ledger has changed
 }
 
 // saving is a settlement that waits for its range to be written.
@@ -132,8 +133,7 @@ func (c *settling) sort(i int) {
 	r := h.open[s.Ticket.Token()]
 	if r == nil || !r.Has(offset) {
 		if p, ok := h.past[s.Ticket.Token()]; ok && p.span.Has(offset) && !p.moved.Has(offset) {
-			c.out[i] = repeated(s, p.back.Has(offset))
-			return
+			c.repeat(i, p.back.Has(offset))
 		}
 		c.rows = append(c.rows, i)
 		return
@@ -149,7 +149,8 @@ func (c *settling) sort(i int) {
 	case r.moved.Has(offset):
 		c.rows = append(c.rows, i)
 	case r.Done.Has(offset) || r.Back.Has(offset):
-		c.out[i] = repeated(s, r.Back.Has(offset)) // once that is written
+		c.repeat(i, r.Back.Has(offset))
+		c.rows = append(c.rows, i)
 	case s.Kind == ledger.Succeed && s.Result == nil && !h.doubt.Has(offset):
 		r.Done.Add(one)
 		r.dirty = true
@@ -169,14 +170,6 @@ func (c *settling) sort(i int) {
 		l := c.touch(h, log, r.Token)
 		c.place = append(c.place, saving{i, l, r.Token})
 	}
-}
-
-// repeated answers a settlement of what has been settled before, as [ledger.DecideSettle] does.
-func repeated(s *ledger.Settlement, back bool) error {
-	if back && s.Kind != ledger.Release {
-		return lost(s.Ticket)
-	}
-	return nil
 }
 
 func lost(t ledger.Ticket) error {
@@ -262,27 +255,6 @@ func (c *settling) unmark(these func(Log) bool) {
 	}
 }
 
-// moved leaves to their rows what a claim has taken out of its range, and closed that, since the settlements were sorted, and
-// what was in a range that is not remembered any more. The owner is locked.
-func (c *settling) moved() {
-	for _, p := range c.place {
-		past, ok := p.log.past[p.of]
-		if !ok && p.log.open[p.of] != nil {
-			continue
-		}
-		_, offset := SplitSum(c.ticket(p.item).Sum())
-		switch k := p.item - len(c.in); {
-		case k >= 0:
-			if !ok || past.moved.Meets(Span{offset, c.whole[k].Last + 1}) {
-				c.out[p.item] = ledger.ErrParts
-			}
-		case (!ok || past.moved.Has(offset)) && !slices.Contains(c.rows, p.item):
-			c.rows = append(c.rows, p.item)
-		}
-	}
-	slices.Sort(c.rows)
-}
-
 // close writes ranges that are over the short way, as far as the store has one.
 func (c *settling) close(ctx context.Context) error {
 	o := c.owner
@@ -362,39 +334,4 @@ func (c *settling) ticket(item int) ledger.Ticket {
 		return c.whole[k].Ticket
 	}
 	return c.in[item].Ticket
-}
-
-// answer tells the settlements whose ranges could not be written; their rows are not asked.
-func (c *settling) answer() {
-	for _, p := range c.place {
-		switch {
-		case p.log.locked:
-			c.out[p.item] = errHeld
-		case slices.Contains(p.log.lost, p.of):
-			c.out[p.item] = lost(c.ticket(p.item))
-		}
-	}
-	c.rows = slices.DeleteFunc(c.rows, func(i int) bool { return c.out[i] != nil })
-}
-
-// settleRows settles what has a row.
-func (c *settling) settleRows(ctx context.Context) error {
-	if len(c.rows) == 0 {
-		return nil
-	}
-	settlements := c.in
-	if len(c.rows) < len(c.in) {
-		settlements = make([]ledger.Settlement, len(c.rows))
-		for at, i := range c.rows {
-			settlements[at] = c.in[i]
-		}
-	}
-	errs, err := c.owner.Store.Settle(ctx, settlements)
-	if err != nil {
-		return err
-	}
-	for at, i := range c.rows {
-		c.out[i] = errs[at]
-	}
-	return nil
 }

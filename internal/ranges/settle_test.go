@@ -8,8 +8,8 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// closing is a store whose first row settlement is lost and whose others hold. While ranges are written the short way,
-// and that does not come about, a claim takes a message out of its range and closes it.
+// closing is a store whose row settlement with token 7 is lost and whose others hold. While ranges are written the short way,
+// and that does not come about, a claim takes a message out of its range and closes it. Where it comes about there are no rows.
 type closing struct {
 	Store
 	owner  *Owner
@@ -46,7 +46,7 @@ func (s *closing) Settle(_ context.Context, settlements []ledger.Settlement) ([]
 	s.asked = append(s.asked, settlements)
 	errs := make([]error, len(settlements))
 	for i := range settlements {
-		if settlements[i].Ticket.Token() == 7 {
+		if s.closed || settlements[i].Ticket.Token() == 7 {
 			errs[i] = ledger.ErrLost
 		}
 	}

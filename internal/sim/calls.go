@@ -124,6 +124,11 @@ func (p *process) askRanges(c *flow.Claim, then func()) {
 	var tokens []uint64
 	p.call("a claim of ranges", func() (err error) {
 		tokens, err = sess.ranges.ClaimStretches(context.Background(), asks)
+		for i := range tokens {
+			for _, d := range c.Ranges[i].Of.(several).deliveries() {
+				p.facts.of(d.message).asked = true
+			}
+		}
 		return err
 	}, func(err error) {
 		if err == nil {

@@ -67,6 +67,16 @@ func Drawn(seed uint64) Config {
 	return c
 }
 
+// nobodyTakes says that no message is taken back in such a world, nor in doubt.
+func (c *Config) nobodyTakes() bool {
+	for k := range ofHandlers {
+		if k != gap && k != control && c.Moods[k] > 0 {
+			return false
+		}
+	}
+	return c.Visibility == 0
+}
+
 // paces are how long handlers take: a range pays below 10 µs.
 var paces = [...]time.Duration{3 * time.Microsecond, 3 * time.Microsecond, 50 * time.Microsecond, 5 * time.Millisecond}
 
@@ -132,7 +142,7 @@ var usual = [kinds]float64{
 	refused: 0.01, requestLost: 0.01, answerLost: 0.02, callLate: 0.02, uncommitted: 0.05, forgotten: 0.1, unsure: 0.2,
 	election: 0.05, truncated: 0.1, reread: 0.05, gap: 0.1, control: 0.1, revocation: 0.5, unnoticed: 0.3,
 	mishap: 0.7, unfit: 0.01, odd: 0.01, unsealed: 0.1, locked: 0.02,
-	slow: 0.05, failing: 0.02, retried: 0.03, deadly: 0.01, hopeless: 0.01, unkeyed: 0.01, resulting: 0.05,
+	slow: 0.05, failing: 0.02, retried: 0.03, deadly: 0.004, hopeless: 0.01, unkeyed: 0.01, resulting: 0.05,
 	copied: 0.05, forged: 0.1, foreign: 0.1, large: 0.01, pause: 0.3,
 }
 

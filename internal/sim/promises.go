@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -198,7 +199,11 @@ func (w *world) mustHaveBeenStill() {
 	if w.cfg.Keys > 0 { // one begins when the one before it is settled
 		each, lanes = each+6*time.Millisecond, min(lanes, w.cfg.Keys)
 	}
-	if most := 600*time.Millisecond + time.Duration(w.report.Messages)*(500*time.Microsecond+each/time.Duration(lanes)); w.report.Took > most {
+	idle := 600 * time.Millisecond
+	if w.cfg.Visibility > 0 { // a poll that finds nothing takes its time
+		idle += waiting * time.Duration(1+w.report.Messages/visibility.MaxBatch)
+	}
+	if most := idle + time.Duration(w.report.Messages)*(500*time.Microsecond+each/time.Duration(lanes)); w.report.Took > most {
 		w.breaks(none, "without trouble no handler waits in vain: it took %s, at most %s", w.report.Took, most)
 	}
 	if w.report.Calls > calls {
@@ -328,6 +333,20 @@ func (p *process) counted(c flow.Counted) {
 	}
 }
 
+// mustWeigh checks what the flow says of the bytes in hand.
+func (p *process) mustWeigh() {
+	_, _, bytes := p.flow.Held()
+	if p.telling > 0 {
+		return
+	}
+	if least := int64(p.offered) * size; bytes.Total() < least {
+		p.breaks(none, "what is in hand weighs: %d messages of %s have %d bytes", p.offered, p, bytes.Total())
+	}
+	if crowd := bytes.Crowd(); bytes.Room() <= 0 && p.larges > 1 && crowd < p.larges || crowd > 0 && bytes.Room() > 0 {
+		p.breaks(none, "a crowd takes all the room: %d of %d messages, and there is room for %d bytes", crowd, p.larges, bytes.Room())
+	}
+}
+
 // look asks what operators ask, now and then.
 func (p *process) look() {
 	p.flow.Kept(func(it *flow.Item, since time.Duration, why error) {
@@ -339,9 +358,7 @@ func (p *process) look() {
 	if open, since := p.flow.BreakerOpen(); open != p.known.open || open && since > p.now {
 		p.breaks(none, "health says what the breaker does: open is %t", open)
 	}
-	if _, _, bytes := p.flow.Held(); bytes.Crowd() > 0 != (bytes.Room() <= 0 && bytes.Crowd() > 1) {
-		p.breaks(none, "a crowd takes all the room: %d messages, and there is room for %d bytes", bytes.Crowd(), bytes.Room())
-	}
+	p.mustWeigh()
 	if p.room() <= 0 || p.polling || p.source == nil || !p.source.more() {
 		p.known.idle = p.now
 	} else if p.now > p.known.idle+5*time.Second && p.now > p.frozen+5*time.Second {

@@ -96,6 +96,25 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 			x.both[0].flow.NextClaim(0, &flow.Claim{})
 			x.both[0].mustHaveGivenBack(x.both[0].flow.Drop(0, func(*flow.Item) bool { return true }, time.Hour, nil))
 		},
+		"what is in hand weighs": func(x *broken) { x.both[0].offered = 1; x.both[0].look() },
+		"a crowd takes all the room": func(x *broken) {
+			for range 3 {
+				it := x.item()
+				it.Size = maxHeld * size / 2
+				x.both[0].flow.Offer(0, it)
+			}
+			x.both[0].larges = 4
+			x.both[0].look()
+		},
+		"what waits for a short while is held": func(x *broken) {
+			x.d.copied = true
+			x.both[0].finished(x.d, flow.Verdict{Again: time.Second})
+		},
+		"where there is room, it is polled for": func(x *broken) {
+			x.w.now = 6 * time.Second
+			x.both[0].source = full{}
+			x.both[0].look()
+		},
 		"the breaker opens where too much fails": func(x *broken) {
 			x.w.cfg.Failures, x.w.now = 1, time.Minute
 			x.both[0].known.ends = []final{{at: 50 * time.Second}, {at: 50 * time.Second}}
@@ -118,6 +137,11 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 		})
 	}
 }
+
+// full is a source that always has more.
+type full struct{ source }
+
+func (full) more() bool { return true }
 
 // broken is a world with two workers, in which a test breaks a promise.
 type broken struct {

@@ -16,9 +16,9 @@ const (
 )
 
 const (
-	linger  = 50 * time.Millisecond  // for a batch of deletes to fill
-	atLast  = 4 * time.Second        // for the last requests, after the drain
-	waiting = 500 * time.Millisecond // of a poll that finds nothing
+	linger  = 50 * time.Millisecond // for a batch of deletes to fill
+	atLast  = 4 * time.Second       // for the last requests, after the drain
+	waiting = 2 * time.Second       // of a poll that finds nothing
 )
 
 // receiver is a process that consumes a queue: the real visibility table, and what a shell would do around it.
@@ -102,23 +102,34 @@ func (r *receiver) poll() {
 	sent := r.now
 	var got []received
 	over := func(rest time.Duration) {
-		r.open--
-		r.asked -= n
-		r.ends()
-		r.after(rest, r.polls)
+		if r.draining {
+			rest = 0
+		}
+		r.after(rest, func() {
+			r.open--
+			r.asked -= n
+			r.ends()
+			r.polls()
+		})
 	}
 	r.request("a receive", timeout, func() { got = r.queue.receive(r, n) }, func(ok bool) {
 		if !ok || len(got) == 0 {
 			over(r.between(0, waiting))
 			return
 		}
-		r.take(got, sent, func() { over(0) })
+		r.take(got, sent, func(fresh int) {
+			if fresh > 0 {
+				over(0)
+			} else {
+				over(r.between(0, waiting))
+			}
+		})
 	})
 	r.polls()
 }
 
 // take takes in what a poll has brought. A moment later the flow has what of it is new.
-func (r *receiver) take(got []received, sent time.Duration, then func()) {
+func (r *receiver) take(got []received, sent time.Duration, then func(fresh int)) {
 	var items []*flow.Item
 	for _, g := range got {
 		h := &visibility.Hold{ID: g.String(), Group: g.group, Handle: g.handle}
@@ -153,7 +164,7 @@ func (r *receiver) take(got []received, sent time.Duration, then func()) {
 				}
 			}
 			r.let(drops)
-			then()
+			then(len(items))
 		})
 	})
 }

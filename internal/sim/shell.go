@@ -51,6 +51,9 @@ func (p *process) offer(it *flow.Item) {
 func (p *process) came(d delivery) {
 	p.offered++
 	p.report.Taken++
+	if p.size(d.message) > size {
+		p.larges++
+	}
 	p.known.idle = p.now
 	p.hands[d.of]++
 	p.facts.of(d.message).key = d.key
@@ -180,6 +183,12 @@ func (p *process) told(t *flow.Telling) {
 // finished is a delivery that the flow lets go of.
 func (p *process) finished(d delivery, v flow.Verdict) {
 	p.offered--
+	if p.size(d.message) > size {
+		p.larges--
+	}
+	if v.Again > 0 && !v.Ack && p.cfg.nobodyTakes() && (p.cfg.HoldMax == 0 || v.Again <= p.cfg.HoldMax) {
+		p.breaks(d.message, "what waits for a short while is held: %s gives back %s for %s", p, d, v.Again)
+	}
 	p.hands[d.of]--
 	if v.Ack {
 		p.note(p, "acknowledges", d.message, 0)

@@ -18,80 +18,84 @@ import (
 )
 
 // seeds is how many worlds are played: some, or as many as `make sim` was told.
-func seeds(t *testing.T) uint64 {
-	t.Helper()
+var seeds = sync.OnceValue(func() uint64 {
 	text := os.Getenv("ACKLEDGER_SIM")
 	if text == "" {
 		return 150
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("ACKLEDGER_SIM must be a number of worlds, is %q", text)
+		panic(fmt.Sprintf("ACKLEDGER_SIM must be a number of worlds, is %q", text))
 	}
 	return n
-}
+})
 
 // sum is what became of worlds.
 type sum struct {
-	worlds, messages, taken, runs, kills atomic.Int64
-	steps                                atomic.Int64
-	hash                                 atomic.Uint64 // of all steps of all worlds
+	worlds, messages, taken, runs, kills, steps int
+	hash                                        uint64 // of all steps of all worlds
+	took                                        time.Duration
+	broken                                      *sim.Broken // in the world of the lowest seed in which a promise is
+	at                                          uint64      // that seed
 }
 
-// play plays the worlds of all seeds, on all processors. It returns the first seed whose world is broken.
-func play(n uint64, s *sum) (*sim.Broken, uint64) {
+// played is all worlds, once.
+var played = sync.OnceValue(func() *sum {
+	s := &sum{}
+	s.play(seeds())
+	return s
+})
+
+// play plays the worlds of all seeds, on all processors.
+func (s *sum) play(n uint64) {
 	var next atomic.Uint64
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	var broken *sim.Broken
-	var at uint64
+	began := time.Now()
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
-			for {
-				seed := next.Add(1) - 1
-				if seed >= n {
-					return
-				}
+			for seed := next.Add(1) - 1; seed < n; seed = next.Add(1) - 1 {
 				r, err := sim.Run(sim.Drawn(seed))
-				if b, ok := errors.AsType[*sim.Broken](err); ok {
-					mu.Lock()
-					if broken == nil || seed < at {
-						broken, at = b, seed
-					}
-					mu.Unlock()
+				mu.Lock()
+				if b, ok := errors.AsType[*sim.Broken](err); ok && (s.broken == nil || seed < s.at) {
+					s.broken, s.at = b, seed
 					next.Store(n)
-					return
 				}
-				s.worlds.Add(1)
-				s.messages.Add(int64(r.Messages))
-				s.taken.Add(int64(r.Taken))
-				s.runs.Add(int64(r.Runs))
-				s.kills.Add(int64(r.Kills))
-				s.steps.Add(int64(r.Steps))
-				s.hash.Add(r.Hash * (2*seed + 1)) // in whatever order they end
+				s.add(seed, &r)
+				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
-	return broken, at
+	s.took = time.Since(began).Round(time.Second)
+}
+
+// add adds a world, in whatever order they end.
+func (s *sum) add(seed uint64, r *sim.Report) {
+	s.worlds++
+	s.messages, s.taken, s.runs, s.kills, s.steps = s.messages+r.Messages, s.taken+r.Taken, s.runs+r.Runs, s.kills+r.Kills, s.steps+r.Steps
+	s.hash += r.Hash * (2*seed + 1)
+}
+
+// String says what became of them.
+func (s *sum) String() string {
+	return fmt.Sprintf("%d worlds, %d messages, taken in %d times, %d runs of handlers, %d processes killed, %d steps; the hash of all steps is %016x",
+		s.worlds, s.messages, s.taken, s.runs, s.kills, s.steps, s.hash)
 }
 
 // In every world each promise is kept, and each comes to its end.
 func TestWorldsKeepTheirPromises(t *testing.T) {
 	t.Parallel()
-	var s sum
-	began := time.Now()
-	if broken, seed := play(seeds(t), &s); broken != nil {
-		t.Fatalf("seed %d: %v", seed, sim.Shrink(broken))
+	s := played()
+	if s.broken != nil {
+		t.Fatalf("seed %d: %v", s.at, sim.Shrink(s.broken))
 	}
-	text := fmt.Sprintf("%d worlds, %d messages, taken in %d times, %d runs of handlers, %d processes killed, %d steps; the hash of all steps is %016x",
-		s.worlds.Load(), s.messages.Load(), s.taken.Load(), s.runs.Load(), s.kills.Load(), s.steps.Load(), s.hash.Load())
-	t.Log(text)
-	if s.runs.Load() <= s.messages.Load() || s.kills.Load() < 50 {
-		t.Errorf("too little happened: %s", text)
+	t.Log(s)
+	if s.runs <= s.messages || s.kills < 50 {
+		t.Errorf("too little happened: %s", s)
 	}
 	if page := reliability.Page(); page != "" {
-		text = fmt.Sprintf("The last long run (%s, %s): no promise broken in %s.\n", reliability.Today(), time.Since(began).Round(time.Second), text)
+		text := fmt.Sprintf("The last long run (%s, %s): no promise broken in %s.\n", reliability.Today(), s.took, s)
 		if err := reliability.Section(page, "sim", text); err != nil {
 			t.Error(err)
 		}
@@ -101,19 +105,19 @@ func TestWorldsKeepTheirPromises(t *testing.T) {
 // The same seeds make the same steps in another process, whose maps and pointers are in another order.
 func TestSameSeedSameSteps(t *testing.T) {
 	t.Parallel()
-	n := min(seeds(t), 10_000)
-	var here sum
-	if broken, _ := play(n, &here); broken != nil {
-		t.Fatal("a promise is broken: TestWorldsKeepTheirPromises tells which")
-	}
+	here := played()
 	if os.Getenv("ACKLEDGER_SIM_AGAIN") != "" {
-		fmt.Printf("steps %016x\n", here.hash.Load())
+		fmt.Println(here)
 		return
 	}
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSameSeedSameSteps$", "-test.timeout=0")
-	again.Env = append(os.Environ(), "ACKLEDGER_SIM_AGAIN=1", "GOGC=30", "GOMAXPROCS=1")
-	out, err := again.Output()
-	if want := fmt.Sprintf("steps %016x\n", here.hash.Load()); err != nil || !strings.Contains(string(out), want) {
+	again.Env = append(os.Environ(), "ACKLEDGER_SIM_AGAIN=1", "GOGC=30", "GOMAXPROCS=1", fmt.Sprintf("ACKLEDGER_SIM=%d", min(seeds(), 10_000)))
+	want := here
+	if seeds() > 10_000 {
+		want = &sum{}
+		want.play(10_000)
+	}
+	if out, err := again.Output(); err != nil || here.broken == nil && !strings.Contains(string(out), want.String()) {
 		t.Errorf("%v, %s; here: %s", err, out, want)
 	}
 }

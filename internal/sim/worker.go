@@ -40,6 +40,7 @@ type process struct {
 	weighRound                           int
 
 	offered  int         // and not given back
+	larges   int         // of them, that are large
 	hands    map[any]int // of them, by delivery.of
 	known    known
 	telling  int             // calls about what is finished, under way

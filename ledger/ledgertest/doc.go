@@ -63,6 +63,7 @@
 //	func TestPitfall115_LateStatement(t *testing.T) { ledgertest.Pitfall115(t, open) }
 //	func TestPitfall116_ReplayedFiveTimes(t *testing.T) { ledgertest.Pitfall116(t, open) }
 //	func TestPitfall117_InPlaceReplayKilled(t *testing.T) { ledgertest.Pitfall117(t, open) }
+//	func TestPitfall146_RowWithTheTokenOfARange(t *testing.T) { ledgertest.Pitfall146(t, open) }
 //
 // Time in the suite is real: leases of half a second to two seconds, polled conditions, and no upper bound on a
 // duration below several seconds, since test machines are noisy.

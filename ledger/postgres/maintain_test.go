@@ -14,6 +14,10 @@ func TestPitfall28_Abandoned(t *testing.T)       { t.Parallel(); ledgertest.Pitf
 func TestPitfall30_SweptRetentions(t *testing.T) { t.Parallel(); ledgertest.SweptRetentions(t, open) }
 func TestPitfall72_BeatsForAWeek(t *testing.T)   { t.Parallel(); ledgertest.Pitfall72(t, open) }
 func TestPitfall79_SweptMeanwhile(t *testing.T)  { t.Parallel(); ledgertest.SweptMeanwhile(t, open) }
+func TestPitfall146_RowWithTheTokenOfARange(t *testing.T) {
+	t.Parallel()
+	ledgertest.Pitfall146(t, open)
+}
 
 // TestMaintainModes: the sweep and the statistics work in the exec modes that poolers need, and on the oldest PostgreSQL.
 func TestMaintainModes(t *testing.T) {

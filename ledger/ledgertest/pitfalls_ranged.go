@@ -1,0 +1,92 @@
+package ledgertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// settled is one way to settle a claim of a message, and what the ledger is to know then.
+type settled struct {
+	name string
+	how  func(ledger.Claim, ledger.Entry) ledger.Settlement
+	want func(ledger.Record) bool
+}
+
+var waysToSettle = []settled{
+	{"success", func(c ledger.Claim, _ ledger.Entry) ledger.Settlement { return succeed(c) },
+		func(r ledger.Record) bool { return r.State == ledger.Succeeded && r.In == nil }},
+	{"failure", fail,
+		func(r ledger.Record) bool { return r.State == ledger.Failed && len(r.Archived) == 1 }},
+	{"retry", func(c ledger.Claim, _ ledger.Entry) ledger.Settlement { return failedAttempt(c, "not yet") },
+		func(r ledger.Record) bool { return r.State == ledger.Pending && r.Owner == "" && r.Attempts == 1 }},
+	{"release", func(c ledger.Claim, _ ledger.Entry) ledger.Settlement { return release(c) },
+		func(r ledger.Record) bool { return r.State == ledger.Pending && r.Owner == "" && r.Attempts == 0 }},
+}
+
+// Pitfall146 holds against this: a message was claimed by a row, with the token of a range that had its offset as given back,
+// or as never delivered. Its settlement was answered by that range: a success was lost, a dead letter held and was nowhere.
+func Pitfall146(t *testing.T, open Open) {
+	e := begin(t, Ranged(open))
+	o := e.owner()
+	for what, meet := range map[string]func(*env, ledger.Owner, int32) (ledger.Entry, ledger.Claim){
+		"given back": givenBackThenRow, "never delivered": rowInAGap,
+	} {
+		for i, way := range waysToSettle {
+			m, c := meet(e, o, int32(i))
+			s := way.how(c, m)
+			for range 2 { // its answer was lost
+				if err := e.settle(o, s); err != nil {
+					e.Errorf("%s, %s: %v", what, way.name, err)
+				}
+			}
+			if r := e.record(m); !way.want(r) {
+				e.Errorf("%s, %s: %s, %d archived", what, way.name, summary(r), len(r.Archived))
+			}
+		}
+		if e.InTx == nil {
+			continue
+		}
+		m, c := meet(e, o, int32(len(waysToSettle)))
+		ctx, _ := e.attempt(o, c)
+		err := e.InTx(ctx, e.effect(m))
+		if r := e.record(m); err != nil || r.State != ledger.Succeeded || r.In != nil {
+			e.Errorf("%s, InTx: %v, %s", what, err, summary(r))
+		}
+		e.wantEffects(m, 1)
+	}
+}
+
+// givenBackThenRow claims a message of a log that was dropped after it had been given back there.
+func givenBackThenRow(e *env, o ledger.Owner, epoch int32) (ledger.Entry, ledger.Claim) {
+	e.Helper()
+	m := e.at(epoch, 0, -1)
+	first := e.want(o, m, ledger.Run)
+	e.holds(o, release(first))
+	e.sweep(time.Millisecond)
+	m.Ranged = false
+	c := e.want(o, m, ledger.Run)
+	for c.Token < first.Token {
+		e.holds(o, release(c))
+		c = e.want(o, m, ledger.Run)
+	}
+	if c.Token != first.Token {
+		e.Fatalf("token %d in a row, and %d in a range", c.Token, first.Token)
+	}
+	return m, c
+}
+
+// rowInAGap claims a copy of a message, and then the records around it, between which it is missing.
+func rowInAGap(e *env, o ledger.Owner, epoch int32) (ledger.Entry, ledger.Claim) {
+	e.Helper()
+	epoch += 100
+	e.hold(o, e.allRun(o, []ledger.Entry{e.at(epoch, 0, -1), e.at(epoch, 9, -1)}), succeed)
+	m := e.at(epoch, 3, -1)
+	m.Ranged, m.Delivery = false, []byte("a copy")
+	c := e.want(o, m, ledger.Run)
+	if next := e.want(o, e.at(epoch, 6, 0), ledger.Run); next.Token != c.Token {
+		e.Fatalf("token %d in a row, and %d of the range around it", c.Token, next.Token)
+	}
+	return m, c
+}
