@@ -22,6 +22,19 @@
 // lease. Ownership that may exist is never forgotten: an unanswered claim is asked again, a release is repeated, until answered
 // or until the worker has left the ledger.
 //
+// # To add a rule
+//
+// A rule of scheduling is a type of its own, in a file of its own, with a property test against a dumb twin. These are the places
+// where it is asked or told:
+//
+//   - sched.enter and sched.remove: an item comes and leaves;
+//   - sched.grab: may it be claimed now; sched.takeDoubts claims past all rules what may be ours already;
+//   - sched.setPhase: every move; Part.Prepare and Flow.expandOne set the phase of a range's items by themselves;
+//   - Flow.ours: the last look at what was claimed to run; Flow.Ranges: whether messages may go through as ranges at all;
+//   - Flow.Empty: what the rule keeps is gone when nothing is in hand.
+//
+// The twin of the scheduler is in sched_test.go. Package sim says how a rule gets into the simulated worlds.
+//
 // # Files
 //
 // Each file uses what stands below it:

@@ -5,7 +5,14 @@ import (
 	"time"
 )
 
-// sched keeps the phase of every item: what may be claimed, what may run, what waits until when.
+// sched keeps the phase of every item: what may be claimed, what may run, what waits until when. What holds between two events:
+//
+//   - An item heads its sequence until it leaves, and only heads run.
+//   - What is claimed behind a head may hold its claim for as long as the head takes; behind a head that waits nothing stays claimed.
+//   - A sequence with something to claim is listed, unless it is gated; what becomes its head is listed, or waits.
+//   - sequence.scan passes only what need not be claimed any more: who makes an item queued again calls rescan.
+//   - An item waits until its time, which is in the heap, or behind another copy of its key, which is not: its due is 0.
+//   - One item of a key at most is, or may be, ours: it holds the key.
 type sched struct {
 	sequences map[string]*sequence
 	claimQ    backlog

@@ -9,6 +9,14 @@
 // gaps and several leaders, which lose records and write others in their place, and commits are refused, lost or forgotten. In others
 // it is a queue, standard or FIFO, whose visibility timeouts end, now and then before their time.
 //
-// The promises of docs/design.md §1 are checked when something could break them. A broken one is told with the seed and the steps
-// before it; the same seed makes the same steps, so the story can be played again.
+// The promises of docs/design.md §1 are checked when something could break them. A broken one is told as the smallest world in which it
+// breaks ([Shrink]), with the steps of the message in question; the same seed makes the same steps, so the story can be played again.
+//
+// # To add a rule or a kind of trouble
+//
+// An option of the worlds is a field of [Config], drawn in [Drawn] behind all others, since a draw in between changes all worlds; it
+// is passed on in worker.start and made smaller in shrink.go. Items are made in assignment.go and receiver.go. A kind of trouble is a
+// constant in config.go with its usual share. A promise is checked where it could break (begins, mustFit, look, mustHaveEnded) and has
+// its line in promises_test.go, where it is broken on purpose. mustHaveBeenStill bounds what a world without trouble may take.
+// TestWorldsTakeTheirTime holds what decisions cost.
 package sim

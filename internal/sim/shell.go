@@ -76,6 +76,9 @@ func (p *process) drop(match func(delivery) bool, grace time.Duration, then func
 	})
 }
 
+// mostRounds is how often a shell asks what is next, at one moment.
+const mostRounds = 10_000
+
 // several is what a range is of.
 type several interface{ deliveries() []delivery }
 
@@ -85,7 +88,11 @@ func (p *process) pump() {
 		return
 	}
 	p.pumping = true
-	for more := true; more && p.alive; {
+	rounds := 0
+	for more := true; more && p.alive && p.broken == nil; rounds++ {
+		if rounds == mostRounds {
+			p.breaks(none, "the flow comes to rest: %s is still busy after %d rounds", p, rounds)
+		}
 		more = p.carryOut()
 		more = p.tell() || more
 		more = p.claim() || more

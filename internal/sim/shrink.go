@@ -6,19 +6,23 @@ import (
 	"time"
 )
 
-// tries is how many seeds a smaller world gets to break the same promise.
-const tries = 40
+// Bounds of the search for a smaller world.
+const (
+	tries      = 40 // seeds that each gets to break the same promise
+	shrinkTime = time.Minute
+)
 
 // Shrink looks for the smallest world in which the same promise is broken, and returns its story: fewer workers, messages and kinds of
 // trouble, until each of them is needed.
 func Shrink(b *Broken) *Broken { return shrink(b, Run) }
 
 func shrink(b *Broken, run func(Config) (Report, error)) *Broken {
+	began := time.Now()
 	for again := true; again; {
 		again = false
 		for _, smaller := range reductions {
 			cfg := b.Config
-			if smaller(&cfg); cfg == b.Config {
+			if smaller(&cfg); cfg == b.Config || time.Since(began) > shrinkTime {
 				continue
 			}
 			if found := breaksToo(cfg, b.name(), run); found != nil {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -47,5 +48,34 @@ func TestStoriesAreShort(t *testing.T) {
 	w.breaks(message{0, 1}, "it holds: it did not")
 	if s := w.broken.Steps; len(s) != mostSteps || strings.Contains(strings.Join(s, "\n"), " 0-0 ") || !strings.HasSuffix(s[len(s)-1], "ends") {
 		t.Errorf("%q", s)
+	}
+}
+
+// Each option of a world can be made smaller: one that is not would stay in every story.
+func TestEveryOptionIsReduced(t *testing.T) {
+	t.Parallel()
+	var large Config
+	all := reflect.ValueOf(&large).Elem()
+	for i := range all.NumField() {
+		switch f := all.Field(i); f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			f.SetInt(1e9)
+		case reflect.Array:
+			for k := range f.Len() {
+				f.Index(k).SetFloat(1)
+			}
+		}
+	}
+	small := large
+	for _, smaller := range reductions {
+		smaller(&small)
+	}
+	for i := range all.NumField() {
+		name := all.Type().Field(i).Name
+		if was, is := all.Field(i), reflect.ValueOf(small).Field(i); is.Equal(was) && name != "Seed" && name != "Calm" {
+			t.Errorf("%s is not made smaller by any reduction", name)
+		}
 	}
 }
