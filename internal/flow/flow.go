@@ -107,6 +107,7 @@ type brakes struct {
 // telling is what others are to be told.
 type telling struct {
 	out    []Finished
+	untold []*Drop               // that wait for out to be told
 	calls  map[*Telling]struct{} // of the worker, under way
 	last   *Drop                 // of Drain, until no handler runs and nothing is owed
 	scope  string                // of the first claims that are not counted yet

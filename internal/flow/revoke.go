@@ -22,7 +22,8 @@ func (f *Flow) Tell(t *Telling) bool {
 		return false
 	}
 	t.Finished, f.out = f.out, t.Finished[:0]
-	t.drops = t.drops[:0]
+	t.drops = append(t.drops[:0], f.untold...)
+	f.untold = f.untold[:0]
 	f.calls[t] = struct{}{}
 	return true
 }
@@ -91,6 +92,10 @@ func (f *Flow) drop(now time.Duration, match func(*Item) bool, last bool, of any
 			t.drops = append(t.drops, d)
 			d.left++
 		}
+	}
+	if len(f.out) > 0 { // what was finished just now is to be told before
+		f.untold = append(f.untold, d)
+		d.left++
 	}
 	if last {
 		d.left++

@@ -131,3 +131,17 @@ func TestWhatTheBrokerHasBackIsLetGoOf(t *testing.T) {
 		t.Errorf("what comes in a drain is in phase %d, the broker is told %+v", late.phase, drains.out)
 	}
 }
+
+// A range that was not claimed is finished when a drain begins, and the drain ends once its worker has been told of it.
+func TestDrainWaitsForWhatItFinishes(t *testing.T) {
+	f := asking()
+	offers(f, "log", 3)
+	d := f.Drain(0, nil)
+	var told Telling
+	if commands(f); d.Ended() || !f.Tell(&told) || len(told.Finished) != 3 {
+		t.Fatalf("ended: %v; %d are told", d.Ended(), len(told.Finished))
+	}
+	if f.Told(&told); !d.Ended() {
+		t.Error("all is told, and the drain has not ended")
+	}
+}
