@@ -10,9 +10,9 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Each promise is told by name when it is broken, with the world and the steps before it.
-func TestBrokenPromisesAreTold(t *testing.T) {
-	for promise, breaks := range map[string]func(x *broken){
+// Each promise is told by name when it is broken, with the world and the steps before it: here those of what handlers begin.
+func TestBrokenPromisesOfHandlersAreTold(t *testing.T) {
+	areTold(t, map[string]func(x *broken){
 		"two live owners never run a message at once": func(x *broken) { x.begins(0, 1); x.begins(1, 2) },
 		"fencing tokens only grow": func(x *broken) {
 			x.ends(x.begins(0, 2))
@@ -52,6 +52,12 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 				x.both[0].cutShort()
 			}
 		},
+	})
+}
+
+// Those of what is settled, acknowledged and finished.
+func TestBrokenPromisesOfEndsAreTold(t *testing.T) {
+	areTold(t, map[string]func(x *broken){
 		"the handlers of a lost lease are cancelled": func(x *broken) {
 			x.begins(0, 1)
 			x.w.now = time.Second
@@ -91,6 +97,12 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 			c.next = -1
 			x.w.mustWaitForNobody(c, 0)
 		},
+	})
+}
+
+// Those of what is in hand, and of what a process says of itself.
+func TestBrokenPromisesOfProcessesAreTold(t *testing.T) {
+	areTold(t, map[string]func(x *broken){
 		"what is taken back is given back after the grace": func(x *broken) {
 			x.both[0].flow.Offer(0, x.item())
 			x.both[0].flow.NextClaim(0, &flow.Claim{})
@@ -127,7 +139,13 @@ func TestBrokenPromisesAreTold(t *testing.T) {
 		"news is of what happened":              func(x *broken) { x.both[0].hear(&flow.News{What: flow.BreakerClosed}) },
 		"deliveries are counted in their scope": func(x *broken) { x.both[0].counted(flow.Counted{Scope: "another"}) },
 		"health says what the breaker does":     func(x *broken) { x.both[0].known.open = true; x.both[0].look() },
-	} {
+	})
+}
+
+// areTold breaks promises, each in a world of its own.
+func areTold(t *testing.T, promises map[string]func(x *broken)) {
+	t.Helper()
+	for promise, breaks := range promises {
 		t.Run(promise, func(t *testing.T) {
 			x := newBroken(t)
 			breaks(x)
