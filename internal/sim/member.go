@@ -16,6 +16,7 @@ type member struct {
 	table   *offsets.Table
 	all     []*assignment // that ever were, and have something in hand or are not gone
 	waits   bool          // its poll does
+	short   bool          // the last poll met no space
 	owning  bool          // a commit is under way
 	waiting []func()      // for its end
 }
@@ -181,6 +182,7 @@ func (m *member) poll() {
 		return
 	}
 	left, took := min((m.space()+1)/2, m.cluster.span), 0 // all may be of one partition, whose first record waits
+	m.short = left <= 0
 	list := m.assigns()
 	for i := 0; i < len(list) && !m.waits; i++ {
 		a := list[(i+m.report.Steps)%len(list)]
@@ -308,7 +310,7 @@ func (m *member) finished(d delivery, v flow.Verdict) {
 		return
 	}
 	a.finish(t, v.Ack)
-	if resumes := a.resumes(); m.unstuck() || resumes {
+	if resumes := a.resumes(); m.unstuck() || resumes || m.short && m.space() > 0 {
 		m.polls()
 	}
 }
