@@ -24,16 +24,26 @@
 //
 // # To add a rule
 //
-// A rule of scheduling is a type of its own, in a file of its own, with a property test against a dumb twin. These are the places
-// where it is asked or told:
+// A rule of scheduling is a [Rule]: a type in a file of its own, with a property test against a dumb twin; [AtMost] is one. Its name
+// goes into the list below, and its part in the simulated worlds into rules.go of package sim. Nothing else is touched.
 //
-//   - sched.enter and sched.remove: an item comes and leaves;
-//   - sched.grab: may it be claimed now; sched.takeDoubts claims past all rules what may be ours already;
-//   - sched.setPhase: every move; Part.Prepare and Flow.expandOne set the phase of a range's items by themselves;
-//   - Flow.ours: the last look at what was claimed to run; Flow.Ranges: whether messages may go through as ranges at all;
-//   - Flow.Empty: what the rule keeps is gone when nothing is in hand.
+// Rules are asked by rules.admit, in sched.grab, and told by rules.leave and rules.forget, where an item's key is given back and
+// where the item leaves. Whichever way an item goes, these are the only places. What follows for every rule:
 //
-// The twin of the scheduler is in sched_test.go. Package sim says how a rule gets into the simulated worlds.
+//   - What a rule refuses waits as behind another copy of its key: without a slot or a time, and its ordering key is closed behind
+//     it. It is claimable again when the rule names it (Next), and has its place from then on.
+//   - Only heads of sequences ask, so with rules nothing is claimed ahead behind a head.
+//   - What may be ours keeps its place as it keeps its key, so it is claimed past all rules.
+//   - Suspects and probes ask like others. Drains, revoked partitions and lost leases let go of what waits.
+//   - With rules there are no ranges (Flow.Ranges), so nothing sets a phase of a range's items by itself (Part.Prepare,
+//     Flow.expandOne) that a rule was not asked about.
+//   - A rule decides by its calls alone. One whose room grows by an event of its own, such as an answer about a limit of several
+//     workers, has that event in Flow, which then asks Next as rules.left does.
+//
+// One item of a key in flight (sched.grab, holdKey, letGo) is no Rule: each message passes it, so it is a hash table whose chains lie
+// in the items; it holds in ranges too; and what waits for a key waits at the item that has it.
+//
+// The scheduler's twin in sched_test.go and the storm are played with the rules in bookRules.
 //
 // # Files
 //
@@ -53,6 +63,8 @@
 //	settlement.go  what the ledger is told of a message
 //	pace.go        how far claims run ahead of the handlers
 //	sched.go       the phase of each item: what may be claimed, what may run, what waits until when
+//	atmost.go      a rule: so many items with one name are in flight at most
+//	rule.go        what else says which items may be in flight at the same time
 //	inflight.go    the one item of each key that is, or may be, ours
 //	sequence.go    the items of one ordering key, and the claim queue
 //	budget.go      how much of each scope is archived

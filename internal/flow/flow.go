@@ -32,6 +32,7 @@ type Config struct {
 	Percent  int
 	Budget   int64 // of archived bytes in each scope; zero: there is none
 	Seed     uint64
+	Rules    []Rule // no other flow has them; an item asks them in this order
 }
 
 // Flow holds all that is in hand, and decides what happens next to each message. Its methods are the events; what they return,
@@ -137,7 +138,7 @@ func (c *chance) draw() float64 {
 // New builds a flow.
 func New(cfg Config) *Flow {
 	f := &Flow{
-		cfg: cfg, s: newSched(cfg.Seed), chance: chance(cfg.Seed),
+		cfg: cfg, s: newSched(cfg.Seed, cfg.Rules...), chance: chance(cfg.Seed),
 		settlements: settlements{kept: map[*Item]*kept{}},
 		brakes:      brakes{budget: budget{limit: cfg.Budget}, breaker: breaker{failures: cfg.Failures, percent: cfg.Percent}},
 		telling:     telling{calls: map[*Telling]struct{}{}},

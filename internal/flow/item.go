@@ -34,7 +34,7 @@ const (
 	claimed               // ours, not started
 	running               // dispatched
 	settling              // a settlement is on its way
-	waiting               // not ours: busy elsewhere or in backoff, until due; or behind another copy of its key
+	waiting               // not ours: busy elsewhere or in backoff, until due; or behind another copy of its key; or for a rule
 	suspect               // not ours: to be claimed alone
 	finished              // let go of
 )
@@ -69,6 +69,8 @@ type state struct {
 	fresh      bool      // its claim in a range was its first, which is not counted yet
 	parked     bool      // its attempt was cut short: released, it would be run again
 	behind     bool      // a live owner had it when the ledger last said why it is busy
+	admitted   uint8     // so many of the rules, from the first on, have a place for it
+	refused    bool      // it waits for a place of the next
 	maybe      bool      // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	dispatch   *Dispatch // of which it is, unless it was recalled
 	sequence   *sequence // nil: no order

@@ -11,8 +11,10 @@ import (
 //   - What is claimed behind a head may hold its claim for as long as the head takes; behind a head that waits nothing stays claimed.
 //   - A sequence with something to claim is listed, unless it is gated; what becomes its head is listed, or waits.
 //   - sequence.scan passes only what need not be claimed any more: who makes an item queued again calls rescan.
-//   - An item waits until its time, which is in the heap, or behind another copy of its key, which is not: its due is 0.
-//   - One item of a key at most is, or may be, ours: it holds the key.
+//   - An item waits until its time, which is in the heap, or behind another copy of its key or for a rule, which is not: its due is 0.
+//   - One item of a key at most is, or may be, ours: it holds the key, and has a place of each rule.
+//   - With rules only heads are claimed, so no place is kept by what waits for its head. What waits for a rule does not hold its key.
+//     What a rule then lets in has its place before it is claimed.
 type sched struct {
 	sequences map[string]*sequence
 	claimQ    backlog
@@ -21,6 +23,7 @@ type sched struct {
 	doubtQ    queue[*Item]   // also in claimQ, or dropped: what may be ours is asked for before anything else
 	waits     minHeap[*Item] // by due time
 	inflight  inflight
+	rules     rules
 	logs      logs
 
 	rangeQ     queue[*Range] // to be claimed
@@ -39,8 +42,8 @@ type sched struct {
 	eased     bool // something that wanted a slot waits now: the load is less
 }
 
-func newSched(seed uint64) *sched {
-	return &sched{sequences: map[string]*sequence{}, inflight: newInflight(seed), logs: logs{}}
+func newSched(seed uint64, rules ...Rule) *sched {
+	return &sched{sequences: map[string]*sequence{}, inflight: newInflight(seed), rules: rules, logs: logs{}}
 }
 
 // setPhase keeps the counters.
@@ -149,7 +152,7 @@ func (s *sched) takeFromSequence(l *sequence, n int, headsOnly bool, out []*Item
 	if l.head == nil { // all its items were let go of since it was listed
 		return out
 	}
-	if headsOnly {
+	if headsOnly || len(s.rules) > 0 {
 		return s.takeOne(l.head, out)
 	}
 	limit := len(out) + n
@@ -178,7 +181,7 @@ func (s *sched) takeDoubts(n int, out []*Item) []*Item {
 	return out
 }
 
-// takeOne claims one item, unless it is not to be claimed or another copy of its key is in hand.
+// takeOne claims one item, unless it is not to be claimed, a rule refuses it or another copy of its key is in hand.
 func (s *sched) takeOne(it *Item, out []*Item) []*Item {
 	if it.phase != queued || !s.grab(it) {
 		return out
@@ -269,6 +272,9 @@ func (s *sched) wake(now time.Duration) time.Duration {
 // remove lets go of an item for good.
 func (s *sched) remove(it *Item) {
 	s.letGo(it)
+	if len(s.rules) > 0 {
+		s.rules.forget(it, s.relist)
+	}
 	s.waits.remove(it)
 	s.setPhase(it, finished)
 	s.held--
@@ -330,13 +336,18 @@ func (s *sched) prune() {
 	}
 }
 
-// grab takes the item's key in hand, or makes the item follow the one that has it.
+// grab says whether an item may be claimed, and takes its key in hand. One that may not waits: for a place of a rule, or behind the
+// item that has its key. That needs no place.
 func (s *sched) grab(it *Item) bool {
-	if s.holdKey(it) {
+	admitted := len(s.rules) == 0 || s.rules.admit(it)
+	if admitted && s.holdKey(it) {
 		return true
 	}
-	r := s.inflight.get(&it.sum).more()
-	r.followers = append(r.followers, it)
+	if admitted {
+		s.rules.leave(it, s.relist)
+		r := s.inflight.get(&it.sum).more()
+		r.followers = append(r.followers, it)
+	}
 	s.setPhase(it, waiting)
 	it.due = 0
 	if it.isHead() {
@@ -357,13 +368,16 @@ func (s *sched) holdKey(it *Item) bool {
 	return true
 }
 
-// letGo gives the item's key back; copies that followed it may ask.
+// letGo gives the item's key and places back; those that waited for them may ask.
 func (s *sched) letGo(it *Item) {
 	if !it.holds {
 		return
 	}
 	it.holds = false
 	s.inflight.remove(it)
+	if len(s.rules) > 0 {
+		s.rules.leave(it, s.relist)
+	}
 	if it.extra == nil {
 		return
 	}

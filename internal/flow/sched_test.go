@@ -18,7 +18,7 @@ type twin struct {
 	all []*Item
 }
 
-func newTwin() *twin { return &twin{s: newSched(1)} }
+func newTwin(rules ...Rule) *twin { return &twin{s: newSched(1, rules...)} }
 
 func (w *twin) add(sequence, key string) *Item {
 	it := &Item{OrderingKey: sequence, Size: int64(len(w.all) % 7)}
@@ -174,6 +174,7 @@ func (w *twin) finishAll(t interface{ Fatalf(string, ...any) }) {
 		}
 		w.release()
 		w.check(t)
+		w.checkRules(t)
 		w.start()
 		for _, it := range w.in(running, settling) {
 			w.settled(it, 0, 0)
@@ -181,7 +182,7 @@ func (w *twin) finishAll(t interface{ Fatalf(string, ...any) }) {
 		w.release()
 		w.check(t)
 	}
-	if len(w.s.sequences) > 0 || w.s.inflight.n > 0 || len(w.s.waits) > 0 {
+	if len(w.s.sequences) > 0 || w.s.inflight.n > 0 || len(w.s.waits) > 0 || !w.s.rules.empty() {
 		t.Fatalf("left behind: %d sequences, %d keys, %d waits", len(w.s.sequences), w.s.inflight.n, len(w.s.waits))
 	}
 }
@@ -196,7 +197,7 @@ func (w *twin) phases() map[phase]int {
 
 func TestSchedulerAgainstItsBook(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newTwin()
+		w := newTwin(bookRules[rapid.IntRange(0, len(bookRules)-1).Draw(t, "rules")]()...)
 		pick := func(list []*Item) *Item {
 			if len(list) == 0 {
 				t.Skip("none")
@@ -205,7 +206,7 @@ func TestSchedulerAgainstItsBook(t *testing.T) {
 		}
 		wait := func() time.Duration { return time.Duration(rapid.IntRange(0, 20).Draw(t, "wait")) * time.Second }
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { w.release(); w.check(t) },
+			"": func(t *rapid.T) { w.release(); w.check(t); w.checkRules(t) },
 			"offer": func(t *rapid.T) {
 				for range rapid.IntRange(1, 4).Draw(t, "n") {
 					sequence := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "sequence")
