@@ -93,7 +93,7 @@ func (e *Engine) build(batch consumer.BatchHandler) {
 func flowConfig(o *consumer.Options, cfg *Config, size int, batch bool) flow.Config {
 	c := flow.Config{
 		Concurrency: o.Concurrency, Batch: batch, BatchSize: size, ClaimAhead: o.ClaimAhead, MaxHeldBytes: o.MaxHeldBytes,
-		Limited: o.Limiter != nil || o.Rate > 0 || o.Park, Park: o.Park, Target: o.DeadLetter != nil, Cipher: o.Cipher != nil,
+		LimitStarts: o.Limiter != nil || o.Rate > 0 || o.Park, Park: o.Park, Target: o.DeadLetter != nil, Cipher: o.Cipher != nil,
 		HoldMax: cfg.HoldMax, Backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}, Budget: o.ArchiveBudget, Seed: rand.Uint64(),
 	}
 	if b := o.Breaker; !b.Off {

@@ -123,7 +123,7 @@ func (f *Flow) dispatchSize(idle int) int {
 	switch {
 	case f.cfg.Batch:
 		return f.cfg.BatchSize
-	case f.cfg.Limited || f.cost <= 0:
+	case f.cfg.LimitStarts || f.cost <= 0:
 		return 1
 	}
 	n := min(int(dispatchTime/f.cost), dispatchItems)

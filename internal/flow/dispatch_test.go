@@ -50,7 +50,7 @@ func TestHowMuchAGoroutineTakes(t *testing.T) {
 		"a large one among them": {1, false, 0, append([]int64{10, 10, dispatchBytes}, repeat(20, 10)...), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := readied(Config{Limited: c.limited}, c.sizes...)
+			f := readied(Config{LimitStarts: c.limited}, c.sizes...)
 			f.cost = c.cost
 			if got := len(f.takeReady(c.idle)); got != c.want {
 				t.Errorf("takes %d, want %d", got, c.want)

@@ -21,7 +21,7 @@ type Config struct {
 	BatchSize    int  // messages in one at most; 1 without batches
 	ClaimAhead   int
 	MaxHeldBytes int64
-	Limited      bool // handlers start one at a time, as a limiter, a rate or Park allow
+	LimitStarts  bool // handlers start one at a time, as a limiter, a rate or Park allow
 	Park         bool
 	Target       bool // dead letters are published
 	Cipher       bool // archives are sealed

@@ -14,7 +14,7 @@ const cooldown = 100 * time.Millisecond
 // Ranges says whether ranges may be claimed and run. A batch has one message of an ordering key at most, so ordered records go
 // one by one into batches. Rules look at each item.
 func (f *Flow) Ranges(ordered bool) bool {
-	return !f.cfg.Limited && len(f.cfg.Rules) == 0 && f.MayStart() && f.sess.Ranges && (!f.cfg.Batch || !ordered)
+	return !f.cfg.LimitStarts && len(f.cfg.Rules) == 0 && f.MayStart() && f.sess.Ranges && (!f.cfg.Batch || !ordered)
 }
 
 // pays says whether a range is worth a try: handlers are fast, and did well of late, and it fills a batch.

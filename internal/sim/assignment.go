@@ -134,14 +134,7 @@ func (a *assignment) mustBeDue(to offsetEpoch, is, may bool) {
 
 // item makes an item of a record.
 func (t *taken) item() *flow.Item {
-	m, d := t.of.member, t.delivery()
-	it := &flow.Item{Size: m.size(d.message), Of: d}
-	if m.marked(unkeyed, d.message) {
-		it.Invalid = errUnkeyed
-	}
-	it.Key, it.Ranged, it.OrderingKey = d.key, m.cfg.Ranged, t.lane
-	it.Fingerprint = ledger.BodyFingerprint([]byte(d.String()))
-	return it
+	return t.of.member.item(t.delivery(), t.lane)
 }
 
 func (t *taken) delivery() delivery {

@@ -22,7 +22,7 @@ type Config struct {
 	Published   bool          // what fails for good is published before it is settled
 	Sealed      bool          // it is sealed
 	Park        bool          // what was cut short is not run again
-	Limited     bool          // handlers start one at a time
+	LimitStarts bool          // handlers start one at a time
 	Failures    int           // that open the breaker; 0: there is none
 	Budget      int           // messages that may be archived; 0: any number
 	HoldMax     time.Duration // the broker waits in a worker's stead where it is longer; 0: it never does
@@ -37,7 +37,7 @@ func Drawn(seed uint64) Config {
 	often := func(percent int) bool { return rnd.IntN(100) < percent }
 	c := Config{
 		Seed: seed, Workers: 1 + rnd.IntN(3), Partitions: 1 + rnd.IntN(2), Messages: 5 + rnd.IntN(40), Keys: 4 * rnd.IntN(3),
-		Concurrency: 1 + rnd.IntN(4), InTx: often(30), Ranged: often(60), Published: often(40), Sealed: often(30), Limited: often(10),
+		Concurrency: 1 + rnd.IntN(4), InTx: often(30), Ranged: often(60), Published: often(40), Sealed: often(30), LimitStarts: often(10),
 		Pace: paces[rnd.IntN(len(paces))], Calm: 20 * time.Second,
 	}
 	if often(40) {
@@ -56,7 +56,7 @@ func Drawn(seed uint64) Config {
 		c.HoldMax = 300 * time.Millisecond
 	}
 	if often(10) { // a range does not know what was claimed before
-		c.Park, c.Limited, c.Ranged, c.Batch = true, true, false, 0
+		c.Park, c.LimitStarts, c.Ranged, c.Batch = true, true, false, 0
 	}
 	if often(70) {
 		c.Span, c.Held = 2+rnd.IntN(20), 8+rnd.IntN(50)

@@ -68,7 +68,7 @@ func (p *process) begin(d *flow.Dispatch, then func()) {
 	p.chunks = append(p.chunks, c)
 	p.mustFit(p, d)
 	var turn time.Duration
-	if p.cfg.Limited && !d.Items[0].Solo() {
+	if p.cfg.LimitStarts && !d.Items[0].Solo() {
 		turn = p.between(0, 20*time.Millisecond)
 	}
 	p.after(turn, c.run)

@@ -33,7 +33,7 @@ func TestWorldsTakeTheirTime(t *testing.T) {
 		"ranges, some fail":        {func(c *Config) { c.Ranged, c.Moods[retried] = true, 0.05 }, 270, 193, 3029, 1003 * time.Millisecond},
 		"ranges, some are slow":    {func(c *Config) { c.Ranged, c.Messages, c.Moods[slow] = true, 500, 0.1 }, 81, 82, 213, 2703 * time.Millisecond},
 		"some are slow":            {func(c *Config) { c.Messages, c.Moods[slow] = 500, 0.2 }, 157, 96, 0, 1901 * time.Millisecond},
-		"parked":                   {func(c *Config) { c.Park, c.Limited, c.Messages = true, true, 200 }, 627, 400, 0, 602 * time.Millisecond},
+		"parked":                   {func(c *Config) { c.Park, c.LimitStarts, c.Messages = true, true, 200 }, 627, 400, 0, 602 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := base

@@ -192,7 +192,7 @@ func (w *world) mustHaveBeenStill() {
 	if w.cfg.Budget > 0 { // it stops until it knows a scope, and gives back what it has
 		calls += 10 * w.cfg.Workers * w.cfg.Partitions
 	}
-	if w.cfg.Limited {
+	if w.cfg.LimitStarts {
 		each += 20 * time.Millisecond
 	}
 	lanes := w.cfg.Concurrency

@@ -5,7 +5,6 @@ import (
 
 	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/internal/visibility"
-	"github.com/ackledger/ackledger/ledger"
 )
 
 // What a receiver does at once.
@@ -141,12 +140,7 @@ func (r *receiver) take(got []received, sent time.Duration, then func(fresh int)
 			d := g.delivery
 			d.of = h
 			r.mustBeNew(d.message)
-			it := &flow.Item{Size: r.size(d.message), Of: d, OrderingKey: g.group}
-			it.Key, it.Fingerprint = d.key, ledger.BodyFingerprint(d.key.ID)
-			if r.marked(unkeyed, d.message) {
-				it.Invalid = errUnkeyed
-			}
-			items = append(items, it)
+			items = append(items, r.item(d, g.group))
 		}
 	}
 	r.deleteSoon()

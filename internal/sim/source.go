@@ -56,5 +56,15 @@ type delivery struct {
 	of     any     // the source's own
 }
 
+// item makes an item of a delivery: all items are made here.
+func (w *world) item(d delivery, order string) *flow.Item {
+	it := &flow.Item{Size: w.size(d.message), Of: d, OrderingKey: order}
+	it.Key, it.Ranged, it.Fingerprint = d.key, w.cfg.Ranged, ledger.BodyFingerprint([]byte(d.String()))
+	if w.marked(unkeyed, d.message) {
+		it.Invalid = errUnkeyed
+	}
+	return it
+}
+
 // of is an item's delivery.
 func of(it *flow.Item) delivery { return it.Of.(delivery) }

@@ -85,7 +85,7 @@ func (k *worker) start() {
 	}
 	p.flow = flow.New(flow.Config{
 		Concurrency: w.cfg.Concurrency, Batch: w.cfg.Batch > 0, BatchSize: max(w.cfg.Batch, 1), ClaimAhead: claimAhead,
-		MaxHeldBytes: maxHeld * size, Limited: w.cfg.Limited, Park: w.cfg.Park, Target: w.cfg.Published, Cipher: w.cfg.Sealed,
+		MaxHeldBytes: maxHeld * size, LimitStarts: w.cfg.LimitStarts, Park: w.cfg.Park, Target: w.cfg.Published, Cipher: w.cfg.Sealed,
 		HoldMax: w.cfg.HoldMax, Backoff: backoff.Policy{Base: 100 * time.Millisecond, Max: time.Second},
 		Failures: w.cfg.Failures, Percent: 50, Budget: w.budget(), Seed: w.rnd.Uint64(),
 	})
