@@ -27,6 +27,7 @@ type Config struct {
 	Budget      int           // messages that may be archived; 0: any number
 	HoldMax     time.Duration // the broker waits in a worker's stead where it is longer; 0: it never does
 	Pace        time.Duration // how long a handler takes
+	Rules       bounds        // of the rules of scheduling
 	Moods       [kinds]float64
 	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
 }
@@ -64,6 +65,7 @@ func Drawn(seed uint64) Config {
 	if !often(8) { // else nothing goes wrong
 		c.Moods = drawMoods(rnd)
 	}
+	c.Rules = drawRules(seed)
 	return c
 }
 

@@ -12,11 +12,16 @@
 // The promises of docs/design.md §1 are checked when something could break them. A broken one is told as the smallest world in which it
 // breaks ([Shrink]), with the steps of the message in question; the same seed makes the same steps, so the story can be played again.
 //
-// # To add a rule or a kind of trouble
+// # To add a rule, an option or a kind of trouble
 //
-// An option of the worlds is a field of [Config], drawn in [Drawn] behind all others, since a draw in between changes all worlds; it
-// is passed on in worker.start and made smaller in shrink.go. Items are made in assignment.go and receiver.go. A kind of trouble is a
-// constant in config.go with its usual share. A promise is checked where it could break (begins, mustFit, look, mustHaveEnded) and has
-// its line in promises_test.go, where it is broken on purpose. mustHaveBeenStill bounds what a world without trouble may take.
+// A rule of scheduling ([flow.Rule]) is one entry of the table in rules.go: in how many worlds it is in force, how its bound is drawn,
+// how it is made, what must hold when a handler begins, and how many run at least in a world without trouble. The table does the rest:
+// processes have the rule, its promise is checked and, in rules_test.go, broken on purpose, and a world is made smaller by doing without.
+// That it lets nobody starve is checked as ever: each world comes to its end, and one without trouble takes its time and no more.
+//
+// Any other option of the worlds is a field of [Config], drawn in [Drawn] behind all others, since a draw in between changes all worlds; it
+// is passed on in worker.start and made smaller in shrink.go. Items are made in source.go. A kind of trouble is a constant in config.go
+// with its usual share. A promise is checked where it could break (begins, mustFit, look, mustHaveEnded) and has its line in
+// promises_test.go, where it is broken on purpose. mustHaveBeenStill bounds what a world without trouble may take.
 // TestWorldsTakeTheirTime holds what decisions cost.
 package sim

@@ -104,6 +104,7 @@ func (w *world) begins(r *running) {
 		w.breaks(d.message, "what is finished is not run again: %s begins %s", p, d)
 	}
 	w.mayBegin(r)
+	w.mustHeedRules(r)
 	f.running = append(f.running, r)
 	w.report.Runs++
 }

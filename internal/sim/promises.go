@@ -199,6 +199,7 @@ func (w *world) mustHaveBeenStill() {
 	if w.cfg.Keys > 0 { // one begins when the one before it is settled
 		each, lanes = each+6*time.Millisecond, min(lanes, w.cfg.Keys)
 	}
+	each, lanes = w.slowed(each, lanes)
 	idle := 600 * time.Millisecond
 	if w.cfg.Visibility > 0 { // a poll that finds nothing takes its time
 		idle += waiting * time.Duration(1+w.report.Messages/visibility.MaxBatch)

@@ -71,6 +71,9 @@ var reductions = func() (all []func(*Config)) {
 	} {
 		all = append(all, func(c *Config) { *is(c) = false })
 	}
+	for k := range ruleKinds {
+		all = append(all, func(c *Config) { c.Rules[k] = 0 })
+	}
 	for k := range kinds {
 		all = append(all, func(c *Config) { c.Moods[k] = 0 })
 	}

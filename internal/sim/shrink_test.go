@@ -64,7 +64,7 @@ func TestEveryOptionIsReduced(t *testing.T) {
 			f.SetInt(1e9)
 		case reflect.Array:
 			for k := range f.Len() {
-				f.Index(k).SetFloat(1)
+				f.Index(k).Set(reflect.ValueOf(1).Convert(f.Index(k).Type()))
 			}
 		}
 	}
