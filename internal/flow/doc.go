@@ -24,8 +24,8 @@
 //
 // # To add a rule
 //
-// A rule of scheduling is a [Rule]: a type in a file of its own, with a property test against a dumb twin; [AtMost] is one. Its name
-// goes into the list below, and its part in the simulated worlds into rules.go of package sim. Nothing else is touched.
+// A rule of scheduling is a [Rule], and takes three files: rule_NAME.go with its decisions, rule_NAME_test.go with a property test
+// against a dumb twin, and rules.go of package sim, where its part in the simulated worlds is an entry of a table. [AtMost] is one.
 //
 // Rules are asked by rules.admit, in sched.grab, and told by rules.leave and rules.forget, where an item's key is given back and
 // where the item leaves. Whichever way an item goes, these are the only places. What follows for every rule:
@@ -63,7 +63,7 @@
 //	settlement.go  what the ledger is told of a message
 //	pace.go        how far claims run ahead of the handlers
 //	sched.go       the phase of each item: what may be claimed, what may run, what waits until when
-//	atmost.go      a rule: so many items with one name are in flight at most
+//	rule_*.go      rules, each by itself
 //	rule.go        what else says which items may be in flight at the same time
 //	inflight.go    the one item of each key that is, or may be, ours
 //	sequence.go    the items of one ordering key, and the claim queue
