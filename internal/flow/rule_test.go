@@ -25,8 +25,8 @@ func (w *twin) checkRules(t interface{ Fatalf(string, ...any) }) {
 		a := rule.(*atMost)
 		placed, waits := map[string]int{}, map[string]bool{}
 		for _, it := range w.all {
-			ours := it.phase >= claiming && it.phase <= settling
-			if ours && int(it.admitted) < len(w.s.rules) || (it.phase == finished || it.holds && it.refused) && (it.admitted > 0 || it.refused) {
+			ours, over := it.phase >= claiming && it.phase <= settling, it.phase == finished
+			if ours && int(it.admitted) < len(w.s.rules) || over && it.admitted > 0 || (over || it.holds) && it.refused {
 				t.Fatalf("an item in phase %d has places of %d rules, and waits for one: %v", it.phase, it.admitted, it.refused)
 			}
 			if int(it.admitted) > i {
