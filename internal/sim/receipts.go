@@ -103,8 +103,13 @@ func (r *receiver) undisturbed(before time.Duration) bool {
 // mustHaveBeenKept checks, of a message that is received once more, that whoever had it in hand has kept it hidden, and whoever was
 // told that it is finished has deleted it, for as long as that could be done.
 func (q *queue) mustHaveBeenKept(m *stored, last receipt) {
-	r := last.by
-	if q.now < last.until || last.until > last.at+q.limit-timeout-q.cfg.Visibility || !r.undisturbed(last.until) {
+	r, until := last.by, last.until
+	for _, other := range m.receipts { // two of one worker's polls were answered in another order, so it has an older handle
+		if other.by == r {
+			until = max(until, other.until)
+		}
+	}
+	if q.now < until || until > last.at+q.limit-timeout-q.cfg.Visibility || !r.undisturbed(until) {
 		return
 	}
 	switch {
