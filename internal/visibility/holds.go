@@ -73,16 +73,21 @@ func (t *Table) add(h *Hold) {
 		t.unlink(old)
 	}
 	t.holds[h.ID] = h
+	t.link(h)
+	t.inEngine++
+	if t.fifo {
+		t.groups[h.Group]++
+	}
+}
+
+// link makes a message the newest.
+func (t *Table) link(h *Hold) {
 	if h.prev = t.newest; h.prev != nil {
 		h.prev.next = h
 	} else {
 		t.oldest = h
 	}
 	t.newest = h
-	t.inEngine++
-	if t.fifo {
-		t.groups[h.Group]++
-	}
 }
 
 func (t *Table) unlink(h *Hold) {

@@ -163,6 +163,21 @@ func TestAGroupIsHandedBackNewestFirst(t *testing.T) {
 	c.want(true, "m01=0 m00=0 ")
 }
 
+// A group is received once more, and the table has its head no more: the others came before the new copy of the head.
+func TestAGroupIsHandedBackAsItCameLast(t *testing.T) {
+	c := newClocked(t, true)
+	c.Forget(c.take("a", "1"))
+	c.take("b", "1")
+	c.take("c", "1")
+	a, b, newest := c.take("a", "2"), c.take("b", "2"), c.take("c", "2")
+	c.Drain()
+	c.PollsOver()
+	for _, h := range []*Hold{a, newest, b} {
+		c.HandBack(h, 0, c.now)
+	}
+	c.want(true, "c=0 b=0 a=0 ")
+}
+
 // TestWhatIsHandedBackLapses: a message that is being handed back leaves the table when its visibility is over, but not before the
 // call about it has ended.
 func TestWhatIsHandedBackLapses(t *testing.T) {

@@ -33,6 +33,9 @@ func (t *Table) Receive(h *Hold, sent, now time.Duration) Arrival {
 	if known == nil {
 		t.add(h)
 		known, arrival = h, ArrivedNew
+	} else { // it is handed back in the order in which its group came last
+		t.unlink(known)
+		t.link(known)
 	}
 	known.Handle, known.until, known.last, known.lapsed, known.retryAt = h.Handle, until, sent+t.limit, false, 0
 	t.queueDelete(known)
