@@ -99,7 +99,7 @@ func decideTake(row *Row, e Entry) Decision {
 	if crashes >= SuspectCrashes && !e.Solo { // 8
 		return Decision{Answer: Busy, Suspect: true}
 	}
-	if row.State == Failed && e.StampToken != 0 && e.StampToken != row.Token { // 9
+	if row.State == Failed && e.StampToken != row.Token && (e.StampToken != 0 || e.KeepFailed) { // 9
 		return Decision{Answer: Done}
 	}
 	d := Decision{ // 10

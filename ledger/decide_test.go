@@ -50,6 +50,9 @@ func TestDecide(t *testing.T) {
 		ledger.Entry{Fingerprint: body, Park: true}
 	parkSolo := ledger.Entry{Fingerprint: body, Park: true, Solo: true}
 	stamped := func(token uint64) ledger.Entry { return ledger.Entry{Fingerprint: body, StampToken: token} }
+	keep := func(token uint64) ledger.Entry {
+		return ledger.Entry{Fingerprint: body, StampToken: token, KeepFailed: true}
+	}
 	for _, c := range []struct {
 		name  string
 		row   *ledger.Row
@@ -89,6 +92,11 @@ func TestDecide(t *testing.T) {
 		{"9 newer stamp", failed(0), stamped(8), done},
 		{"9 this failure's stamp", failed(0), stamped(7), redrive(0)},
 		{"9 a producer's stamp", failed(0), stamped(0), redrive(0)},
+		{"9 no stamp, kept", failed(0), keep(0), done},
+		{"9 older stamp, kept", failed(0), keep(6), done},
+		{"9 this failure's stamp, kept", failed(0), keep(7), redrive(0)},
+		{"8 suspect, kept", failed(2), keep(0), suspect},
+		{"10 released, kept", held(ledger.Nobody, 0), keep(0), run(0, false)},
 		{"10 released", held(ledger.Nobody, 0), plain, run(0, false)},
 		{"10 released, overdue, stamped", row(func(r *ledger.Row) { r.DueIn = -time.Hour }), stamped(99), run(0, false)},
 		{"10 released, park", held(ledger.Nobody, 0), park, run(0, false)},

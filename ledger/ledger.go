@@ -107,6 +107,10 @@ type Entry struct {
 	// begun is Spent and Uncertain instead of Run. So is a claim of this owner's own whose answer was lost, unless it was
 	// the message's first: it may have been such a take-over.
 	Park bool
+	// KeepFailed says that a message which failed for good is not run for another delivery of it, but answered Done with its
+	// [Outcome], unless the delivery has the StampToken of that failure: a redrive. For callers whose second request, or whose
+	// producer's second send, asks for what came of the first.
+	KeepFailed bool
 	// Ranged says that the message needs no row of its own: with Key.Pos, the ledger may hold it in a range with its
 	// neighbours, as long as nothing becomes of it but its success. Key.ID then ends in the offset, in decimal.
 	Ranged bool
@@ -256,7 +260,7 @@ type Settlement struct {
 	// Fingerprint is of a message whose entry left it out (Entry.Late), if it is to have a row now. Zero: as claimed.
 	Fingerprint Fingerprint
 
-	Result []byte   // Succeed: kept with the row, up to Limits.Result; nil is not empty
+	Result []byte   // Succeed or Fail: kept with the row, up to Limits.Result; nil is not empty
 	Dead   *Archive // Fail: required, stored in the same statement
 	// After is, with Release, how long the message waits before it may be claimed again, by anybody.
 	After time.Duration

@@ -117,7 +117,7 @@ func (o *owner) finish(tx Tx, m *Message, s *ledger.Settlement) error {
 		if err := tx.File(o.archive(tx, s, m.Generation)); err != nil {
 			return err
 		}
-		m.State, m.Failed = ledger.Failed, s.Dead.Delivery
+		m.State, m.Failed, m.Result = ledger.Failed, s.Dead.Delivery, ledger.CutResult(s.Result, limits.Result)
 	case ledger.Release:
 		if s.After > 0 {
 			m.Due = tx.Now().Add(s.After)

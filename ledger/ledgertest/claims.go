@@ -33,6 +33,7 @@ var claimCases = []testCase{
 	{"ClaimRow08_SuspectReleased", claimSuspectReleased},
 	{"ClaimRow08_SuspectFailed", claimSuspectFailed},
 	{"ClaimRow09_OlderStamp", claimOldStamp},
+	{"ClaimRow09_KeepFailed", claimKeepFailed},
 	{"ClaimRow09_SuspectFirst", claimOldStampSuspect},
 	{"ClaimRow10_Released", claimReleased},
 	{"ClaimRow10_Mine", claimMine},

@@ -83,6 +83,32 @@ func claimOldStamp(e *env) {
 	e.want(o, m, ledger.Run)
 }
 
+// Whoever keeps failures gets what came of the message, and does not run it, unless the delivery is a redrive of that failure or an
+// operator has reopened it.
+func claimKeepFailed(e *env) {
+	o, m := e.owner(), e.entry("a")
+	m.KeepFailed = true
+	s := fail(e.want(o, m, ledger.Run), m)
+	s.Result = []byte("no such account")
+	e.holds(o, s)
+	for i, token := range []uint64{0, 7} {
+		m.Delivery, m.StampToken = []byte("again "+number(i)), token
+		if c := e.want(o, m, ledger.Done); c.Outcome.State != ledger.Failed || string(c.Outcome.Result) != "no such account" {
+			e.Fatalf("stamp %d: %+v", token, c.Outcome)
+		}
+	}
+	m.Delivery, m.StampToken = []byte("redriven"), 1
+	e.holds(o, fail(e.want(o, m, ledger.Run), m)) // without a result
+	m.Delivery, m.StampToken = []byte("again"), 0
+	if c := e.want(o, m, ledger.Done); c.Outcome.Result != nil {
+		e.Fatalf("the result of the failure before: %+v", c.Outcome)
+	}
+	m.KeepFailed = false
+	if c := e.want(o, m, ledger.Run); c.Attempt != 1 || c.Token != 3 {
+		e.Fatalf("run: %+v", c)
+	}
+}
+
 func claimOldStampSuspect(e *env) {
 	m := e.entry("a")
 	e.crash(m)

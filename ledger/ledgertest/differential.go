@@ -232,6 +232,7 @@ func (d *differ) claim() {
 		m := d.entry(id)
 		m.Delivery = d.delivery(id)
 		m.StampToken = uint64(max(0, rapid.IntRange(-4, 4).Draw(d.rt, "stamp")))
+		m.KeepFailed = rapid.IntRange(0, 2).Draw(d.rt, "keep") == 0
 		m.Solo, m.Park = rapid.Bool().Draw(d.rt, "solo"), rapid.IntRange(0, 3).Draw(d.rt, "park") == 0
 		if d.Ranged {
 			m.Window = window

@@ -32,6 +32,7 @@ const (
 	flagSolo = 1
 	flagPark = 2
 	flagOnly = 4
+	flagKeep = 8
 )
 
 const holderMine, holderLive, holderLeft, holderDead = 1, 2, 3, 4 // as sqlClaim numbers them
@@ -134,9 +135,9 @@ func (c *claimCall) args(part []int32, wait time.Duration) []any {
 			stamps = sized(stamps, n)
 			stamps[at] = int64(e.StampToken) // beyond 63 bits it becomes negative: no row's token, as it should be
 		}
-		if only := c.onlyRow(i); e.Solo || e.Park || only {
+		if only := c.onlyRow(i); e.Solo || e.Park || only || e.KeepFailed {
 			flags = sized(flags, n)
-			flags[at] = int16(bit(e.Solo, flagSolo) | bit(e.Park, flagPark) | bit(only, flagOnly))
+			flags[at] = int16(bit(e.Solo, flagSolo) | bit(e.Park, flagPark) | bit(only, flagOnly) | bit(e.KeepFailed, flagKeep))
 		}
 	}
 	return []any{

@@ -110,7 +110,7 @@ func holdersOf(t *testing.T, b *bench) (ledger.Owner, holders) {
 func randomSituation(rng *rand.Rand, h holders, id string) situation {
 	s := situation{entry: ledger.Entry{
 		Key: ledger.Key{Scope: "s", ID: []byte(id)}, Delivery: []byte("d1"), Window: hour,
-		StampToken: [...]uint64{0, 0, 3, 4, 1 << 63}[rng.IntN(5)], Solo: rng.IntN(2) == 0, Park: rng.IntN(3) == 0,
+		StampToken: [...]uint64{0, 0, 3, 4, 1 << 63}[rng.IntN(5)], Solo: rng.IntN(2) == 0, Park: rng.IntN(3) == 0, KeepFailed: rng.IntN(3) == 0,
 	}}
 	binary.BigEndian.PutUint64(s.entry.Fingerprint[:8], 1)
 	binary.BigEndian.PutUint64(s.entry.Fingerprint[8:], 2)

@@ -115,6 +115,7 @@ func (c *settleCall) failArgs(part []int32) []any {
 	bodies, headers, sources := make(byteArray, n), make(byteArray, n), make(byteArray, n)
 	groups, positions := make(byteArray, n), make(byteArray, n)
 	sentAt, keeps := make([]time.Time, n), make([]int64, n)
+	var results byteArray
 	for at, i := range part {
 		s := &c.settlements[i]
 		d := s.Dead
@@ -125,10 +126,14 @@ func (c *settleCall) failArgs(part []int32) []any {
 		lists[at], bodies[at], headers[at] = ledger.EncodeErrors(d.Errors), d.Body, ledger.EncodeHeaders(d.Headers)
 		sources[at], groups[at], positions[at] = []byte(d.Source), []byte(d.Group), encodePosition(d.Key.Pos, d.Delivery)
 		sentAt[at], keeps[at] = storable(d.SentAt), d.Keep.Microseconds()
+		if s.Result != nil {
+			results = sized(results, n)
+			results[at] = ledger.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
+		}
 	}
 	return []any{
 		keys, tokens, flags, deliveries, scopes, ids, prints, kinds, lists, bodies, headers, sources, groups, positions,
-		attempts, sentAt, keeps,
+		attempts, sentAt, keeps, orEmpty(results),
 	}
 }
 

@@ -131,7 +131,8 @@ WITH clock AS MATERIALIZED (
 	WHERE (SELECT ok FROM me) AND (s.token IS NOT NULL OR coalesce(e.flags, 0) & 4 = 0)
 ), locked AS MATERIALIZED (
 	SELECT m.*, e.print, e.delivery, e.keep, e.seen_token, e.seen_state, coalesce(e.stamp, 0) AS stamp,
-		coalesce(e.flags, 0) & 1 <> 0 AS solo, coalesce(e.flags, 0) & 2 <> 0 AS park
+		coalesce(e.flags, 0) & 1 <> 0 AS solo, coalesce(e.flags, 0) & 2 <> 0 AS park,
+		coalesce(e.flags, 0) & 8 <> 0 AS keep_failed
 	FROM (SELECT * FROM entry WHERE seen_token IS NOT NULL ORDER BY key) e
 	CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = e.key FOR NO KEY UPDATE SKIP LOCKED) m
 ), fact AS MATERIALIZED (
@@ -159,7 +160,7 @@ WITH clock AS MATERIALIZED (
 		WHEN f.state = 1 AND (f.holder = 2 OR f.due > (SELECT at FROM clock)) THEN 6
 		WHEN f.state = 1 AND (f.counted >= 5 OR f.park AND (f.holder IN (3, 4) OR f.holder = 1 AND f.token > 1)) THEN 7
 		WHEN f.counted >= 2 AND NOT f.solo THEN 8
-		WHEN f.state = 3 AND f.stamp <> 0 AND f.stamp <> f.token THEN 9
+		WHEN f.state = 3 AND f.stamp <> f.token AND (f.stamp <> 0 OR f.keep_failed) THEN 9
 		ELSE 10 END AS rule
 	FROM fact f
 ), written AS MATERIALIZED (

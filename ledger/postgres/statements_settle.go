@@ -100,9 +100,9 @@ WITH clock AS MATERIALIZED (
 ), ask AS MATERIALIZED (
 	SELECT a.* FROM unnest($4::uuid[], $5::bigint[], $6::smallint[], $7::bytea[], $8::integer[], $9::bytea[],
 		$10::uuid[], $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[],
-		$18::integer[], $19::timestamptz[], $20::bigint[])
+		$18::integer[], $19::timestamptz[], $20::bigint[], $21::bytea[])
 		AS a(key, token, flags, delivery, scope, id, print, kind, errors, body, headers, source, grp, position, attempts,
-		sent_at, keep)
+		sent_at, keep, result)
 	WHERE (SELECT ok FROM me)
 ), locked AS MATERIALIZED (
 	SELECT a.*, m.generation, m.expiry, m.scope AS own_scope, m.id AS own_id, m.fingerprint, m.at, m.crashes
@@ -111,10 +111,10 @@ WITH clock AS MATERIALIZED (
 		WHERE m.key = a.key AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
 		FOR NO KEY UPDATE SKIP LOCKED) m
 ), done AS (
-	INSERT INTO {s}.message (key, fingerprint, id, scope, at, expiry, crashes, token, attempts, state, failed_delivery)
-	SELECT l.key, l.fingerprint, l.own_id, l.own_scope, l.at, l.expiry, l.crashes, l.token, 0, 3, l.delivery
+	INSERT INTO {s}.message (key, fingerprint, id, scope, at, expiry, crashes, token, attempts, state, failed_delivery, result)
+	SELECT l.key, l.fingerprint, l.own_id, l.own_scope, l.at, l.expiry, l.crashes, l.token, 0, 3, l.delivery, l.result
 	FROM locked l
-	ON CONFLICT (key) DO UPDATE SET owner = NULL, state = 3, due = NULL, result = NULL,
+	ON CONFLICT (key) DO UPDATE SET owner = NULL, state = 3, due = NULL, result = excluded.result,
 		failed_delivery = excluded.failed_delivery
 	RETURNING key
 ), filed AS (
