@@ -89,6 +89,11 @@ type Options struct {
 	// its goroutine is then left behind until it does. Polling waits for it, and a shutdown too, so it must not block: it
 	// should look at the message alone. It gets a copy; what it changes in that, no handler sees.
 	KeyFunc func(*Message) (string, error)
+	// KeepFailed keeps a message that failed for good from being run for another delivery of it that carries no stamp: it is
+	// acknowledged as a duplicate. Only with KeyFunc, whose messages a producer may send more than once; a redrive by a stamp and
+	// a reopened message run all the same. Default: another delivery runs. For people whose producers send a business event
+	// again without knowing what came of it, and whose failures are looked into before they are repeated.
+	KeepFailed bool
 	// FingerprintFunc returns the bytes of the message that must be equal for two copies to be the same message, for
 	// people whose producers re-encode (time stamps, field order). Default: the body. It must not block, gets a copy, and
 	// may fail, as KeyFunc.
@@ -213,6 +218,8 @@ func (o *Options) validate() error {
 		return errors.New("consumer: Options.Limiter: must be made by NewLimiter for at least 1 handler, is for 0 or less: it would start none")
 	case o.Park && (o.Rate != 0 || o.Limiter != nil):
 		return errors.New("consumer: Options.Park: must not be set with Rate or Limiter: what waits for its turn is claimed already, and a crash would archive it though no handler has seen it; Concurrency limits as well")
+	case o.KeepFailed && o.KeyFunc == nil:
+		return errors.New("consumer: Options.KeepFailed: must be set with KeyFunc, whose messages may be sent again: without it, another delivery of a failed message is a redrive")
 	case o.DeadLetter != nil && isNil(o.DeadLetter):
 		return errors.New("consumer: Options.DeadLetter: must be a target, is a nil pointer")
 	case o.Cipher != nil && isNil(o.Cipher):

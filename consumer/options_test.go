@@ -77,6 +77,8 @@ func TestOptionsBounds(t *testing.T) {
 		{"", consumer.Options{Park: true}},
 		{"Options.Park: must not be set with Rate or Limiter", consumer.Options{Park: true, Rate: 1}},
 		{"Options.Park: must not be set with Rate or Limiter", consumer.Options{Park: true, Limiter: consumer.NewLimiter(1)}},
+		{"", consumer.Options{KeepFailed: true, KeyFunc: func(*consumer.Message) (string, error) { return "", nil }}},
+		{"Options.KeepFailed: must be set with KeyFunc", consumer.Options{KeepFailed: true}},
 		{"Options.Name: must be UTF-8 without control characters", consumer.Options{Name: "a\x00b"}},
 		{"Options.Name: must be UTF-8 without control characters", consumer.Options{Name: "\xff"}},
 	} {

@@ -283,6 +283,33 @@ func TestPitfall43_BadMessagesLeakNoSlot(t *testing.T) {
 	})
 }
 
+// What failed for good is a duplicate when its producer sends it again, where that is asked for; a redrive of the failure runs.
+func TestKeepFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, keep := range []bool{false, true} {
+			l, ran := memory.New(), 0
+			o := options()
+			o.KeepFailed, o.KeyFunc = keep, func(*consumer.Message) (string, error) { return "order 7", nil }
+			e, b := begin(t, l, o, func(context.Context, *consumer.Message) error { ran++; return consumer.Terminal(errBoom) })
+			for i := range 4 {
+				it := item(fmt.Sprintf("delivery %d", i), "")
+				it.Msg.Body = []byte("order 7")
+				it.Identity = engine.Identify(&o, engine.Origin{Scope: scope, Source: "source"}, it.Msg)
+				if i == 3 {
+					it.StampToken = state(t, l, it).Token
+				}
+				e.Offer([]*engine.Item{it})
+				pass(time.Second)
+				b.wantAcked(t, it)
+			}
+			if want := map[bool]int{false: 4, true: 2}[keep]; ran != want {
+				t.Errorf("with KeepFailed %t it ran %d times, want %d", keep, ran, want)
+			}
+			end(t, e)
+		}
+	})
+}
+
 // Whoever reads the log learns why a message failed for good, also when that was its only attempt.
 func TestWhyItFailedForGoodIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
