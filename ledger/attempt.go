@@ -19,6 +19,7 @@ type Attempt struct {
 	state  AttemptState
 	over   bool // no transaction may begin any more, and no result be set
 	err    error
+	before func() error // a commit; nil: nothing
 }
 
 // batched is what an attempt has of a batch alone.
@@ -165,6 +166,19 @@ func (a *Attempt) Begin() error {
 	}
 	a.state = AttemptRunning
 	return nil
+}
+
+// BeforeCommit has f called when the attempt's transaction is about to be fenced: its function has returned nil. f may set results.
+// Its error rolls the transaction back, and is InTx's. For processors that know the result only then; it is called before the
+// handler runs. Where there is no transaction, f is not called.
+func (a *Attempt) BeforeCommit(f func() error) { a.before = f }
+
+// Commits is called by InTx once the function has returned nil, before the fence: an error is to roll back.
+func (a *Attempt) Commits() error {
+	if a.before == nil {
+		return nil
+	}
+	return a.before()
 }
 
 // End is called by InTx when its transaction has ended: state is how, err is why if it did not succeed. A transaction

@@ -66,9 +66,11 @@ func child(v jsontext.Value, name string) jsontext.Value {
 	for n := 0; err == nil && d.StackDepth() == 1 && d.PeekKind() > 0; n++ {
 		key := jsontext.String(strconv.Itoa(n))
 		if kind == '{' {
-			key, err = d.ReadToken()
+			if key, err = d.ReadToken(); err != nil {
+				return nil
+			}
 		}
-		if is := key.String() == name; is {
+		if key.String() == name {
 			value, _ := d.ReadValue()
 			return value
 		}

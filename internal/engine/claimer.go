@@ -18,6 +18,7 @@ type claimer struct {
 	lease    *lease
 	opt      *consumer.Options
 	archives *archives
+	heard    func(*Item, *ledger.Claim) // nil: nobody wants to know
 }
 
 // claimCall is what a goroutine's claims use again and again.
@@ -141,6 +142,9 @@ func (c *claimer) answered(call *claimCall, answers []ledger.Claim) {
 		it, a := f.Of.(*Item), &answers[i]
 		if a.Err != nil {
 			c.log.Error("the ledger refuses the message", zap.String("message_id", it.Msg.ID), zap.Error(a.Err))
+		}
+		if c.heard != nil {
+			c.heard(it, a)
 		}
 		if it.errors = nil; len(a.Errors) > 0 {
 			failures := a.Errors

@@ -28,6 +28,11 @@ type Config struct {
 	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of, with Verdict.Again. Zero:
 	// no limit, everything is held.
 	HoldMax time.Duration
+	// AskMax is the longest time after which a busy message is asked for again. Zero: as long as the reason lasts, 10 s at most.
+	AskMax time.Duration
+	// Heard is told what the ledger has answered of an item, before anything follows from it, by the goroutine that asked: it must not
+	// block. Nil: nobody wants to know.
+	Heard func(*Item, *ledger.Claim)
 	// Suspects limits how many suspects run at once: messages whose claims ended in crashes before. Nil: the process' one
 	// place, shared by all workers in it. For tests that play several processes.
 	Suspects *consumer.Limiter

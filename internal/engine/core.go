@@ -76,7 +76,7 @@ func (e *Engine) build(batch consumer.BatchHandler) {
 	e.lease = &lease{kernel: k, life: e.life, opt: o, ledger: e.cfg.Ledger, probe: make(chan struct{}, 1)}
 	e.admission = newAdmission(e.life.starts, o)
 	archives := &archives{kernel: k, cfg: &e.cfg}
-	e.claimer = &claimer{kernel: k, lease: e.lease, opt: o, archives: archives}
+	e.claimer = &claimer{kernel: k, lease: e.lease, opt: o, archives: archives, heard: e.cfg.Heard}
 	e.settler = &settler{kernel: k, lease: e.lease, archives: archives}
 	e.pool = &pool{
 		kernel: k, lease: e.lease, admission: e.admission, chunks: map[*chunk]struct{}{},
@@ -94,7 +94,7 @@ func flowConfig(o *consumer.Options, cfg *Config, size int, batch bool) flow.Con
 	c := flow.Config{
 		Concurrency: o.Concurrency, Batch: batch, BatchSize: size, ClaimAhead: o.ClaimAhead, MaxHeldBytes: o.MaxHeldBytes,
 		LimitStarts: o.Limiter != nil || o.Rate > 0 || o.Park, Park: o.Park, Target: o.DeadLetter != nil, Cipher: o.Cipher != nil,
-		HoldMax: cfg.HoldMax, Backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}, Budget: o.ArchiveBudget, Seed: rand.Uint64(),
+		HoldMax: cfg.HoldMax, AskMax: cfg.AskMax, Backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}, Budget: o.ArchiveBudget, Seed: rand.Uint64(),
 	}
 	if b := o.Breaker; !b.Off {
 		c.Failures, c.Percent = b.Failures, b.Percent

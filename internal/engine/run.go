@@ -92,7 +92,7 @@ func (r *run) outcome() flow.Outcome {
 	case st.again || st.ack || st.ask:
 		return flow.Outcome{Again: st.again, Ack: !st.again && st.ack, Ask: !st.again && !st.ack}
 	case st.settle == ledger.Fail:
-		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Fail, Dead: r.end.dead}}
+		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Fail, Dead: r.end.dead, Result: r.lead.attempt.ResultAt(int(r.place))}}
 	}
 	set := &ledger.Settlement{Kind: ledger.Release, After: st.after, Count: st.count}
 	if st.count {
@@ -233,6 +233,9 @@ func (r *run) Value(key any) any {
 	if v, ok := ledger.AttemptValue(key, &r.attempt); ok {
 		return v
 	}
+	if key == (itemKey{}) {
+		return r.item
+	}
 	if r.batch != nil {
 		if v, ok := r.batch.Value(key); ok {
 			return v
@@ -244,6 +247,14 @@ func (r *run) Value(key any) any {
 		return r.real().Value(key)
 	}
 	return r.of.base.Value(key)
+}
+
+type itemKey struct{}
+
+// ItemFrom returns the item of a handler's context; of a batch's, the first. Nil: it is not a handler's.
+func ItemFrom(ctx context.Context) *Item {
+	it, _ := ctx.Value(itemKey{}).(*Item)
+	return it
 }
 
 // String keeps the message out of what is printed of a context.

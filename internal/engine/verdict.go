@@ -11,6 +11,9 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
+// ErrNotBegun is what a handler returns that has done nothing, and has its message back uncounted: nobody waits for it any more.
+var ErrNotBegun = errors.New("engine: the handler has not begun")
+
 // outcome is how one run of a handler ended.
 type outcome struct {
 	err   error
@@ -58,6 +61,9 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 	}
 	if o.err == nil {
 		return step{settle: ledger.Succeed}
+	}
+	if errors.Is(o.err, ErrNotBegun) {
+		return step{settle: ledger.Release}
 	}
 	terminal := consumer.IsTerminal(o.err)
 	if interrupted(o.cause) && (!terminal || fromContext(o.err)) {

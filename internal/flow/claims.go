@@ -3,6 +3,7 @@ package flow
 import (
 	"time"
 
+	"github.com/ackledger/ackledger/internal/backoff"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -152,7 +153,11 @@ func (f *Flow) claimed(now time.Duration, it *Item, a *ledger.Claim, archive *le
 		f.giveBack(it)
 	default:
 		it.asks++
-		f.wait(now, it, AskAgain(a.Wait, int(it.asks), f.chance.draw()))
+		wait := a.Wait
+		if most := f.cfg.AskMax; most > 0 {
+			wait = min(backoff.Policy{Base: minAsk, Max: most}.Ceiling(int(it.asks)), max(wait, minAsk))
+		}
+		f.wait(now, it, AskAgain(wait, int(it.asks), f.chance.draw()))
 	}
 }
 

@@ -10,6 +10,12 @@ func (f *Flow) End() *Commands {
 		f.tripped = false
 		f.releaseClaimed()
 	}
+	for _, it := range f.s.declined {
+		if it.phase == waiting {
+			f.finish(it, Verdict{})
+		}
+	}
+	reset(&f.s.declined)
 	for _, it := range f.s.toRelease {
 		if it.phase == claimed {
 			f.release(it)
@@ -54,7 +60,7 @@ func (f *Flow) Has() Work {
 
 // Pending says whether End has something to do.
 func (f *Flow) Pending() bool {
-	return len(f.out)+len(f.s.toRelease)+len(f.s.toSettle)+len(f.cmd.Recall)+len(f.cmd.Ended) > 0
+	return len(f.out)+len(f.s.declined)+len(f.s.toRelease)+len(f.s.toSettle)+len(f.cmd.Recall)+len(f.cmd.Ended) > 0
 }
 
 // Wake does what is due.

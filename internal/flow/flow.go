@@ -26,7 +26,10 @@ type Config struct {
 	Target       bool // dead letters are published
 	Cipher       bool // archives are sealed
 	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of. Zero: no limit.
-	HoldMax  time.Duration
+	HoldMax time.Duration
+	// AskMax is the longest time after which a busy message is asked for again, which begins short and doubles. Zero: as long as the
+	// reason is known to last, see AskAgain.
+	AskMax   time.Duration
 	Backoff  backoff.Policy
 	Failures int // of the breaker; zero: it is off
 	Percent  int

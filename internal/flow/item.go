@@ -47,6 +47,8 @@ type Item struct {
 	// Log is the ledger.Position.Log of the log in which the message lies; empty: that of its key, which is another where it
 	// carries a stamp.
 	Log string
+	// NoWait says that the item is let go of where it would wait for another: its key is in hand, or busy elsewhere.
+	NoWait bool
 	// Size is how many bytes of memory the message takes as long as it is in hand.
 	Size int64
 	// Of is the shell's own.

@@ -30,6 +30,7 @@ type sched struct {
 	rangeReady queue[*Range] // to be run
 
 	toSettle  []*Item // what waited to head its sequence to be settled
+	declined  []*Item // what would wait behind another, and does not want to
 	toRelease []*Item // what is ours but must not stay so, behind a head that waits
 	concluded []*Item // what was awaited, and is answered
 
@@ -350,6 +351,9 @@ func (s *sched) grab(it *Item) bool {
 	}
 	s.setPhase(it, waiting)
 	it.due = 0
+	if it.NoWait {
+		s.declined = append(s.declined, it)
+	}
 	if it.isHead() {
 		s.gate(it.sequence)
 	}

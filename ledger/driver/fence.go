@@ -58,6 +58,9 @@ func (f *Fence) Run(ctx context.Context, limit time.Duration, run func() (ledger
 	return err
 }
 
+// Commits is called once the transaction's function has returned nil: an error is to roll back, and is InTx's.
+func (f *Fence) Commits() error { return f.a.Commits() }
+
 // Check says whether Write would write, and writes nothing: [ledger.ErrLost] if not. For stores that cannot roll back.
 func (f *Fence) Check(tx Tx) error {
 	f.sort()

@@ -92,6 +92,9 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 		}
 		return ledger.AttemptOpen, r.broken(inner, err)
 	}
+	if err := r.attempt.Commits(); err != nil {
+		return ledger.AttemptOpen, err
+	}
 	if errors.Is(context.Cause(inner), ErrTxLimit) {
 		return ledger.AttemptOpen, fmt.Errorf("%w (limit %s)", ErrTxLimit, cfg.TxLimit)
 	}

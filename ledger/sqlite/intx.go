@@ -69,6 +69,9 @@ func (s *store) transact(ctx context.Context, f *driver.Fence, fn func(context.C
 		}
 		return ledger.AttemptOpen, err
 	}
+	if err := f.Commits(); err != nil {
+		return ledger.AttemptOpen, err
+	}
 	return s.commit(ctx, f, tx)
 }
 

@@ -1,0 +1,243 @@
+package idempotency
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Func does what a request asks for. ctx carries what a handler's does: postgres.InTx, consumer.ChildKey, consumer.Token, and the
+// values of Do's. It ends after Options.Timeout, when the lease is lost and when a drain's time is up; not with Do's, unless the
+// function looks at that itself. An error is not stored, and the next request runs again, unless it is consumer.Terminal or the
+// last of Options.Attempts: then the request has failed for good.
+type Func func(ctx context.Context) (Result, error)
+
+// Outcome is what came of a request.
+type Outcome struct {
+	Result Result
+	// Replayed says that the function was not run: the result is that of an earlier request.
+	Replayed bool
+	// Attempt is which run of the request this was, from 1; zero if Replayed.
+	Attempt int
+}
+
+// call is one Do.
+type call struct {
+	ctx   context.Context // Do's
+	f     Func
+	state atomic.Int32  // of a stage
+	heard ledger.Claim  // what the ledger said last; who asked it writes it
+	bad   chan struct{} // closed when the ledger has refused it
+	ended chan flow.Verdict
+
+	over atomic.Bool // its function has ended: what follows may be read
+
+	// Its handler's goroutine writes these.
+	out       Outcome
+	err       error
+	soFar     func() (Result, error) // see SetResultFrom; nil: it was not called
+	committed bool                   // its transaction has settled it
+	panicked  any                    // nil: it did not
+}
+
+// The stages of a call.
+const (
+	waits     int32 = iota // its function has not begun
+	begun                  // its function has begun, and does not begin again
+	abandoned              // nobody waits for it any more, and it does not begin
+)
+
+// Do runs f for q unless the ledger knows the request: then it answers what was stored, or waits for who runs it now.
+//
+// f runs once at most in one Do, in another goroutine, and Do returns after it; a panic is passed on. Do returns f's own error where f
+// ran and is to be run again. Other errors: a [*FailedError] (the request failed for good, now or before), [ErrMismatch] (the key is
+// known with another body), an [*InProgressError] or [ErrWaited] (somebody else runs it), [ErrFull], [ErrUnavailable], a [*KeyError],
+// a [*TooLargeError] (f's result cannot be kept; the request has failed for good, since its effects may have happened),
+// [ErrUnknown], and ctx's, where it ended before f began.
+func (r *Runner) Do(ctx context.Context, q Request, f Func) (Outcome, error) {
+	key, err := q.key(r.opt.CheckKey)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if q.Window < 0 || q.Window > 0 && q.Window < time.Second {
+		return Outcome{}, fmt.Errorf("idempotency: Request.Window: must be 0, or at least 1s, is %s", q.Window)
+	}
+	if err := r.enter(); err != nil {
+		return Outcome{}, err
+	}
+	defer r.leave()
+	limit := time.NewTimer(r.opt.Wait)
+	defer limit.Stop()
+	k := flightKey{key.Sum(), q.fingerprint()}
+	for {
+		x, lead := r.flights.join(k)
+		switch {
+		case lead:
+			return r.lead(ctx, k, x, limit.C, &q, key, f)
+		case r.opt.Refuse:
+			return Outcome{}, &InProgressError{Rest: r.worker.Lease}
+		}
+		select {
+		case <-x.done:
+		case <-limit.C:
+			return Outcome{}, r.waited()
+		case <-ctx.Done():
+			return Outcome{}, context.Cause(ctx)
+		}
+		if x.kept {
+			return x.out, x.err
+		}
+	}
+}
+
+// lead asks the ledger for a request, and runs it if it is to be run.
+func (r *Runner) lead(ctx context.Context, k flightKey, x *flight, limit <-chan time.Time, q *Request, key ledger.Key, f Func) (out Outcome, err error) {
+	err = ErrUnknown // if it panics
+	defer func() { r.flights.land(k, x, out, err, !r.opt.RerunFailed) }()
+	c := &call{ctx: ctx, f: f, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
+	it := &engine.Item{
+		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: k.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
+		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,
+	}
+	r.eng.Offer([]*engine.Item{it})
+	return r.await(c, limit)
+}
+
+// callBytes is about what a call takes beside its body.
+const callBytes = 2 << 10
+
+// enter counts a call in.
+func (r *Runner) enter() error {
+	if r.waiting.Add(1) > int64(r.opt.Waiting) {
+		r.waiting.Add(-1)
+		return fmt.Errorf("%w: %d", ErrFull, r.opt.Waiting)
+	}
+	if !r.eng.Open() {
+		r.waiting.Add(-1)
+		return r.unavailable()
+	}
+	return nil
+}
+
+// unavailable says why nothing starts.
+func (r *Runner) unavailable() error {
+	if why := r.eng.Health().LastError; why != "" {
+		return fmt.Errorf("%w: %s", ErrUnavailable, why)
+	}
+	return ErrUnavailable
+}
+
+func (r *Runner) leave() { r.waiting.Add(-1) }
+
+// await waits for the end of a call, or until it has waited for long enough to begin.
+func (r *Runner) await(c *call, limit <-chan time.Time) (Outcome, error) {
+	var err error
+	select {
+	case v := <-c.ended:
+		return r.outcome(c, v)
+	case <-c.bad:
+		err = fmt.Errorf("idempotency: the ledger refuses the request: %w", c.heard.Err)
+	case <-limit:
+		err = r.waited()
+	case <-c.ctx.Done():
+		err = context.Cause(c.ctx)
+	}
+	if c.state.CompareAndSwap(waits, abandoned) {
+		return Outcome{}, err
+	}
+	return r.outcome(c, <-c.ended)
+}
+
+// waited is the error of who has waited for long enough.
+func (r *Runner) waited() error {
+	if !r.eng.Open() {
+		return r.unavailable()
+	}
+	return fmt.Errorf("%w: for %s", ErrWaited, r.opt.Wait)
+}
+
+// outcome is what a call's end means.
+func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
+	if c.state.Load() == begun {
+		if !c.over.Load() { // a drain's time was up
+			return Outcome{}, ErrUnknown
+		}
+		if c.panicked != nil {
+			panic(c.panicked)
+		}
+		return r.ran(c, v)
+	}
+	switch {
+	case !v.Ack && r.opt.Refuse && r.eng.Open():
+		return Outcome{}, &InProgressError{Rest: cmp.Or(c.heard.Wait, r.worker.Lease)}
+	case !v.Ack:
+		return Outcome{}, r.unavailable()
+	case c.heard.Answer == ledger.Mismatch:
+		return Outcome{}, ErrMismatch
+	case c.heard.Answer != ledger.Done: // Spent
+		return Outcome{}, &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.heard.Crashes)}
+	}
+	return r.replayed(c)
+}
+
+// ran is the outcome of a call whose function has run.
+func (r *Runner) ran(c *call, v flow.Verdict) (Outcome, error) {
+	switch {
+	case v.Ack && c.err != nil && !c.committed:
+		return c.out, &FailedError{Text: c.err.Error(), Err: c.err}
+	case v.Ack:
+		return c.out, nil
+	case c.err != nil && !c.committed:
+		return c.out, c.err
+	}
+	return c.out, ErrUnknown
+}
+
+// replayed is the outcome of a request that was done before.
+func (r *Runner) replayed(c *call) (Outcome, error) {
+	stored := c.heard.Outcome
+	out := Outcome{Replayed: true}
+	var failed string
+	var err error
+	if stored.Result != nil {
+		if out.Result, failed, err = r.results.load(c.ctx, stored.Result); err != nil {
+			return out, err
+		}
+	} else {
+		out.Result.Tombstone = "nothing was stored with the request's end"
+	}
+	if stored.State == ledger.Failed {
+		return out, &FailedError{Text: failed}
+	}
+	return out, nil
+}
+
+// alive says whether somebody waits for the call, and it has not begun before.
+func alive(it *engine.Item) bool { return it.Ref.(*call).state.Load() == waits }
+
+// heard notes what the ledger says.
+func (r *Runner) heard(it *engine.Item, a *ledger.Claim) {
+	c := it.Ref.(*call)
+	if c.heard.Err != nil {
+		return // it was told
+	}
+	c.heard = *a
+	if a.Err != nil {
+		close(c.bad)
+	}
+}
+
+// Finish implements the engine's sink.
+func (r *Runner) Finish(done []engine.Finished) {
+	for _, f := range done {
+		f.Item.Ref.(*call).ended <- f.Verdict
+	}
+}

@@ -1,0 +1,26 @@
+// Package idempotency does a request once, and answers its repetitions with what came of it: for HTTP handlers, Lambda events, cron
+// jobs, tasks of other queues, and whoever else has a key for what is to be done.
+//
+// [Runner.Do] runs a function under the ledger's rules. One live process runs a request, with a fencing token that only grows; a
+// repetition of what succeeded gets the stored result, one of what failed for good the stored error, one of what is in progress waits.
+// A function that runs in postgres.InTx or sqlite.InTx and calls [SetResult] there has its effects, its result and the success in one
+// commit. A function with outside effects is at least once: it passes on consumer.ChildKey. Where the ledger does not answer nothing
+// is done.
+//
+// Its own process' crash leaves a request to whoever asks next, once the lease is over; crashes are counted, and one that kills five
+// processes has failed for good.
+//
+// # Files
+//
+// Each file uses what stands below it:
+//
+//	runner.go   the Runner: how it starts and ends
+//	do.go       one request: what is asked of the ledger, and what its answers mean
+//	handle.go   one run of a function, and what is stored of its end
+//	flights.go  what is in progress in this process
+//	options.go  the settings
+//	results.go  how results are stored: bounded, sealed
+//	result.go   results, and their stored form
+//	request.go  what makes two requests one
+//	errors.go   what a caller is told
+package idempotency

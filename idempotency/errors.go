@@ -1,0 +1,62 @@
+package idempotency
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrMismatch says that the key is known with another body: the request was not run, and is not answered.
+	ErrMismatch = errors.New("idempotency: the key is known with another body")
+	// ErrWaited says that the request is in progress elsewhere, and was so for as long as could be waited. It was not run.
+	ErrWaited = errors.New("idempotency: waited in vain for the same request, which is in progress")
+	// ErrFull says that as many requests wait or run as may. It was not run.
+	ErrFull = errors.New("idempotency: too many requests wait or run")
+	// ErrUnavailable says that the ledger does not answer, or the runner does not run: nothing is done, since nothing would be remembered.
+	ErrUnavailable = errors.New("idempotency: the ledger is not available")
+	// ErrUnknown says that the request ran, and that it is not known whether the ledger has noted how it ended: its lease was lost, or
+	// its transaction was not answered. Asking again says it.
+	ErrUnknown = errors.New("idempotency: whether the request was done is not known: ask again")
+)
+
+// InProgressError says that the same request is in progress, and that the caller does not wait for it.
+type InProgressError struct {
+	// Rest is how long whoever runs it may keep it without a sign of life, as far as it is known: the rest of its lease. Zero: not
+	// known.
+	Rest time.Duration
+}
+
+// Error names the rest.
+func (e *InProgressError) Error() string {
+	return fmt.Sprintf("idempotency: the same request is in progress (for %s at least, unless it ends before)", e.Rest.Round(time.Millisecond))
+}
+
+// KeyError says that a key is not one: the caller's mistake.
+type KeyError struct{ Err error }
+
+// Error says what is wrong with it.
+func (e *KeyError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what Options.CheckKey said.
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// FailedError is the error of a request that failed for good: its own, or, in a repetition, what the ledger has kept of it.
+type FailedError struct {
+	Text string // the error's text
+	Err  error  // what the function returned; nil in a repetition
+}
+
+// Error returns the text.
+func (e *FailedError) Error() string { return e.Text }
+
+// Unwrap returns the function's error, in the call that ran it.
+func (e *FailedError) Unwrap() error { return e.Err }
+
+// TooLargeError says that a result is larger than is kept. It is refused before anything is written; nothing is ever cut.
+type TooLargeError struct{ Bytes, Limit int }
+
+// Error names both.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("idempotency: the result must be at most %d bytes as it is stored, is %d: set Options.Spill, or a larger ledger.Limits.Result", e.Limit, e.Bytes)
+}

@@ -1,0 +1,56 @@
+package idempotency
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// flights are the requests that are in progress in this process: of equal ones, one asks the ledger, and the others wait for what it
+// learns. Asked by each, the ledger would answer them one after the other.
+type flights struct {
+	mu  sync.Mutex
+	all map[flightKey]*flight
+}
+
+// flightKey is what makes two requests one. One with another body asks for itself, and learns that it is a mismatch.
+type flightKey struct {
+	key  [ledger.KeySize]byte
+	body ledger.Fingerprint
+}
+
+// flight is one request, and what came of it.
+type flight struct {
+	done chan struct{} // closed when the rest may be read
+	kept bool          // it holds for whoever waited; else one of them asks now
+	out  Outcome
+	err  error
+}
+
+// join returns the request's flight; lead: it began with this call, which is to land it.
+func (f *flights) join(k flightKey) (x *flight, lead bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if x = f.all[k]; x != nil {
+		return x, false
+	}
+	x = &flight{done: make(chan struct{})}
+	f.all[k] = x
+	return x, true
+}
+
+// land ends a flight. What is kept is a success, or a failure that repetitions get, too.
+func (f *flights) land(k flightKey, x *flight, out Outcome, err error, keepFailed bool) {
+	failed, is := errors.AsType[*FailedError](err)
+	if x.kept = err == nil || is && keepFailed; x.kept {
+		x.out = Outcome{Result: out.Result, Replayed: true}
+		if is {
+			x.err = &FailedError{Text: failed.Text}
+		}
+	}
+	f.mu.Lock()
+	delete(f.all, k)
+	f.mu.Unlock()
+	close(x.done)
+}

@@ -1,0 +1,16 @@
+// Package httpkey makes HTTP handlers answer a repeated request with what came of the first one, by the Idempotency-Key header: as
+// draft-ietf-httpapi-idempotency-key-header-07 has it, and as Stripe's published behaviour is (docs.stripe.com/api/idempotent_requests).
+//
+// [New] makes the middleware over an [idempotency.Runner]. A handler that runs in postgres.InTx or sqlite.InTx and writes its answer in
+// there has effect and stored answer in one commit. A handler with outside effects passes on consumer.ChildKey.
+//
+// # Files
+//
+// Each file uses what stands below it:
+//
+//	httpkey.go   the middleware: what a request is, and what is answered
+//	recorder.go  what a handler answers, as it is kept
+//	options.go   the settings
+//	header.go    the header's syntax
+//	problem.go   what is told of a request that is not run
+package httpkey

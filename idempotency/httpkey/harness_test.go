@@ -1,0 +1,118 @@
+package httpkey_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/idempotency"
+	"github.com/ackledger/ackledger/idempotency/httpkey"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// env is a server behind the middleware, and a client.
+type env struct {
+	*testing.T
+	server *httptest.Server
+	runner *idempotency.Runner
+}
+
+// serve serves a mux whose handler for POST /pay/{id} is behind the middleware.
+func serve(t *testing.T, ro idempotency.Options, o httpkey.Options, h http.HandlerFunc, http2 bool) *env {
+	t.Helper()
+	e := &env{T: t}
+	var err error
+	if e.runner, err = idempotency.New(memory.New(), ro); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.runner.Run(ctx) }()
+	for !e.runner.Health().Ready {
+		time.Sleep(time.Millisecond)
+	}
+	wrap, err := httpkey.New(e.runner, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/pay/{id}", wrap(h))
+	mux.Handle("/refund/{id}", wrap(h))
+	e.server = httptest.NewUnstartedServer(mux)
+	e.server.EnableHTTP2 = http2
+	if http2 {
+		e.server.StartTLS()
+	} else {
+		e.server.Start()
+	}
+	t.Cleanup(func() {
+		e.server.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return e
+}
+
+// asked is a request of a test.
+type asked struct {
+	method, path, key, body string
+	header                  http.Header
+}
+
+// answer is what came of it.
+type answer struct {
+	status  int
+	header  http.Header
+	trailer http.Header
+	body    string
+}
+
+func (a *answer) replayed() bool { return a.header.Get("Idempotent-Replayed") == "true" }
+
+// problem is the name of the problem that it is; empty: it is none.
+func (a *answer) problem() string {
+	if a.header.Get("Content-Type") != "application/problem+json" {
+		return ""
+	}
+	_, after, _ := bytes.Cut([]byte(a.body), []byte("problems.md#"))
+	name, _, _ := bytes.Cut(after, []byte(`"`))
+	return string(name)
+}
+
+// ask sends a request: by default POST /pay/7 with a body.
+func (e *env) ask(q asked) *answer {
+	e.Helper()
+	if q.method == "" {
+		q.method = http.MethodPost
+	}
+	if q.path == "" {
+		q.path = "/pay/7"
+	}
+	r, err := http.NewRequestWithContext(e.Context(), q.method, e.server.URL+q.path, bytes.NewBufferString(q.body))
+	if err != nil {
+		e.Fatal(err)
+	}
+	for name, values := range q.header {
+		r.Header[name] = values
+	}
+	if q.key != "" {
+		r.Header.Set("Idempotency-Key", q.key)
+	}
+	resp, err := e.server.Client().Do(r)
+	if err != nil {
+		e.Errorf("%s %s: %v", q.method, q.path, err)
+		return &answer{header: http.Header{}}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		e.Errorf("%s %s: reading the answer: %v", q.method, q.path, err)
+	}
+	return &answer{status: resp.StatusCode, header: resp.Header, trailer: resp.Trailer, body: string(body)}
+}

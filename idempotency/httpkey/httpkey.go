@@ -1,0 +1,231 @@
+package httpkey
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/idempotency"
+)
+
+// middleware is one handler behind a runner.
+type middleware struct {
+	runner *idempotency.Runner
+	opt    Options
+	next   http.Handler
+}
+
+// New makes the middleware. It may wrap a whole mux, or, better, each handler of one: then the route's pattern is part of a request's
+// identity, and not its path alone. Requests with GET, HEAD, OPTIONS and TRACE pass, and so do those without a key that need none.
+func New(r *idempotency.Runner, o Options) (func(http.Handler) http.Handler, error) {
+	if r == nil {
+		return nil, errors.New("httpkey: New: the runner must not be nil")
+	}
+	opt, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return func(next http.Handler) http.Handler { return &middleware{runner: r, opt: opt, next: next} }, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		m.next.ServeHTTP(w, r)
+		return
+	}
+	values := r.Header.Values(m.opt.Header)
+	if len(values) == 0 {
+		if m.opt.Required(r) {
+			m.tell(w, r, &Problem{Type: m.opt.TypeBase + KeyMissing, Title: "The request needs the header " + m.opt.Header, Status: http.StatusBadRequest})
+			return
+		}
+		m.next.ServeHTTP(w, r)
+		return
+	}
+	key, err := parseKey(values, m.opt.Strict)
+	if err != nil {
+		m.tell(w, r, m.invalid(err))
+		return
+	}
+	q, body, p := m.request(w, r, key)
+	if p != nil {
+		m.tell(w, r, p)
+		return
+	}
+	m.do(w, r, q, body)
+}
+
+func (m *middleware) invalid(err error) *Problem {
+	return &Problem{Type: m.opt.TypeBase + KeyInvalid, Title: "The idempotency key is not valid", Status: http.StatusBadRequest, Detail: err.Error(), Err: err}
+}
+
+// request is what the runner is asked, and the request's body.
+func (m *middleware) request(w http.ResponseWriter, r *http.Request, key string) (q idempotency.Request, body []byte, p *Problem) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, m.opt.MaxBody))
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		return q, nil, &Problem{Type: m.opt.TypeBase + BodyTooLong, Title: "The request is too large", Status: http.StatusRequestEntityTooLarge,
+			Detail: fmt.Sprintf("at most %d bytes", m.opt.MaxBody), Err: err}
+	}
+	if err != nil {
+		return q, nil, &Problem{Type: "about:blank", Title: "The request's body cannot be read", Status: http.StatusBadRequest, Err: err}
+	}
+	content := body
+	if m.opt.Body != nil {
+		if content, err = m.opt.Body(r, body); err != nil {
+			return q, nil, &Problem{Type: "about:blank", Title: "The request's body is not valid", Status: http.StatusBadRequest, Detail: err.Error(), Err: err}
+		}
+	}
+	return idempotency.Request{Scope: route(r), Caller: m.opt.Caller(r), Key: key, Body: identity(r, content)}, body, nil
+}
+
+// maxScope is how long a scope may be.
+const maxScope = 255
+
+// route is the request's method and its route's pattern; its path where there is none.
+func route(r *http.Request) string {
+	_, pattern, found := strings.Cut(r.Pattern, " ")
+	if !found {
+		pattern = r.Pattern
+	}
+	if pattern == "" {
+		pattern = r.URL.EscapedPath()
+	}
+	scope := r.Method + " " + strings.TrimSpace(pattern)
+	if len(scope) > maxScope {
+		sum := sha256.Sum256([]byte(scope))
+		scope = scope[:maxScope-1-2*len(sum)] + "~" + hex.EncodeToString(sum[:])
+	}
+	return strings.ToValidUTF8(scope, "\uFFFD")
+}
+
+// identity is what must be equal in a repetition. None of the parts before the content has a line break.
+func identity(r *http.Request, content []byte) []byte {
+	kind := r.Header.Get("Content-Type")
+	if media, params, err := mime.ParseMediaType(kind); err == nil {
+		kind = mime.FormatMediaType(media, params)
+	}
+	head := r.Method + "\n" + r.URL.EscapedPath() + "\n" + r.URL.Query().Encode() + "\n" + kind + "\n"
+	return append([]byte(head), content...)
+}
+
+// errReleased is the end of a run whose answer is not kept.
+var errReleased = errors.New("httpkey: the answer is one to be asked for again")
+
+// do runs the request, or answers as it was answered.
+func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Request, body []byte) {
+	rec := newRecorder(w, m.runner.MaxResult())
+	ended := false
+	defer func() { // a panic goes on, and nothing is written afterwards
+		if !ended {
+			_ = rec.end(false)
+		}
+	}()
+	ran := false
+	out, err := m.runner.Do(r.Context(), q, func(ctx context.Context) (idempotency.Result, error) {
+		ran = true
+		return m.run(ctx, rec, r, body)
+	})
+	ended = true
+	switch {
+	case errors.Is(err, idempotency.ErrUnknown) && !rec.live():
+		_ = rec.end(false)
+		m.tell(w, r, m.problem(err))
+	case errors.Is(err, idempotency.ErrUnknown):
+		_ = rec.end(false)
+	case ran && (err == nil || errors.Is(err, errReleased)):
+		m.sent(r, rec.end(true))
+	case errors.Is(err, idempotency.ErrUnavailable) && m.opt.WithoutLedger:
+		m.unprotected(w, r, body)
+	case err != nil:
+		m.tell(w, r, m.problem(err))
+	default:
+		m.replay(w, r, &out.Result)
+	}
+}
+
+// run calls the handler.
+func (m *middleware) run(ctx context.Context, rec *recorder, r *http.Request, body []byte) (idempotency.Result, error) {
+	err := idempotency.SetResultFrom(ctx, func() (idempotency.Result, error) { return m.kept(ctx, rec), nil })
+	if err != nil {
+		return idempotency.Result{}, err
+	}
+	m.next.ServeHTTP(rec, again(r.WithContext(ctx), body))
+	res := m.kept(ctx, rec)
+	if !m.opt.Store(res.Status) && res.Tombstone == "" {
+		return res, errReleased
+	}
+	return res, nil
+}
+
+// kept is what is stored of what the handler has answered so far.
+func (m *middleware) kept(ctx context.Context, rec *recorder) idempotency.Result {
+	res := rec.result(m.opt.KeepHeaders)
+	if err := idempotency.SetResult(ctx, res); err != nil {
+		if _, large := errors.AsType[*idempotency.TooLargeError](err); large {
+			return idempotency.Result{Status: res.Status, Tombstone: "it is larger than what is kept"}
+		}
+	}
+	return res
+}
+
+// again is the request with its body to be read.
+func again(r *http.Request, body []byte) *http.Request {
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return r
+}
+
+// unprotected runs a request of which nothing is remembered.
+func (m *middleware) unprotected(w http.ResponseWriter, r *http.Request, body []byte) {
+	m.opt.Logger.Warn("the ledger does not answer: a request runs unprotected", zap.String("source", route(r)))
+	m.next.ServeHTTP(w, again(r.WithContext(r.Context()), body))
+}
+
+// replay answers as it was answered.
+func (m *middleware) replay(w http.ResponseWriter, r *http.Request, res *idempotency.Result) {
+	if res.Tombstone != "" {
+		m.tell(w, r, &Problem{Type: m.opt.TypeBase + NotReplayed, Title: "The request was done, and its answer could not be kept", Status: http.StatusConflict,
+			Detail: res.Tombstone})
+		return
+	}
+	h := w.Header()
+	for _, x := range res.Headers {
+		h.Add(x.Name, string(x.Value))
+	}
+	if res.MediaType != "" {
+		h.Set("Content-Type", res.MediaType)
+	}
+	h.Set(m.opt.ReplayHeader, "true")
+	w.WriteHeader(res.Status)
+	_, err := w.Write(res.Body)
+	m.sent(r, err)
+}
+
+// tell answers with a problem.
+func (m *middleware) tell(w http.ResponseWriter, r *http.Request, p *Problem) {
+	if p.Status >= 500 {
+		m.opt.Logger.Warn("a request was not answered as asked", zap.String("source", route(r)), zap.String("problem", p.Type), zap.Error(p.Err))
+	}
+	if m.opt.OnProblem != nil {
+		m.opt.OnProblem(w, r, p)
+		return
+	}
+	m.sent(r, p.write(w))
+}
+
+// sent notes that an answer did not reach its client, who gets it again.
+func (m *middleware) sent(r *http.Request, err error) {
+	if err != nil {
+		m.opt.Logger.Debug("an answer was not sent", zap.String("source", route(r)), zap.Error(err))
+	}
+}

@@ -1,0 +1,184 @@
+package httpkey
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/ackledger/ackledger/idempotency"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// recorder is what a handler answers. It keeps the answer until the handler has returned, so that no client sees what is not stored,
+// unless the handler flushes, takes the connection over, or answers more than is kept: then it goes straight to the client, and what
+// is stored is that there is no answer.
+type recorder struct {
+	w     http.ResponseWriter
+	limit int
+
+	mu     sync.Mutex
+	header http.Header
+	status int // 0: none yet
+	body   bytes.Buffer
+	lost   string // why the answer is not kept; empty: it is
+	closed bool   // nobody listens any more
+}
+
+func newRecorder(w http.ResponseWriter, limit int) *recorder {
+	return &recorder{w: w, limit: limit, header: http.Header{}}
+}
+
+// Header implements http.ResponseWriter.
+func (r *recorder) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter. What informs (1xx) goes to the client at once, and is not kept.
+func (r *recorder) WriteHeader(status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed || r.status != 0:
+	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
+		for name, values := range r.header {
+			r.w.Header()[name] = values
+		}
+		r.w.WriteHeader(status)
+	default:
+		r.status = status
+	}
+}
+
+var errClosed = errors.New("httpkey: the request is over")
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(p []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return 0, errClosed
+	}
+	if r.lost == "" && r.body.Len()+len(p) > r.limit {
+		if err := r.goLive("it is larger than what is kept"); err != nil {
+			return 0, err
+		}
+	}
+	if r.lost != "" {
+		return r.w.Write(p)
+	}
+	return r.body.Write(p)
+}
+
+// FlushError is what http.ResponseController asks for.
+func (r *recorder) FlushError() error {
+	r.WriteHeader(http.StatusOK)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errClosed
+	}
+	if err := r.goLive("it was sent piece by piece"); err != nil {
+		return err
+	}
+	return http.NewResponseController(r.w).Flush()
+}
+
+// Flush implements http.Flusher.
+func (r *recorder) Flush() { _ = r.FlushError() } // an error comes again with the next Write
+
+// Hijack implements http.Hijacker.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, nil, errClosed
+	}
+	conn, rw, err := http.NewResponseController(r.w).Hijack()
+	if err == nil {
+		r.lost = "its connection was taken over"
+	}
+	return conn, rw, err
+}
+
+// Unwrap gives http.ResponseController what is left: deadlines.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.w }
+
+// goLive sends what was kept, and keeps nothing any more. The recorder is locked.
+func (r *recorder) goLive(why string) error {
+	if r.lost != "" {
+		return nil
+	}
+	r.lost = why
+	return r.send()
+}
+
+// send sends the status, the headers and what was written so far. The recorder is locked.
+func (r *recorder) send() error {
+	declared := map[string]bool{}
+	for _, names := range r.header["Trailer"] {
+		for name := range strings.SplitSeq(names, ",") {
+			declared[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
+	trailers := http.Header{}
+	for name, values := range r.header {
+		if declared[name] || strings.HasPrefix(name, http.TrailerPrefix) {
+			trailers[name] = values
+			continue
+		}
+		r.w.Header()[name] = values
+	}
+	r.w.WriteHeader(max(r.status, http.StatusOK))
+	_, err := r.w.Write(r.body.Bytes())
+	for name, values := range trailers {
+		r.w.Header()[name] = values
+	}
+	r.header = r.w.Header() // what is set from now on are trailers
+	r.body = bytes.Buffer{}
+	return err
+}
+
+// result is what is to be stored of what was answered so far.
+func (r *recorder) result(keep []string) idempotency.Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	res := idempotency.Result{Status: max(r.status, http.StatusOK)}
+	if r.lost != "" {
+		res.Tombstone = r.lost
+		return res
+	}
+	res.Body = bytes.Clone(r.body.Bytes())
+	res.MediaType = r.header.Get("Content-Type")
+	if res.MediaType == "" && len(res.Body) > 0 {
+		res.MediaType = http.DetectContentType(res.Body)
+	}
+	for _, name := range keep {
+		for _, value := range r.header.Values(name) {
+			if name = http.CanonicalHeaderKey(name); name != "Content-Type" {
+				res.Headers = append(res.Headers, ledger.Header{Name: name, Value: []byte(value)})
+			}
+		}
+	}
+	return res
+}
+
+// end closes the recorder; with send, its answer is sent first, unless it was already.
+func (r *recorder) end(send bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if send && r.lost == "" {
+		return r.send()
+	}
+	return nil
+}
+
+// live says whether the client has seen something already.
+func (r *recorder) live() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost != ""
+}
