@@ -58,7 +58,7 @@ const (
 // Do runs f for q unless the ledger knows the request: then it answers what was stored, or waits for who runs it now.
 //
 // f runs once at most in one Do, in another goroutine, and Do returns after it; a panic is passed on. Do returns f's own error where f
-// ran and is to be run again. Other errors: a [*FailedError] (the request failed for good, now or before), [ErrMismatch] (the key is
+// ran and is to be run again ([Release], or an attempt that is not the last). Other errors: a [*FailedError] (the request failed for good, now or before), [ErrMismatch] (the key is
 // known with another body), an [*InProgressError] or [ErrWaited] (somebody else runs it), [ErrFull], [ErrUnavailable], a [*KeyError],
 // a [*TooLargeError] (f's result cannot be kept; the request has failed for good, since its effects may have happened),
 // [ErrUnknown], and ctx's, where it ended before f began.
@@ -166,7 +166,7 @@ func (r *Runner) waited() error {
 
 // outcome is what a call's end means.
 func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
-	if c.state.Load() == begun {
+	if !c.state.CompareAndSwap(waits, abandoned) { // else it does not begin any more, whatever the engine still does with it
 		if !c.over.Load() { // a drain's time was up
 			return Outcome{}, ErrUnknown
 		}
@@ -191,6 +191,8 @@ func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 // ran is the outcome of a call whose function has run.
 func (r *Runner) ran(c *call, v flow.Verdict) (Outcome, error) {
 	switch {
+	case v.Ack && !c.committed && c.heard.Answer == ledger.Done: // its transaction was not answered, and the ledger says what it was
+		return r.replayed(c)
 	case v.Ack && c.err != nil && !c.committed:
 		return c.out, &FailedError{Text: c.err.Error(), Err: c.err}
 	case v.Ack:

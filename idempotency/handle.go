@@ -52,23 +52,30 @@ func SetResult(ctx context.Context, r Result) error {
 func (r *Runner) handle(ctx context.Context, m *consumer.Message) error {
 	c := engine.ItemFrom(ctx).Ref.(*call)
 	if !c.state.CompareAndSwap(waits, begun) {
-		return engine.ErrNotBegun
+		return engine.ErrGiveBack
 	}
 	defer c.over.Store(true)
+	c.heard = ledger.Claim{} // what is heard from now on is what came of this run
 	c.out.Attempt = m.Attempt
 	ctx = &scope{Context: ctx, call: c, results: &r.results}
 	attempt, _ := ledger.AttemptFrom(ctx)
 	attempt.BeforeCommit(func() error { return c.commits(ctx, attempt) })
 	c.out.Result, c.err = c.run(ctx)
-	if state, _ := attempt.State(); state != ledger.AttemptOpen {
-		c.committed = state == ledger.AttemptSucceeded
-		if c.committed && attempt.Result() == nil {
+	state, failed := attempt.State()
+	switch {
+	case state == ledger.AttemptSucceeded:
+		if c.committed = true; attempt.Result() == nil {
 			r.opt.Logger.Error("the request's transaction has committed without its result: a repetition is told so (idempotency.SetResult)",
 				zap.String("message_id", m.ID))
 		}
 		return c.err
-	}
-	if c.err == nil {
+	case state == ledger.AttemptLost, state == ledger.AttemptUnknown:
+		return c.err // the ledger is asked what came of it
+	case c.err == nil && state == ledger.AttemptRunning:
+		c.err = errLeft
+	case c.err == nil && failed != nil:
+		c.err = fmt.Errorf("idempotency: the function returned nil although its transaction failed: %w", failed)
+	case c.err == nil:
 		c.err = r.keep(ctx, &c.out.Result)
 	}
 	if c.err != nil {
@@ -76,6 +83,17 @@ func (r *Runner) handle(ctx context.Context, m *consumer.Message) error {
 	}
 	return c.err
 }
+
+var errLeft = errors.New("idempotency: the function returned while its transaction was still running")
+
+// Release is the error of a function that wants its request to be run again by whoever asks next, uncounted, however often: nothing of
+// it is done, or nothing that would count. Do returns it, and err is what it wraps.
+func Release(err error) error { return &releaseError{err} }
+
+type releaseError struct{ err error }
+
+func (e *releaseError) Error() string   { return e.err.Error() }
+func (e *releaseError) Unwrap() []error { return []error{e.err, engine.ErrGiveBack} }
 
 // commits is called when the function's transaction is about to commit.
 func (c *call) commits(ctx context.Context, attempt *ledger.Attempt) error {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ackledger/ackledger/idempotency"
@@ -89,6 +91,110 @@ func TestInTx(t *testing.T) {
 	}
 }
 
+// A function that returns nil although its transaction failed has not done the request: its effects are gone, whether it is run again
+// or has failed for good.
+func TestASwallowedFailureIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	l, db := openFile(t)
+	for _, attempts := range []int{1, 2} {
+		r := begin(t, l, idempotency.Options{Attempts: attempts})
+		key := fmt.Sprint("of ", attempts)
+		q := request("swallowed")
+		q.Caller = key
+		out, err := r.Do(t.Context(), q, func(ctx context.Context) (idempotency.Result, error) {
+			failed := sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO effect VALUES (?)", key)
+				return errors.Join(err, errBoom)
+			})
+			if !errors.Is(failed, errBoom) {
+				t.Errorf("InTx: %v", failed)
+			}
+			return idempotency.Result{Body: []byte("done")}, nil
+		})
+		var effects int
+		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effect WHERE key = ?", key).Scan(&effects); err != nil || effects != 0 {
+			t.Errorf("%d effects, %v", effects, err)
+		}
+		if failed := as[*idempotency.FailedError](err); !errors.Is(err, errBoom) || (failed != nil) != (attempts == 1) {
+			t.Errorf("attempt 1 of %d: %+v, %v", attempts, out, err)
+		}
+	}
+}
+
+// A transaction whose COMMIT was not answered: the ledger is asked, and what it says is what the request came to.
+func TestACommitThatWasNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, memory.New(), idempotency.Options{Attempts: 1})
+		for _, committed := range []bool{true, false} {
+			runs := 0
+			f := func(ctx context.Context) (idempotency.Result, error) {
+				runs++
+				res := idempotency.Result{Body: []byte("done")}
+				a, _ := ledger.AttemptFrom(ctx)
+				if err := errors.Join(a.Begin(), idempotency.SetResult(ctx, res)); err != nil {
+					t.Error(err)
+				}
+				if committed {
+					errs, err := a.Owner().Settle(ctx, []ledger.Settlement{{Ticket: a.Ticket(), Kind: ledger.Succeed, Result: a.Result()}})
+					if err := errors.Join(append(errs, err)...); err != nil {
+						t.Error(err)
+					}
+				}
+				a.End(ledger.AttemptUnknown, errBoom)
+				return res, errBoom
+			}
+			out, err := r.Do(t.Context(), request(fmt.Sprint(committed)), f)
+			if committed && (err != nil || string(out.Result.Body) != "done") || !committed && (!errors.Is(err, errBoom) || as[*idempotency.FailedError](err) != nil) || runs != 1 {
+				t.Errorf("committed %t: %+v, %v after %d runs", committed, out, err, runs)
+			}
+		}
+	})
+}
+
+// Who knows the answer only at the commit says it then; what cannot be kept rolls back.
+func TestSetResultFrom(t *testing.T) {
+	t.Parallel()
+	l, db := openFile(t)
+	r := begin(t, l, idempotency.Options{})
+	do := func(key string, late idempotency.Result) (idempotency.Outcome, error) {
+		return r.Do(t.Context(), request(key), func(ctx context.Context) (idempotency.Result, error) {
+			var now idempotency.Result
+			if err := idempotency.SetResultFrom(ctx, func() (idempotency.Result, error) { return now, nil }); err != nil {
+				return now, err
+			}
+			err := sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+				now = late
+				_, err := tx.ExecContext(ctx, "INSERT INTO effect VALUES (?)", key)
+				return err
+			})
+			return now, err
+		})
+	}
+	for again := range 2 {
+		if out, err := do("k", idempotency.Result{Body: []byte("late")}); err != nil || out.Replayed != (again == 1) || string(out.Result.Body) != "late" {
+			t.Errorf("%+v, %v", out, err)
+		}
+	}
+	large := idempotency.Result{Body: make([]byte, r.MaxResult())}
+	if out, err := do("large", large); as[*idempotency.TooLargeError](err) == nil {
+		t.Errorf("%d bytes: %+v, %v", len(large.Body), out.Replayed, err)
+	}
+	large.Instead = "too large to be kept"
+	for again := range 2 {
+		out, err := do("large-known", large)
+		if err != nil || again == 1 && out.Result.Tombstone != large.Instead {
+			t.Errorf("%d: %v, %q", again, err, out.Result.Tombstone)
+		}
+	}
+	var effects int
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effect").Scan(&effects); err != nil || effects != 2 {
+		t.Errorf("%d effects, %v; want those of what was committed", effects, err)
+	}
+	if err := idempotency.SetResultFrom(t.Context(), nil); !errors.Is(err, ledger.ErrNoAttempt) {
+		t.Errorf("outside of a function: %v", err)
+	}
+}
+
 // A runner that ends lets what runs end, and takes nothing new.
 func TestDrain(t *testing.T) {
 	t.Parallel()
@@ -104,9 +210,7 @@ func TestDrain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	for !r.Health().Ready {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, func() bool { return r.Health().Ready })
 	began, release := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
@@ -119,9 +223,7 @@ func TestDrain(t *testing.T) {
 	}()
 	<-began
 	cancel()
-	for r.Health().Ready {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, func() bool { return !r.Health().Ready })
 	if _, err := r.Do(t.Context(), request("after"), f); !errors.Is(err, idempotency.ErrUnavailable) {
 		t.Errorf("while it drains: %v", err)
 	}

@@ -23,6 +23,9 @@ type Result struct {
 	Body []byte
 	// Tombstone says why there is no answer although the request was done: it could not be kept. Empty: there is one.
 	Tombstone string
+	// Instead is the Tombstone that is stored where the result is too large to be kept. Empty: that is refused with a
+	// [*TooLargeError]. For answers that can be sent once without being kept.
+	Instead string
 }
 
 // envelope is the first line of a stored result, in JSON. What follows is the body, or what stands for it.

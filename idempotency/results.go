@@ -17,27 +17,34 @@ type results struct {
 // sealLimit is how long the cipher may take for one result.
 const sealLimit = 5 * time.Second
 
-// store is what is stored of a result, or a [*TooLargeError].
+// store is what is stored of a result, or of what it says is to be stored instead; else a [*TooLargeError].
 func (s *results) store(ctx context.Context, r *Result, failed string) ([]byte, error) {
-	stored, err := encode(r, failed)
+	stored, err := s.seal(ctx, r, failed)
 	if err != nil {
 		return nil, err
 	}
-	if s.cipher != nil {
-		ctx, cancel := context.WithTimeout(ctx, sealLimit)
-		defer cancel()
-		sealed, err := s.cipher.Seal(ctx, stored)
-		if err != nil {
-			return nil, fmt.Errorf("idempotency: sealing a result: %w", err)
-		}
-		if stored, err = (&envelope{Version: version, Sealed: true}).with(sealed); err != nil {
-			return nil, err
-		}
+	if len(stored) <= s.limit {
+		return stored, nil
 	}
-	if len(stored) > s.limit {
-		return nil, &TooLargeError{Bytes: len(stored), Limit: s.limit}
+	if r.Instead != "" {
+		return s.store(ctx, &Result{Status: r.Status, Tombstone: r.Instead}, failed)
 	}
-	return stored, nil
+	return nil, &TooLargeError{Bytes: len(stored), Limit: s.limit}
+}
+
+// seal encodes a result, and seals it if there is a cipher. It is not cut short by the end of the function's time: the effect is there.
+func (s *results) seal(ctx context.Context, r *Result, failed string) ([]byte, error) {
+	stored, err := encode(r, failed)
+	if err != nil || s.cipher == nil {
+		return stored, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sealLimit)
+	defer cancel()
+	sealed, err := s.cipher.Seal(ctx, stored)
+	if err != nil {
+		return nil, fmt.Errorf("idempotency: sealing a result: %w", err)
+	}
+	return (&envelope{Version: version, Sealed: true}).with(sealed)
 }
 
 // load is the result that was stored, and the error's text of a failure for good.

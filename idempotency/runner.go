@@ -39,7 +39,7 @@ func New(l ledger.Ledger, o Options) (*Runner, error) {
 	r := &Runner{opt: opt, worker: worker, ledger: l, flights: flights{all: map[flightKey]*flight{}}, results: results{limit: l.Limits().Result, cipher: opt.Cipher}}
 	r.eng, err = engine.New(engine.Config{
 		Options: worker, Ledger: l, Handler: consumer.HandlerFunc(r.handle), Sink: r, System: "idempotency", Source: opt.Name,
-		HoldMax: 1, AskMax: askMax, Heard: r.heard,
+		HoldMax: -1, AskMax: askMax, Heard: r.heard,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("idempotency: %w", err)

@@ -34,10 +34,18 @@ func begin(t *testing.T, l ledger.Ledger, o idempotency.Options) *idempotency.Ru
 			t.Errorf("Run: %v", err)
 		}
 	})
-	for !r.Health().Ready {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, func() bool { return r.Health().Ready })
 	return r
+}
+
+// until waits for a condition.
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited for a minute")
+		}
+	}
 }
 
 // runs counts how often a function that answers so has run.

@@ -50,9 +50,6 @@ func TestDecide(t *testing.T) {
 		ledger.Entry{Fingerprint: body, Park: true}
 	parkSolo := ledger.Entry{Fingerprint: body, Park: true, Solo: true}
 	stamped := func(token uint64) ledger.Entry { return ledger.Entry{Fingerprint: body, StampToken: token} }
-	keep := func(token uint64) ledger.Entry {
-		return ledger.Entry{Fingerprint: body, StampToken: token, KeepFailed: true}
-	}
 	for _, c := range []struct {
 		name  string
 		row   *ledger.Row
@@ -92,11 +89,6 @@ func TestDecide(t *testing.T) {
 		{"9 newer stamp", failed(0), stamped(8), done},
 		{"9 this failure's stamp", failed(0), stamped(7), redrive(0)},
 		{"9 a producer's stamp", failed(0), stamped(0), redrive(0)},
-		{"9 no stamp, kept", failed(0), keep(0), done},
-		{"9 older stamp, kept", failed(0), keep(6), done},
-		{"9 this failure's stamp, kept", failed(0), keep(7), redrive(0)},
-		{"8 suspect, kept", failed(2), keep(0), suspect},
-		{"10 released, kept", held(ledger.Nobody, 0), keep(0), run(0, false)},
 		{"10 released", held(ledger.Nobody, 0), plain, run(0, false)},
 		{"10 released, overdue, stamped", row(func(r *ledger.Row) { r.DueIn = -time.Hour }), stamped(99), run(0, false)},
 		{"10 released, park", held(ledger.Nobody, 0), park, run(0, false)},
@@ -115,6 +107,26 @@ func TestDecide(t *testing.T) {
 				t.Fatalf("Decide: %+v\nwant    %+v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestDecideKeepsFailures is row 9 for those who keep failures.
+func TestDecideKeepsFailures(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		row   *ledger.Row
+		stamp uint64
+		want  ledger.Decision
+	}{
+		{"no stamp", failed(0), 0, ledger.Decision{Answer: ledger.Done}},
+		{"older stamp", failed(0), 6, ledger.Decision{Answer: ledger.Done}},
+		{"this failure's stamp", failed(0), 7, ledger.Decision{Answer: ledger.Run, Write: true, Token: 8, Renew: true}},
+		{"suspect", failed(2), 0, ledger.Decision{Answer: ledger.Busy, Suspect: true}},
+		{"released", held(ledger.Nobody, 0), 0, ledger.Decision{Answer: ledger.Run, Write: true, Token: 8, Attempts: 3}},
+	} {
+		if got := ledger.Decide(c.row, ledger.Entry{Fingerprint: body, StampToken: c.stamp, KeepFailed: true}); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
 	}
 }
 

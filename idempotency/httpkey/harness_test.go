@@ -32,8 +32,10 @@ func serve(t *testing.T, ro idempotency.Options, o httpkey.Options, h http.Handl
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.runner.Run(ctx) }()
-	for !e.runner.Health().Ready {
-		time.Sleep(time.Millisecond)
+	for deadline := time.Now().Add(time.Minute); !e.runner.Health().Ready; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the runner is not ready after a minute")
+		}
 	}
 	wrap, err := httpkey.New(e.runner, o)
 	if err != nil {
@@ -44,6 +46,9 @@ func serve(t *testing.T, ro idempotency.Options, o httpkey.Options, h http.Handl
 	mux.Handle("/refund/{id}", wrap(h))
 	e.server = httptest.NewUnstartedServer(mux)
 	e.server.EnableHTTP2 = http2
+	// All requests of a test fit into one connection: a thousand that each begin one of their own can take longer than a busy machine's
+	// server waits for a connection's first bytes.
+	e.server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 2000}
 	if http2 {
 		e.server.StartTLS()
 	} else {

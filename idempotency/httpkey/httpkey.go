@@ -101,12 +101,12 @@ func route(r *http.Request) string {
 	if pattern == "" {
 		pattern = r.URL.EscapedPath()
 	}
-	scope := r.Method + " " + strings.TrimSpace(pattern)
+	scope := strings.ToValidUTF8(r.Method+" "+strings.TrimSpace(pattern), "?")
 	if len(scope) > maxScope {
 		sum := sha256.Sum256([]byte(scope))
-		scope = scope[:maxScope-1-2*len(sum)] + "~" + hex.EncodeToString(sum[:])
+		scope = strings.ToValidUTF8(scope[:maxScope-1-2*len(sum)], "") + "~" + hex.EncodeToString(sum[:])
 	}
-	return strings.ToValidUTF8(scope, "\uFFFD")
+	return scope
 }
 
 // identity is what must be equal in a repetition. None of the parts before the content has a line break.
@@ -128,7 +128,7 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 	ended := false
 	defer func() { // a panic goes on, and nothing is written afterwards
 		if !ended {
-			_ = rec.end(false)
+			_, _ = rec.end(false)
 		}
 	}()
 	ran := false
@@ -137,14 +137,12 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 		return m.run(ctx, rec, r, body)
 	})
 	ended = true
+	send := !errors.Is(err, idempotency.ErrUnknown) && ran && (err == nil || errors.Is(err, errReleased))
+	seen, failed := rec.end(send)
 	switch {
-	case errors.Is(err, idempotency.ErrUnknown) && !rec.live():
-		_ = rec.end(false)
-		m.tell(w, r, m.problem(err))
-	case errors.Is(err, idempotency.ErrUnknown):
-		_ = rec.end(false)
-	case ran && (err == nil || errors.Is(err, errReleased)):
-		m.sent(r, rec.end(true))
+	case send:
+		m.sent(r, failed)
+	case seen: // what its client has is all that there is to say
 	case errors.Is(err, idempotency.ErrUnavailable) && m.opt.WithoutLedger:
 		m.unprotected(w, r, body)
 	case err != nil:
@@ -156,27 +154,16 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 
 // run calls the handler.
 func (m *middleware) run(ctx context.Context, rec *recorder, r *http.Request, body []byte) (idempotency.Result, error) {
-	err := idempotency.SetResultFrom(ctx, func() (idempotency.Result, error) { return m.kept(ctx, rec), nil })
-	if err != nil {
+	kept := func() (idempotency.Result, error) { return rec.result(m.opt.KeepHeaders), nil }
+	if err := idempotency.SetResultFrom(ctx, kept); err != nil {
 		return idempotency.Result{}, err
 	}
 	m.next.ServeHTTP(rec, again(r.WithContext(ctx), body))
-	res := m.kept(ctx, rec)
+	res := rec.result(m.opt.KeepHeaders)
 	if !m.opt.Store(res.Status) && res.Tombstone == "" {
-		return res, errReleased
+		return res, idempotency.Release(errReleased)
 	}
 	return res, nil
-}
-
-// kept is what is stored of what the handler has answered so far.
-func (m *middleware) kept(ctx context.Context, rec *recorder) idempotency.Result {
-	res := rec.result(m.opt.KeepHeaders)
-	if err := idempotency.SetResult(ctx, res); err != nil {
-		if _, large := errors.AsType[*idempotency.TooLargeError](err); large {
-			return idempotency.Result{Status: res.Status, Tombstone: "it is larger than what is kept"}
-		}
-	}
-	return res
 }
 
 // again is the request with its body to be read.

@@ -162,6 +162,26 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// What is to be asked for again never fails for good, however often it is.
+func TestReleasedForEver(t *testing.T) {
+	t.Parallel()
+	runs := 0
+	e := serve(t, idempotency.Options{Attempts: 2}, httpkey.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+		if runs++; runs <= 20 {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}, false)
+	for n := range 22 {
+		want := http.StatusTooManyRequests
+		if n >= 20 {
+			want = http.StatusOK
+		}
+		if a := e.ask(asked{key: "k"}); a.status != want || a.replayed() != (n == 21) {
+			t.Errorf("%d: %+v", n, a)
+		}
+	}
+}
+
 // What was sent piece by piece, taken over, or is larger than what is kept, was done once, and has no answer to be given again.
 func TestAnswersThatAreNotKept(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{

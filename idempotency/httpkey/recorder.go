@@ -28,6 +28,9 @@ type recorder struct {
 	closed bool   // nobody listens any more
 }
 
+// tooLarge is why most answers are not kept that are not.
+const tooLarge = "it is larger than what is kept"
+
 func newRecorder(w http.ResponseWriter, limit int) *recorder {
 	return &recorder{w: w, limit: limit, header: http.Header{}}
 }
@@ -62,7 +65,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 		return 0, errClosed
 	}
 	if r.lost == "" && r.body.Len()+len(p) > r.limit {
-		if err := r.goLive("it is larger than what is kept"); err != nil {
+		if err := r.goLive(tooLarge); err != nil {
 			return 0, err
 		}
 	}
@@ -145,7 +148,7 @@ func (r *recorder) send() error {
 func (r *recorder) result(keep []string) idempotency.Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	res := idempotency.Result{Status: max(r.status, http.StatusOK)}
+	res := idempotency.Result{Status: max(r.status, http.StatusOK), Instead: tooLarge}
 	if r.lost != "" {
 		res.Tombstone = r.lost
 		return res
@@ -165,20 +168,13 @@ func (r *recorder) result(keep []string) idempotency.Result {
 	return res
 }
 
-// end closes the recorder; with send, its answer is sent first, unless it was already.
-func (r *recorder) end(send bool) error {
+// end closes the recorder; with send, its answer is sent first, unless it was already. seen: the client has something of it.
+func (r *recorder) end(send bool) (seen bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
 	if send && r.lost == "" {
-		return r.send()
+		return true, r.send()
 	}
-	return nil
-}
-
-// live says whether the client has seen something already.
-func (r *recorder) live() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lost != ""
+	return r.lost != "", nil
 }

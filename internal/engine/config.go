@@ -26,7 +26,7 @@ type Config struct {
 	// Health is the worker's, for metrics: it knows more than the engine. Nil: the engine's.
 	Health func() consumer.Health
 	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of, with Verdict.Again. Zero:
-	// no limit, everything is held.
+	// no limit, everything is held. Negative: what is released is let go of, even if it is due at once.
 	HoldMax time.Duration
 	// AskMax is the longest time after which a busy message is asked for again. Zero: as long as the reason lasts, 10 s at most.
 	AskMax time.Duration

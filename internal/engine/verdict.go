@@ -11,8 +11,9 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// ErrNotBegun is what a handler returns that has done nothing, and has its message back uncounted: nobody waits for it any more.
-var ErrNotBegun = errors.New("engine: the handler has not begun")
+// ErrGiveBack is what a handler returns that gives its message back, uncounted and due at once: it has done nothing of it, or nothing
+// that would count.
+var ErrGiveBack = errors.New("engine: the handler gives its message back")
 
 // outcome is how one run of a handler ended.
 type outcome struct {
@@ -62,7 +63,7 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 	if o.err == nil {
 		return step{settle: ledger.Succeed}
 	}
-	if errors.Is(o.err, ErrNotBegun) {
+	if errors.Is(o.err, ErrGiveBack) {
 		return step{settle: ledger.Release}
 	}
 	terminal := consumer.IsTerminal(o.err)

@@ -155,7 +155,9 @@ func (f *Flow) claimed(now time.Duration, it *Item, a *ledger.Claim, archive *le
 		it.asks++
 		wait := a.Wait
 		if most := f.cfg.AskMax; most > 0 {
-			wait = min(backoff.Policy{Base: minAsk, Max: most}.Ceiling(int(it.asks)), max(wait, minAsk))
+			if soon := (backoff.Policy{Base: minAsk, Max: most}).Ceiling(int(it.asks)); wait <= 0 || wait > soon {
+				wait = soon
+			}
 		}
 		f.wait(now, it, AskAgain(wait, int(it.asks), f.chance.draw()))
 	}

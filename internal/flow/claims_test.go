@@ -34,6 +34,59 @@ func TestAskAgain(t *testing.T) {
 	}
 }
 
+// What does not want to wait is let go of where another would: its key is in hand, or busy elsewhere. What may be ours is asked for
+// all the same.
+func TestWhatDoesNotWait(t *testing.T) {
+	for _, maybe := range []bool{false, true} {
+		f := joined(Config{Concurrency: 2, BatchSize: 1, ClaimAhead: 10})
+		first, copied, other := plainItem("", "a"), plainItem("", "a"), plainItem("", "b")
+		first.NoWait, copied.NoWait, other.NoWait = true, true, true
+		for _, it := range []*Item{first, copied, other} {
+			f.Offer(0, it)
+		}
+		var c Claim
+		if !f.NextClaim(0, &c) || !slices.Equal(c.Items, []*Item{first, other}) || !f.Pending() {
+			t.Fatalf("claimed %v", c.Items)
+		}
+		f.End()
+		if len(f.out) != 1 || f.out[0].Item != copied || f.out[0].Verdict != (Verdict{}) || copied.phase != finished || len(f.s.declined) != 0 {
+			t.Errorf("behind another copy: %+v, phase %d", f.out, copied.phase)
+		}
+		f.out, other.maybe = nil, maybe
+		f.Claimed(0, &c, []ledger.Claim{{Answer: ledger.Run, Token: 1}, {}}, nil)
+		f.End()
+		if gone := len(f.out) == 1 && f.out[0].Item == other && !f.out[0].Verdict.Ack; gone == maybe || first.phase != claimed {
+			t.Errorf("busy elsewhere, may be ours %t: %+v, phase %d", maybe, f.out, other.phase)
+		}
+	}
+}
+
+// With a bound of its own a flow asks for what is busy soon at first, and often all the time, whatever is known of the reason.
+func TestAskMax(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Millisecond, time.Minute} {
+		f := joined(Config{Concurrency: 1, BatchSize: 1, ClaimAhead: 10, AskMax: 500 * time.Millisecond})
+		it := plainItem("", "a")
+		f.Offer(0, it)
+		now := time.Duration(0)
+		for _, most := range []time.Duration{50, 100, 200, 400, 500, 500} {
+			var c Claim
+			if !f.NextClaim(now, &c) {
+				t.Fatalf("nothing is claimed at %s", now)
+			}
+			f.Claimed(now, &c, []ledger.Claim{{Wait: wait, Held: wait > 0}}, nil)
+			f.ClaimOver(&c)
+			if most *= time.Millisecond; wait > 0 {
+				most = min(most, max(wait, minAsk))
+			}
+			if rest := it.due - now; rest < most || rest > most+most/10 {
+				t.Errorf("wait %s: asked again after %s, want %s", wait, rest, most)
+			}
+			now = it.due
+			f.Wake(now)
+		}
+	}
+}
+
 // An item whose claim was not answered may be ours as long as its session lasts, and not once that is lost; it is claimable
 // either way, and asked for before anything else while it may be ours.
 func TestUnansweredClaimsAreDoubts(t *testing.T) {

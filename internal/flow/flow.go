@@ -25,7 +25,8 @@ type Config struct {
 	Park         bool
 	Target       bool // dead letters are published
 	Cipher       bool // archives are sealed
-	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of. Zero: no limit.
+	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of. Zero: no limit. Negative: what is released
+	// is let go of, even if it is due at once.
 	HoldMax time.Duration
 	// AskMax is the longest time after which a busy message is asked for again, which begins short and doubles. Zero: as long as the
 	// reason is known to last, see AskAgain.

@@ -153,10 +153,13 @@ func (f *Flow) settledOne(now time.Duration, s *Settlement, err error) {
 // lockedRest is how long a settlement of a locked row rests, at most.
 const lockedRest = 100 * time.Millisecond
 
+// holds says whether an item that is to wait is held meanwhile.
+func (f *Flow) holds(wait time.Duration) bool { return f.cfg.HoldMax == 0 || wait <= f.cfg.HoldMax }
+
 // released is an item that is not ours any more, on purpose.
 func (f *Flow) released(now time.Duration, it *Item, after time.Duration) {
 	switch {
-	case it.dropped || f.draining || f.cfg.HoldMax > 0 && after > f.cfg.HoldMax:
+	case it.dropped || f.draining || !f.holds(after):
 		f.finish(it, Verdict{Again: after})
 	case after > 0:
 		f.s.hold(it, now+after)
@@ -249,7 +252,7 @@ func (f *Flow) refused(now time.Duration, s *Settlement, err error, unsealed boo
 			f.tell(it, Verdict{Held: true})
 		}
 		f.keep(now, s, err, unsealed)
-	case it.dropped || f.draining || f.cfg.HoldMax > 0 && b.Base > f.cfg.HoldMax:
+	case it.dropped || f.draining || !f.holds(b.Base):
 		f.forget(it)
 		f.settle(now, it, &ledger.Settlement{Kind: ledger.Release, After: b.Max})
 	default:

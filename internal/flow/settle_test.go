@@ -188,6 +188,26 @@ func TestRefusedSettlementsBackOff(t *testing.T) {
 	}
 }
 
+// What is released is held for as long as that is allowed, and let go of otherwise.
+func TestHolds(t *testing.T) {
+	for _, c := range []struct {
+		most, after time.Duration
+		held        bool
+	}{
+		{0, 0, true}, {0, time.Hour, true}, {time.Second, 0, true}, {time.Second, time.Second, true}, {time.Second, time.Second + 1, false},
+		{-1, 0, false}, {-1, time.Hour, false},
+	} {
+		f := joined(Config{Concurrency: 1, HoldMax: c.most})
+		it := plainItem("", "a")
+		f.enlist(it)
+		f.s.add(it)
+		f.s.setPhase(it, settling)
+		if f.released(0, it, c.after); (it.phase != finished) != c.held {
+			t.Errorf("HoldMax %s, after %s: phase %d", c.most, c.after, it.phase)
+		}
+	}
+}
+
 // What is kept is repeated no more once it is forgotten, and is released at once if the broker wants it back meanwhile; a wait
 // is no longer than an item is held.
 func TestForgottenSettlementsAreNotRepeated(t *testing.T) {

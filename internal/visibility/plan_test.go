@@ -164,7 +164,7 @@ func TestAGroupIsHandedBackNewestFirst(t *testing.T) {
 }
 
 // A group is received once more, and the table has its head no more: the others came before the new copy of the head.
-func TestAGroupIsHandedBackAsItCameLast(t *testing.T) {
+func TestPitfall147_HandedBackAsItCameLast(t *testing.T) {
 	c := newClocked(t, true)
 	c.Forget(c.take("a", "1"))
 	c.take("b", "1")

@@ -15,6 +15,7 @@ import (
 func RunInTx(t *testing.T, open Open) {
 	for _, c := range append([]testCase{
 		{"InTx_CommitsEffectAndSuccess", txCommit},
+		{"InTx_BeforeCommit", txBeforeCommit},
 		{"InTx_ErrorRollsBack", txError},
 		{"InTx_PanicRollsBack", txPanic},
 		{"InTx_GoexitRollsBack", txGoexit},
@@ -93,6 +94,39 @@ func txCommit(e *env) {
 		}
 		if err := a.SetResult(nil); !errors.Is(err, ledger.ErrSettled) {
 			e.Fatalf("SetResult after the commit: %v", err)
+		}
+	}
+}
+
+// What is set right before the commit is part of it, and what fails there rolls it back.
+func txBeforeCommit(e *env) {
+	for i, failure := range []error{nil, errHandler} {
+		o, m := e.owner(), e.entry(number(i))
+		c := e.want(o, m, ledger.Run)
+		before := e.record(m)
+		ctx, a := e.attempt(o, c)
+		ran := false
+		a.BeforeCommit(func() error {
+			if !ran {
+				e.Errorf("asked before the transaction's function has returned")
+			}
+			return errors.Join(failure, a.SetResult([]byte("late")))
+		})
+		err := e.InTx(ctx, func(ctx context.Context) error {
+			ran = true
+			return e.Effect(ctx, m.Key.String())
+		})
+		if !errors.Is(err, failure) || (err == nil) != (failure == nil) {
+			e.Fatalf("InTx: %v, want %v", err, failure)
+		}
+		if failure != nil {
+			stillOurs(e, o, m, c, a, before)
+			continue
+		}
+		e.wantState(a, ledger.AttemptSucceeded)
+		e.wantEffects(m, 1)
+		if r := e.record(m); r.State != ledger.Succeeded || string(r.Result) != "late" {
+			e.Fatalf("row: %.300s", summary(r))
 		}
 	}
 }
