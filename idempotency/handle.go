@@ -55,7 +55,6 @@ func (r *Runner) handle(ctx context.Context, m *consumer.Message) error {
 		return engine.ErrGiveBack
 	}
 	defer c.over.Store(true)
-	c.heard = ledger.Claim{} // what is heard from now on is what came of this run
 	c.out.Attempt = m.Attempt
 	ctx = &scope{Context: ctx, call: c, results: &r.results}
 	attempt, _ := ledger.AttemptFrom(ctx)

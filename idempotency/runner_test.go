@@ -124,6 +124,24 @@ func as[T error](err error) (none T) {
 	return e
 }
 
+// What is released is free at once, and its next run is the next claim: nobody asked for it in between.
+func TestRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, memory.New(), idempotency.Options{Attempts: 1})
+		for token := range uint64(5) {
+			out, err := r.Do(t.Context(), request("k"), func(ctx context.Context) (idempotency.Result, error) {
+				if got := consumer.Token(ctx); got != token+1 {
+					t.Errorf("claim %d, want %d", got, token+1)
+				}
+				return idempotency.Result{}, idempotency.Release(errBoom)
+			})
+			if !errors.Is(err, errBoom) || err.Error() != "boom" || out.Attempt != 1 {
+				t.Errorf("%+v, %v", out, err)
+			}
+		}
+	})
+}
+
 // A thousand requests of one key at once: one runs, all get its answer.
 func TestOneOfAThousandRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
