@@ -22,6 +22,9 @@ func InTx(ctx context.Context, fn func(ctx context.Context) error) error {
 		if err := fn(ctx); err != nil {
 			return ledger.AttemptOpen, err
 		}
+		if err := f.Commits(); err != nil {
+			return ledger.AttemptOpen, err
+		}
 		return s.commit(context.WithoutCancel(ctx), f)
 	})
 }
