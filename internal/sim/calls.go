@@ -49,8 +49,10 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 	var answers []ledger.Claim
 	p.call("a claim", func() (err error) {
 		if answers, err = sess.owner.Claim(context.Background(), entries); err != nil {
+			p.mustBeOver(sess, err)
 			return err
 		}
+		p.mustClaim(sess, c, entries, answers)
 		for i, it := range c.Items {
 			p.facts.of(of(it).message).asked = answers[i].Err == nil
 			p.note(p, "claims", of(it).message, int64(answers[i].Answer))
@@ -244,6 +246,7 @@ func (p *process) settleItems(b *flow.Batch, sess *session, errs []error) error 
 	}
 	for i, a := range answers {
 		errs[at[i]] = a
+		p.mustSettle(sess, of(b.Items[at[i]].Item), &sets[i], a)
 		p.settledOne(of(b.Items[at[i]].Item), sets[i].Kind, a)
 	}
 	return nil

@@ -22,6 +22,6 @@
 // Any other option of the worlds is a field of [Config], drawn in [Drawn] behind all others, since a draw in between changes all worlds; it
 // is passed on in worker.start and made smaller in shrink.go. Items are made in source.go. A kind of trouble is a constant in config.go
 // with its usual share. A promise is checked where it could break (begins, mustFit, look, mustHaveEnded) and has its line in
-// promises_test.go, where it is broken on purpose. mustHaveBeenStill bounds what a world without trouble may take.
-// TestWorldsTakeTheirTime holds what decisions cost.
+// promises_test.go, where it is broken on purpose. What the ledger answers about rows is held to a twin (twin.go). mustHaveBeenStill
+// bounds what a world without trouble may take. TestWorldsTakeTheirTime holds what decisions cost.
 package sim

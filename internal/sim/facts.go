@@ -61,6 +61,8 @@ type session struct {
 	until       time.Duration // as the worker knows it
 	ledgerUntil time.Duration // as the ledger knows it
 	left        bool
+	leftAt      time.Duration
+	fate        ledger.Holder // how it ended, as an answer has shown; Nobody: none has
 }
 
 // size is how many bytes a message takes: a large one more than a quarter of the room.

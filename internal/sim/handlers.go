@@ -196,6 +196,7 @@ func (c *chunk) commit() {
 		err := memory.InTx(ledger.WithAttempt(context.Background(), attempt), func(context.Context) error { return nil })
 		if err == nil {
 			for _, r := range c.running {
+				p.mustCommit(sess, of(r.it), r.it.Ticket())
 				p.takesEffect(r)
 			}
 		}

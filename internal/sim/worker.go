@@ -238,6 +238,7 @@ func (p *process) beat(sess *session) {
 		if err == nil {
 			sess.ledgerUntil = p.now + lasts
 		}
+		p.mustBeOver(sess, err)
 		return err
 	}, func(err error) {
 		rest := lease / 3
@@ -288,7 +289,9 @@ func (p *process) leave(sess *session, then func()) {
 		return
 	}
 	p.call("a leave", func() error {
-		sess.left = true
+		if !sess.left {
+			sess.left, sess.leftAt = true, p.now
+		}
 		return sess.owner.Leave(context.Background())
 	}, func(err error) {
 		if err != nil && !ledger.IsLost(err) {

@@ -36,6 +36,7 @@ type world struct {
 	broker  broker
 	workers []*worker
 	facts   facts
+	twin    twin
 	report  Report
 	traced  bool
 	steps   []step // if it is traced
@@ -90,7 +91,7 @@ func Run(cfg Config) (Report, error) {
 }
 
 func newWorld(cfg Config) *world {
-	w := &world{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), facts: newFacts()}
+	w := &world{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), facts: newFacts(), twin: newTwin()}
 	began := time.Unix(1_000_000_000, 0)
 	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.now) }))
 	if cfg.Visibility > 0 {

@@ -1,0 +1,242 @@
+package sim
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// twin is a ledger of rows that is told what the real one is asked, and says what the real one must answer. It knows no more of owners
+// than the worker does: whether a peer has declared an overdue one dead follows from the first answer that shows it.
+type twin struct {
+	rows map[[ledger.KeySize]byte]*row
+}
+
+// row is what is known of a message. It says nothing about one whose window may be over.
+type row struct {
+	began    time.Duration // of its window
+	body     ledger.Fingerprint
+	state    ledger.State
+	token    uint64
+	owner    *session // nil: nobody
+	due      time.Duration
+	attempts int
+	crashes  int
+	errors   int
+	result   []byte
+	filed    map[string]bool // deliveries that failed for good
+}
+
+// Bounds of the claim table.
+const (
+	window  = time.Hour
+	suspect = 2 // crashes
+	guilty  = 5
+)
+
+func newTwin() twin { return twin{rows: map[[ledger.KeySize]byte]*row{}} }
+
+// fates are what may have become of an owner, as another one sees it.
+func (s *session) fates(now time.Duration) []ledger.Holder {
+	end := ledger.Live
+	if s.left {
+		end, now = ledger.Left, s.leftAt
+	}
+	switch {
+	case s.fate != ledger.Nobody:
+		return []ledger.Holder{s.fate}
+	case now > s.ledgerUntil:
+		return []ledger.Holder{end, ledger.Dead}
+	}
+	return []ledger.Holder{end}
+}
+
+// mustBeOver checks an answer that says that an owner is lost.
+func (p *process) mustBeOver(sess *session, err error) {
+	if ledger.IsLost(err) && p.now <= sess.ledgerUntil && !sess.left {
+		p.breaks(none, "an owner is lost once its lease is over: %s is told %v, %s before", p, err, sess.ledgerUntil-p.now)
+	}
+}
+
+// mustClaim checks what the ledger has answered to a claim.
+func (p *process) mustClaim(sess *session, c *flow.Claim, entries []ledger.Entry, answers []ledger.Claim) {
+	asked := map[[ledger.KeySize]byte]bool{}
+	for i := range entries {
+		e, is, d := &entries[i], &answers[i], of(c.Items[i])
+		switch key := e.Key.Sum(); {
+		case e.Ranged || is.Err != nil:
+		case sess.left || sess.fate != ledger.Nobody:
+			p.breaks(d.message, "an owner that has ended claims nothing: %s gets %+v", p, *is)
+		case asked[key]:
+			(&row{}).must(p, d, &ledger.Claim{Answer: ledger.Busy}, is)
+		default:
+			asked[key] = true
+			p.mustClaimOne(sess, d, e, is)
+		}
+	}
+}
+
+func (p *process) mustClaimOne(sess *session, d delivery, e *ledger.Entry, is *ledger.Claim) {
+	x := p.twin.rows[e.Key.Sum()]
+	switch {
+	case x == nil:
+		x = &row{began: p.now, state: ledger.Pending, body: e.Fingerprint, filed: map[string]bool{}}
+		p.twin.rows[e.Key.Sum()] = x
+		x.must(p, d, &ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true}, is)
+	case p.now > x.began+window:
+		return
+	case x.owner == nil || x.owner == sess:
+		x.must(p, d, x.claimed(sess, e, p.now, ledger.Nobody), is)
+	default:
+		x.mustAs(p, d, sess, e, is)
+	}
+	x.take(sess, p.now, is)
+}
+
+// mustAs checks an answer about what another owner has: something that may have become of that owner explains it.
+func (x *row) mustAs(p *process, d delivery, sess *session, e *ledger.Entry, is *ledger.Claim) {
+	var fits []ledger.Holder
+	all := x.owner.fates(p.now)
+	for _, fate := range all {
+		if same(x.claimed(sess, e, p.now, fate), is) {
+			fits = append(fits, fate)
+		}
+	}
+	switch {
+	case len(fits) == 0:
+		x.must(p, d, x.claimed(sess, e, p.now, all[0]), is)
+	case len(fits) == 1 && fits[0] != ledger.Live:
+		x.owner.fate = fits[0]
+	}
+}
+
+// claimed is what a claim is to be answered.
+func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate ledger.Holder) *ledger.Claim {
+	done := &ledger.Claim{Answer: ledger.Done, Outcome: ledger.Outcome{State: x.state, Result: x.result}}
+	pending := x.state == ledger.Pending
+	switch {
+	case x.filed[string(e.Delivery)]:
+		return done
+	case x.body != e.Fingerprint:
+		return &ledger.Claim{Answer: ledger.Mismatch}
+	case x.state == ledger.Succeeded:
+		return done
+	case pending && fate == ledger.Live:
+		return &ledger.Claim{Answer: ledger.Busy, Held: true, Wait: max(x.owner.ledgerUntil-now, 0)}
+	case pending && x.due > now:
+		return &ledger.Claim{Answer: ledger.Busy, Wait: x.due - now}
+	}
+	crashes, tookOver := x.crashes, pending && (fate == ledger.Dead || fate == ledger.Left)
+	if tookOver && fate == ledger.Dead {
+		crashes++
+	}
+	parked := e.Park && pending && (tookOver || x.owner == sess && x.token > 1)
+	switch {
+	case pending && (crashes >= guilty || parked):
+		return &ledger.Claim{Answer: ledger.Spent, Token: x.token + 1, Crashes: crashes, Uncertain: parked && crashes < guilty, TookOver: tookOver}
+	case crashes >= suspect && !e.Solo:
+		return &ledger.Claim{Answer: ledger.Busy, Suspect: true}
+	case !pending && e.StampToken != x.token && (e.StampToken > 0 || e.KeepFailed):
+		return done
+	case !pending:
+		return &ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: x.token + 1, Crashes: min(crashes, suspect)}
+	}
+	first := x.owner == sess && x.token == 1
+	return &ledger.Claim{Answer: ledger.Run, Attempt: x.attempts + 1, Token: x.token + 1, Crashes: crashes, First: first, TookOver: tookOver}
+}
+
+// same compares what an answer says, but for its errors and its ticket.
+func same(a, b *ledger.Claim) bool {
+	return a.Answer == b.Answer && a.Attempt == b.Attempt && a.Token == b.Token && a.Crashes == b.Crashes && a.Wait == b.Wait &&
+		a.Held == b.Held && a.Suspect == b.Suspect && a.Uncertain == b.Uncertain && a.First == b.First && a.TookOver == b.TookOver &&
+		a.Outcome.State == b.Outcome.State && bytes.Equal(a.Outcome.Result, b.Outcome.Result)
+}
+
+func (x *row) must(p *process, d delivery, want, is *ledger.Claim) {
+	if !same(want, is) {
+		p.breaks(d.message, "the claim table answers: %s gets %+v, not %+v", p, *is, *want)
+	}
+	if n := len(is.Errors); is.Answer == ledger.Run && n != x.errorsOf(is) {
+		p.breaks(d.message, "a claim tells what failed before: %s gets %d errors, not %d", p, n, x.errorsOf(is))
+	}
+}
+
+// errorsOf is how many errors a run is told of: as many as were counted, unless it begins anew.
+func (x *row) errorsOf(is *ledger.Claim) int {
+	if x.state != ledger.Pending || is.First {
+		return 0
+	}
+	return min(x.errors, ledger.DefaultLimits.Errors)
+}
+
+// take notes what the answer to a claim has written.
+func (x *row) take(sess *session, now time.Duration, is *ledger.Claim) {
+	if is.Answer != ledger.Run && is.Answer != ledger.Spent {
+		return
+	}
+	if x.state != ledger.Pending {
+		x.attempts, x.errors, x.began = 0, 0, now
+	}
+	x.state, x.owner, x.token, x.crashes, x.due, x.result = ledger.Pending, sess, is.Token, is.Crashes, 0, nil
+}
+
+// mustSettle checks what the ledger has answered to a settlement.
+func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is error) {
+	x := p.twin.rows[s.Ticket.Sum()]
+	if _, ok := errors.AsType[*ledger.InvalidError](is); ok || x == nil || p.now > x.began+window {
+		return
+	}
+	want := ledger.ErrLost
+	switch {
+	case s.Ticket.IsMismatch():
+		if s.Kind == ledger.Fail {
+			want, x.filed[string(s.Dead.Delivery)] = nil, true
+		}
+	case s.Ticket.Token() != x.token:
+	case x.state == ledger.Pending && x.owner == sess:
+		want = nil
+		x.settle(s, p.now)
+	case x.state == ledger.Succeeded,
+		x.state == ledger.Failed && s.Dead != nil && x.filed[string(s.Dead.Delivery)],
+		x.state == ledger.Pending && x.owner == nil && s.Kind == ledger.Release:
+		want = nil
+	}
+	if (want == nil) != (is == nil) || want != nil && !ledger.IsLost(is) {
+		p.breaks(d.message, "the settle rules answer: %s is told %v, not %v", p, is, want)
+	}
+}
+
+// settle notes what a settlement has written.
+func (x *row) settle(s *ledger.Settlement, now time.Duration) {
+	x.owner, x.due = nil, 0
+	switch s.Kind {
+	case ledger.Succeed:
+		x.state, x.result = ledger.Succeeded, s.Result
+	case ledger.Fail:
+		x.state, x.result = ledger.Failed, s.Result
+		x.filed[string(s.Dead.Delivery)] = true
+	case ledger.Release:
+		if s.After > 0 {
+			x.due = now + s.After
+		}
+		if s.Count {
+			x.attempts++
+			x.errors++
+		}
+	}
+}
+
+// mustCommit checks that a transaction has committed only what was its own still.
+func (p *process) mustCommit(sess *session, d delivery, t ledger.Ticket) {
+	x := p.twin.rows[t.Sum()]
+	if x == nil || p.now > x.began+window {
+		return
+	}
+	if x.state != ledger.Pending || x.owner != sess || x.token != t.Token() {
+		p.breaks(d.message, "a fence commits what is its own: %s commits %s with token %d, the row has %d, %s", p, d, t.Token(), x.token, x.state)
+	}
+	x.settle(&ledger.Settlement{Kind: ledger.Succeed}, p.now)
+}

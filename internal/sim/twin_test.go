@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Each promise about what the ledger answers is told by name when it is broken.
+func TestBrokenPromisesOfTheLedgerAreTold(t *testing.T) {
+	areTold(t, map[string]func(x *broken){
+		"the claim table answers":            func(x *broken) { x.claims(0, ledger.Claim{Answer: ledger.Busy}) },
+		"an owner that has ended claims":     func(x *broken) { x.both[0].sess.left = true; x.claimsFirst(0) },
+		"an owner is lost once its lease is": func(x *broken) { x.both[0].mustBeOver(x.both[0].sess, ledger.ErrLost) },
+		"a claim tells what failed before": func(x *broken) {
+			x.claims(0, ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true, Errors: make([]ledger.AttemptError, 1)})
+		},
+		"the settle rules answer":              func(x *broken) { x.claimsFirst(0); x.settles(0, ledger.ErrLost) },
+		"a fence commits what is its own":      func(x *broken) { x.claimsFirst(0); x.commitsFirst(1) },
+		"the claim table answers: worker 1.1 ": func(x *broken) { x.claimsFirst(0); x.claimsFirst(1) },
+	})
+}
+
+// What another owner has become shows in the first answer about what it had, and stays so.
+func TestFatesShowInAnswers(t *testing.T) {
+	x := newBroken(t)
+	x.claimsFirst(0)
+	x.both[0].sess.ledgerUntil, x.w.now = 0, time.Second
+	x.claims(1, ledger.Claim{Answer: ledger.Busy, Held: true}) // it is overdue, and nobody has declared it dead
+	if got := x.both[0].sess.fate; got != ledger.Nobody || x.w.broken != nil {
+		t.Fatalf("fate %d, %v", got, x.w.broken)
+	}
+	x.claims(1, ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 2, Crashes: 1, TookOver: true})
+	if got := x.both[0].sess.fate; got != ledger.Dead || x.w.broken != nil {
+		t.Fatalf("fate %d, %v", got, x.w.broken)
+	}
+	x.claims(0, ledger.Claim{Answer: ledger.Busy, Held: true, Wait: time.Hour})
+	if x.w.broken == nil {
+		t.Fatal("the dead claim")
+	}
+}
+
+// claims has a process claim the message, with an answer.
+func (x *broken) claims(by int, is ledger.Claim) {
+	e := ledger.Entry{Key: x.d.key, Delivery: x.d.key.ID, Window: time.Hour}
+	x.both[by].mustClaim(x.both[by].sess, &flow.Claim{Items: []*flow.Item{x.item()}}, []ledger.Entry{e}, []ledger.Claim{is})
+}
+
+// claimsFirst has it claim what nobody has claimed.
+func (x *broken) claimsFirst(by int) {
+	x.claims(by, ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true})
+}
+
+func (x *broken) settles(by int, is error) {
+	s := ledger.Settlement{Ticket: ledger.NewTicket(x.d.key.Sum(), 1), Kind: ledger.Succeed}
+	x.both[by].mustSettle(x.both[by].sess, x.d, &s, is)
+}
+
+func (x *broken) commitsFirst(by int) {
+	x.both[by].mustCommit(x.both[by].sess, x.d, ledger.NewTicket(x.d.key.Sum(), 1))
+}
