@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
@@ -39,8 +38,8 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 	entries := make([]ledger.Entry, len(c.Items))
 	for i, it := range c.Items {
 		entries[i] = ledger.Entry{
-			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: deliveryOf(it), Ranged: it.Ranged, Copy: it.Copy, Window: time.Hour,
-			Solo: solo || it.Dropped() && it.Solo(), Park: p.cfg.Park,
+			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: deliveryOf(it), Ranged: it.Ranged, Copy: it.Copy, Window: window,
+			StampToken: it.StampToken, KeepFailed: p.cfg.KeepFailed, Solo: solo || it.Dropped() && it.Solo(), Park: p.cfg.Park,
 		}
 	}
 	if len(entries) > 0 && !p.facts.of(of(c.Items[0]).message).asked && p.trouble(unfit) {
@@ -48,11 +47,13 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 	}
 	var answers []ledger.Claim
 	p.call("a claim", func() (err error) {
+		failed := p.mayRenew(c.Items)
 		if answers, err = sess.owner.Claim(context.Background(), entries); err != nil {
 			p.mustBeOver(sess, err)
 			return err
 		}
 		p.mustClaim(sess, c, entries, answers)
+		p.renewed(c.Items, failed, answers)
 		for i, it := range c.Items {
 			p.facts.of(of(it).message).asked = answers[i].Err == nil
 			p.note(p, "claims", of(it).message, int64(answers[i].Answer))

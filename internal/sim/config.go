@@ -28,6 +28,7 @@ type Config struct {
 	HoldMax     time.Duration // the broker waits in a worker's stead where it is longer; 0: it never does
 	Pace        time.Duration // how long a handler takes
 	Rules       bounds        // of the rules of scheduling
+	KeepFailed  bool          // what has failed runs again for a redrive alone that knows of which failure it is
 	Moods       [kinds]float64
 	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
 }
@@ -66,6 +67,7 @@ func Drawn(seed uint64) Config {
 		c.Moods = drawMoods(rnd)
 	}
 	c.Rules = drawRules(seed)
+	c.KeepFailed = often(30)
 	return c
 }
 
@@ -132,6 +134,8 @@ const (
 	foreign // copy: it is another group's
 	large   // message
 	pause   // of a worker
+
+	redriven // message that has failed: somebody sends it again
 	kinds
 
 	ofBrokers    = uncommitted
@@ -146,6 +150,7 @@ var usual = [kinds]float64{
 	mishap: 0.7, unfit: 0.01, odd: 0.01, unsealed: 0.1, locked: 0.02,
 	slow: 0.05, failing: 0.02, retried: 0.03, deadly: 0.004, hopeless: 0.01, unkeyed: 0.01, resulting: 0.05,
 	copied: 0.05, forged: 0.1, foreign: 0.1, large: 0.01, pause: 0.3,
+	redriven: 0.05,
 }
 
 // moods are how much more often, or less, a kind happens in one world: what never happens in a world hides nothing of the rest, and

@@ -4,7 +4,7 @@
 // Real are the core ([flow.Flow]), the assignments of a group's member ([offsets.Table]), the visibility table
 // ([visibility.Table]), and the ledger's rules ([ledger.Decide] and the ranges, in the ledger that is kept in memory). Simulated are
 // the shells around the core, the broker, the network, the handlers and the clock. A world has requests that are lost, answers that
-// are lost or late, messages that fail, take long or kill their process, processes that die or freeze, and leases that run out. In
+// are lost or late, messages that fail, are sent again once they have, take long or kill their process, processes that die or freeze, and leases that run out. In
 // some worlds the broker is a cluster: its partitions are revoked and moved, with and without their owner's knowledge, its logs have
 // gaps and several leaders, which lose records and write others in their place, and commits are refused, lost or forgotten. In others
 // it is a queue, standard or FIFO, whose visibility timeouts end, now and then before their time.

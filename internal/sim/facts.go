@@ -24,7 +24,8 @@ type fact struct {
 	running   []*running // handlers that have begun and not ended
 	succeeded bool       // a handler has ended well
 	failed    bool       // it was decided that nothing more comes of it
-	final     bool       // the ledger has finished it
+	final     bool       // the ledger has finished it, perhaps before it was sent again
+	renewed   bool       // it was claimed once more after it had failed
 	gone      bool       // its log has lost it
 	cut       bool       // a process died in its handler
 	token     uint64     // of the newest run
@@ -52,7 +53,7 @@ func (f *facts) all() []message {
 }
 
 // done says whether nothing is left to do for a message.
-func (f *fact) done() bool { return f.succeeded || f.failed }
+func (f *fact) done() bool { return f.succeeded || f.failed || f.renewed }
 
 // session is a simulated life in the ledger.
 type session struct {
@@ -102,7 +103,7 @@ func (w *world) begins(r *running) {
 	if f.effects > 0 {
 		w.breaks(d.message, "what has taken effect is not run again: %s begins %s", p, d)
 	}
-	if w.terminal(d.message) {
+	if d.redrive == nil && w.terminal(d.message) || d.redrive != nil && w.state(d.key) != ledger.Pending {
 		w.breaks(d.message, "what is finished is not run again: %s begins %s", p, d)
 	}
 	w.mayBegin(r)

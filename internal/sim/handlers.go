@@ -97,7 +97,7 @@ func (c *chunk) run() {
 	for at := from; at < c.next; at++ {
 		it := c.d.Items[at]
 		switch sess := sessionOf(it.Session()); {
-		case !c.p.source.has(of(it)):
+		case of(it).redrive == nil && !c.p.source.has(of(it)):
 			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.NotAlive})
 		case c.off[at]:
 			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.CalledOff})

@@ -18,6 +18,9 @@ func archive(it *flow.Item, kind ledger.FailureKind, attempts int) *ledger.Archi
 
 // deliveryOf names an item's delivery: a copy with another body is another one.
 func deliveryOf(it *flow.Item) []byte {
+	if r := of(it).redrive; r != nil {
+		return r.name()
+	}
 	if of(it).forged {
 		return append([]byte("forged "), it.Key.ID...)
 	}

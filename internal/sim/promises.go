@@ -31,23 +31,32 @@ func (w *world) mustBeInOrder(b *flow.Batch) {
 	}
 }
 
-// terminal says whether the ledger has finished a message. That does not change any more.
+// state is what the ledger says of a message; 0: nothing.
+func (w *world) state(key ledger.Key) ledger.State {
+	rec, err := w.ledger.Get(context.Background(), key)
+	if err != nil {
+		return 0
+	}
+	return rec.State
+}
+
+// terminal says whether the ledger has finished a message, be it that it was sent again since.
 func (w *world) terminal(m message) bool {
 	f := w.facts.of(m)
 	if !f.final {
-		rec, err := w.ledger.Get(context.Background(), f.key)
-		f.final = err == nil && rec.State != ledger.Pending
+		s := w.state(f.key)
+		f.final = s == ledger.Succeeded || s == ledger.Failed
 	}
 	return f.final
 }
 
 // mustBeTerminal checks that the ledger has finished a message, as it was decided. Another body says nothing of it.
 func (w *world) mustBeTerminal(d delivery, what string) {
-	if d.forged || d.skip {
+	f := w.facts.of(d.message)
+	if d.forged || d.skip || f.renewed {
 		return
 	}
 	rec, err := w.ledger.Get(context.Background(), d.key)
-	f := w.facts.of(d.message)
 	switch {
 	case err != nil || rec.State == ledger.Pending:
 		w.breaks(d.message, "what %s is finished: %s is %v, %v", what, d, rec.State, err)

@@ -203,7 +203,10 @@ func (p *process) finished(d delivery, v flow.Verdict) {
 	} else {
 		p.note(p, "gives back", d.message, int64(v.Again))
 	}
-	if !d.copied {
+	switch {
+	case d.redrive != nil:
+		d.redrive.finished(p.now, v)
+	case !d.copied:
 		p.source.finished(d, v)
 	}
 }

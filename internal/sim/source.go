@@ -54,6 +54,8 @@ type delivery struct {
 	forged bool    // it has another body
 	skip   bool    // it is another group's
 	of     any     // the source's own
+
+	redrive *redrive // nil: it comes from the source
 }
 
 // item makes an item of a delivery: all items are made here.

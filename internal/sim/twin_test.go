@@ -17,6 +17,10 @@ func TestBrokenPromisesOfTheLedgerAreTold(t *testing.T) {
 		"a claim tells what failed before": func(x *broken) {
 			x.claims(0, ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true, Errors: make([]ledger.AttemptError, 1)})
 		},
+		"what has failed runs again for another": func(x *broken) {
+			x.both[0].renewed([]*flow.Item{x.item()}, []bool{true}, []ledger.Claim{{Answer: ledger.Run}})
+		},
+		"what is finished is not run again":    func(x *broken) { x.d.redrive = &redrive{}; x.begins(0, 1) },
 		"the settle rules answer":              func(x *broken) { x.claimsFirst(0); x.settles(0, ledger.ErrLost) },
 		"a fence commits what is its own":      func(x *broken) { x.claimsFirst(0); x.commitsFirst(1) },
 		"the claim table answers: worker 1.1 ": func(x *broken) { x.claimsFirst(0); x.claimsFirst(1) },

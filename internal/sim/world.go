@@ -37,10 +37,12 @@ type world struct {
 	workers []*worker
 	facts   facts
 	twin    twin
-	report  Report
-	traced  bool
-	steps   []step // if it is traced
-	broken  *Broken
+
+	redrives redrives
+	report   Report
+	traced   bool
+	steps    []step // if it is traced
+	broken   *Broken
 }
 
 // event is something that happens at a time.
@@ -109,7 +111,8 @@ func (w *world) run() {
 	w.broker.begin()
 	w.after(w.between(time.Second, 10*time.Second), w.sweep)
 	w.after(w.cfg.Calm, w.purge)
-	for len(w.queue) > 0 && w.broken == nil && !w.broker.done() {
+	w.redrive()
+	for len(w.queue) > 0 && w.broken == nil && !(w.broker.done() && w.redrives.done()) {
 		e := heap.Pop(&w.queue).(event)
 		w.now = e.at
 		e.do()
