@@ -62,14 +62,14 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 	}, func(err error) {
 		switch {
 		case err == nil:
-			p.flow.Reachable(p.now, true)
+			p.reachable(true)
 			p.flow.Claimed(p.now, c, answers, p.archives(c, answers))
 			then()
 			return
 		case ledger.IsLost(err):
 			p.lose(sess)
 		default:
-			p.flow.Reachable(p.now, false)
+			p.reachable(false)
 		}
 		if !ledger.Unknown(err) {
 			p.flow.Unclaimed(c)
@@ -135,7 +135,7 @@ func (p *process) askRanges(c *flow.Claim, then func()) {
 		return err
 	}, func(err error) {
 		if err == nil {
-			p.flow.Reachable(p.now, true)
+			p.reachable(true)
 			var want int64
 			for i, r := range c.Ranges {
 				if tokens[i] != 0 {
@@ -151,7 +151,7 @@ func (p *process) askRanges(c *flow.Claim, then func()) {
 		if ledger.IsLost(err) {
 			p.lose(sess)
 		} else {
-			p.flow.Reachable(p.now, false)
+			p.reachable(false)
 		}
 		items := &flow.Claim{Session: c.Session, Items: p.flow.AskEach(p.now, c.Ranges)}
 		if !ledger.Unknown(err) {
@@ -200,14 +200,14 @@ func (p *process) send(b *flow.Batch, sess *session) {
 		lost := ledger.IsLost(err)
 		switch {
 		case err == nil:
-			p.flow.Reachable(p.now, true)
+			p.reachable(true)
 		case lost:
 			p.lose(sess)
 		default:
 			if ledger.Unknown(err) {
 				p.flow.MaybeSettled(b)
 			}
-			p.flow.Reachable(p.now, false)
+			p.reachable(false)
 			p.after(p.outage(), func() { p.again(b, sess) })
 			return
 		}

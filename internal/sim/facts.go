@@ -123,7 +123,7 @@ func (w *world) mayBegin(r *running) {
 		why = "it drains"
 	case p.known.paused:
 		why = "it pauses"
-	case !p.flow.Up():
+	case p.known.away || !p.flow.Up():
 		why = "the ledger does not answer"
 	case w.cfg.Budget > 0 && !p.hasRoom(r.it.Key.Scope):
 		why = "the archive's budget is spent"
@@ -131,6 +131,8 @@ func (w *world) mayBegin(r *running) {
 		why = "the breaker is open"
 	case r.it.Solo() && p.suspect.it != r.it:
 		why = "a suspect has a place of its own"
+	case p.known.verdicts[r.it] == r.sess:
+		why = "its verdict is to be settled"
 	}
 	if why != "" {
 		w.breaks(d.message, "nothing begins while %s: %s begins %s", why, p, d)
@@ -154,6 +156,7 @@ func (w *world) ends(r *running, o *flow.Outcome) {
 	case o.More != nil && o.More.Kind == ledger.Fail:
 		f.failed, what = true, "fails for good in"
 		f.fails++
+		r.by.known.verdicts[r.it] = r.sess
 		r.by.known.ends = append(r.by.known.ends, final{w.now, false, r.it.Key.Scope})
 	case o.More != nil && o.More.Kind == ledger.Release:
 		what = "gives up"

@@ -210,7 +210,7 @@ func (c *chunk) commit() {
 		case ledger.Unknown(err):
 			e = engine.Ended{State: ledger.AttemptUnknown, Err: err}
 		default:
-			p.flow.Reachable(p.now, false)
+			p.reachable(false)
 			e = engine.Ended{Err: err, Outage: true}
 		}
 		for _, r := range c.running {

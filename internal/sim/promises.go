@@ -74,6 +74,9 @@ func (w *world) mustBeGuilty(d delivery) {
 	}
 }
 
+// heeds is how long a handler takes to heed its context, and some more.
+const heeds = 20 * time.Millisecond
+
 // mustHaveCancelled checks that no handler of a lost session runs on: it heeds its context.
 func (w *world) mustHaveCancelled(p *process, sess *session) {
 	for _, c := range p.chunks {
@@ -230,13 +233,16 @@ func (w *world) mustHaveBeenStill() {
 // known is what a process has been told, and must have happened.
 type known struct {
 	refused map[*flow.Item]int // settlements that the ledger or the cipher refused
-	room    map[string]room    // of scopes of which the ledger has said how much they have
-	spent   bool               // it was told that one is
-	paused  bool
-	open    bool // the breaker is
-	ends    []final
-	closed  time.Duration // when the breaker closed last
-	idle    time.Duration // when there last was no room, or nothing to poll for
+
+	verdicts map[*flow.Item]*session // what failed for good in a handler
+	room     map[string]room         // of scopes of which the ledger has said how much they have
+	spent    bool                    // it was told that one is
+	paused   bool
+	open     bool // the breaker is
+	away     bool // the ledger did not answer the last call
+	ends     []final
+	closed   time.Duration // when the breaker closed last
+	idle     time.Duration // when there last was no room, or nothing to poll for
 }
 
 // final is a message that came to its end.

@@ -27,12 +27,17 @@ func TestBrokenPromisesOfHandlersAreTold(t *testing.T) {
 		},
 		"nothing begins while it drains":                     func(x *broken) { x.both[0].draining = true; x.begins(0, 1) },
 		"nothing begins while it pauses":                     func(x *broken) { x.both[0].known.paused = true; x.begins(0, 1) },
-		"nothing begins while the ledger does not answer":    func(x *broken) { x.both[0].flow.Reachable(0, false); x.begins(0, 1) },
+		"nothing begins while the ledger does not answer":    func(x *broken) { x.both[0].known.away = true; x.begins(0, 1) },
 		"nothing begins while the archive's budget is spent": func(x *broken) { x.w.cfg.Budget = 1; x.begins(0, 1) },
 		"nothing begins while the breaker is open":           func(x *broken) { x.both[0].known.open = true; x.begins(0, 1) },
-		"what is not to be run never begins":                 func(x *broken) { x.d.forged = true; x.begins(0, 1) },
-		"what was cut short is parked":                       func(x *broken) { x.w.cfg.Park, x.fact().cut = true, true; x.begins(0, 1) },
-		"attempts are counted honestly, and end":             func(x *broken) { x.fact().fails = -1; x.begins(0, 1) },
+		"nothing begins while its verdict is to be settled": func(x *broken) {
+			r := x.begins(0, 1)
+			x.w.ends(r, &flow.Outcome{More: &ledger.Settlement{Kind: ledger.Fail}})
+			x.w.begins(r)
+		},
+		"what is not to be run never begins":     func(x *broken) { x.d.forged = true; x.begins(0, 1) },
+		"what was cut short is parked":           func(x *broken) { x.w.cfg.Park, x.fact().cut = true, true; x.begins(0, 1) },
+		"attempts are counted honestly, and end": func(x *broken) { x.fact().fails = -1; x.begins(0, 1) },
 		"what has taken effect is not run again": func(x *broken) {
 			r := x.begins(0, 1)
 			x.w.takesEffect(r)

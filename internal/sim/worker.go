@@ -81,7 +81,7 @@ func (k *worker) start() {
 	k.lives++
 	p := &process{
 		world: w, worker: k, life: k.lives, alive: true, claimers: 2, settlers: 2, publishers: 2, idle: w.cfg.Concurrency,
-		hands: map[any]int{}, armed: -1, known: known{refused: map[*flow.Item]int{}, room: map[string]room{}},
+		hands: map[any]int{}, armed: -1, known: known{refused: map[*flow.Item]int{}, verdicts: map[*flow.Item]*session{}, room: map[string]room{}},
 	}
 	p.flow = flow.New(flow.Config{
 		Concurrency: w.cfg.Concurrency, Batch: w.cfg.Batch > 0, BatchSize: max(w.cfg.Batch, 1), ClaimAhead: claimAhead,
@@ -247,14 +247,20 @@ func (p *process) beat(sess *session) {
 			p.lose(sess)
 			return
 		case err != nil:
-			p.flow.Reachable(p.now, false)
+			p.reachable(false)
 			rest = min(p.outage(), lease/10)
 		default:
 			sess.until = sent + lease
-			p.flow.Reachable(p.now, true)
+			p.reachable(true)
 		}
 		p.after(rest, func() { p.beat(sess) })
 	})
+}
+
+// reachable is told whether the ledger has answered a call.
+func (p *process) reachable(yes bool) {
+	p.known.away = !yes
+	p.flow.Reachable(p.now, yes)
 }
 
 // lose ends a session, leaves it and joins anew.
@@ -265,7 +271,7 @@ func (p *process) lose(sess *session) {
 	}
 	p.note(p, "has lost its lease", none, 0)
 	p.sess = nil
-	p.after(lease/3, func() { p.mustHaveCancelled(p, sess) })
+	p.after(heeds, func() { p.mustHaveCancelled(p, sess) })
 	deadline := p.now + lease/3
 	var settle func()
 	settle = func() {
