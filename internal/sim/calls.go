@@ -128,6 +128,9 @@ func (p *process) askRanges(c *flow.Claim, then func()) {
 	p.call("a claim of ranges", func() (err error) {
 		tokens, err = sess.ranges.ClaimStretches(context.Background(), asks)
 		for i := range tokens {
+			if tokens[i] != 0 {
+				p.mustClaimRange(sess, c.Ranges[i].Of.(several), tokens[i])
+			}
 			for _, d := range c.Ranges[i].Of.(several).deliveries() {
 				p.facts.of(d.message).asked = true
 			}
@@ -269,6 +272,7 @@ func (p *process) settleRanges(b *flow.Batch, sess *session, errs []error) error
 				return err
 			}
 			if errs[i] = answers[0]; errs[i] == nil {
+				p.mustSettleRange(sess, r.Of.(several), r.Finished().Ticket.Token())
 				p.report.Whole += len(ds)
 			}
 		}

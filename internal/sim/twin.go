@@ -9,8 +9,9 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// twin is a ledger of rows that is told what the real one is asked, and says what the real one must answer. It knows no more of owners
-// than the worker does: whether a peer has declared an overdue one dead follows from the first answer that shows it.
+// twin is a ledger of rows that is told what the real one is asked, and says what the real one must answer, be it from rows or from
+// ranges. It knows no more of owners than the worker does: whether a peer has declared an overdue one dead follows from the first answer
+// that shows it. Of messages in ranges it leaves open how much a token grows, and it knows no body of them.
 type twin struct {
 	rows map[[ledger.KeySize]byte]*row
 }
@@ -26,6 +27,9 @@ type row struct {
 	attempts int
 	crashes  int
 	errors   int
+	takes    int  // claims, since it was new or began anew
+	ranged   bool // the last one was in a range
+	back     bool // it was given back there, as if never claimed
 	result   []byte
 	filed    map[string]bool // deliveries that failed for good
 }
@@ -67,7 +71,7 @@ func (p *process) mustClaim(sess *session, c *flow.Claim, entries []ledger.Entry
 	for i := range entries {
 		e, is, d := &entries[i], &answers[i], of(c.Items[i])
 		switch key := e.Key.Sum(); {
-		case e.Ranged || is.Err != nil:
+		case is.Err != nil:
 		case sess.left || sess.fate != ledger.Nobody:
 			p.breaks(d.message, "an owner that has ended claims nothing: %s gets %+v", p, *is)
 		case asked[key]:
@@ -85,11 +89,15 @@ func (p *process) mustClaimOne(sess *session, d delivery, e *ledger.Entry, is *l
 	case x == nil:
 		x = &row{began: p.now, state: ledger.Pending, body: e.Fingerprint, filed: map[string]bool{}}
 		p.twin.rows[e.Key.Sum()] = x
-		x.must(p, d, &ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true}, is)
+		want := &ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true}
+		if e.Ranged {
+			want.Token = max(is.Token, 1)
+		}
+		x.must(p, d, want, is)
 	case p.now > x.began+window:
 		return
 	case x.owner == nil || x.owner == sess:
-		x.must(p, d, x.claimed(sess, e, p.now, ledger.Nobody), is)
+		x.must(p, d, x.claimed(sess, e, p.now, ledger.Nobody, is), is)
 	default:
 		x.mustAs(p, d, sess, e, is)
 	}
@@ -101,26 +109,38 @@ func (x *row) mustAs(p *process, d delivery, sess *session, e *ledger.Entry, is 
 	var fits []ledger.Holder
 	all := x.owner.fates(p.now)
 	for _, fate := range all {
-		if same(x.claimed(sess, e, p.now, fate), is) {
+		if same(x.claimed(sess, e, p.now, fate, is), is) {
 			fits = append(fits, fate)
 		}
 	}
 	switch {
 	case len(fits) == 0:
-		x.must(p, d, x.claimed(sess, e, p.now, all[0]), is)
+		x.must(p, d, x.claimed(sess, e, p.now, all[0], is), is)
 	case len(fits) == 1 && fits[0] != ledger.Live:
 		x.owner.fate = fits[0]
 	}
 }
 
-// claimed is what a claim is to be answered.
-func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate ledger.Holder) *ledger.Claim {
+// claimed is what a claim is to be answered, which was answered.
+func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate ledger.Holder, is *ledger.Claim) *ledger.Claim {
+	want := x.decided(sess, e, now, fate)
+	if e.Ranged && want.Token > 0 {
+		want.Token = max(want.Token, is.Token)
+		if x.back && e.Copy { // its log may have been dropped, and copies do not ask what a log had
+			want.Token = is.Token
+		}
+		want.First = want.First || x.back && is.First
+	}
+	return want
+}
+
+func (x *row) decided(sess *session, e *ledger.Entry, now time.Duration, fate ledger.Holder) *ledger.Claim {
 	done := &ledger.Claim{Answer: ledger.Done, Outcome: ledger.Outcome{State: x.state, Result: x.result}}
 	pending := x.state == ledger.Pending
 	switch {
 	case x.filed[string(e.Delivery)]:
 		return done
-	case x.body != e.Fingerprint:
+	case !e.Ranged && x.body != e.Fingerprint:
 		return &ledger.Claim{Answer: ledger.Mismatch}
 	case x.state == ledger.Succeeded:
 		return done
@@ -144,7 +164,7 @@ func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate le
 	case !pending:
 		return &ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: x.token + 1, Crashes: min(crashes, suspect)}
 	}
-	first := x.owner == sess && x.token == 1
+	first := x.owner == sess && x.takes == 1 && (x.ranged || x.token == 1)
 	return &ledger.Claim{Answer: ledger.Run, Attempt: x.attempts + 1, Token: x.token + 1, Crashes: crashes, First: first, TookOver: tookOver}
 }
 
@@ -180,7 +200,41 @@ func (x *row) take(sess *session, now time.Duration, is *ledger.Claim) {
 	if x.state != ledger.Pending {
 		x.attempts, x.errors, x.began = 0, 0, now
 	}
+	x.takes++
+	if is.First {
+		x.takes = 1
+	}
 	x.state, x.owner, x.token, x.crashes, x.due, x.result = ledger.Pending, sess, is.Token, is.Crashes, 0, nil
+	x.ranged, x.back = is.Ranged, false
+}
+
+// mustClaimRange checks that a range is claimed where nothing is.
+func (p *process) mustClaimRange(sess *session, of several, token uint64) {
+	for _, d := range of.deliveries() {
+		x := p.twin.rows[d.key.Sum()]
+		if x == nil {
+			x = &row{began: p.now, back: true, filed: map[string]bool{}}
+			p.twin.rows[d.key.Sum()] = x
+		}
+		if p.now <= x.began+window && (!x.back || token <= x.token) {
+			p.breaks(d.message, "a range is claimed where nothing is: %s claims %s with token %d, which is %s with %d", p, d, token, x.state, x.token)
+		}
+		x.take(sess, p.now, &ledger.Claim{Answer: ledger.Run, Token: token, First: true, Ranged: true})
+	}
+}
+
+// mustSettleRange checks that what has succeeded as one was all its owner's still.
+func (p *process) mustSettleRange(sess *session, of several, token uint64) {
+	for _, d := range of.deliveries() {
+		x := p.twin.rows[d.key.Sum()]
+		if x == nil || p.now > x.began+window {
+			continue
+		}
+		if x.token != token || x.state != ledger.Succeeded && x.owner != sess || x.state == ledger.Failed {
+			p.breaks(d.message, "what succeeds as one is its owner's: %s settles %s with token %d, which is %s with %d", p, d, token, x.state, x.token)
+		}
+		x.state, x.owner = ledger.Succeeded, nil
+	}
 }
 
 // mustSettle checks what the ledger has answered to a settlement.
@@ -195,6 +249,8 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 		if s.Kind == ledger.Fail {
 			want, x.filed[string(s.Dead.Delivery)] = nil, true
 		}
+	case s.Ticket.Token() != x.token && s.Kind == ledger.Release && d.key.Pos != nil:
+		return // a range remembers what it has as given back
 	case s.Ticket.Token() != x.token:
 	case x.state == ledger.Pending && x.owner == sess:
 		want = nil
@@ -219,6 +275,7 @@ func (x *row) settle(s *ledger.Settlement, now time.Duration) {
 		x.state, x.result = ledger.Failed, s.Result
 		x.filed[string(s.Dead.Delivery)] = true
 	case ledger.Release:
+		x.back = x.ranged && !s.Count && s.After <= 0
 		if s.After > 0 {
 			x.due = now + s.After
 		}
