@@ -11,9 +11,11 @@ import (
 // Each promise about what the ledger answers is told by name when it is broken.
 func TestBrokenPromisesOfTheLedgerAreTold(t *testing.T) {
 	areTold(t, map[string]func(x *broken){
-		"the claim table answers":            func(x *broken) { x.claims(0, ledger.Claim{Answer: ledger.Busy}) },
-		"an owner that has ended claims":     func(x *broken) { x.both[0].sess.left = true; x.claimsFirst(0) },
-		"an owner is lost once its lease is": func(x *broken) { x.both[0].mustBeOver(x.both[0].sess, ledger.ErrLost) },
+		"a range is claimed where nothing is": func(x *broken) { x.claimsFirst(0); x.both[1].mustClaimRange(x.both[1].sess, x.alone(), 2) },
+		"what succeeds as one is its owner's": func(x *broken) { x.claimsFirst(0); x.both[1].mustSettleRange(x.both[1].sess, x.alone(), 1) },
+		"the claim table answers":             func(x *broken) { x.claims(0, ledger.Claim{Answer: ledger.Busy}) },
+		"an owner that has ended claims":      func(x *broken) { x.both[0].sess.left = true; x.claimsFirst(0) },
+		"an owner is lost once its lease is":  func(x *broken) { x.both[0].mustBeOver(x.both[0].sess, ledger.ErrLost) },
 		"a claim tells what failed before": func(x *broken) {
 			x.claims(0, ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true, Errors: make([]ledger.AttemptError, 1)})
 		},
@@ -44,6 +46,12 @@ func TestFatesShowInAnswers(t *testing.T) {
 	if x.w.broken == nil {
 		t.Fatal("the dead claim")
 	}
+}
+
+// alone is a range of the message alone.
+func (x *broken) alone() several {
+	r := x.part().records[0]
+	return records{&taken{record: r, of: &assignment{}, key: r.key}}
 }
 
 // claims has a process claim the message, with an answer.
