@@ -64,6 +64,7 @@
 //	func TestPitfall116_ReplayedFiveTimes(t *testing.T) { ledgertest.Pitfall116(t, open) }
 //	func TestPitfall117_InPlaceReplayKilled(t *testing.T) { ledgertest.Pitfall117(t, open) }
 //	func TestPitfall146_RowWithTheTokenOfARange(t *testing.T) { ledgertest.Pitfall146(t, open) }
+//	func TestPitfall148_CopyOfADroppedLog(t *testing.T) { ledgertest.Pitfall148(t, open) }
 //
 // Time in the suite is real: leases of half a second to two seconds, polled conditions, and no upper bound on a
 // duration below several seconds, since test machines are noisy.

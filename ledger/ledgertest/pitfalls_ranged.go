@@ -58,6 +58,32 @@ func Pitfall146(t *testing.T, open Open) {
 	}
 }
 
+// Pitfall148 holds against this: a log was dropped, since all in it had been reopened or given back, and a copy of one of its
+// messages got a row: with token 1, below those that handlers had seen. An effect that is fenced by the token was refused.
+func Pitfall148(t *testing.T, open Open) {
+	e := begin(t, Ranged(open))
+	o := e.owner()
+	m := e.at(0, 0, -1)
+	var last uint64
+	for range 3 {
+		c := e.want(o, m, ledger.Run)
+		e.holds(o, release(c))
+		last = c.Token
+	}
+	e.sweep(time.Millisecond)
+	m.Copy = true
+	c := e.want(o, m, ledger.Run)
+	if c.Token <= last {
+		e.Errorf("token %d after %d", c.Token, last)
+	}
+	e.holds(o, succeed(c))
+	next := e.want(o, e.at(0, 1, 0), ledger.Run) // beside it, in a range
+	if r := e.record(m); r.State != ledger.Succeeded {
+		e.Errorf("%s", summary(r))
+	}
+	e.holds(o, succeed(next))
+}
+
 // givenBackThenRow claims a message of a log that was dropped after it had been given back there.
 func givenBackThenRow(e *env, o ledger.Owner, epoch int32) (ledger.Entry, ledger.Claim) {
 	e.Helper()

@@ -17,3 +17,5 @@ func TestPitfall146_RowWithTheTokenOfARange(t *testing.T) {
 	t.Parallel()
 	ledgertest.Pitfall146(t, open)
 }
+
+func TestPitfall148_CopyOfADroppedLog(t *testing.T) { t.Parallel(); ledgertest.Pitfall148(t, open) }
