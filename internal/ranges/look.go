@@ -141,16 +141,16 @@ func (l *looking) answer(i int) {
 		return
 	}
 	l.out[i].Verdict = ToRow
-	if a.Lone && l.f.Token > 0 { // the log may have been dropped since it had the message
+	if l.above(a) {
 		l.out[i] = l.forget(a.Offset)
 	}
 	l.bind(a)
 }
 
-// above says that a message may have been in a range, though its offset is bound to rows: a log that was dropped and is made
-// anew is bound over all that lies between the rows that were left. Its row needs a token above the log's, so the owner must
-// look each time. But for copies, claims by row do not ask what a log had that was dropped.
-func (l *looking) above(a *Ask) bool { return a.Ranged && l.f.Token > 0 }
+// above says that a message may have been in a range, though nothing says so: its log was dropped and made anew. Then the log
+// is bound to rows over all that lies between the rows that were left. The message's row needs a token above the log's, so the
+// owner must look each time. But for copies, claims by row do not ask what a log had that was dropped.
+func (l *looking) above(a *Ask) bool { return (a.Ranged || a.Lone) && l.f.Token > 0 }
 
 // forget makes a row of what may have been in a range once, and was given back: its token must be higher than it was then.
 func (l *looking) forget(offset int64) Answer {

@@ -9,5 +9,5 @@ import (
 func ExampleRun() {
 	r, err := sim.Run(sim.Drawn(7))
 	fmt.Println(r.Messages, "messages,", err)
-	// Output: 60 messages, <nil>
+	// Output: 61 messages, <nil>
 }

@@ -25,7 +25,7 @@ type fact struct {
 	succeeded bool       // a handler has ended well
 	failed    bool       // it was decided that nothing more comes of it
 	final     bool       // the ledger has finished it, perhaps before it was sent again
-	renewed   bool       // it was claimed once more after it had failed
+	renewed   bool       // it was claimed once more after it had failed, or reopened
 	gone      bool       // its log has lost it
 	cut       bool       // a process died in its handler
 	token     uint64     // of the newest run
@@ -103,7 +103,7 @@ func (w *world) begins(r *running) {
 	if f.effects > 0 {
 		w.breaks(d.message, "what has taken effect is not run again: %s begins %s", p, d)
 	}
-	if d.redrive == nil && w.terminal(d.message) || d.redrive != nil && w.state(d.key) != ledger.Pending {
+	if again := w.facts.of(d.message).renewed || d.redrive != nil; again && w.state(d.key) != ledger.Pending || !again && w.terminal(d.message) {
 		w.breaks(d.message, "what is finished is not run again: %s begins %s", p, d)
 	}
 	w.mayBegin(r)
@@ -131,7 +131,7 @@ func (w *world) mayBegin(r *running) {
 		why = "the breaker is open"
 	case r.it.Solo() && p.suspect.it != r.it:
 		why = "a suspect has a place of its own"
-	case p.known.verdicts[r.it] == r.sess:
+	case p.known.verdicts[r.it] == r.sess && !w.facts.of(d.message).renewed:
 		why = "its verdict is to be settled"
 	}
 	if why != "" {
@@ -188,6 +188,9 @@ func (p *process) cutShort() {
 		for _, r := range c.running {
 			d := of(r.it)
 			f := p.facts.of(d.message)
+			if !slices.Contains(f.running, r) { // it had committed, and was reopened
+				continue
+			}
 			f.cut = true
 			if f.deaths++; f.deaths > ledger.CrashLimit+1 && p.marked(deadly, d.message) {
 				p.breaks(d.message, "crash loops end: %s has killed %d processes", d, f.deaths)

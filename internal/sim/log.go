@@ -83,7 +83,7 @@ func (p *partition) write(w *world) {
 func (p *partition) append() *record {
 	r := &record{offset: p.next, epoch: p.leader()}
 	r.message = message{p.number, int64(r.epoch)*10_000 + r.offset} // another one is written at its offset in another epoch
-	r.key = ledger.Key{Scope: scopeOf(r.message), ID: fmt.Appendf(nil, "%d-%d", p.number, r.offset)}
+	r.key = ledger.Key{Scope: scopeOf(r.message), ID: fmt.Appendf(nil, "log-%d-%d", p.number, r.offset)}
 	r.key = r.keyAfter(-1)
 	p.records = append(p.records, r)
 	p.next++

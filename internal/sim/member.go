@@ -17,6 +17,7 @@ type member struct {
 	all     []*assignment // that ever were, and have something in hand or are not gone
 	waits   bool          // its poll does
 	short   bool          // the last poll met no space
+	turn    int           // of the assignment that is first in the next poll
 	owning  bool          // a commit is under way
 	waiting []func()      // for its end
 }
@@ -184,8 +185,9 @@ func (m *member) poll() {
 	left, took := min((m.space()+1)/2, m.cluster.span), 0 // all may be of one partition, whose first record waits
 	m.short = left <= 0
 	list := m.assigns()
+	m.turn++
 	for i := 0; i < len(list) && !m.waits; i++ {
-		a := list[(i+m.report.Steps)%len(list)]
+		a := list[(i+m.turn)%len(list)]
 		if part := a.part; a.generation != part.generation || part.owner != m { // its fetch brings nothing
 			m.notices(part, a.generation)
 			continue

@@ -42,7 +42,7 @@ func (r *redrive) name() []byte { return fmt.Appendf(nil, "redrive %d of %s", r.
 // redrive sends failed messages again, now and then, some of them twice: with the token of their failure, an older one, or none. It
 // does not where there is a budget: the letters of what is pending cannot be purged, so that the budget might stay spent.
 func (w *world) redrive() {
-	if w.cfg.Moods[redriven] == 0 || w.cfg.Budget > 0 {
+	if w.cfg.Moods[redriven]+w.cfg.Moods[reopened] == 0 || w.cfg.Budget > 0 {
 		return
 	}
 	for _, m := range w.facts.all() {
@@ -53,12 +53,7 @@ func (w *world) redrive() {
 		}
 		for range 1 + w.rnd.IntN(2) {
 			stamp := [...]uint64{0, rec.Token, rec.Token - 1}[w.rnd.IntN(3)]
-			r := &redrive{of: delivery{message: m, key: f.key, first: true, copied: true}, nth: len(w.redrives), stamp: stamp}
-			if w.cfg.Keys > 0 && w.rnd.IntN(2) == 0 {
-				r.order = fmt.Sprintf("%d/%d", m.partition, w.rnd.IntN(w.cfg.Keys))
-			}
-			w.redrives = append(w.redrives, r)
-			w.note(nil, "is sent again", m, int64(stamp))
+			w.send(m, stamp)
 		}
 	}
 	for _, r := range w.redrives {
@@ -67,6 +62,16 @@ func (w *world) redrive() {
 		}
 	}
 	w.after(w.between(10*time.Millisecond, 2*time.Second), w.redrive)
+}
+
+// send sends a message again.
+func (w *world) send(m message, stamp uint64) {
+	r := &redrive{of: delivery{message: m, key: w.facts.of(m).key, first: true, copied: true}, nth: len(w.redrives), stamp: stamp}
+	if w.cfg.Keys > 0 && w.rnd.IntN(2) == 0 {
+		r.order = fmt.Sprintf("%d/%d", m.partition, w.rnd.IntN(w.cfg.Keys))
+	}
+	w.redrives = append(w.redrives, r)
+	w.note(nil, "is sent again", m, int64(stamp))
 }
 
 // offerAgain offers a redrive to a process that has room for it.
@@ -91,7 +96,7 @@ func (r *redrive) finished(now time.Duration, v flow.Verdict) {
 
 // mayRenew says which of the messages that are claimed have failed.
 func (w *world) mayRenew(items []*flow.Item) (failed []bool) {
-	if w.cfg.Moods[redriven] == 0 {
+	if w.cfg.Moods[redriven]+w.cfg.Moods[reopened] == 0 {
 		return nil
 	}
 	failed = make([]bool, len(items))
@@ -109,7 +114,7 @@ func (p *process) renewed(items []*flow.Item, failed []bool, answers []ledger.Cl
 			continue
 		}
 		d, f := of(items[i]), p.facts.of(of(items[i]).message)
-		if d.redrive == nil {
+		if d.redrive == nil && !f.renewed {
 			p.breaks(d.message, "what has failed runs again for another delivery alone: %s gets %s", p, d)
 		}
 		f.final, f.renewed = true, true

@@ -126,9 +126,6 @@ func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate le
 	want := x.decided(sess, e, now, fate)
 	if e.Ranged && want.Token > 0 {
 		want.Token = max(want.Token, is.Token)
-		if x.back && e.Copy { // its log may have been dropped, and copies do not ask what a log had
-			want.Token = is.Token
-		}
 		want.First = want.First || x.back && is.First
 	}
 	return want
@@ -249,8 +246,8 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 		if s.Kind == ledger.Fail {
 			want, x.filed[string(s.Dead.Delivery)] = nil, true
 		}
-	case s.Ticket.Token() != x.token && s.Kind == ledger.Release && d.key.Pos != nil:
-		return // a range remembers what it has as given back
+	case d.key.Pos != nil && (x.back || s.Ticket.Token() != x.token && (s.Kind == ledger.Release || p.facts.of(d.message).renewed)):
+		return // an owner remembers what its ranges had as given back, or finished before it was reopened
 	case s.Ticket.Token() != x.token:
 	case x.state == ledger.Pending && x.owner == sess:
 		want = nil

@@ -39,6 +39,7 @@ type world struct {
 	twin    twin
 
 	redrives redrives
+	anew     int // messages that were reopened
 	report   Report
 	traced   bool
 	steps    []step // if it is traced
@@ -112,6 +113,7 @@ func (w *world) run() {
 	w.after(w.between(time.Second, 10*time.Second), w.sweep)
 	w.after(w.cfg.Calm, w.purge)
 	w.redrive()
+	w.after(300*time.Millisecond, w.operate)
 	for len(w.queue) > 0 && w.broken == nil && !(w.broker.done() && w.redrives.done()) {
 		e := heap.Pop(&w.queue).(event)
 		w.now = e.at

@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// mostReopened is how many messages of a world are reopened, and some more of the last time.
+const mostReopened = 30
+
+// operate has an operator look at a message now and then, and have some that succeeded run once more. What an operator reopens somebody
+// sends again. It is none where there is a budget: see redrive.
+func (w *world) operate() {
+	all := slices.DeleteFunc(w.facts.all(), func(m message) bool { return w.facts.of(m).key.ID == nil }) // they have not come
+	if len(all) > 0 {
+		m := all[mix(w.cfg.Seed, uint64(w.now))%uint64(len(all))]
+		w.mustKnow(m)
+		if w.cfg.Budget == 0 && w.anew < mostReopened && w.trouble(reopened) {
+			w.reopen(m)
+		}
+	}
+	w.after(300*time.Millisecond, w.operate)
+}
+
+// reopen reopens a message, by its id or by its offset, which those of other epochs may share.
+func (w *world) reopen(m message) {
+	key := w.facts.of(m).key
+	f := ledger.Filter{Scope: key.Scope, IDs: [][]byte{key.ID}}
+	if key.Pos != nil && w.rnd.IntN(2) == 0 {
+		last := key.Pos.Offset + w.rnd.Int64N(20)
+		f.IDs, f.Offsets = nil, &ledger.OffsetRange{Partition: int32(m.partition), First: key.Pos.Offset, Last: last}
+	}
+	before := map[message]ledger.State{}
+	for _, o := range w.facts.all() {
+		before[o] = w.state(w.facts.of(o).key)
+	}
+	w.note(nil, "is to be reopened", m, 0)
+	report, err := w.ledger.Reopen(context.Background(), ledger.ReopenRequest{Filter: f, By: ledger.By{Actor: "sim"}})
+	if err != nil {
+		w.breaks(m, "what has succeeded can be reopened: %v", err)
+		return
+	}
+	done := int64(0)
+	for _, o := range w.facts.all() {
+		key := w.facts.of(o).key
+		is := w.state(key)
+		if is == before[o] {
+			continue
+		}
+		if selects := f.Offsets == nil && string(key.ID) == string(f.IDs[0]) || f.Offsets != nil && f.Offsets.First <= key.Pos.Offset && key.Pos.Offset <= f.Offsets.Last; before[o] != ledger.Succeeded || key.Scope != f.Scope || !selects {
+			w.breaks(o, "what is reopened was to be: %s is %s, and was %s", o, is, before[o])
+		}
+		done++
+		w.beginsAnew(o, is)
+	}
+	if report.Reopened < done || report.Matched != report.Reopened+report.Skipped {
+		w.breaks(m, "an operator is told what was done: %d were reopened, of which the report has %+v", done, report)
+	}
+}
+
+// beginsAnew notes that a message that succeeded may run again, and sends it again.
+func (w *world) beginsAnew(m message, is ledger.State) {
+	f := w.facts.of(m)
+	w.anew++
+	w.note(nil, "is reopened", m, 0)
+	f.final, f.renewed = true, true
+	f.failed, f.cut, f.fails, f.effects, f.running = false, false, 0, 0, nil
+	w.send(m, 0)
+	if x := w.twin.rows[f.key.Sum()]; x != nil {
+		x.reopen(w.now, is == 0)
+	}
+}
+
+// reopen notes that a row is nobody's and new to all its deliveries, or, of a message that lay in a range, not there.
+func (x *row) reopen(now time.Duration, gone bool) {
+	token := x.token + 1
+	if gone {
+		token = x.token
+	}
+	*x = row{began: now, state: ledger.Pending, body: x.body, token: token, back: gone, filed: map[string]bool{}}
+}
+
+// mustKnow checks what the ledger says of a message to people.
+func (w *world) mustKnow(m message) {
+	key := w.facts.of(m).key
+	x := w.twin.rows[key.Sum()]
+	if x == nil || w.now > x.began+window {
+		return
+	}
+	rec, err := w.ledger.Get(context.Background(), key)
+	if x.back {
+		if err == nil && (rec.State != ledger.Pending || rec.Owner != "") {
+			w.breaks(m, "the ledger tells what it has: %s was given back, and is %s of %q", m, rec.State, rec.Owner)
+		}
+		return
+	}
+	owner := ""
+	if x.owner != nil {
+		owner = x.owner.owner.ID()
+	}
+	got := fmt.Sprintf("%s, token %d of %q, %d attempts, %d crashes, %d errors", rec.State, rec.Token, rec.Owner, rec.Attempts, rec.Crashes, len(rec.Errors))
+	want := fmt.Sprintf("%s, token %d of %q, %d attempts, %d crashes, %d errors", x.state, x.token, owner, x.attempts, x.crashes, x.errors)
+	if rec.In != nil && x.state == ledger.Succeeded { // it says no more
+		got, _, _ = strings.Cut(got, ",")
+		want, _, _ = strings.Cut(want, ",")
+	}
+	if err != nil || got != want {
+		w.breaks(m, "the ledger tells what it has: %s is %s, %v, not %s", m, got, err, want)
+	}
+}
