@@ -26,6 +26,9 @@ type stored struct {
 	deleted  bool
 }
 
+// handle is the name of the newest receive.
+func (m *stored) handle() string { return fmt.Sprintf("%s#%d", m, len(m.receipts)-1) }
+
 // handle names a receive.
 type handle struct {
 	*stored
@@ -135,9 +138,9 @@ func (q *queue) hand(m *stored, to *receiver) received {
 		q.mustHaveBeenKept(m, m.receipts[n-1])
 	}
 	m.until = q.now + q.cfg.Visibility
-	name := fmt.Sprintf("%s#%d", m, len(m.receipts))
-	q.handles[name] = handle{m, len(m.receipts)}
 	m.receipts = append(m.receipts, receipt{by: to, at: q.now, until: m.until})
+	name := m.handle()
+	q.handles[name] = handle{m, len(m.receipts) - 1}
 	q.note(to.process, "receives", m.message, int64(len(m.receipts)))
 	return received{m, name}
 }

@@ -27,7 +27,11 @@ func TestBrokenPromisesOfQueuesAreTold(t *testing.T) {
 		"when a worker ends nothing is in its table":      func(x *brokenQueue) { x.r.mustHaveHandedBack() },
 		"what is in hand is not taken in again":           func(x *brokenQueue) { x.inHand(); x.r.mustBeNew(x.m.message) },
 		"what is in hand stays hidden":                    func(x *brokenQueue) { x.inHand(); x.later(); x.q.hand(x.m, x.r) },
-		"what is acknowledged is deleted":                 func(x *brokenQueue) { x.r.seen.acked[x.m.message] = true; x.later(); x.q.hand(x.m, x.r) },
+		"what is acknowledged is deleted": func(x *brokenQueue) {
+			x.r.seen.acked[x.m.message], x.r.seen.newest[x.m.message] = true, x.m.handle()
+			x.later()
+			x.q.hand(x.m, x.r)
+		},
 		"what a worker has not handled is in sight when it": func(x *brokenQueue) {
 			x.r.table.Forget(x.h)
 			x.r.seen.handedBack(x.h, 0, true)
