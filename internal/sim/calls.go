@@ -48,12 +48,13 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 	var answers []ledger.Claim
 	p.call("a claim", func() (err error) {
 		failed := p.mayRenew(c.Items)
-		if answers, err = sess.owner.Claim(context.Background(), entries); err != nil {
+		err = p.torn(func() error { answers, err = sess.owner.Claim(context.Background(), entries); return err }, ofClaim(c))
+		p.renewed(c.Items, failed)
+		if err != nil {
 			p.mustBeOver(sess, err)
 			return err
 		}
 		p.mustClaim(sess, c, entries, answers)
-		p.renewed(c.Items, failed, answers)
 		for i, it := range c.Items {
 			p.facts.of(of(it).message).asked = answers[i].Err == nil
 			p.note(p, "claims", of(it).message, int64(answers[i].Answer))
@@ -126,7 +127,7 @@ func (p *process) askRanges(c *flow.Claim, then func()) {
 	}
 	var tokens []uint64
 	p.call("a claim of ranges", func() (err error) {
-		tokens, err = sess.ranges.ClaimStretches(context.Background(), asks)
+		err = p.torn(func() error { tokens, err = sess.ranges.ClaimStretches(context.Background(), asks); return err }, ofClaim(c))
 		for i := range tokens {
 			if tokens[i] != 0 {
 				p.mustClaimRange(sess, c.Ranges[i].Of.(several), tokens[i])
@@ -195,10 +196,12 @@ func (p *process) send(b *flow.Batch, sess *session) {
 			p.mustBeInOrder(b)
 		}
 		clear(errs)
-		if len(b.Ranges) > 0 {
-			return p.settleRanges(b, sess, errs)
-		}
-		return p.settleItems(b, sess, errs)
+		return p.torn(func() error {
+			if len(b.Ranges) > 0 {
+				return p.settleRanges(b, sess, errs)
+			}
+			return p.settleItems(b, sess, errs)
+		}, ofBatch(b))
 	}, func(err error) {
 		lost := ledger.IsLost(err)
 		switch {

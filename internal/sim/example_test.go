@@ -7,7 +7,9 @@ import (
 )
 
 func ExampleRun() {
-	r, err := sim.Run(sim.Drawn(7))
+	cfg := sim.Drawn(7) // of any kind
+	cfg.Partitions, cfg.Messages, cfg.Moods = 2, 30, sim.Config{}.Moods
+	r, err := sim.Run(cfg)
 	fmt.Println(r.Messages, "messages,", err)
-	// Output: 61 messages, <nil>
+	// Output: 60 messages, <nil>
 }

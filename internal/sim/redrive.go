@@ -107,10 +107,10 @@ func (w *world) mayRenew(items []*flow.Item) (failed []bool) {
 	return failed
 }
 
-// renewed notes that failed messages are ours to run once more.
-func (p *process) renewed(items []*flow.Item, failed []bool, answers []ledger.Claim) {
+// renewed notes that messages that had failed are to run once more.
+func (p *process) renewed(items []*flow.Item, failed []bool) {
 	for i := range failed {
-		if !failed[i] || answers[i].Answer != ledger.Run {
+		if !failed[i] || p.state(items[i].Key) != ledger.Pending {
 			continue
 		}
 		d, f := of(items[i]), p.facts.of(of(items[i]).message)

@@ -30,6 +30,7 @@ type row struct {
 	takes    int  // claims, since it was new or began anew
 	ranged   bool // the last one was in a range
 	back     bool // it was given back there, as if never claimed
+	unsure   bool // a call about it was torn: nothing is known of it any more
 	result   []byte
 	filed    map[string]bool // deliveries that failed for good
 }
@@ -57,6 +58,19 @@ func (s *session) fates(now time.Duration) []ledger.Holder {
 	}
 	return []ledger.Holder{end}
 }
+
+// forget notes that it is not known what was written of a message.
+func (t *twin) forget(d delivery) {
+	x := t.rows[d.key.Sum()]
+	if x == nil {
+		x = &row{state: ledger.Pending, filed: map[string]bool{}}
+		t.rows[d.key.Sum()] = x
+	}
+	x.unsure = true
+}
+
+// silent says that nothing is known of a row: it may be gone, or a call about it has failed.
+func (x *row) silent(now time.Duration) bool { return x == nil || x.unsure || now > x.began+window }
 
 // mustBeOver checks an answer that says that an owner is lost.
 func (p *process) mustBeOver(sess *session, err error) {
@@ -94,7 +108,7 @@ func (p *process) mustClaimOne(sess *session, d delivery, e *ledger.Entry, is *l
 			want.Token = max(is.Token, 1)
 		}
 		x.must(p, d, want, is)
-	case p.now > x.began+window:
+	case x.silent(p.now):
 		return
 	case x.owner == nil || x.owner == sess:
 		x.must(p, d, x.claimed(sess, e, p.now, ledger.Nobody, is), is)
@@ -213,7 +227,7 @@ func (p *process) mustClaimRange(sess *session, of several, token uint64) {
 			x = &row{began: p.now, back: true, filed: map[string]bool{}}
 			p.twin.rows[d.key.Sum()] = x
 		}
-		if p.now <= x.began+window && (!x.back || token <= x.token) {
+		if !x.silent(p.now) && (!x.back || token <= x.token) {
 			p.breaks(d.message, "a range is claimed where nothing is: %s claims %s with token %d, which is %s with %d", p, d, token, x.state, x.token)
 		}
 		x.take(sess, p.now, &ledger.Claim{Answer: ledger.Run, Token: token, First: true, Ranged: true})
@@ -224,7 +238,7 @@ func (p *process) mustClaimRange(sess *session, of several, token uint64) {
 func (p *process) mustSettleRange(sess *session, of several, token uint64) {
 	for _, d := range of.deliveries() {
 		x := p.twin.rows[d.key.Sum()]
-		if x == nil || p.now > x.began+window {
+		if x.silent(p.now) || p.facts.of(d.message).renewed { // an owner remembers what its ranges had
 			continue
 		}
 		if x.token != token || x.state != ledger.Succeeded && x.owner != sess || x.state == ledger.Failed {
@@ -237,7 +251,7 @@ func (p *process) mustSettleRange(sess *session, of several, token uint64) {
 // mustSettle checks what the ledger has answered to a settlement.
 func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is error) {
 	x := p.twin.rows[s.Ticket.Sum()]
-	if _, ok := errors.AsType[*ledger.InvalidError](is); ok || x == nil || p.now > x.began+window {
+	if _, ok := errors.AsType[*ledger.InvalidError](is); ok || x.silent(p.now) {
 		return
 	}
 	want := ledger.ErrLost
@@ -286,7 +300,7 @@ func (x *row) settle(s *ledger.Settlement, now time.Duration) {
 // mustCommit checks that a transaction has committed only what was its own still.
 func (p *process) mustCommit(sess *session, d delivery, t ledger.Ticket) {
 	x := p.twin.rows[t.Sum()]
-	if x == nil || p.now > x.began+window {
+	if x.silent(p.now) {
 		return
 	}
 	if x.state != ledger.Pending || x.owner != sess || x.token != t.Token() {

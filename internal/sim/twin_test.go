@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -20,9 +21,29 @@ func TestBrokenPromisesOfTheLedgerAreTold(t *testing.T) {
 			x.claims(0, ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true, Errors: make([]ledger.AttemptError, 1)})
 		},
 		"what has failed runs again for another": func(x *broken) {
-			x.both[0].renewed([]*flow.Item{x.item()}, []bool{true}, []ledger.Claim{{Answer: ledger.Run}})
+			it := x.item()
+			it.Key = x.d.key
+			if _, err := x.both[0].sess.owner.Claim(context.Background(), []ledger.Entry{{Key: it.Key, Delivery: it.Key.ID, Window: time.Hour}}); err != nil {
+				return
+			}
+			x.both[0].renewed([]*flow.Item{it}, []bool{true})
 		},
-		"what is finished is not run again":    func(x *broken) { x.d.redrive = &redrive{}; x.begins(0, 1) },
+		"what is finished is not run again": func(x *broken) { x.d.redrive = &redrive{}; x.begins(0, 1) },
+		"the ledger tells what it has": func(x *broken) {
+			x.fact().key = x.d.key
+			x.claimsFirst(0)
+			x.w.mustKnow(x.d.message)
+		},
+		"the ledger counts what it has": func(x *broken) {
+			x.fact().key = x.d.key
+			x.w.cfg.Moods[gap] = 0
+			owner := x.both[0].sess.owner
+			_, _ = owner.Claim(context.Background(), []ledger.Entry{{Key: x.d.key, Delivery: x.d.key.ID, Window: time.Hour}}) // the promise tells
+			_, _ = x.w.ledger.Sweep(context.Background(), ledger.MaintainConfig{})
+			x.claimsFirst(0)
+			x.w.twin.rows[x.d.key.Sum()].state = ledger.Failed
+			x.w.mustCount()
+		},
 		"the settle rules answer":              func(x *broken) { x.claimsFirst(0); x.settles(0, ledger.ErrLost) },
 		"a fence commits what is its own":      func(x *broken) { x.claimsFirst(0); x.commitsFirst(1) },
 		"the claim table answers: worker 1.1 ": func(x *broken) { x.claimsFirst(0); x.claimsFirst(1) },

@@ -40,6 +40,7 @@ type world struct {
 
 	redrives redrives
 	anew     int // messages that were reopened
+	tear     tear
 	report   Report
 	traced   bool
 	steps    []step // if it is traced
@@ -97,6 +98,7 @@ func newWorld(cfg Config) *world {
 	w := &world{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), facts: newFacts(), twin: newTwin()}
 	began := time.Unix(1_000_000_000, 0)
 	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.now) }))
+	w.tears()
 	if cfg.Visibility > 0 {
 		w.broker = newQueue(w)
 	} else {
@@ -145,6 +147,7 @@ func (w *world) sweep() {
 	if _, err := w.ledger.Sweep(context.Background(), ledger.MaintainConfig{}); err != nil {
 		w.breaks(none, "the ledger can be swept: %v", err)
 	}
+	w.mustCount()
 	w.after(w.between(time.Second, 30*time.Second), w.sweep)
 }
 
