@@ -183,3 +183,25 @@ func (w *world) mustCount() {
 		}
 	}
 }
+
+// mustBeClosed checks the end of a world in which no owner was lost and no answer: with their next beat owners close the ranges that are
+// over.
+func (w *world) mustBeClosed() {
+	for _, k := range [...]kind{refused, requestLost, answerLost, callLate, tearing, mishap, deadly} {
+		if w.cfg.Moods[k] > 0 {
+			return
+		}
+	}
+	for _, k := range w.workers {
+		if p := k.process; p != nil && p.sess != nil {
+			if _, err := p.sess.owner.Beat(context.Background()); err != nil {
+				w.breaks(none, "a live owner beats: that of %s does not, %v", p, err)
+			}
+		}
+	}
+	for _, m := range w.facts.all() {
+		if key := w.facts.of(m).key; key.ID != nil && w.inOpenRange(key) {
+			w.breaks(m, "what is over is closed: %s lies in an open range", m)
+		}
+	}
+}

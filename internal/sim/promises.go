@@ -176,6 +176,7 @@ func (w *world) mustHaveEnded() {
 		w.mustHaveBeenStill()
 	}
 	w.mustBeEmpty()
+	w.mustBeClosed()
 }
 
 // mustBeEmpty checks what processes keep that have nothing in hand: in a world in which nothing of theirs can be in doubt.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
 )
 
 // Each promise about what the ledger answers is told by name when it is broken.
@@ -43,6 +44,21 @@ func TestBrokenPromisesOfTheLedgerAreTold(t *testing.T) {
 			x.claimsFirst(0)
 			x.w.twin.rows[x.d.key.Sum()].state = ledger.Failed
 			x.w.mustCount()
+		},
+		"what is over is closed": func(x *broken) {
+			owner, ctx := x.both[0].sess.owner, context.Background()
+			var asks []ledger.Entry
+			for _, r := range x.part().records[:2] {
+				asks = append(asks, ledger.Entry{Key: r.key, Delivery: r.key.ID, Window: time.Hour, Ranged: true})
+			}
+			claims, err := owner.Claim(ctx, asks)
+			if err != nil { // the promise is not broken, then
+				return
+			}
+			ctx = ledger.WithAttempt(ctx, ledger.NewBatchAttempt(owner, []ledger.Ticket{claims[0].Ticket}))
+			_ = memory.InTx(ctx, func(context.Context) error { return nil }) // one of two: the range is not over
+			x.fact().key = x.d.key
+			x.w.mustBeClosed()
 		},
 		"the settle rules answer":              func(x *broken) { x.claimsFirst(0); x.settles(0, ledger.ErrLost) },
 		"a fence commits what is its own":      func(x *broken) { x.claimsFirst(0); x.commitsFirst(1) },
