@@ -188,9 +188,7 @@ func (o Options) WithDefaults() (Options, error) {
 	o.Breaker.Failures = cmp.Or(o.Breaker.Failures, DefaultBreakerFailures)
 	o.Breaker.Percent = cmp.Or(o.Breaker.Percent, DefaultBreakerPercent)
 	o.Stamps.Keys = cloneKeys(o.Stamps.Keys)
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	return o, o.validate()
 }
 

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,9 +161,7 @@ func readAnswers(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse,
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
 		topic := t.Topic
-		if topic == "" {
-			topic = names[t.TopicID]
-		}
+		topic = cmp.Or(topic, names[t.TopicID])
 		for _, p := range t.Partitions {
 			at := place{Topic: topic, Partition: p.Partition}
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {

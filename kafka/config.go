@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -161,9 +162,7 @@ type settings struct {
 }
 
 func newSettings(c *Config, cl client) (settings, error) {
-	if c == nil {
-		c = &Config{}
-	}
+	c = cmp.Or(c, &Config{})
 	s := settings{Config: *c, givenKeep: c.Keep, client: cl}
 	if s.Name != "" && s.Name != cl.group {
 		return s, fmt.Errorf("kafka: Config.Name: must be empty or the consumer group %q, is %q", cl.group, s.Name)

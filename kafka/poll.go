@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,9 +56,7 @@ func (w *Worker) waitRoom(ctx context.Context) bool {
 		if wait == 0 && records > 0 && bytes > 0 && w.eng.Open() {
 			return true
 		}
-		if wait == 0 {
-			wait = time.Hour
-		}
+		wait = cmp.Or(wait, time.Hour)
 		look := time.NewTimer(wait)
 		select {
 		case <-changed:
@@ -78,9 +77,7 @@ type meanSize struct{ bytes float64 } // zero: none came yet
 
 func (m *meanSize) fit(records int, bytes int64) int {
 	mean := m.bytes
-	if mean == 0 {
-		mean = firstSize
-	}
+	mean = cmp.Or(mean, firstSize)
 	return max(min(records, pollMax, int(float64(bytes)/mean)+1), 1)
 }
 

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,9 +53,7 @@ type ReplayTargetOptions struct {
 // replicas (franz-go's default), and must neither be transactional nor flush by hand nor have a RecordDeliveryTimeout,
 // which franz-go counts from the record's timestamp: a copy keeps its original's.
 func NewReplayTarget(client *kgo.Client, o *ReplayTargetOptions) (*ReplayTarget, error) {
-	if o == nil {
-		o = &ReplayTargetOptions{}
-	}
+	o = cmp.Or(o, &ReplayTargetOptions{})
 	for _, topic := range append(slices.Clone(o.Topics), "any") {
 		if _, err := NewDeadLetterTopic(client, topic); err != nil { // it asks for the same
 			return nil, fmt.Errorf("kafka: NewReplayTarget: %w", err)

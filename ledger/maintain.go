@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -75,18 +76,10 @@ type MaintainConfig struct {
 // WithDefaults returns cfg with the defaults filled in, or an [*InvalidError] that names the field, the bound and the
 // value. Stores call it.
 func (c MaintainConfig) WithDefaults() (MaintainConfig, error) {
-	if c.Keep == 0 {
-		c.Keep = DefaultKeep
-	}
-	if c.KeepAudit == 0 {
-		c.KeepAudit = DefaultKeepAudit
-	}
-	if c.Interval == 0 {
-		c.Interval = DefaultSweepInterval
-	}
-	if c.Batch == 0 {
-		c.Batch = DefaultSweepBatch
-	}
+	c.Keep = cmp.Or(c.Keep, DefaultKeep)
+	c.KeepAudit = cmp.Or(c.KeepAudit, DefaultKeepAudit)
+	c.Interval = cmp.Or(c.Interval, DefaultSweepInterval)
+	c.Batch = cmp.Or(c.Batch, DefaultSweepBatch)
 	for _, d := range []struct {
 		field       string
 		value, high time.Duration

@@ -86,9 +86,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
 	c.StopAfter = cmp.Or(c.StopAfter, DefaultStopAfter)
 	c.Interval = cmp.Or(c.Interval, DefaultInterval)
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
 	return c, c.validate()
 }
 

@@ -58,9 +58,7 @@ type settings struct {
 }
 
 func newSettings(c *Config) (settings, error) {
-	if c == nil {
-		c = &Config{}
-	}
+	c = cmp.Or(c, &Config{})
 	s := settings{Config: *c, givenKeep: c.Keep}
 	if s.Name == "" {
 		return s, errors.New("sqs: Config.Name: must be 1 to 255 bytes, is empty: it is part of each message's identity")

@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -297,9 +298,7 @@ func stampOf(m *types.Message, d *consumer.DeadLetter) *consumer.Stamp {
 		return nil
 	}
 	source := d.Message.Source
-	if source == "" {
-		source = s.Source
-	}
+	source = cmp.Or(source, s.Source)
 	if !s.Counts(source, ledger.BodyFingerprint(d.Message.Body)) {
 		return nil
 	}

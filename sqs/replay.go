@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,9 +83,7 @@ var (
 // others for visibility (1 s to 12 h, whole seconds; 0: 30 s), and deleted once it is sent; what is left is there again
 // after that time, also if the process is killed. Nothing connects before the run.
 func NewReplaySource(client ReplayAPI, queueURL string, visibility time.Duration) (*ReplaySource, error) {
-	if visibility == 0 {
-		visibility = replayHide
-	}
+	visibility = cmp.Or(visibility, replayHide)
 	switch {
 	case engine.IsNil(client):
 		return nil, errors.New("sqs: NewReplaySource: the client must not be nil")

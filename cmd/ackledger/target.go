@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,10 +45,7 @@ var notAFile = regexp.MustCompile(`^(postgres|postgresql|file|sqlite3?):|(^|\s)(
 
 // where returns the ledger's name and whether it is in Postgres.
 func (t *target) where() (name string, pg bool, err error) {
-	name = t.name
-	if name == "" {
-		name = t.env
-	}
+	name = cmp.Or(t.name, t.env)
 	scheme, _, isURL := strings.Cut(name, "://")
 	pg = isURL && (scheme == "postgres" || scheme == "postgresql")
 	switch {
@@ -89,9 +87,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, usage("--ledger: %w", err)
 	}
-	if c.ConnConfig.ConnectTimeout == 0 {
-		c.ConnConfig.ConnectTimeout = connectTimeout
-	}
+	c.ConnConfig.ConnectTimeout = cmp.Or(c.ConnConfig.ConnectTimeout, connectTimeout)
 	return c, nil
 }
 

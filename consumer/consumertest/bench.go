@@ -2,6 +2,7 @@ package consumertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -68,18 +69,12 @@ func New(tb testing.TB, h consumer.Handler, settings ...Settings) *Bench {
 		b.settings.Ledger = memory.New()
 	}
 	o := &b.settings.Options
-	if o.Name == "" {
-		o.Name = "consumertest"
-	}
-	if o.Lease == 0 {
-		o.Lease = 300 * time.Millisecond
-	}
+	o.Name = cmp.Or(o.Name, "consumertest")
+	o.Lease = cmp.Or(o.Lease, 300*time.Millisecond)
 	if o.BackoffBase == 0 {
 		o.BackoffBase, o.BackoffMax = time.Millisecond, max(o.BackoffMax, time.Millisecond)
 	}
-	if o.Window == 0 {
-		o.Window = time.Hour
-	}
+	o.Window = cmp.Or(o.Window, time.Hour)
 	full, err := o.WithDefaults()
 	if err != nil {
 		tb.Fatalf("consumertest: %v", err)
@@ -294,9 +289,7 @@ func (w *worker) deliverAll(tb testing.TB, messages []consumer.Message, deliveri
 func (w *worker) item(m consumer.Message, delivery string) *engine.Item {
 	original, key := bytes.Clone(m.Body), bytes.Clone(m.Key)
 	headers := append([]consumer.Header(nil), m.Headers...)
-	if m.Source == "" {
-		m.Source = "consumertest"
-	}
+	m.Source = cmp.Or(m.Source, "consumertest")
 	it := &engine.Item{
 		Msg: &m, Delivery: []byte(delivery),
 		Original: func(*engine.Item) engine.Content { return engine.Content{Key: key, Body: original, Headers: headers} },

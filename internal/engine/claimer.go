@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -124,9 +125,7 @@ func (c *claimer) fill(sess *session, call *claimCall, solo bool) {
 			it.complete()
 		}
 		window := it.Window
-		if window == 0 {
-			window = c.opt.Window
-		}
+		window = cmp.Or(window, c.opt.Window)
 		call.entries = append(call.entries, ledger.Entry{
 			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken, Copy: it.Copy,
 			Ranged: it.Ranged, Late: it.Late, Window: window, Solo: call.alone[i], Park: c.opt.Park, KeepFailed: c.opt.KeepFailed,

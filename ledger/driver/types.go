@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -105,15 +106,7 @@ type Range struct {
 
 // Wanted says whether a range meets span, or has one of the tokens.
 func Wanted(r Span, token uint64, span Span, tokens []uint64) bool {
-	if r.Meets(span) {
-		return true
-	}
-	for _, t := range tokens {
-		if t == token {
-			return true
-		}
-	}
-	return false
+	return r.Meets(span) || slices.Contains(tokens, token)
 }
 
 // Mark is a place in a list: behind the row that it was given for. Only the store that gave it knows what is in it. Empty:
@@ -142,10 +135,10 @@ type DeadLetter struct {
 type Swept struct {
 	Last   Mark // of the last row
 	Looked int  // rows that were looked at; 0: none is left
-	// Rows are those of them that are pending, covered or past their expiry. What Errors, Result and Failed hold need not be
-	// read, if Failed is not nil where there is any of them.
+	// Rows are those of them that are pending, covered or past their expiry. A store may add any of the others. What Errors,
+	// Result and Failed hold need not be read, if Failed is not nil where there is any of them.
 	Rows []Message
-	// Rest counts the others.
+	// Rest counts those that are not among Rows.
 	Rest []Count
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -14,18 +13,15 @@ import (
 // archive holds the failed deliveries.
 type archive struct {
 	archived map[driver.Key][]*delivery // the oldest first
-	order    []*delivery                // all that were filed; of some that have gone the number is left
+	numbered map[uint64]*delivery       // in the order in which they were filed
 	number   uint64                     // of the latest
 }
 
 // delivery is an archived delivery with its number.
 type delivery struct {
 	number uint64
-	gone   bool
 	ledger.ArchiveRecord
 }
-
-func newArchive() archive { return archive{archived: map[driver.Key][]*delivery{}} }
 
 // filed returns an archived delivery, to change it; nil: there is none.
 func (a *archive) filed(key driver.Key, name []byte) *ledger.ArchiveRecord {
@@ -35,12 +31,6 @@ func (a *archive) filed(key driver.Key, name []byte) *ledger.ArchiveRecord {
 		}
 	}
 	return nil
-}
-
-// from is the place in the order of the first number at or above one.
-func (a *archive) from(number uint64) int {
-	at, _ := slices.BinarySearchFunc(a.order, number, func(d *delivery, n uint64) int { return cmp.Compare(d.number, n) })
-	return at
 }
 
 // drop removes what expired before a time of n messages, and returns how many deliveries these are.
@@ -53,16 +43,13 @@ func (a *archive) drop(before time.Time, n int) (dropped int64) {
 			over := d.Expiry.Before(before)
 			if over {
 				dropped++
-				*d = delivery{number: d.number, gone: true}
+				delete(a.numbered, d.number)
 			}
 			return over
 		})
 		if a.archived[key] = kept; len(kept) == 0 {
 			delete(a.archived, key)
 		}
-	}
-	if len(a.order) > 2*len(a.archived)+1000 {
-		a.order = slices.DeleteFunc(a.order, func(d *delivery) bool { return d.gone })
 	}
 	return dropped
 }
@@ -78,7 +65,7 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 	d := &delivery{number: t.number, ArchiveRecord: *a}
 	d.Archive = a.Clone()
 	t.archived[key] = append(t.archived[key], d)
-	t.order = append(t.order, d)
+	t.numbered[d.number] = d
 	t.drop(t.now, 2)
 	return nil
 }
@@ -120,15 +107,12 @@ func (t *tx) Archive(key driver.Key, bodies bool) (list []ledger.ArchiveRecord, 
 }
 
 func (t *tx) DeadLetters(behind driver.Mark, until time.Time, _ *ledger.Filter, n int) (page []driver.DeadLetter, err error) {
-	from, _ := strconv.ParseUint(string(behind), 10, 64)
-	for _, a := range t.order[t.from(from+1):] {
-		if a.gone || !a.Purged.IsZero() || a.At.After(until) {
+	for number := numberOf(behind) + 1; number <= t.number && len(page) < n; number++ {
+		a := t.numbered[number]
+		if a == nil || !a.Purged.IsZero() || a.At.After(until) {
 			continue
 		}
-		if len(page) == n {
-			break
-		}
-		d := driver.DeadLetter{ArchiveRecord: a.ArchiveRecord, Mark: driver.Mark(strconv.FormatUint(a.number, 10)), Size: a.Size()}
+		d := driver.DeadLetter{ArchiveRecord: a.ArchiveRecord, Mark: markOf(number), Size: a.Size()}
 		d.Superseded = a.Token != 0 && slices.ContainsFunc(t.archived[a.Key.Sum()], func(b *delivery) bool { return b.Token > a.Token })
 		d.Body, d.Headers = nil, nil
 		d.Archive = d.Clone()
@@ -140,9 +124,8 @@ func (t *tx) DeadLetters(behind driver.Mark, until time.Time, _ *ledger.Filter, 
 func (t *tx) Bodies(of []driver.DeadLetter) ([]driver.DeadLetter, error) {
 	there := of[:0]
 	for _, d := range of {
-		n, _ := strconv.ParseUint(string(d.Mark), 10, 64)
-		if at := t.from(n); at < len(t.order) && t.order[at].number == n && !t.order[at].gone && t.order[at].Purged.IsZero() {
-			d.ArchiveRecord = t.order[at].ArchiveRecord
+		if a := t.numbered[numberOf(d.Mark)]; a != nil && a.Purged.IsZero() {
+			d.ArchiveRecord = a.ArchiveRecord
 			d.Archive = d.Clone()
 			there = append(there, d)
 		}

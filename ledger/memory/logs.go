@@ -9,46 +9,42 @@ import (
 	"github.com/ackledger/ackledger/ledger/driver"
 )
 
-// rangeLog is one log at one leader epoch.
-type rangeLog struct {
-	driver.Log
-	segments []driver.Segment // ascending
-	open     map[uint64]*driver.Range
+// logs holds the logs, each at one leader epoch.
+type logs struct {
+	heads    map[driver.LogID]driver.Log
+	segments map[driver.LogID][]driver.Segment // ascending
+	open     map[driver.LogID]map[uint64]driver.Range
+}
+
+// forget drops all that is held of a log.
+func (s *logs) forget(id driver.LogID) {
+	delete(s.heads, id)
+	delete(s.segments, id)
+	delete(s.open, id)
 }
 
 func (t *tx) Log(id driver.LogID) (*driver.Log, error) {
-	g := t.logs[id]
-	if g == nil {
+	g, ok := t.heads[id]
+	if !ok {
 		return nil, nil
 	}
-	out := g.Log
-	return &out, nil
+	return &g, nil
 }
 
-func (t *tx) PutLog(g *driver.Log) error { t.log(g.Info.Log).Log = *g; return nil }
-
-// log returns a log, and makes it if it is not there.
-func (t *tx) log(id driver.LogID) *rangeLog {
-	g := t.logs[id]
-	if g == nil {
-		g = &rangeLog{open: map[uint64]*driver.Range{}}
-		t.logs[id] = g
-	}
-	return g
-}
+func (t *tx) PutLog(g *driver.Log) error { t.heads[g.Info.Log] = *g; return nil }
 
 func (t *tx) LogFloor() (uint64, error) { return t.floor, nil }
 
 func (t *tx) DropLog(id driver.LogID) error {
-	t.floor = max(t.floor, t.logs[id].Token)
-	delete(t.logs, id)
+	t.floor = max(t.floor, t.heads[id].Token)
+	t.forget(id)
 	return nil
 }
 
 func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
-	for id, g := range t.logs {
+	for id, g := range t.heads {
 		if bytes.Compare(id[:], from[:]) >= 0 {
-			page = append(page, g.Log)
+			page = append(page, g)
 		}
 	}
 	slices.SortFunc(page, func(a, b driver.Log) int { return bytes.Compare(a.Log[:], b.Log[:]) })
@@ -56,11 +52,7 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 }
 
 func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []driver.Range, err error) {
-	g := t.logs[id]
-	if g == nil {
-		return nil, nil
-	}
-	for _, r := range g.open {
+	for _, r := range t.open[id] {
 		if driver.Wanted(r.Span, r.Token, span, tokens) {
 			list = append(list, copied(r))
 		}
@@ -68,32 +60,30 @@ func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []
 	return list, nil
 }
 
-func copied(r *driver.Range) driver.Range {
-	out := *r
-	out.Done, out.Back = r.Done.Clone(), r.Back.Clone()
-	return out
+func copied(r driver.Range) driver.Range {
+	r.Done, r.Back = r.Done.Clone(), r.Back.Clone()
+	return r
 }
 
 func (t *tx) PutRange(id driver.LogID, r *driver.Range) error {
-	kept := copied(r)
-	t.log(id).open[r.Token] = &kept
+	if t.open[id] == nil {
+		t.open[id] = map[uint64]driver.Range{}
+	}
+	t.open[id][r.Token] = copied(*r)
 	return nil
 }
 
 func (t *tx) DropRange(id driver.LogID, token uint64) error {
-	delete(t.log(id).open, token)
+	delete(t.open[id], token)
 	return nil
 }
 
 func byFrom(s driver.Segment, from int64) int { return cmp.Compare(s.From, from) }
 
 func (t *tx) Segments(id driver.LogID, span driver.Span) (list []driver.Segment, err error) {
-	g := t.logs[id]
-	if g == nil {
-		return nil, nil
-	}
-	first, _ := slices.BinarySearchFunc(g.segments, span.From, func(s driver.Segment, at int64) int { return cmp.Compare(s.To, at) })
-	for _, s := range g.segments[first:] {
+	segments := t.segments[id]
+	first, _ := slices.BinarySearchFunc(segments, span.From, func(s driver.Segment, at int64) int { return cmp.Compare(s.To, at) })
+	for _, s := range segments[first:] {
 		if s.From > span.To {
 			break
 		}
@@ -103,24 +93,22 @@ func (t *tx) Segments(id driver.LogID, span driver.Span) (list []driver.Segment,
 }
 
 func (t *tx) PutSegment(id driver.LogID, s *driver.Segment) error {
-	g := t.log(id)
-	i, _ := slices.BinarySearchFunc(g.segments, s.From, byFrom)
-	g.segments = slices.Insert(g.segments, i, *s)
+	i, _ := slices.BinarySearchFunc(t.segments[id], s.From, byFrom)
+	t.segments[id] = slices.Insert(t.segments[id], i, *s)
 	return nil
 }
 
 func (t *tx) DropSegment(id driver.LogID, from int64) error {
-	g := t.log(id)
-	if i, ok := slices.BinarySearchFunc(g.segments, from, byFrom); ok {
-		g.segments = slices.Delete(g.segments, i, i+1)
+	if i, ok := slices.BinarySearchFunc(t.segments[id], from, byFrom); ok {
+		t.segments[id] = slices.Delete(t.segments[id], i, i+1)
 	}
 	return nil
 }
 
 func (t *tx) Trim(scope, name string, at int64, before time.Time) error {
-	for _, g := range t.logs {
+	for id, g := range t.heads {
 		if g.Scope == scope && g.Name == name {
-			g.segments = slices.DeleteFunc(g.segments, func(s driver.Segment) bool { return s.To <= at && s.Until.Before(before) })
+			t.segments[id] = slices.DeleteFunc(t.segments[id], func(s driver.Segment) bool { return s.To <= at && s.Until.Before(before) })
 		}
 	}
 	return nil

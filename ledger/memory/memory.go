@@ -102,7 +102,7 @@ func (l *Ledger) Declare(ownerID string) bool {
 func (l *Ledger) Len() int {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
-	return l.store.rows.len()
+	return len(l.store.rows.at)
 }
 
 // Drop deletes a message's row, as the sweep does when its window is over; the archive stays. Of a key with a position it
@@ -113,6 +113,6 @@ func (l *Ledger) Drop(key ledger.Key) {
 	l.store.rows.remove(key.Sum())
 	if key.Pos != nil {
 		log, _ := driver.SplitKey(key.Sum())
-		delete(l.store.logs, log)
+		l.store.forget(log)
 	}
 }

@@ -2,6 +2,8 @@ package memory
 
 import (
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -12,16 +14,17 @@ import (
 // of rows the garbage collector has next to nothing to follow. What few rows have lies beside them.
 type rows struct {
 	at     map[driver.Key]ref
-	pages  []*page // nil: free
-	free   []uint32
-	open   uint32 // the page that takes new rows
-	more   map[driver.Key]*extra
+	pages  map[uint32]*page // by number, in the order in which they were begun
+	open   uint32           // the page that takes new rows
+	more   map[driver.Key]extra
 	scopes map[string]uint32
 	names  []string // of scopes; like programs' queues and groups, they are few
 }
 
 // ref is the place of a row: its page, and its number there.
 type ref uint64
+
+func (r ref) page() uint32 { return uint32(r / pageRows) }
 
 const pageRows = 1024
 
@@ -46,7 +49,6 @@ type row struct {
 	crashes     int32
 	size        uint16 // of the id
 	state       ledger.State
-	rich        bool // there is an extra
 	covered     bool // a range speaks for the message when the row is gone
 }
 
@@ -60,10 +62,8 @@ type extra struct {
 }
 
 func newRows() rows {
-	return rows{at: map[driver.Key]ref{}, pages: []*page{{}}, more: map[driver.Key]*extra{}, scopes: map[string]uint32{}}
+	return rows{at: map[driver.Key]ref{}, pages: map[uint32]*page{0: {}}, more: map[driver.Key]extra{}, scopes: map[string]uint32{}}
 }
-
-func (t *rows) len() int { return len(t.at) }
 
 // get returns a message's row; nil: there is none.
 func (t *rows) get(key driver.Key) *row {
@@ -73,7 +73,7 @@ func (t *rows) get(key driver.Key) *row {
 	return nil
 }
 
-func (t *rows) row(at ref) *row { return &t.pages[at/pageRows].rows[at%pageRows] }
+func (t *rows) row(at ref) *row { return &t.pages[at.page()].rows[at%pageRows] }
 
 // add makes a row, with a message's scope and id.
 func (t *rows) add(key driver.Key, scope string, id []byte) *row {
@@ -94,17 +94,12 @@ func (t *rows) add(key driver.Key, scope string, id []byte) *row {
 
 func (t *rows) newPage() *page {
 	full := t.pages[t.open]
+	if full.live == 0 { // emptied while it was open
+		delete(t.pages, t.open)
+	}
 	p := &page{ids: make([]byte, 0, len(full.ids))}
-	if full.live == 0 { // emptied while it was open: the new one takes its place
-		t.free = append(t.free, t.open)
-	}
-	if n := len(t.free); n > 0 {
-		t.open, t.free = t.free[n-1], t.free[:n-1]
-		t.pages[t.open] = p
-	} else {
-		t.open = uint32(len(t.pages))
-		t.pages = append(t.pages, p)
-	}
+	t.open++
+	t.pages[t.open] = p
 	return p
 }
 
@@ -114,21 +109,17 @@ func (t *rows) remove(key driver.Key) {
 	if !ok {
 		return
 	}
-	t.plain(t.row(at))
+	delete(t.more, key)
 	delete(t.at, key)
-	n := uint32(at / pageRows)
-	p := t.pages[n]
-	if p.live--; p.live == 0 && n != t.open {
-		t.pages[n] = nil
-		t.free = append(t.free, n)
+	p := t.pages[at.page()]
+	if p.live--; p.live == 0 && at.page() != t.open {
+		delete(t.pages, at.page())
 	}
 }
 
 func (t *rows) id(r *row) []byte {
-	return t.pages[t.at[r.key]/pageRows].ids[r.id : r.id+uint32(r.size)]
+	return t.pages[t.at[r.key].page()].ids[r.id : r.id+uint32(r.size)]
 }
-
-func (t *rows) scopeOf(r *row) string { return t.names[r.scope] }
 
 func (t *rows) scope(name string) uint32 {
 	n, ok := t.scopes[name]
@@ -140,53 +131,25 @@ func (t *rows) scope(name string) uint32 {
 	return n
 }
 
-// extra returns what few rows have, to change it.
-func (t *rows) extra(r *row) *extra {
-	if !r.rich {
-		r.rich = true
-		t.more[r.key] = &extra{}
-	}
-	return t.more[r.key]
-}
-
-// rest returns what few rows have, to read it.
-func (t *rows) rest(r *row) extra {
-	if !r.rich {
-		return extra{}
-	}
-	return *t.more[r.key]
-}
-
-// plain takes away what few rows have.
-func (t *rows) plain(r *row) {
-	if r.rich {
-		r.rich = false
-		delete(t.more, r.key)
-	}
-}
-
 // end is behind the last row.
 func (t *rows) end() ref {
-	if t.len() == 0 {
+	if len(t.at) == 0 {
 		return 0
 	}
-	return ref(len(t.pages)) * pageRows
+	return (ref(t.open) + 1) * pageRows
 }
 
 // each yields the rows from one place on, below another.
 func (t *rows) each(from, to ref) iter.Seq2[ref, *row] {
 	return func(yield func(ref, *row) bool) {
-		for from < to && int(from/pageRows) < len(t.pages) {
-			p := t.pages[from/pageRows]
-			if p == nil || int(from%pageRows) >= p.used {
-				from = (from/pageRows + 1) * pageRows
-				continue
+		for _, n := range slices.Sorted(maps.Keys(t.pages)) {
+			first := ref(n) * pageRows
+			for at := max(from, first); at < min(to, first+ref(t.pages[n].used)); at++ {
+				r := t.row(at)
+				if there, ok := t.at[r.key]; ok && there == at && !yield(at, r) {
+					return
+				}
 			}
-			r := &p.rows[from%pageRows]
-			if at, ok := t.at[r.key]; ok && at == from && !yield(from, r) {
-				return
-			}
-			from++
 		}
 	}
 }

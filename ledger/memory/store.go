@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -24,9 +25,8 @@ type store struct {
 	owners map[driver.OwnerID]*owner
 	rows   rows
 	first  time.Duration // no row ends before
-	some   bool          // first is known: there was a row
 	archive
-	logs   map[driver.LogID]*rangeLog
+	logs
 	floor  uint64 // the highest token of any log that was dropped: no log begins below
 	before Fault
 	after  Fault
@@ -48,8 +48,13 @@ var _ driver.Store = (*store)(nil)
 func newStore(now func() time.Time, keep time.Duration) *store {
 	return &store{
 		now: now, begin: now(), keep: keep,
-		owners: map[driver.OwnerID]*owner{}, rows: newRows(), archive: newArchive(),
-		logs: map[driver.LogID]*rangeLog{}, deliveries: map[string]*ledger.Deliveries{},
+		owners: map[driver.OwnerID]*owner{}, rows: newRows(),
+		archive: archive{archived: map[driver.Key][]*delivery{}, numbered: map[uint64]*delivery{}},
+		logs: logs{
+			heads: map[driver.LogID]driver.Log{}, segments: map[driver.LogID][]driver.Segment{},
+			open: map[driver.LogID]map[uint64]driver.Range{},
+		},
+		first: math.MaxInt64, deliveries: map[string]*ledger.Deliveries{},
 	}
 }
 
@@ -83,7 +88,7 @@ func (s *store) View(ctx context.Context, fn func(driver.Reader) error) error {
 // claimed row about half of the rows are alive at least, whatever the windows are. What has not succeeded although a range
 // may say so is left to the sweep.
 func (s *store) sweepSome(since time.Duration, n int) {
-	if !s.some || since < s.first {
+	if since < s.first {
 		return // nothing has ended yet
 	}
 	for key, at := range s.rows.at {
@@ -103,7 +108,7 @@ func (s *store) Tables(context.Context) ([]ledger.TableStats, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return []ledger.TableStats{
-		{Name: "message", Rows: int64(s.rows.len())}, {Name: "archive", Rows: int64(len(s.archived))},
+		{Name: "message", Rows: int64(len(s.rows.at))}, {Name: "archive", Rows: int64(len(s.archived))},
 		{Name: "owner", Rows: int64(len(s.owners))},
 	}, nil
 }

@@ -40,8 +40,8 @@ func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
 
 // read is a row as the driver knows it.
 func (t *tx) read(r *row) driver.Message {
-	rest := t.rows.rest(r)
-	m := driver.Message{Key: r.key, Scope: t.rows.scopeOf(r), ID: bytes.Clone(t.rows.id(r)), Fingerprint: r.fingerprint,
+	rest := t.rows.more[r.key]
+	m := driver.Message{Key: r.key, Scope: t.rows.names[r.scope], ID: bytes.Clone(t.rows.id(r)), Fingerprint: r.fingerprint,
 		State: r.state, Token: r.token, Attempts: int(r.attempts), Crashes: int(r.crashes), Generation: rest.generation,
 		At: t.begin.Add(r.at), Expiry: t.begin.Add(r.expiry), Result: bytes.Clone(rest.result), Errors: slices.Clone(rest.errors),
 		Failed: bytes.Clone(rest.failed), Covered: r.covered, Owner: r.owner}
@@ -63,7 +63,7 @@ func (t *tx) Insert(m *driver.Message) (bool, error) {
 
 func (t *tx) Put(m *driver.Message) error {
 	r := t.rows.get(m.Key)
-	t.rows.plain(r)
+	delete(t.rows.more, m.Key)
 	t.write(r, m)
 	return nil
 }
@@ -78,18 +78,15 @@ func (t *tx) write(r *row, m *driver.Message) {
 	if m.Due.IsZero() && m.Result == nil && len(m.Errors) == 0 && m.Generation == 0 && m.Failed == nil {
 		return
 	}
-	*t.rows.extra(r) = extra{result: bytes.Clone(m.Result), errors: slices.Clone(m.Errors), generation: m.Generation,
-		failed: bytes.Clone(m.Failed)}
+	rest := extra{result: bytes.Clone(m.Result), errors: slices.Clone(m.Errors), generation: m.Generation, failed: bytes.Clone(m.Failed)}
 	if !m.Due.IsZero() {
-		t.rows.extra(r).due = t.since(m.Due)
+		rest.due = t.since(m.Due)
 	}
+	t.rows.more[m.Key] = rest
 }
 
 func (t *tx) expire(r *row, expiry time.Duration) {
-	r.expiry = expiry
-	if !t.some || expiry < t.first {
-		t.first, t.some = expiry, true
-	}
+	r.expiry, t.first = expiry, min(t.first, expiry)
 }
 
 func (t *tx) Succeed(key driver.Key, token uint64, id driver.OwnerID, result []byte, fold time.Time) (bool, error) {
@@ -101,11 +98,12 @@ func (t *tx) Succeed(key driver.Key, token uint64, id driver.OwnerID, result []b
 	if r.covered && result == nil && len(t.archived[key]) == 0 {
 		t.expire(r, min(r.expiry, t.since(fold)))
 	}
-	if r.rich {
-		t.rows.extra(r).due = 0
+	rest, some := t.rows.more[key]
+	if rest.due = 0; result != nil {
+		rest.result = bytes.Clone(result)
 	}
-	if result != nil {
-		t.rows.extra(r).result = bytes.Clone(result)
+	if some || result != nil {
+		t.rows.more[key] = rest
 	}
 	return true, nil
 }
@@ -127,17 +125,17 @@ func (t *tx) PutTurn(turn driver.Turn) error {
 	return nil
 }
 
-// markOf is a place among the rows.
-func markOf(at ref) driver.Mark {
-	if at == 0 {
+// markOf is a place among the rows, or the number of an archived delivery.
+func markOf[N ref | uint64](n N) driver.Mark {
+	if n == 0 {
 		return ""
 	}
-	return driver.Mark(strconv.FormatUint(uint64(at), 10))
+	return driver.Mark(strconv.FormatUint(uint64(n), 10))
 }
 
-func refOf(m driver.Mark) ref {
+func numberOf(m driver.Mark) uint64 {
 	n, _ := strconv.ParseUint(string(m), 10, 64)
-	return ref(n)
+	return n
 }
 
 func (t *tx) LastMessage() (driver.Mark, error) { return markOf(t.rows.end()), nil }
@@ -146,7 +144,7 @@ func (t *tx) LastMessage() (driver.Mark, error) { return markOf(t.rows.end()), n
 const listPage = 1000
 
 func (t *tx) Messages(behind, until driver.Mark, _ *ledger.Filter) (page []driver.Message, last driver.Mark, err error) {
-	for at, r := range t.rows.each(refOf(behind), refOf(until)) {
+	for at, r := range t.rows.each(ref(numberOf(behind)), ref(numberOf(until))) {
 		if page = append(page, t.read(r)); len(page) == listPage {
 			return page, markOf(at + 1), nil
 		}
@@ -154,26 +152,15 @@ func (t *tx) Messages(behind, until driver.Mark, _ *ledger.Filter) (page []drive
 	return page, until, nil
 }
 
+// SweepMessages implements [driver.Tx]. Rows are at hand here, so the sweep is given all of them.
 func (t *tx) SweepMessages(behind, until driver.Mark, n int) (page driver.Swept, err error) {
-	type group struct {
-		scope uint32
-		state ledger.State
-	}
-	rest := map[group]int64{}
 	page.Last = until
-	for at, r := range t.rows.each(refOf(behind), refOf(until)) {
-		if r.state == ledger.Pending || r.covered || r.expiry < t.since(t.now) {
-			page.Rows = append(page.Rows, t.read(r))
-		} else {
-			rest[group{r.scope, r.state}]++
-		}
-		if page.Looked++; page.Looked == n {
+	for at, r := range t.rows.each(ref(numberOf(behind)), ref(numberOf(until))) {
+		if page.Rows = append(page.Rows, t.read(r)); len(page.Rows) == n {
 			page.Last = markOf(at + 1)
 			break
 		}
 	}
-	for g, n := range rest {
-		page.Rest = append(page.Rest, driver.Count{Scope: t.rows.names[g.scope], State: g.state, N: n})
-	}
+	page.Looked = len(page.Rows)
 	return page, nil
 }

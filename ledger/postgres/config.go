@@ -76,9 +76,7 @@ func (c *Config) withDefaults() Config {
 		}
 		out.Host = fmt.Sprintf("%s/%d", name, os.Getpid())
 	}
-	if out.Logger == nil {
-		out.Logger = zap.NewNop()
-	}
+	out.Logger = cmp.Or(out.Logger, zap.NewNop())
 	return out
 }
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
@@ -80,15 +81,9 @@ func (c *Config) withDefaults() (Config, error) {
 		return out, &ledger.InvalidError{Field: "Config.TxLimit", Bound: fmt.Sprintf("0 (default) to %s", maxTxLimit),
 			Value: out.TxLimit.String()}
 	}
-	if out.TxLimit == 0 {
-		out.TxLimit = defaultTxLimit
-	}
-	if out.Logger == nil {
-		out.Logger = zap.NewNop()
-	}
-	if out.hooks.settle == 0 {
-		out.hooks.settle = settleBound
-	}
+	out.TxLimit = cmp.Or(out.TxLimit, defaultTxLimit)
+	out.Logger = cmp.Or(out.Logger, zap.NewNop())
+	out.hooks.settle = cmp.Or(out.hooks.settle, settleBound)
 	return out, nil
 }
 
