@@ -28,6 +28,7 @@ type Config struct {
 	HoldMax     time.Duration // the broker waits in a worker's stead where it is longer; 0: it never does
 	Pace        time.Duration // how long a handler takes
 	Rules       bounds        // of the rules of scheduling
+	Mixed       bool          // some processes want a row for each message, though others hold them in ranges
 	KeepFailed  bool          // what has failed runs again for a redrive alone that knows of which failure it is
 	Moods       [kinds]float64
 	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
@@ -68,6 +69,7 @@ func Drawn(seed uint64) Config {
 	}
 	c.Rules = drawRules(seed)
 	c.KeepFailed = often(30)
+	c.Mixed = c.Ranged && often(25)
 	return c
 }
 

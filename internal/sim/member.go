@@ -272,7 +272,7 @@ func (m *member) take(a *assignment, n int) int {
 }
 
 func (m *member) offerAll(fresh []*taken) {
-	if len(fresh) > 0 && m.cfg.Ranged && m.flow.Ranges(m.cfg.Keys > 0) && records(fresh).plain() {
+	if len(fresh) > 0 && m.ranged() && m.flow.Ranges(m.cfg.Keys > 0) && records(fresh).plain() {
 		m.offerRange(rangeOf(fresh))
 		return
 	}

@@ -104,7 +104,7 @@ func (x *row) reopen(now time.Duration, gone bool) {
 	if gone {
 		token = x.token
 	}
-	*x = row{began: now, state: ledger.Pending, body: x.body, token: token, back: gone, unsure: x.unsure, filed: map[string]bool{}}
+	*x = row{began: now, state: ledger.Pending, body: x.body, loose: x.loose, token: token, back: gone, unsure: x.unsure, filed: map[string]bool{}}
 }
 
 // mustKnow checks what the ledger says of a message to people.

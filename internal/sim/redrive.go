@@ -84,7 +84,7 @@ func (w *world) offerAgain(r *redrive) {
 	r.by = p
 	d := r.of
 	d.redrive, d.of = r, r
-	it := w.item(d, r.order)
+	it := p.item(d, r.order)
 	it.StampToken, it.Copy, it.Log = r.stamp, w.cfg.Visibility == 0 || r.stamp > 0, "redrives"
 	p.wake(func() { p.offer(it) })
 }

@@ -58,11 +58,16 @@ type delivery struct {
 	redrive *redrive // nil: it comes from the source
 }
 
+// ranged says whether the process wants messages to be held in ranges.
+func (p *process) ranged() bool {
+	return p.cfg.Ranged && (!p.cfg.Mixed || mix(p.cfg.Seed, uint64(p.worker.number), uint64(p.life))%2 == 0)
+}
+
 // item makes an item of a delivery: all items are made here.
-func (w *world) item(d delivery, order string) *flow.Item {
-	it := &flow.Item{Size: w.size(d.message), Of: d, OrderingKey: order}
-	it.Key, it.Ranged, it.Fingerprint = d.key, w.cfg.Ranged, ledger.BodyFingerprint([]byte(d.String()))
-	if w.marked(unkeyed, d.message) {
+func (p *process) item(d delivery, order string) *flow.Item {
+	it := &flow.Item{Size: p.size(d.message), Of: d, OrderingKey: order}
+	it.Key, it.Ranged, it.Fingerprint = d.key, p.ranged(), ledger.BodyFingerprint([]byte(d.String()))
+	if p.marked(unkeyed, d.message) {
 		it.Invalid = errUnkeyed
 	}
 	return it

@@ -30,6 +30,7 @@ type row struct {
 	takes    int  // claims, since it was new or began anew
 	ranged   bool // the last one was in a range
 	back     bool // it was given back there, as if never claimed
+	loose    bool // it may lie in a range
 	unsure   bool // a call about it was torn: nothing is known of it any more
 	result   []byte
 	filed    map[string]bool // deliveries that failed for good
@@ -101,10 +102,10 @@ func (p *process) mustClaimOne(sess *session, d delivery, e *ledger.Entry, is *l
 	x := p.twin.rows[e.Key.Sum()]
 	switch {
 	case x == nil:
-		x = &row{began: p.now, state: ledger.Pending, body: e.Fingerprint, filed: map[string]bool{}}
+		x = &row{began: p.now, state: ledger.Pending, body: e.Fingerprint, loose: p.cfg.Ranged, filed: map[string]bool{}}
 		p.twin.rows[e.Key.Sum()] = x
 		want := &ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true}
-		if e.Ranged {
+		if p.cfg.Ranged {
 			want.Token = max(is.Token, 1)
 		}
 		x.must(p, d, want, is)
@@ -138,7 +139,11 @@ func (x *row) mustAs(p *process, d delivery, sess *session, e *ledger.Entry, is 
 // claimed is what a claim is to be answered, which was answered.
 func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate ledger.Holder, is *ledger.Claim) *ledger.Claim {
 	want := x.decided(sess, e, now, fate)
-	if e.Ranged && want.Token > 0 {
+	switch {
+	case want.Token == 0:
+	case x.back && !e.Ranged && !e.Copy: // claims by row do not ask what a log had that was dropped
+		want.Token, want.First = is.Token, is.First
+	case e.Key.Pos != nil && x.loose:
 		want.Token = max(want.Token, is.Token)
 		want.First = want.First || x.back && is.First
 	}
@@ -151,7 +156,7 @@ func (x *row) decided(sess *session, e *ledger.Entry, now time.Duration, fate le
 	switch {
 	case x.filed[string(e.Delivery)]:
 		return done
-	case !e.Ranged && x.body != e.Fingerprint:
+	case !x.loose && x.body != e.Fingerprint:
 		return &ledger.Claim{Answer: ledger.Mismatch}
 	case x.state == ledger.Succeeded:
 		return done
@@ -224,7 +229,7 @@ func (p *process) mustClaimRange(sess *session, of several, token uint64) {
 	for _, d := range of.deliveries() {
 		x := p.twin.rows[d.key.Sum()]
 		if x == nil {
-			x = &row{began: p.now, back: true, filed: map[string]bool{}}
+			x = &row{began: p.now, back: true, loose: true, filed: map[string]bool{}}
 			p.twin.rows[d.key.Sum()] = x
 		}
 		if !x.silent(p.now) && (!x.back || token <= x.token) {

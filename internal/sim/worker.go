@@ -204,7 +204,9 @@ func (p *process) join(what string, then func()) {
 		owner, err := p.ledger.Join(context.Background(), lease)
 		if err == nil {
 			sess.owner, sess.ledgerUntil = ledger.Ungroup(owner), p.now+lease
-			sess.ranges, _ = sess.owner.(ledger.StretchOwner)
+			if p.ranged() {
+				sess.ranges, _ = sess.owner.(ledger.StretchOwner)
+			}
 		}
 		return err
 	}, func(err error) {

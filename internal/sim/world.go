@@ -116,7 +116,7 @@ func (w *world) run() {
 	w.after(w.cfg.Calm, w.purge)
 	w.redrive()
 	w.after(300*time.Millisecond, w.operate)
-	for len(w.queue) > 0 && w.broken == nil && !(w.broker.done() && w.redrives.done()) {
+	for len(w.queue) > 0 && w.broken == nil && (!w.broker.done() || !w.redrives.done()) {
 		e := heap.Pop(&w.queue).(event)
 		w.now = e.at
 		e.do()

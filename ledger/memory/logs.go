@@ -31,7 +31,7 @@ func (t *tx) Log(id driver.LogID) (*driver.Log, error) {
 	return &g, nil
 }
 
-func (t *tx) PutLog(g *driver.Log) error { t.heads[g.Info.Log] = *g; return nil }
+func (t *tx) PutLog(g *driver.Log) error { t.heads[g.Log] = *g; return nil }
 
 func (t *tx) LogFloor() (uint64, error) { return t.floor, nil }
 
