@@ -101,8 +101,7 @@ func (w *world) mayRenew(items []*flow.Item) (failed []bool) {
 	}
 	failed = make([]bool, len(items))
 	for i, it := range items {
-		rec, err := w.ledger.Get(context.Background(), it.Key)
-		failed[i] = err == nil && rec.State == ledger.Failed
+		failed[i] = w.state(it.Key) == ledger.Failed
 	}
 	return failed
 }

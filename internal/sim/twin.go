@@ -98,6 +98,7 @@ func (p *process) mustClaim(sess *session, c *flow.Claim, entries []ledger.Entry
 	}
 }
 
+// mustClaimOne checks an answer about one message.
 func (p *process) mustClaimOne(sess *session, d delivery, e *ledger.Entry, is *ledger.Claim) {
 	x := p.twin.rows[e.Key.Sum()]
 	switch {
@@ -150,6 +151,7 @@ func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate le
 	return want
 }
 
+// decided is claimed for a message with a row.
 func (x *row) decided(sess *session, e *ledger.Entry, now time.Duration, fate ledger.Holder) *ledger.Claim {
 	done := &ledger.Claim{Answer: ledger.Done, Outcome: ledger.Outcome{State: x.state, Result: x.result}}
 	pending := x.state == ledger.Pending
@@ -191,6 +193,7 @@ func same(a, b *ledger.Claim) bool {
 		a.Outcome.State == b.Outcome.State && bytes.Equal(a.Outcome.Result, b.Outcome.Result)
 }
 
+// must checks an answer.
 func (x *row) must(p *process, d delivery, want, is *ledger.Claim) {
 	if !same(want, is) {
 		p.breaks(d.message, "the claim table answers: %s gets %+v, not %+v", p, *is, *want)
@@ -205,7 +208,7 @@ func (x *row) errorsOf(is *ledger.Claim) int {
 	if x.state != ledger.Pending || is.First {
 		return 0
 	}
-	return min(x.errors, ledger.DefaultLimits.Errors)
+	return x.errors
 }
 
 // take notes what the answer to a claim has written.
