@@ -144,7 +144,7 @@ func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate le
 	case want.Token == 0:
 	case x.back && !e.Ranged && !e.Copy: // claims by row do not ask what a log had that was dropped
 		want.Token, want.First = is.Token, is.First
-	case e.Key.Pos != nil && x.loose:
+	case x.loose:
 		want.Token = max(want.Token, is.Token)
 		want.First = want.First || x.back && is.First
 	}
@@ -268,7 +268,7 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 		if s.Kind == ledger.Fail {
 			want, x.filed[string(s.Dead.Delivery)] = nil, true
 		}
-	case d.key.Pos != nil && (x.back || s.Ticket.Token() != x.token && (s.Kind == ledger.Release || p.facts.of(d.message).renewed)):
+	case x.loose && (x.back || s.Kind == ledger.Release && x.owner != sess || s.Ticket.Token() != x.token && p.facts.of(d.message).renewed):
 		return // an owner remembers what its ranges had as given back, or finished before it was reopened
 	case s.Ticket.Token() != x.token:
 	case x.state == ledger.Pending && x.owner == sess:
