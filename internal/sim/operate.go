@@ -41,10 +41,11 @@ func (w *world) reopen(m message) {
 		before[o] = w.state(w.facts.of(o).key)
 	}
 	w.note(nil, "is to be reopened", m, 0)
+	w.tearNext()
 	report, err := w.ledger.Reopen(context.Background(), ledger.ReopenRequest{Filter: f, By: ledger.By{Actor: "sim"}})
-	if err != nil {
-		w.breaks(m, "what has succeeded can be reopened: %v", err)
-		return
+	w.tear.in = 0
+	if torn := w.tear.met && !w.tear.lock; (err != nil) != torn {
+		w.breaks(m, "what has succeeded can be reopened, or an operator is told: %v", err)
 	}
 	done, kept := int64(0), int64(0)
 	for _, o := range w.facts.all() {
@@ -59,6 +60,9 @@ func (w *world) reopen(m message) {
 		case selects && is == ledger.Succeeded && !w.inOpenRange(key):
 			kept++
 		}
+	}
+	if err != nil {
+		return // what was done before is not told
 	}
 	if kept > report.Skipped {
 		w.breaks(m, "what is to be reopened is, or skipped: %d are kept, %+v", kept, report)
@@ -153,7 +157,7 @@ func (w *world) mustCount() {
 			want[key.Scope] = &ledger.ScopeStats{}
 		}
 		switch c := want[key.Scope]; {
-		case x.silent(w.now):
+		case x.silent(w.now) || x.moved && x.back:
 			silent[key.Scope] = true
 		case x.back:
 		case x.state == ledger.Pending:

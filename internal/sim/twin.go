@@ -31,6 +31,7 @@ type row struct {
 	ranged   bool // the last one was in a range
 	back     bool // it was given back there, as if never claimed
 	loose    bool // it may lie in a range
+	moved    bool // it may have got a row there that nobody was told of
 	unsure   bool // a call about it was torn: nothing is known of it any more
 	result   []byte
 	filed    map[string]bool // deliveries that failed for good
@@ -87,6 +88,8 @@ func (p *process) mustClaim(sess *session, c *flow.Claim, entries []ledger.Entry
 		e, is, d := &entries[i], &answers[i], of(c.Items[i])
 		switch key := e.Key.Sum(); {
 		case is.Err != nil:
+		case !asked[key] && p.waits(e, is):
+			asked[key] = true
 		case sess.left || sess.fate != ledger.Nobody:
 			p.breaks(d.message, "an owner that has ended claims nothing: %s gets %+v", p, *is)
 		case asked[key]:
@@ -147,6 +150,9 @@ func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate le
 	case e.Key.Pos != nil && x.loose:
 		want.Token = max(want.Token, is.Token)
 		want.First = want.First || x.back && is.First
+		if x.moved {
+			want.First = is.First
+		}
 	}
 	return want
 }
@@ -224,7 +230,7 @@ func (x *row) take(sess *session, now time.Duration, is *ledger.Claim) {
 		x.takes = 1
 	}
 	x.state, x.owner, x.token, x.crashes, x.due, x.result = ledger.Pending, sess, is.Token, is.Crashes, 0, nil
-	x.ranged, x.back = is.Ranged, false
+	x.ranged, x.back, x.moved = is.Ranged, false, false
 }
 
 // mustClaimRange checks that a range is claimed where nothing is.
@@ -264,6 +270,9 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 	}
 	want := ledger.ErrLost
 	switch {
+	case is != nil && !ledger.IsLost(is) && p.tear.met: // a lock was not free
+		x.moved = true
+		return
 	case s.Ticket.IsMismatch():
 		if s.Kind == ledger.Fail {
 			want, x.filed[string(s.Dead.Delivery)] = nil, true
