@@ -143,7 +143,8 @@ func (w *world) mustKnow(m message) {
 // mustCount checks what the ledger counts, right after a sweep, in scopes of which all is known. What was reopened in a range may count
 // for offsets that were never delivered, and rows in ranges with gaps for messages there, as far as spans can tell.
 func (w *world) mustCount() {
-	if w.anew > 0 {
+	gaps := w.cfg.Ranged && w.cfg.Moods[gap]+w.cfg.Moods[control] > 0
+	if w.anew > 0 && gaps {
 		return
 	}
 	want, silent := map[string]*ledger.ScopeStats{}, map[string]bool{}
@@ -178,7 +179,7 @@ func (w *world) mustCount() {
 		if c == nil || silent[s.Scope] {
 			continue
 		}
-		if w.cfg.Ranged && w.cfg.Moods[gap]+w.cfg.Moods[control] > 0 {
+		if gaps {
 			c.Succeeded = s.Succeeded
 		}
 		if s.Pending != c.Pending || s.Succeeded != c.Succeeded || s.Failed != c.Failed {

@@ -29,6 +29,8 @@ func (w *world) tears() {
 			}
 			if after {
 				t.wrote++
+			} else {
+				w.report.Transactions++
 			}
 			if t.in == 0 || t.after != after {
 				return nil

@@ -113,6 +113,7 @@ func (p *process) mustClaimOne(sess *session, d delivery, e *ledger.Entry, is *l
 			want.Token = max(is.Token, 1)
 		}
 		x.must(p, d, want, is)
+		x.mustRange(p, d, e, is)
 	case x.silent(p.now):
 		return
 	case x.owner == nil || x.owner == sess:
@@ -217,6 +218,13 @@ func (x *row) errorsOf(is *ledger.Claim) int {
 	return x.errors
 }
 
+// mustRange checks that what is new lies in a range, where all that is claimed may and nobody asked for rows ahead.
+func (x *row) mustRange(p *process, d delivery, e *ledger.Entry, is *ledger.Claim) {
+	if e.Ranged && !e.Copy && e.StampToken == 0 && !p.cfg.Mixed && is.Answer == ledger.Run && !is.Ranged {
+		p.breaks(d.message, "what is new lies in a range: %s gets %s, which has a row", p, d)
+	}
+}
+
 // take notes what the answer to a claim has written.
 func (x *row) take(sess *session, now time.Duration, is *ledger.Claim) {
 	if is.Answer != ledger.Run && is.Answer != ledger.Spent {
@@ -259,6 +267,9 @@ func (p *process) mustSettleRange(sess *session, of several, token uint64) {
 			p.breaks(d.message, "what succeeds as one is its owner's: %s settles %s with token %d, which is %s with %d", p, d, token, x.state, x.token)
 		}
 		x.state, x.owner = ledger.Succeeded, nil
+		if is := p.state(d.key); is != ledger.Succeeded {
+			p.breaks(d.message, "what is settled has happened: %s settles %s as one of several, which is %s", p, d, is)
+		}
 	}
 }
 
