@@ -48,7 +48,7 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 	var answers []ledger.Claim
 	p.call("a claim", func() (err error) {
 		failed := p.mayRenew(c.Items)
-		err = p.torn(func() error { answers, err = sess.owner.Claim(context.Background(), entries); return err }, ofClaim(c))
+		err = p.torn(func() error { answers, err = sess.owner.Claim(context.Background(), entries); return err }, ofClaim(c), true)
 		p.renewed(c.Items, failed)
 		if err != nil {
 			p.mustBeOver(sess, err)
@@ -127,7 +127,7 @@ func (p *process) askRanges(c *flow.Claim, then func()) {
 	}
 	var tokens []uint64
 	p.call("a claim of ranges", func() (err error) {
-		err = p.torn(func() error { tokens, err = sess.ranges.ClaimStretches(context.Background(), asks); return err }, ofClaim(c))
+		err = p.torn(func() error { tokens, err = sess.ranges.ClaimStretches(context.Background(), asks); return err }, ofClaim(c), true)
 		for i := range tokens {
 			if tokens[i] != 0 {
 				p.mustClaimRange(sess, c.Ranges[i].Of.(several), tokens[i])
@@ -201,7 +201,7 @@ func (p *process) send(b *flow.Batch, sess *session) {
 				return p.settleRanges(b, sess, errs)
 			}
 			return p.settleItems(b, sess, errs)
-		}, ofBatch(b))
+		}, ofBatch(b), false)
 	}, func(err error) {
 		lost := ledger.IsLost(err)
 		switch {

@@ -177,6 +177,7 @@ func (w *world) mustHaveEnded() {
 	}
 	w.mustBeEmpty()
 	w.mustBeClosed()
+	w.mustBeOne()
 }
 
 // mustBeEmpty checks what processes keep that have nothing in hand: in a world in which nothing of theirs can be in doubt.

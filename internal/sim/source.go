@@ -63,10 +63,15 @@ func (p *process) ranged() bool {
 	return p.cfg.Ranged && (!p.cfg.Mixed || mix(p.cfg.Seed, uint64(p.worker.number), uint64(p.life))%2 == 0)
 }
 
+// wantsRow says whether a message is to have a row of its own, whoever asks.
+func (p *process) wantsRow(m message) bool {
+	return p.cfg.Mixed && mix(p.cfg.Seed, uint64(m.partition), uint64(m.offset))%6 == 0
+}
+
 // item makes an item of a delivery: all items are made here.
 func (p *process) item(d delivery, order string) *flow.Item {
 	it := &flow.Item{Size: p.size(d.message), Of: d, OrderingKey: order}
-	it.Key, it.Ranged, it.Fingerprint = d.key, p.ranged(), ledger.BodyFingerprint([]byte(d.String()))
+	it.Key, it.Ranged, it.Fingerprint = d.key, p.ranged() && !p.wantsRow(d.message), ledger.BodyFingerprint([]byte(d.String()))
 	if p.marked(unkeyed, d.message) {
 		it.Invalid = errUnkeyed
 	}

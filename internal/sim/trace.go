@@ -11,6 +11,7 @@ type Report struct {
 	Messages, Steps, Runs, Kills int
 	Dispatches                   int
 	Taken, Calls, Whole          int           // deliveries taken in, calls of the ledger, messages that were settled in ranges
+	Transactions, Rows           int           // of the ledger, in which messages are claimed or settled; messages with rows of their own at the end
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }

@@ -31,6 +31,7 @@ type row struct {
 	ranged   bool // the last one was in a range
 	back     bool // it was given back there, as if never claimed
 	loose    bool // it may lie in a range
+	moved    bool // it may have got a row there that nobody was told of
 	unsure   bool // a call about it was torn: nothing is known of it any more
 	result   []byte
 	filed    map[string]bool // deliveries that failed for good
@@ -87,6 +88,8 @@ func (p *process) mustClaim(sess *session, c *flow.Claim, entries []ledger.Entry
 		e, is, d := &entries[i], &answers[i], of(c.Items[i])
 		switch key := e.Key.Sum(); {
 		case is.Err != nil:
+		case !asked[key] && p.waits(e, is):
+			asked[key] = true
 		case sess.left || sess.fate != ledger.Nobody:
 			p.breaks(d.message, "an owner that has ended claims nothing: %s gets %+v", p, *is)
 		case asked[key]:
@@ -110,6 +113,7 @@ func (p *process) mustClaimOne(sess *session, d delivery, e *ledger.Entry, is *l
 			want.Token = max(is.Token, 1)
 		}
 		x.must(p, d, want, is)
+		x.mustRange(p, d, e, is)
 	case x.silent(p.now):
 		return
 	case x.owner == nil || x.owner == sess:
@@ -147,6 +151,9 @@ func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate le
 	case x.loose:
 		want.Token = max(want.Token, is.Token)
 		want.First = want.First || x.back && is.First
+		if x.moved {
+			want.First = is.First
+		}
 	}
 	return want
 }
@@ -211,6 +218,13 @@ func (x *row) errorsOf(is *ledger.Claim) int {
 	return x.errors
 }
 
+// mustRange checks that what is new lies in a range, where all that is claimed may and nobody asked for rows ahead.
+func (x *row) mustRange(p *process, d delivery, e *ledger.Entry, is *ledger.Claim) {
+	if e.Ranged && !e.Copy && e.StampToken == 0 && !p.cfg.Mixed && is.Answer == ledger.Run && !is.Ranged {
+		p.breaks(d.message, "what is new lies in a range: %s gets %s, which has a row", p, d)
+	}
+}
+
 // take notes what the answer to a claim has written.
 func (x *row) take(sess *session, now time.Duration, is *ledger.Claim) {
 	if is.Answer != ledger.Run && is.Answer != ledger.Spent {
@@ -224,7 +238,7 @@ func (x *row) take(sess *session, now time.Duration, is *ledger.Claim) {
 		x.takes = 1
 	}
 	x.state, x.owner, x.token, x.crashes, x.due, x.result = ledger.Pending, sess, is.Token, is.Crashes, 0, nil
-	x.ranged, x.back = is.Ranged, false
+	x.ranged, x.back, x.moved = is.Ranged, false, false
 }
 
 // mustClaimRange checks that a range is claimed where nothing is.
@@ -253,6 +267,9 @@ func (p *process) mustSettleRange(sess *session, of several, token uint64) {
 			p.breaks(d.message, "what succeeds as one is its owner's: %s settles %s with token %d, which is %s with %d", p, d, token, x.state, x.token)
 		}
 		x.state, x.owner = ledger.Succeeded, nil
+		if is := p.state(d.key); is != ledger.Succeeded {
+			p.breaks(d.message, "what is settled has happened: %s settles %s as one of several, which is %s", p, d, is)
+		}
 	}
 }
 
@@ -264,6 +281,9 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 	}
 	want := ledger.ErrLost
 	switch {
+	case is != nil && !ledger.IsLost(is) && p.tear.met: // a lock was not free
+		x.moved = true
+		return
 	case s.Ticket.IsMismatch():
 		if s.Kind == ledger.Fail {
 			want, x.filed[string(s.Dead.Delivery)] = nil, true

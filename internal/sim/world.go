@@ -124,7 +124,7 @@ func (w *world) run() {
 			w.breaks(none, "every world comes to its end: %s", w.broker.left())
 		}
 	}
-	w.report.Took = w.now
+	w.report.Took, w.report.Rows = w.now, w.ledger.Len()
 	if w.broken == nil {
 		w.mustHaveEnded()
 	}

@@ -13,7 +13,13 @@ import (
 type logs struct {
 	heads    map[driver.LogID]driver.Log
 	segments map[driver.LogID][]driver.Segment // ascending
-	open     map[driver.LogID]map[uint64]driver.Range
+	open     map[driver.LogID]map[uint64]open
+}
+
+// open is a range with its sets as other stores keep them, so that what is said of ranges here holds there.
+type open struct {
+	driver.Range
+	done, back []byte
 }
 
 // forget drops all that is held of a log.
@@ -52,24 +58,29 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 }
 
 func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []driver.Range, err error) {
-	for _, r := range t.open[id] {
-		if driver.Wanted(r.Span, r.Token, span, tokens) {
-			list = append(list, copied(r))
+	for _, o := range t.open[id] {
+		if !driver.Wanted(o.Span, o.Token, span, tokens) {
+			continue
 		}
+		r := o.Range
+		if r.Done, err = driver.DecodeSet(o.done, r.From); err != nil {
+			return nil, err
+		}
+		if r.Back, err = driver.DecodeSet(o.back, r.From); err != nil {
+			return nil, err
+		}
+		list = append(list, r)
 	}
 	return list, nil
 }
 
-func copied(r driver.Range) driver.Range {
-	r.Done, r.Back = r.Done.Clone(), r.Back.Clone()
-	return r
-}
-
 func (t *tx) PutRange(id driver.LogID, r *driver.Range) error {
 	if t.open[id] == nil {
-		t.open[id] = map[uint64]driver.Range{}
+		t.open[id] = map[uint64]open{}
 	}
-	t.open[id][r.Token] = copied(*r)
+	o := open{Range: *r, done: r.Done.Encode(r.From), back: r.Back.Encode(r.From)}
+	o.Done, o.Back = driver.Set{}, driver.Set{}
+	t.open[id][r.Token] = o
 	return nil
 }
 

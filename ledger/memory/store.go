@@ -52,7 +52,7 @@ func newStore(now func() time.Time, keep time.Duration) *store {
 		archive: archive{archived: map[driver.Key][]*delivery{}, numbered: map[uint64]*delivery{}},
 		logs: logs{
 			heads: map[driver.LogID]driver.Log{}, segments: map[driver.LogID][]driver.Segment{},
-			open: map[driver.LogID]map[uint64]driver.Range{},
+			open: map[driver.LogID]map[uint64]open{},
 		},
 		first: math.MaxInt64, deliveries: map[string]*ledger.Deliveries{},
 	}
