@@ -32,6 +32,7 @@ type fact struct {
 	fails     int        // handlers that failed
 	effects   int        // that were committed
 	deaths    int        // of processes that it has killed
+	unlucky   int        // deaths of processes by others, while it had their place for suspects
 }
 
 func newFacts() facts { return facts{runs: map[message]*fact{}} }

@@ -66,10 +66,12 @@ func (w *world) mustBeTerminal(d delivery, what string) {
 }
 
 // mustBeGuilty checks that a message is given up for its crashes only if it is to blame: as far as nothing else makes processes die
-// or look dead.
+// or look dead. What runs beside a suspect may kill its process, too: an innocent message is given up only if that
+// happens to it each time.
 func (w *world) mustBeGuilty(d delivery) {
 	m := &w.cfg.Moods
-	if m[mishap]+m[refused]+m[requestLost]+m[answerLost]+m[callLate] == 0 && !w.marked(deadly, d.message) {
+	lucky := w.facts.of(d.message).unlucky < ledger.CrashLimit-ledger.SuspectCrashes
+	if m[mishap]+m[refused]+m[requestLost]+m[answerLost]+m[callLate] == 0 && !w.marked(deadly, d.message) && lucky {
 		w.breaks(d.message, "an innocent message is never given up: %s", d)
 	}
 }

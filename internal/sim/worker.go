@@ -124,6 +124,9 @@ const drainTime = time.Second
 func (p *process) kill(why string, by message) {
 	p.note(p, why, by, 0)
 	p.report.Kills++
+	if it := p.suspect.it; it != nil && of(it).message != by {
+		p.facts.of(of(it).message).unlucky++
+	}
 	p.cutShort()
 	p.alive, p.joined = false, false
 	p.worker.process = nil
