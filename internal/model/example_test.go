@@ -24,7 +24,7 @@ func Example() {
 	}
 	// Output:
 	// true <nil>
-	// a message is lost: it is nowhere, and not finished
+	// nothing is lost: a message is nowhere, and not finished
 	//   worker 0 joins owner 0
 	//   worker 0 receives copy 0 of message A
 	//   worker 0 claims copy 0: message A is pending, token 1, owner 0's

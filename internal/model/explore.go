@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/ackledger/ackledger/internal/promises"
 )
 
 // Violation is a promise that was broken, and how.
@@ -38,7 +40,7 @@ type Report struct {
 }
 
 // promiseEnd is the promise that recovery checks: nobody waits for ever.
-const promiseEnd = "without further faults it does not come to an end: a message is stuck"
+const promiseEnd = promises.ComesToItsEnd + ": without further faults a message is stuck"
 
 // Explore goes through all states of a world, breadth first, and ends at the first broken promise: its error is a
 // [*Violation] then. From every checks-th state on it also lets the world come to rest (0: none). It holds two generations

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/ackledger/ackledger/internal/promises"
 )
 
 // needed is, for each guard, a world in which a promise breaks without it, and holds with it.
@@ -13,51 +15,51 @@ var needed = []struct {
 	promise string // begins so
 }{
 	{OwnerIsLive, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, promiseEnd},
-	{ArchivedIsDone, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, Losses: 1}, "a delivery that failed for good"},
-	{OtherBodyIsMismatch, Config{Workers: 1, Messages: []Kind{Innocent}, Copies: []Copy{{Other: true}}}, "another body"},
-	{SucceededIsDone, Config{Workers: 1, Messages: []Kind{Innocent}, Losses: 1}, "what succeeded"},
-	{LiveHolderIsBusy, Config{Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, "two live owners"},
-	{CrashesEnd, Config{Workers: 1, Messages: []Kind{Killer}}, "a message is run after as many crashes"},
-	{ParkedIsSpent, Config{Workers: 1, Messages: []Kind{Innocent}, Park: true, Crashes: 1}, "an effect that must not"},
-	{SuspectsAlone, Config{Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 3}}, "an innocent"},
+	{ArchivedIsDone, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, Losses: 1}, promises.FinishedStays},
+	{OtherBodyIsMismatch, Config{Workers: 1, Messages: []Kind{Innocent}, Copies: []Copy{{Other: true}}}, promises.AckedFinished},
+	{SucceededIsDone, Config{Workers: 1, Messages: []Kind{Innocent}, Losses: 1}, promises.FinishedStays},
+	{LiveHolderIsBusy, Config{Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, promises.OneOwner},
+	{CrashesEnd, Config{Workers: 1, Messages: []Kind{Killer}}, promises.CrashesEnd},
+	{ParkedIsSpent, Config{Workers: 1, Messages: []Kind{Innocent}, Park: true, Crashes: 1}, promises.ParkedStays},
+	{SuspectsAlone, Config{Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 3}}, promises.InnocentStays},
 	{DoubtKeepsPlace, Config{
 		Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 3}, Losses: 2,
-	}, "an innocent"},
+	}, promises.InnocentStays},
 	{OwnPlaceOnly, Config{
 		Broker: Log, Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 4}, Losses: 1, Rebalances: 1,
-	}, "an innocent"},
+	}, promises.InnocentStays},
 	{OlderStampIsDone, Config{
 		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Topic: true, Replays: 1,
 	}, "a replay runs another failure"},
-	{TokenGrows, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, "two owners' effects"},
+	{TokenGrows, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.TokensGrow},
 	{CrashesAreKept, Config{
 		Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{5, 4}, DeadLetters: true, Replays: 1,
-	}, "an innocent"},
-	{DepartureIsNoCrash, Config{Workers: 1, Messages: []Kind{Innocent}, Exits: 1}, "a crash is counted"},
+	}, promises.InnocentStays},
+	{DepartureIsNoCrash, Config{Workers: 1, Messages: []Kind{Innocent}, Exits: 1}, promises.CrashesEnd},
 	{MovedIsBusy, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Lates: 1, Rebalances: 1}, promiseEnd},
-	{SettleOwner, Config{Workers: 1, Messages: []Kind{Flaky}, Losses: 1}, "an attempt is counted"},
-	{SettleToken, Config{Workers: 2, Messages: []Kind{Innocent}, Lates: 1, Dups: 2}, "two live owners"},
-	{SettleHeld, Config{Workers: 1, Messages: []Kind{Flaky}, Tx: true, Lates: 1}, "what succeeded"},
-	{LostIsLost, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, "a message is lost"},
-	{FailArchives, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1}, "a message"},
+	{SettleOwner, Config{Workers: 1, Messages: []Kind{Flaky}, Losses: 1}, promises.AttemptsEnd},
+	{SettleToken, Config{Workers: 2, Messages: []Kind{Innocent}, Lates: 1, Dups: 2}, promises.OneOwner},
+	{SettleHeld, Config{Workers: 1, Messages: []Kind{Flaky}, Tx: true, Lates: 1}, promises.FinishedStays},
+	{LostIsLost, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.NothingLost},
+	{FailArchives, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1}, promises.NothingLost},
 	{Deadline, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd},
-	{FenceFirst, Config{Workers: 2, Messages: []Kind{Innocent}, Tx: true, Leases: 1, Dups: 1}, "a transaction's effects"},
-	{UnknownIsOnlyRead, Config{Workers: 1, Messages: []Kind{Innocent}, Tx: true, Losses: 1}, "a transaction's effects"},
+	{FenceFirst, Config{Workers: 2, Messages: []Kind{Innocent}, Tx: true, Leases: 1, Dups: 1}, promises.EffectsOnce},
+	{UnknownIsOnlyRead, Config{Workers: 1, Messages: []Kind{Innocent}, Tx: true, Losses: 1}, promises.EffectsOnce},
 	{SweepUnnamed, Config{Workers: 1, Messages: []Kind{Innocent}, Crashes: 1}, promiseEnd},
-	{FateIsFinal, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, "two live owners"},
+	{FateIsFinal, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.OneOwner},
 	{NoticeLost, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, promiseEnd},
 	{NeverForget, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd},
-	{InHandOnce, Config{Workers: 1, Messages: []Kind{Innocent}, Copies: []Copy{{}}}, "two live owners"},
-	{BusyIsKept, Config{Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, "a message is lost"},
-	{SettleBeforeAck, Config{Workers: 1, Messages: []Kind{Innocent}}, "a message is lost"},
-	{InterruptionIsFree, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, "an attempt is counted"},
-	{AttemptsEnd, Config{Workers: 1, Messages: []Kind{Flaky}}, "more attempts"},
-	{FinishedPrefix, Config{Broker: Log, Workers: 1, Messages: []Kind{Innocent, Innocent}}, "a message is lost"},
-	{DiscardTracker, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent, Innocent}, Rebalances: 1}, "the committed offset"},
+	{InHandOnce, Config{Workers: 1, Messages: []Kind{Innocent}, Copies: []Copy{{}}}, promises.OneOwner},
+	{BusyIsKept, Config{Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, promises.NothingLost},
+	{SettleBeforeAck, Config{Workers: 1, Messages: []Kind{Innocent}}, promises.NothingLost},
+	{InterruptionIsFree, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, promises.AttemptsEnd},
+	{AttemptsEnd, Config{Workers: 1, Messages: []Kind{Flaky}}, promises.AttemptsEnd},
+	{FinishedPrefix, Config{Broker: Log, Workers: 1, Messages: []Kind{Innocent, Innocent}}, promises.NothingLost},
+	{DiscardTracker, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent, Innocent}, Rebalances: 1}, promises.OffsetGrows},
 	{LookUp, Config{
 		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Replays: 1, Moves: 1, Dups: 1,
 	}, "a replay runs another failure"},
-	{SendBeforeDelete, Config{Workers: 1, Messages: []Kind{Innocent}, Replays: 1, Moves: 1}, "a message is lost"},
+	{SendBeforeDelete, Config{Workers: 1, Messages: []Kind{Innocent}, Replays: 1, Moves: 1}, promises.NothingLost},
 	{StampCarriesToken, Config{
 		Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, DeadLetters: true, Topic: true, Replays: 1,
 	}, "a replay runs another failure"},

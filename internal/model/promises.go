@@ -1,6 +1,9 @@
 package model
 
-import "github.com/ackledger/ackledger/ledger"
+import (
+	"github.com/ackledger/ackledger/internal/promises"
+	"github.com/ackledger/ackledger/ledger"
+)
 
 // broke says which promise a step or the state after it breaks; "" none.
 func (x *machine) broke(was *state, n *next) string {
@@ -22,7 +25,7 @@ func (x *machine) broke(was *state, n *next) string {
 		}
 	}
 	if x.cfg.Broker == Log && s.Offset < was.Offset {
-		return "the committed offset goes back"
+		return promises.OffsetGrows + ": it goes back"
 	}
 	return ""
 }
@@ -31,9 +34,9 @@ func (x *machine) broke(was *state, n *next) string {
 func (x *machine) rowBroke(was, r *row) string {
 	switch {
 	case was.State == ledger.Succeeded && *r != *was:
-		return "what succeeded does not stay so"
+		return promises.FinishedStays + ": what succeeded does not stay so"
 	case r.Token < was.Token:
-		return "a token goes back"
+		return promises.TokensGrow + ": one goes back"
 	}
 	return ""
 }
@@ -43,25 +46,25 @@ func (x *machine) messageBroke(s *state, m uint8) string {
 	r := &s.Rows[m]
 	switch {
 	case r.State != ledger.Succeeded && !x.somewhere(s, m):
-		return "a message is lost: it is nowhere, and not finished"
+		return promises.NothingLost + ": a message is nowhere, and not finished"
 	case r.State == ledger.Failed && (r.Failed == 0 || !s.archived(r.Failed-1)):
-		return "a message failed, and its delivery is not in the archive"
+		return promises.NothingLost + ": a message failed, and its delivery is not in the archive"
 	case x.cfg.Tx && s.Effects[m] > 1:
-		return "a transaction's effects are there twice"
+		return promises.EffectsOnce + ": the effects are there twice"
 	case x.cfg.Tx && (s.Effects[m] == 1) != (r.State == ledger.Succeeded):
-		return "a transaction's effects and its success are not one"
+		return promises.EffectsOnce + ": one is there without the other"
 	case x.cfg.Park && s.Effects[m] > 1:
-		return "an effect that must not be repeated blindly is"
+		return promises.ParkedStays + ": its effect is there twice"
 	case r.Attempts > s.Fails[m]:
-		return "an attempt is counted that did not fail"
+		return promises.AttemptsEnd + ": one is counted that did not fail"
 	case int(r.Attempts) > x.limit:
-		return "more attempts than the limit"
+		return promises.AttemptsEnd + ": there are more than the limit"
 	case r.Crashes > s.Deaths:
-		return "a crash is counted, and nobody died"
+		return promises.CrashesEnd + ": one is counted, and nobody died"
 	case r.State == ledger.Failed && x.gentle && x.kinds[m] == Innocent && !x.cfg.Park:
-		return "an innocent message failed"
+		return promises.InnocentStays + ": one failed"
 	case x.owners(s, m) > 1:
-		return "two live owners run a message at once"
+		return promises.OneOwner
 	}
 	return ""
 }
@@ -100,9 +103,9 @@ func (x *machine) copyBroke(s *state, c uint8) string {
 	switch {
 	case !forgotten || s.archived(c):
 	case s.Rows[o.Message].State != 0 && o.Other != s.Rows[o.Message].Other:
-		return "another body was acknowledged, and is not in the archive"
+		return promises.AckedFinished + ": another body was not, and is not in the archive"
 	case o.Stamp == 0 && !s.terminal(o.Message):
-		return "a delivery was acknowledged before its message was finished"
+		return promises.AckedFinished + ": a message was not"
 	}
 	return ""
 }

@@ -1,6 +1,9 @@
 package model
 
-import "github.com/ackledger/ackledger/ledger"
+import (
+	"github.com/ackledger/ackledger/internal/promises"
+	"github.com/ackledger/ackledger/ledger"
+)
 
 // The statements, as the database carries them out: each at once and by itself, as the stores' single statements under
 // row locks do.
@@ -43,15 +46,15 @@ func (x *machine) noteTake(s *state, c uint8, r *row, d *ledger.Decision) {
 	copied := &s.Copies[c]
 	switch {
 	case d.Answer == ledger.Run && s.archived(c):
-		x.broken = "a delivery that failed for good is run again"
+		x.broken = promises.FinishedStays + ": a delivery that failed for good is"
 	case d.Answer == ledger.Run && r.State == ledger.Failed && copied.For != 0 && copied.For != r.Token:
 		x.broken = "a replay runs another failure than the one that it was sent for"
 	case d.Answer == ledger.Run && d.Crashes >= ledger.CrashLimit:
-		x.broken = "a message is run after as many crashes as the limit allows"
+		x.broken = promises.CrashesEnd + ": a message is run after as many as the limit allows"
 	case d.Answer == ledger.Run && r.State != 0 && copied.Other != r.Other:
-		x.broken = "another body is run under a message's id"
+		x.broken = promises.NotToBeRun + ": another body does under a message's id"
 	case d.Answer == ledger.Spent && x.gentle && x.kinds[copied.Message] == Innocent && !x.cfg.Park:
-		x.broken = "an innocent message is given up"
+		x.broken = promises.InnocentStays
 	}
 }
 

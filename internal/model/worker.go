@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/promises"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -264,7 +265,7 @@ func (x *machine) effect(n *state, m uint8, it *item) {
 		return
 	}
 	if it.Token == n.High[m] && n.HighBy[m] != it.Owner {
-		x.broken = "two owners' effects are accepted under one token"
+		x.broken = promises.TokensGrow + ": two owners' effects are accepted under one"
 	}
 	n.High[m], n.HighBy[m] = it.Token, it.Owner
 }

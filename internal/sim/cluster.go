@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/offsets"
+	"github.com/ackledger/ackledger/internal/promises"
 )
 
 // cluster is a broker that is like Kafka: a log of partitions, a group of members that share them, and its committed offsets.
@@ -172,11 +173,11 @@ func (c *cluster) commit(p *partition, a *assignment, to offsetEpoch) error {
 	case c.trouble(uncommitted):
 		return errCoordinator
 	case to.offset < p.sure:
-		c.breaks(none, "the committed offset only grows: %s commits %d of partition %d after %d", by, to.offset, p.number, p.sure)
+		c.breaks(none, promises.OffsetGrows+": %s commits %d of partition %d after %d", by, to.offset, p.number, p.sure)
 	}
 	for _, r := range p.records {
 		if r.offset < to.offset && (to.epoch < 0 || r.epoch <= to.epoch) && !r.control && !r.checked {
-			c.mustBeTerminal(r.delivery, "is committed")
+			c.mustBeTerminal(r.delivery, "what is committed is finished")
 			r.checked = true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/promises"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -82,30 +83,30 @@ func (w *world) begins(r *running) {
 	w.note(p, "begins", d.message, int64(token))
 	for _, o := range f.running {
 		if o.by.alive && w.now < o.sess.ledgerUntil && !o.sess.left {
-			w.breaks(d.message, "two live owners never run a message at once: %s begins %s, which %s runs", p, d, o.by)
+			w.breaks(d.message, promises.OneOwner+": %s begins %s, which %s runs", p, d, o.by)
 		}
 	}
 	if token < f.token && (r.it.Ranged || !w.cfg.Mixed) { // claims by row do not ask what a log had that was dropped
-		w.breaks(d.message, "fencing tokens only grow: %s begins %s with token %d after %d", p, d, token, f.token)
+		w.breaks(d.message, promises.TokensGrow+": %s begins %s with token %d after %d", p, d, token, f.token)
 	}
 	f.token = max(f.token, token)
 	if !d.first && !w.facts.of(d.before).done() {
 		w.breaks(d.message, "messages of an ordering key run in order: %s begins %s before %s is done", p, d, d.before)
 	}
 	if d.forged || d.skip || r.it.Invalid != nil {
-		w.breaks(d.message, "what is not to be run never begins: %s begins %s", p, d)
+		w.breaks(d.message, promises.NotToBeRun+": %s begins %s", p, d)
 	}
 	if w.cfg.Park && f.cut {
-		w.breaks(d.message, "what was cut short is parked: %s begins %s again", p, d)
+		w.breaks(d.message, promises.ParkedStays+": %s begins %s again", p, d)
 	}
 	if n := r.attempt; n > attempts || n > f.fails+1 {
-		w.breaks(d.message, "attempts are counted honestly, and end: %s begins attempt %d of %s, which failed %d times", p, n, d, f.fails)
+		w.breaks(d.message, promises.AttemptsEnd+": %s begins attempt %d of %s, which failed %d times", p, n, d, f.fails)
 	}
 	if f.effects > 0 {
 		w.breaks(d.message, "what has taken effect is not run again: %s begins %s", p, d)
 	}
 	if again := w.facts.of(d.message).renewed || d.redrive != nil; again && w.state(d.key) != ledger.Pending || !again && w.terminal(d.message) {
-		w.breaks(d.message, "what is finished is not run again: %s begins %s", p, d)
+		w.breaks(d.message, promises.FinishedStays+": %s begins %s", p, d)
 	}
 	w.mayBegin(r)
 	w.mustHeedRules(r)
@@ -179,7 +180,7 @@ func (w *world) takesEffect(r *running) {
 	w.note(r.by, "commits", d.message, 0)
 	f.succeeded = true
 	if f.effects++; f.effects > 1 {
-		w.breaks(d.message, "the effects of a transaction and its success are one, once: %s commits %s again", r.by, d)
+		w.breaks(d.message, promises.EffectsOnce+": %s commits %s again", r.by, d)
 	}
 }
 
@@ -194,7 +195,7 @@ func (p *process) cutShort() {
 			}
 			f.cut = true
 			if f.deaths++; f.deaths > ledger.CrashLimit+1 && p.marked(deadly, d.message) {
-				p.breaks(d.message, "crash loops end: %s has killed %d processes", d, f.deaths)
+				p.breaks(d.message, promises.CrashesEnd+": %s has killed %d processes", d, f.deaths)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/promises"
 	"github.com/ackledger/ackledger/internal/visibility"
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -50,8 +51,9 @@ func (w *world) terminal(m message) bool {
 	return f.final
 }
 
-// mustBeTerminal checks that the ledger has finished a message, as it was decided. Another body says nothing of it.
-func (w *world) mustBeTerminal(d delivery, what string) {
+// mustBeTerminal checks that the ledger has finished a message, as it was decided; else the promise is broken. Another body says nothing
+// of it.
+func (w *world) mustBeTerminal(d delivery, promise string) {
 	f := w.facts.of(d.message)
 	if d.forged || d.skip || f.renewed {
 		return
@@ -59,9 +61,9 @@ func (w *world) mustBeTerminal(d delivery, what string) {
 	rec, err := w.ledger.Get(context.Background(), d.key)
 	switch {
 	case err != nil || rec.State == ledger.Pending:
-		w.breaks(d.message, "what %s is finished: %s is %v, %v", what, d, rec.State, err)
+		w.breaks(d.message, promise+": %s is %v, %v", d, rec.State, err)
 	case rec.State == ledger.Succeeded && !f.succeeded || rec.State == ledger.Failed && !f.failed:
-		w.breaks(d.message, "what %s has been handled: %s was not", what, d)
+		w.breaks(d.message, promise+": %s is %v, and was not handled so", d, rec.State)
 	}
 }
 
@@ -72,7 +74,7 @@ func (w *world) mustBeGuilty(d delivery) {
 	m := &w.cfg.Moods
 	lucky := w.facts.of(d.message).unlucky < ledger.CrashLimit-ledger.SuspectCrashes
 	if m[mishap]+m[refused]+m[requestLost]+m[answerLost]+m[callLate] == 0 && !w.marked(deadly, d.message) && lucky {
-		w.breaks(d.message, "an innocent message is never given up: %s", d)
+		w.breaks(d.message, promises.InnocentStays+": %s", d)
 	}
 }
 
@@ -164,10 +166,10 @@ func (w *world) mustHaveEnded() {
 		f := w.facts.of(m)
 		rec, err := w.ledger.Get(context.Background(), f.key)
 		if stray := f.renewed && w.cfg.Moods[copied] > 0; !f.gone && !stray && (err != nil || rec.State == ledger.Pending) {
-			w.breaks(m, "nothing is lost: %s is %v, %v", m, rec.State, err)
+			w.breaks(m, promises.NothingLost+": %s is %v, %v", m, rec.State, err)
 		}
 		if w.cfg.InTx && (rec.State == ledger.Succeeded) != (f.effects == 1) {
-			w.breaks(m, "the effects of a transaction and its success are one, once: %s is %s, and has %d effects", m, rec.State, f.effects)
+			w.breaks(m, promises.EffectsOnce+": %s is %s, and has %d effects", m, rec.State, f.effects)
 		}
 	}
 	// A message that is ours still, after the ledger refused to take it back, may be new to another copy.

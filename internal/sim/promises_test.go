@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/promises"
 	"github.com/ackledger/ackledger/ledger"
 )
 
 // Each promise is told by name when it is broken, with the world and the steps before it: here those of what handlers begin.
 func TestBrokenPromisesOfHandlersAreTold(t *testing.T) {
 	areTold(t, map[string]func(x *broken){
-		"two live owners never run a message at once": func(x *broken) { x.begins(0, 1); x.begins(1, 2) },
-		"fencing tokens only grow": func(x *broken) {
+		promises.OneOwner: func(x *broken) { x.begins(0, 1); x.begins(1, 2) },
+		promises.TokensGrow: func(x *broken) {
 			x.ends(x.begins(0, 2))
 			x.begins(0, 1)
 		},
@@ -35,21 +36,21 @@ func TestBrokenPromisesOfHandlersAreTold(t *testing.T) {
 			x.w.ends(r, &flow.Outcome{More: &ledger.Settlement{Kind: ledger.Fail}})
 			x.w.begins(r)
 		},
-		"what is not to be run never begins":     func(x *broken) { x.d.forged = true; x.begins(0, 1) },
-		"what was cut short is parked":           func(x *broken) { x.w.cfg.Park, x.fact().cut = true, true; x.begins(0, 1) },
-		"attempts are counted honestly, and end": func(x *broken) { x.fact().fails = -1; x.begins(0, 1) },
+		promises.NotToBeRun:  func(x *broken) { x.d.forged = true; x.begins(0, 1) },
+		promises.ParkedStays: func(x *broken) { x.w.cfg.Park, x.fact().cut = true, true; x.begins(0, 1) },
+		promises.AttemptsEnd: func(x *broken) { x.fact().fails = -1; x.begins(0, 1) },
 		"what has taken effect is not run again": func(x *broken) {
 			r := x.begins(0, 1)
 			x.w.takesEffect(r)
 			x.ends(r)
 			x.begins(0, 1)
 		},
-		"the effects of a transaction and its success are one": func(x *broken) {
+		promises.EffectsOnce: func(x *broken) {
 			r := x.begins(0, 1)
 			x.w.takesEffect(r)
 			x.w.takesEffect(r)
 		},
-		"crash loops end": func(x *broken) {
+		promises.CrashesEnd: func(x *broken) {
 			for x.w.cfg.Moods[deadly] = 1e9; !x.w.marked(deadly, x.d.message); x.d.partition++ {
 			}
 			x.begins(0, 1)
@@ -70,16 +71,16 @@ func TestBrokenPromisesOfEndsAreTold(t *testing.T) {
 		},
 		"after a drain no handler runs":     func(x *broken) { x.begins(0, 1); x.w.mustHaveDrained(x.both[0]) },
 		"each message is given back once":   func(x *broken) { x.both[0].offered = 1; x.w.mustHaveDrained(x.both[0]) },
-		"what is acknowledged is finished":  func(x *broken) { x.w.mustBeTerminal(x.d, "is acknowledged") },
-		"nothing is lost":                   func(x *broken) { x.fact().key = x.d.key; x.w.mustHaveEnded() },
-		"an innocent message is never":      func(x *broken) { x.w.mustBeGuilty(x.d) },
+		promises.AckedFinished:              func(x *broken) { x.w.mustBeTerminal(x.d, promises.AckedFinished) },
+		promises.NothingLost:                func(x *broken) { x.fact().key = x.d.key; x.w.mustHaveEnded() },
+		promises.InnocentStays:              func(x *broken) { x.w.mustBeGuilty(x.d) },
 		"what is settled has happened":      func(x *broken) { x.both[0].settledOne(x.d, ledger.Succeed, nil) },
 		"a message is new once":             func(x *broken) { x.w.facts.met.Misses = 1; x.w.mustHaveEnded() },
 		"without trouble each message runs": func(x *broken) { x.w.report.Runs = 1; x.w.mustHaveEnded() },
 		"settlements keep the order of their key": func(x *broken) {
 			x.w.mustBeInOrder(&flow.Batch{Items: []flow.Settlement{{Item: &flow.Item{Of: x.part().records[4].delivery}, Kind: ledger.Succeed}}})
 		},
-		"the committed offset only grows": func(x *broken) {
+		promises.OffsetGrows: func(x *broken) {
 			x.part().sure = 7
 			x.commits(6)
 		},

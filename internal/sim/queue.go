@@ -40,6 +40,7 @@ type receipt struct {
 	by    *receiver
 	at    time.Duration
 	until time.Duration // the message is hidden, as whoever received it may believe
+	void  bool          // the queue ended that before its time: whoever received it can neither extend that nor delete a FIFO message
 }
 
 // received is what a receive brings of a message.
@@ -79,6 +80,7 @@ func (q *queue) expire() {
 	if m := group[q.rnd.IntN(len(group))]; q.hidden(m) && q.trouble(revocation) {
 		q.note(nil, "puts in sight", m.message, 0)
 		m.until = q.now
+		m.receipts[len(m.receipts)-1].void = true
 	}
 	if q.now < q.cfg.Calm {
 		q.after(q.between(10*time.Millisecond, time.Second), q.expire)
@@ -166,7 +168,7 @@ func (q *queue) delete(name string) {
 	if h.deleted || q.fifo() && q.stale(h) || h.nth != len(h.receipts)-1 && q.rnd.IntN(2) == 0 {
 		return
 	}
-	q.mustBeTerminal(h.delivery, "is deleted")
+	q.mustBeTerminal(h.delivery, "what is deleted is finished")
 	q.note(h.receipts[h.nth].by.process, "deletes", h.message, 0)
 	h.deleted = true
 	q.deleted++

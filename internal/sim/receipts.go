@@ -109,7 +109,7 @@ func (q *queue) mustHaveBeenKept(m *stored, last receipt) {
 			until = max(until, other.until)
 		}
 	}
-	if q.now < until || until > last.at+q.limit-timeout-q.cfg.Visibility || !r.undisturbed(until) {
+	if last.void || q.now < until || until > last.at+q.limit-timeout-q.cfg.Visibility || !r.undisturbed(until) {
 		return
 	}
 	switch {

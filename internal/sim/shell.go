@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/promises"
 )
 
 // Bounds of what a process has in hand.
@@ -199,7 +200,7 @@ func (p *process) finished(d delivery, v flow.Verdict) {
 	p.hands[d.of]--
 	if v.Ack {
 		p.note(p, "acknowledges", d.message, 0)
-		p.mustBeTerminal(d, "is acknowledged")
+		p.mustBeTerminal(d, promises.AckedFinished)
 	} else {
 		p.note(p, "gives back", d.message, int64(v.Again))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/promises"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
@@ -29,7 +30,7 @@ func TestBrokenPromisesOfTheLedgerAreTold(t *testing.T) {
 			}
 			x.both[0].renewed([]*flow.Item{it}, []bool{true})
 		},
-		"what is finished is not run again": func(x *broken) { x.d.redrive = &redrive{}; x.begins(0, 1) },
+		promises.FinishedStays: func(x *broken) { x.d.redrive = &redrive{}; x.begins(0, 1) },
 		"the ledger tells what it has": func(x *broken) {
 			x.fact().key = x.d.key
 			x.claimsFirst(0)

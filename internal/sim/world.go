@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/promises"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
@@ -121,7 +122,7 @@ func (w *world) run() {
 		w.now = e.at
 		e.do()
 		if w.report.Steps++; w.report.Steps > maxSteps || w.now > w.cfg.Calm+w.patience() {
-			w.breaks(none, "every world comes to its end: %s", w.broker.left())
+			w.breaks(none, promises.ComesToItsEnd+": %s", w.broker.left())
 		}
 	}
 	w.report.Took, w.report.Rows = w.now, w.ledger.Len()
