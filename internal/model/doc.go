@@ -28,6 +28,7 @@
 //
 // # Promises
 //
+// Those that the simulator has, too, are worded in internal/promises; it plays worlds of the shapes of [Small] on the code that runs.
 // After each step: a message is somewhere as long as it did not succeed; what the broker was told to forget is finished (so
 // a committed offset is never ahead of that); a failed delivery is in the archive; effects of a transaction and its success
 // are one, once; two live owners never run a message at once; no two owners' effects are accepted under one token; tokens
