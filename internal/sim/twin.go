@@ -218,9 +218,10 @@ func (x *row) errorsOf(is *ledger.Claim) int {
 	return x.errors
 }
 
-// mustRange checks that what is new lies in a range, where all that is claimed may and nobody asked for rows ahead.
+// mustRange checks that what is new lies in a range, where all that is claimed may and nobody asked for rows ahead. When all of a log was
+// reopened, it may be dropped, and then rows lie between the rows that are left.
 func (x *row) mustRange(p *process, d delivery, e *ledger.Entry, is *ledger.Claim) {
-	if e.Ranged && !e.Copy && e.StampToken == 0 && !p.cfg.Mixed && is.Answer == ledger.Run && !is.Ranged {
+	if e.Ranged && !e.Copy && e.StampToken == 0 && !p.cfg.Mixed && p.anew == 0 && is.Answer == ledger.Run && !is.Ranged {
 		p.breaks(d.message, "what is new lies in a range: %s gets %s, which has a row", p, d)
 	}
 }
