@@ -34,10 +34,15 @@ func TestAskAgain(t *testing.T) {
 	}
 }
 
-// What does not want to wait is let go of where another would: its key is in hand, or busy elsewhere. What may be ours is asked for
-// all the same.
+// What does not want to wait is let go of where another would: its key is in hand, it is busy elsewhere, or its claim was
+// refused. What may be ours is asked for all the same.
 func TestWhatDoesNotWait(t *testing.T) {
-	for _, maybe := range []bool{false, true} {
+	refused := ledger.Claim{Err: errors.New("refused")}
+	for _, c := range []struct {
+		answer ledger.Claim
+		maybe  bool
+	}{{maybe: false}, {maybe: true}, {refused, false}, {refused, true}} {
+		answer, maybe := c.answer, c.maybe
 		f := joined(Config{Concurrency: 2, BatchSize: 1, ClaimAhead: 10})
 		first, copied, other := plainItem("", "a"), plainItem("", "a"), plainItem("", "b")
 		first.NoWait, copied.NoWait, other.NoWait = true, true, true
@@ -53,10 +58,10 @@ func TestWhatDoesNotWait(t *testing.T) {
 			t.Errorf("behind another copy: %+v, phase %d", f.out, copied.phase)
 		}
 		f.out, other.maybe = nil, maybe
-		f.Claimed(0, &c, []ledger.Claim{{Answer: ledger.Run, Token: 1}, {}}, nil)
+		f.Claimed(0, &c, []ledger.Claim{{Answer: ledger.Run, Token: 1}, answer}, nil)
 		f.End()
 		if gone := len(f.out) == 1 && f.out[0].Item == other && !f.out[0].Verdict.Ack; gone == maybe || first.phase != claimed {
-			t.Errorf("busy elsewhere, may be ours %t: %+v, phase %d", maybe, f.out, other.phase)
+			t.Errorf("answered %+v, may be ours %t: %+v, phase %d", answer, maybe, f.out, other.phase)
 		}
 	}
 }

@@ -139,10 +139,10 @@ func (it *Item) forgotten() {
 	}
 }
 
-// unexplained says whether a message is busy for no known reason: its row may be locked by our own claim or InTx, whose COMMIT
-// hangs, so what may be ours may be so still.
+// unexplained says whether a message is busy for no known reason, or its claim was refused: its row may be locked by our own claim or
+// InTx, whose COMMIT hangs, so what may be ours may be so still.
 func unexplained(a *ledger.Claim) bool {
-	return a.Answer == ledger.Busy && a.Wait <= 0 && !a.Suspect && a.Err == nil
+	return a.Answer == ledger.Busy && a.Wait <= 0 && !a.Suspect
 }
 
 // giveBack makes an item claimable again. One that the broker has back is let go of instead, unless it may be ours: then the
