@@ -43,7 +43,9 @@
 // One item of a key in flight (sched.grab, holdKey, letGo) is no Rule: each message passes it, so it is a hash table whose chains lie
 // in the items; it holds in ranges too; and what waits for a key waits at the item that has it.
 //
-// The scheduler's twin in sched_test.go and the storm are played with the rules in bookRules.
+// The scheduler's twin in sched_test.go and the storm are played with the rules in bookRules, to which each rule's test file appends its
+// own, with what must hold of it (rule_test.go). What this package may import, and that no rule's file uses another's, is in
+// internal/archtest (pure_test.go, arrows_test.go).
 //
 // # Files
 //

@@ -6,12 +6,13 @@ package flow
 //
 // A rule belongs to one flow, which calls it. What it decides depends on these calls alone.
 type Rule interface {
-	// Admit gives the item a place, or keeps it among those that wait for one; false: it waits.
+	// Admit gives the item a place, or keeps it among those that wait for one; false: it waits. A rule with an order among those that
+	// wait refuses while others do, though there is room.
 	Admit(it *Item) bool
 	// Next gives a place to one of those that wait, in their order; nil: there is none for any of them. It is asked after each
-	// Leave, until it says nil.
+	// Leave, until it says nil: one that waited may have kept others waiting, too.
 	Next() *Item
-	// Leave takes back the item's place, or ends its waiting.
+	// Leave takes back the item's place, or ends its waiting; the rule knows which. An item whose waiting has ended never asks again.
 	Leave(it *Item)
 	// Empty says that no item has a place or waits for one, and that nothing is kept of those that did.
 	Empty() bool

@@ -13,6 +13,24 @@ func named(name string) *Item { return &Item{OrderingKey: name} }
 
 func nameOf(it *Item) string { return it.OrderingKey }
 
+// bookAtMost is the rule with what must hold of it.
+func bookAtMost(limit int, name func(*Item) string) Rule {
+	return booked{AtMost(limit, name), func(placed, waiting []*Item) string {
+		named := map[string]int{}
+		for _, it := range placed {
+			if named[name(it)]++; name(it) != "" && named[name(it)] > limit {
+				return fmt.Sprintf("more than %d of %q have a place", limit, name(it))
+			}
+		}
+		for _, it := range waiting {
+			if n := named[name(it)]; n < limit {
+				return fmt.Sprintf("%q waits, and has %d places of %d", name(it), n, limit)
+			}
+		}
+		return ""
+	}}
+}
+
 // crowd is the dumb twin of the rule: who has a place, and who waits, in lists.
 type crowd struct {
 	limit           int

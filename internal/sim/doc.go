@@ -18,7 +18,9 @@
 // A rule of scheduling ([flow.Rule]) is one entry of the table in rules.go: in how many worlds it is in force, how its bound is drawn,
 // how it is made, what must hold when a handler begins, and how many run at least in a world without trouble. The table does the rest:
 // processes have the rule, its promise is checked and, in rules_test.go, broken on purpose, and a world is made smaller by doing without.
-// That it lets nobody starve is checked as ever: each world comes to its end, and one without trouble takes its time and no more.
+// Its bound is an integer from 1 on, of whatever the rule counts; at 1 it must be broken by handlers of equal messages that begin one
+// after the other. That nobody starves is checked as ever, as far as worlds show it, which all end: each comes to its end, and one without
+// trouble takes its time and no more. The order among those that wait is for the rule's own test.
 //
 // Any other option of the worlds is a field of [Config], drawn in [Drawn] behind all others, since a draw in between changes all worlds; it
 // is passed on in worker.start and made smaller in shrink.go. Items are made in source.go. A kind of trouble is a constant in config.go

@@ -156,7 +156,7 @@ func areTold(t *testing.T, promises map[string]func(x *broken)) {
 			x := newBroken(t)
 			breaks(x)
 			if b := x.w.broken; b == nil || !strings.HasPrefix(b.Promise, promise) || !strings.Contains(b.Error(), "nobody takes a step") {
-				t.Errorf("%+v", b)
+				t.Errorf("%q was not told: %+v", promise, b)
 			}
 		})
 	}
@@ -199,7 +199,7 @@ func (x *broken) part() *partition { return x.w.broker.(*cluster).parts[0] }
 
 func (x *broken) fact() *fact { return x.w.facts.of(x.d.message) }
 
-func (x *broken) item() *flow.Item { return &flow.Item{Of: x.d, OrderingKey: "k"} }
+func (x *broken) item() *flow.Item { return &flow.Item{Of: x.d, OrderingKey: "k", Size: size} }
 
 // begins has a process begin the message, with a token.
 func (x *broken) begins(by int, token uint64) *running {

@@ -19,7 +19,7 @@ const (
 // bounds are those of the rules in a world, from 1 on; 0: a rule is not in force.
 type bounds [ruleKinds]int
 
-// rule is all that worlds know of a rule of scheduling.
+// rule is all that worlds know of a rule of scheduling. Its functions get what they need: the table cannot name itself.
 type rule struct {
 	promise string
 	percent int // of the worlds have it
