@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/kafka"
 	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/ackledger/ackledger/sqs"
@@ -123,11 +124,15 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	third, err := idempotency.New(memory.New(), idempotency.Options{MeterProvider: made})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := consumer.ObserveLedger(memory.New(), made); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- consumer.Run(ctx, first, second) }()
+	go func() { ended <- consumer.Run(ctx, first, second, third) }()
 	sendOrder(t, queues.Client(), url, "1")
 	produceOrder(t, cluster.ListenAddrs(), "orders", "1")
 	<-handled
@@ -145,7 +150,7 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 func TestTheLogFieldsOfTheTableAreThoseOfTheSources(t *testing.T) {
 	field := regexp.MustCompile(`zap\.[A-Z][A-Za-z0-9]*\("([a-z_]+)"`)
 	logged := map[string]bool{"error": true} // zap.Error
-	for _, root := range []string{"consumer", "internal", "kafka", "ledger", "sqs"} {
+	for _, root := range []string{"consumer", "idempotency", "internal", "kafka", "ledger", "sqs"} {
 		err := filepath.WalkDir(filepath.Join("..", root), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

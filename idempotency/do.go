@@ -62,7 +62,9 @@ const (
 // known with another body), an [*InProgressError] or [ErrWaited] (somebody else runs it), [ErrFull], [ErrUnavailable], a [*KeyError],
 // a [*TooLargeError] (f's result cannot be kept; the request has failed for good, since its effects may have happened),
 // [ErrUnknown], and ctx's, where it ended before f began.
-func (r *Runner) Do(ctx context.Context, q Request, f Func) (Outcome, error) {
+func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err error) {
+	waited := false
+	defer func() { r.telemetry.answered(&out, err, waited) }()
 	key, err := q.key(r.opt.CheckKey)
 	if err != nil {
 		return Outcome{}, err
@@ -85,6 +87,7 @@ func (r *Runner) Do(ctx context.Context, q Request, f Func) (Outcome, error) {
 		case r.opt.Refuse:
 			return Outcome{}, &InProgressError{Rest: r.worker.Lease}
 		}
+		waited = true
 		select {
 		case <-x.done:
 		case <-limit.C:

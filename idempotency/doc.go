@@ -18,6 +18,7 @@
 //	do.go       one request: what is asked of the ledger, and what its answers mean
 //	handle.go   one run of a function, and what is stored of its end
 //	flights.go  what is in progress in this process
+//	telemetry.go how requests are counted
 //	options.go  the settings
 //	results.go  how results are stored: bounded, sealed
 //	result.go   results, and their stored form

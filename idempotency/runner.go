@@ -23,6 +23,8 @@ type Runner struct {
 	began   atomic.Bool
 	flights flights
 	waiting atomic.Int64 // calls of Do
+
+	telemetry telemetry
 }
 
 var _ consumer.Worker = (*Runner)(nil)
@@ -37,6 +39,9 @@ func New(l ledger.Ledger, o Options) (*Runner, error) {
 		return nil, err
 	}
 	r := &Runner{opt: opt, worker: worker, ledger: l, flights: flights{all: map[flightKey]*flight{}}, results: results{limit: l.Limits().Result, cipher: opt.Cipher}}
+	if r.telemetry, err = newTelemetry(&worker, opt.Name); err != nil {
+		return nil, fmt.Errorf("idempotency: %w", err)
+	}
 	r.eng, err = engine.New(engine.Config{
 		Options: worker, Ledger: l, Handler: consumer.HandlerFunc(r.handle), Sink: r, System: "idempotency", Source: opt.Name,
 		HoldMax: -1, AskMax: askMax, Heard: r.heard,

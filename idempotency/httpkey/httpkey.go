@@ -201,7 +201,7 @@ func (m *middleware) replay(w http.ResponseWriter, r *http.Request, res *idempot
 // tell answers with a problem.
 func (m *middleware) tell(w http.ResponseWriter, r *http.Request, p *Problem) {
 	if p.Status >= 500 {
-		m.opt.Logger.Warn("a request was not answered as asked", zap.String("source", route(r)), zap.String("problem", p.Type), zap.Error(p.Err))
+		m.opt.Logger.Warn("a request was not answered as asked", zap.String("source", route(r)), zap.String("kind", p.Type), zap.Error(p.Err))
 	}
 	if m.opt.OnProblem != nil {
 		m.opt.OnProblem(w, r, p)

@@ -23,6 +23,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/kafka"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
@@ -40,7 +41,7 @@ type store interface {
 	ledger.Maintainer
 }
 
-// site is an SQS and a Kafka worker on one ledger, with their exporter: one target of Prometheus.
+// site is an SQS and a Kafka worker and a runner on one ledger, with their exporter: one target of Prometheus.
 type site struct {
 	*testing.T
 	name     string
@@ -54,6 +55,7 @@ type site struct {
 	held     sync.Map      // bodies whose first attempt was
 	extended atomic.Int64  // how often visibilities had been changed when the round began
 	cipher   lock
+	runner   *idempotency.Runner
 }
 
 // lock is a cipher that changes nothing, and fails once when it is told to.
@@ -110,9 +112,12 @@ func (s *site) run(meters *sdkmetric.MeterProvider) {
 	if err != nil {
 		s.Fatal(err)
 	}
+	if s.runner, err = idempotency.New(s.store, idempotency.Options{MeterProvider: meters}); err != nil {
+		s.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- consumer.Run(ctx, first, second) }()
+	go func() { ended <- consumer.Run(ctx, first, second, s.runner) }()
 	s.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -161,6 +166,20 @@ func (s *site) work(round string) {
 	s.produce(&kgo.Record{Topic: "orders", Value: []byte("record " + round)})
 	s.wait("late "+round, "record "+round)
 	s.ask("own " + round)
+	s.request(round)
+}
+
+// request has the runner do something, and answer it again.
+func (s *site) request(key string) {
+	s.Helper()
+	for _, replayed := range []bool{false, true} {
+		out, err := s.runner.Do(s.Context(), idempotency.Request{Scope: "site", Key: key}, func(context.Context) (idempotency.Result, error) {
+			return idempotency.Result{Status: http.StatusOK}, nil
+		})
+		if err != nil || out.Replayed != replayed {
+			s.Fatalf("%+v, %v", out, err)
+		}
+	}
 }
 
 // ask claims a message without a worker, until it is a duplicate.
@@ -180,6 +199,7 @@ func (s *site) ask(id string) {
 // trouble makes each of the metrics of workers grow. The ledger is m.
 func (s *site) trouble(m *memory.Ledger, round string) {
 	s.Helper()
+	s.request(round)
 	s.extended.Store(int64(s.queues.Calls("ChangeMessageVisibilityBatch")))
 	s.cipher.broken.Store(true)
 	s.queues.Inject(sqstest.Fault{Action: "DeleteMessageBatch", Code: sqstest.CodeInternal, Entries: func(int, string) bool { return true }})
