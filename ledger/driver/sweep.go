@@ -28,12 +28,12 @@ func (p *pass) run(ctx context.Context) error {
 	started := time.Now()
 	p.report.Began = p.began.UTC()
 	var last Mark
-	err := p.l.store.View(ctx, func(r Reader) (err error) {
-		last, err = r.LastMessage()
-		return err
-	})
+	err := p.each(ctx, p.cuts()) // first: what a range has then, and has not later, is a row before the last one
 	if err == nil {
-		err = p.each(ctx, p.cuts())
+		err = p.l.store.View(ctx, func(r Reader) (err error) {
+			last, err = r.LastMessage()
+			return err
+		})
 	}
 	if err == nil && p.from != last {
 		err = p.each(ctx, p.messages(p.from, last))
