@@ -1,0 +1,26 @@
+package driver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// The pass that dissolves a range whose owner died counts what is left of it as pending: nobody has finished it.
+func TestSweep_DissolvedIsPending(t *testing.T) {
+	w := newWorld(t)
+	dead := w.join(t)
+	w.claim(t, dead, ledger.Run, record(1), record(2))
+	w.pass(t, 2*time.Hour)
+	for i := range 2 {
+		report, err := w.Sweep(t.Context(), ledger.MaintainConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := w.Stats(t.Context())
+		if err != nil || len(s.Scopes) != 1 || s.Scopes[0].Pending != 2 || s.Scopes[0].Succeeded != 0 || report.Abandoned != 2 {
+			t.Errorf("pass %d: %d abandoned, %+v, %v; two messages are pending", i+1, report.Abandoned, s.Scopes, err)
+		}
+	}
+}
