@@ -32,8 +32,7 @@ func (p *pass) logPages(do func(tx Tx, page []Log) (done int, removed int64, the
 	}
 }
 
-// logs drops segments that have expired and logs in which nothing is left, dissolves ranges that were abandoned, and counts
-// the messages of the others.
+// logs drops segments that have expired and logs in which nothing is left, and counts the messages of the others.
 func (p *pass) logs() step {
 	return p.logPages(func(tx Tx, page []Log) (done int, removed int64, then func(), err error) {
 		var notes []func()
@@ -57,12 +56,16 @@ func (p *pass) logs() step {
 	})
 }
 
-// cuts takes off what finished segments have below their log's start, so that rows there are not needed any more. It notes the
-// owners that ranges name: rows may name them by the time that the pass comes to the owners.
+// cuts comes before all messages are looked at: it dissolves ranges that were abandoned, whose messages are rows then, and takes off
+// what finished segments have below their log's start, so that rows there are not needed any more. It notes the owners that ranges
+// name: rows may name them by the time that the pass comes to the owners.
 func (p *pass) cuts() step {
 	return p.logPages(func(tx Tx, page []Log) (done int, removed int64, then func(), err error) {
 		for ; done < len(page) && err == nil; done++ {
-			err = p.cut(tx, &page[done])
+			s := &sweptLog{p: p, tx: tx, g: &page[done], now: tx.Now()}
+			if err = s.dissolve(); err == nil {
+				err = p.cut(tx, s.g)
+			}
 		}
 		return done, 0, func() {}, err
 	})
@@ -110,9 +113,6 @@ type sweptLog struct {
 func (s *sweptLog) sweep(room int) (gone int, err error) {
 	s.now = s.tx.Now()
 	log := s.g.Log
-	if err := s.dissolve(); err != nil {
-		return 0, err
-	}
 	if s.open, err = s.tx.Ranges(log, everything, nil); err != nil {
 		return 0, err
 	}
