@@ -24,3 +24,23 @@ func TestSweep_DissolvedIsPending(t *testing.T) {
 		}
 	}
 }
+
+// The pass that takes a row away whose message a range has counts the message once.
+func TestSweep_FoldedCountsOnce(t *testing.T) {
+	w := newWorld(t)
+	run := w.claim(t, w.o, ledger.Run, record(1), record(2))
+	w.settle(t, ledger.Settlement{Ticket: run[1].Ticket, Kind: ledger.Succeed})
+	w.settle(t, ledger.Settlement{Ticket: run[0].Ticket, Kind: ledger.Release, Count: true, Failure: ledger.AttemptError{Attempt: 1, Kind: ledger.KindError, Error: "x"}})
+	again := w.claim(t, w.o, ledger.Run, record(1))[0]
+	w.settle(t, ledger.Settlement{Ticket: again.Ticket, Kind: ledger.Succeed})
+	for i := range 3 {
+		if _, err := w.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := w.Stats(t.Context())
+		if err != nil || len(s.Scopes) != 1 || s.Scopes[0].Succeeded != 2 {
+			t.Errorf("pass %d: %+v, %v; two messages have succeeded", i+1, s.Scopes, err)
+		}
+		w.pass(t, 6*time.Minute)
+	}
+}
