@@ -154,9 +154,6 @@ func (s *sweeping) message(m *Message) error {
 		return err
 	}
 	t, now := &s.p.tally, s.tx.Now()
-	if covered { // and counted there
-		s.notes = append(s.notes, func() { t.Add(m.Scope, ledger.Succeeded, -1) })
-	}
 	over := m.Expiry.Add(Grace(m.State, m.Expiry.Sub(m.At), s.p.cfg.Keep)).Before(now)
 	if over && m.State == ledger.Pending && m.Owner != Nobody {
 		o, err := s.tx.Owner(m.Owner)
@@ -170,6 +167,9 @@ func (s *sweeping) message(m *Message) error {
 		if err := s.strip(m); err != nil {
 			return err
 		}
+	}
+	if covered && !over { // and counted there
+		s.notes = append(s.notes, func() { t.Add(m.Scope, ledger.Succeeded, -1) })
 	}
 	switch {
 	case over && m.State == ledger.Pending:
