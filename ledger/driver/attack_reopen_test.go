@@ -108,3 +108,28 @@ func TestCut_TokensGrow(t *testing.T) {
 		t.Errorf("token %d after token %d", again.Token, run.Token)
 	}
 }
+
+// A message that was reopened fails for good, and is purged. The same delivery comes again within its window: what was acknowledged
+// is over.
+func TestReopen_FailedIsOver(t *testing.T) {
+	w := newWorld(t)
+	e := record(7)
+	e.Window = 24 * time.Hour
+	run := w.claim(t, w.o, ledger.Run, e)[0]
+	w.settle(t, ledger.Settlement{Ticket: run.Ticket, Kind: ledger.Release, Count: true, Failure: ledger.AttemptError{Attempt: 1, Kind: ledger.KindError, Error: "x"}})
+	run = w.claim(t, w.o, ledger.Run, e)[0]
+	w.settle(t, ledger.Settlement{Ticket: run.Ticket, Kind: ledger.Succeed})
+	w.reopen(t, e)
+	run = w.claim(t, w.o, ledger.Run, e)[0]
+	w.settle(t, ledger.Settlement{Ticket: run.Ticket, Kind: ledger.Fail, Dead: &ledger.Archive{Key: e.Key, Delivery: e.Delivery, Kind: ledger.KindError, Keep: 72 * time.Hour, Body: []byte("body")}})
+	w.claim(t, w.o, ledger.Done, e)
+	if r, err := w.Purge(t.Context(), ledger.PurgeRequest{By: ledger.By{Actor: "t"}}); err != nil || r.Purged != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	w.claim(t, w.o, ledger.Done, e)
+	w.pass(t, 30*time.Minute)
+	if _, err := w.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	w.claim(t, w.o, ledger.Done, e)
+}
