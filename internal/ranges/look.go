@@ -152,11 +152,13 @@ func (l *looking) answer(i int) {
 // owner must look each time. But for copies, claims by row do not ask what a log had that was dropped.
 func (l *looking) above(a *Ask) bool { return (a.Ranged || a.Lone) && l.f.Token > 0 }
 
-// forget makes a row of what may have been in a range once, and was given back: its token must be higher than it was then.
+// forget makes a row of what may have been in a range once, and was given back, or was cut off with the log's start: its token must
+// be higher than it was then. A row that it had, and which is gone, may have had a higher one than any range.
 func (l *looking) forget(offset int64) Answer {
 	if l.c.Token == l.f.Token {
 		l.c.Token++
 	}
+	l.c.Token = max(l.c.Token, uint64(max(l.f.Now.UnixMicro(), 0)))
 	l.c.Rows = append(l.c.Rows, Row{Offset: offset, Token: l.c.Token, Nobody: true, At: l.f.Now, Expiry: l.f.Now.Add(l.window)})
 	return Answer{Verdict: InRow, First: true}
 }

@@ -121,7 +121,10 @@ func reopen(tx Tx, r *ledger.ReopenRequest, batch []ledger.Listed) (int64, error
 		if m == nil || m.State != ledger.Succeeded || m.Token != batch[i].Token {
 			continue
 		}
-		window := m.Expiry.Sub(m.At)
+		window, err := windowOf(tx, m)
+		if err != nil {
+			return 0, err
+		}
 		*m = Message{Key: m.Key, Scope: m.Scope, ID: m.ID, Fingerprint: m.Fingerprint, State: ledger.Pending, Token: m.Token + 1,
 			Generation: m.Generation, At: tx.Now(), Expiry: tx.Now().Add(window), Covered: m.Covered}
 		if r.FreshKeys {
@@ -142,6 +145,31 @@ func reopen(tx Tx, r *ledger.ReopenRequest, batch []ledger.Listed) (int64, error
 		notes = append(notes, batch[i].Note(r.By, ledger.ActionReopen, r.Detail()))
 	}
 	return int64(len(notes)), tx.Note(notes)
+}
+
+// windowOf is the window of a message that is finished. Of one that a range covers it is what it will say of it, at least: the row
+// was to go soon.
+func windowOf(tx Tx, m *Message) (time.Duration, error) {
+	window := m.Expiry.Sub(m.At)
+	if !m.Covered {
+		return window, nil
+	}
+	log, offset := ranges.SplitSum(m.Key)
+	span := Span{From: offset, To: offset + 1}
+	open, err := tx.Ranges(log, span, nil)
+	for i := range open {
+		window = max(window, open[i].Window)
+	}
+	if err != nil {
+		return 0, err
+	}
+	near, err := tx.Segments(log, span)
+	for _, s := range near {
+		if s.Has(offset) && !s.Rows {
+			window = max(window, s.Expiry.Sub(tx.Now()))
+		}
+	}
+	return window, err
 }
 
 // Purge implements [ledger.Operator].

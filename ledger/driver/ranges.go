@@ -129,7 +129,7 @@ func (l *logTx) begin(info Info) error {
 func (l *logTx) trim(q *ranges.Query) error {
 	now := l.tx.Now()
 	l.dirty = l.g.Start.Note(q.First, now) || l.dirty
-	return l.tx.Trim(l.g.Scope, q.Info.Name, q.First, now.Add(-ranges.TrimAfter))
+	return l.tx.Trim(l.g.Scope, q.Info.Name, l.g.Start.Below(now), now.Add(-ranges.TrimAfter))
 }
 
 // facts is what a plan has to know.

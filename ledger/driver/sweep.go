@@ -28,12 +28,12 @@ func (p *pass) run(ctx context.Context) error {
 	started := time.Now()
 	p.report.Began = p.began.UTC()
 	var last Mark
-	err := p.l.store.View(ctx, func(r Reader) (err error) {
-		last, err = r.LastMessage()
-		return err
-	})
+	err := p.each(ctx, p.cuts()) // first: what a range has then, and has not later, is a row before the last one
 	if err == nil {
-		err = p.each(ctx, p.cuts())
+		err = p.l.store.View(ctx, func(r Reader) (err error) {
+			last, err = r.LastMessage()
+			return err
+		})
 	}
 	if err == nil && p.from != last {
 		err = p.each(ctx, p.messages(p.from, last))
@@ -154,9 +154,6 @@ func (s *sweeping) message(m *Message) error {
 		return err
 	}
 	t, now := &s.p.tally, s.tx.Now()
-	if covered { // and counted there
-		s.notes = append(s.notes, func() { t.Add(m.Scope, ledger.Succeeded, -1) })
-	}
 	over := m.Expiry.Add(Grace(m.State, m.Expiry.Sub(m.At), s.p.cfg.Keep)).Before(now)
 	if over && m.State == ledger.Pending && m.Owner != Nobody {
 		o, err := s.tx.Owner(m.Owner)
@@ -170,6 +167,9 @@ func (s *sweeping) message(m *Message) error {
 		if err := s.strip(m); err != nil {
 			return err
 		}
+	}
+	if covered && !over { // and counted there
+		s.notes = append(s.notes, func() { t.Add(m.Scope, ledger.Succeeded, -1) })
 	}
 	switch {
 	case over && m.State == ledger.Pending:

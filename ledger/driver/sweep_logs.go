@@ -32,8 +32,7 @@ func (p *pass) logPages(do func(tx Tx, page []Log) (done int, removed int64, the
 	}
 }
 
-// logs drops segments that have expired and logs in which nothing is left, dissolves ranges that were abandoned, and counts
-// the messages of the others.
+// logs drops segments that have expired and logs in which nothing is left, and counts the messages of the others.
 func (p *pass) logs() step {
 	return p.logPages(func(tx Tx, page []Log) (done int, removed int64, then func(), err error) {
 		var notes []func()
@@ -57,11 +56,16 @@ func (p *pass) logs() step {
 	})
 }
 
-// cuts takes off what finished segments have below their log's start, so that rows there are not needed any more.
+// cuts comes before all messages are looked at: it dissolves ranges that were abandoned, whose messages are rows then, and takes off
+// what finished segments have below their log's start, so that rows there are not needed any more. It notes the owners that ranges
+// name: rows may name them by the time that the pass comes to the owners.
 func (p *pass) cuts() step {
 	return p.logPages(func(tx Tx, page []Log) (done int, removed int64, then func(), err error) {
 		for ; done < len(page) && err == nil; done++ {
-			err = cut(tx, &page[done])
+			s := &sweptLog{p: p, tx: tx, g: &page[done], now: tx.Now()}
+			if err = s.dissolve(); err == nil {
+				err = p.cut(tx, s.g)
+			}
 		}
 		return done, 0, func() {}, err
 	})
@@ -69,17 +73,18 @@ func (p *pass) cuts() step {
 
 // cut takes off what lies below one log's start. Nothing is cut out of an open range: its owner counts on what InTx has put
 // there.
-func cut(tx Tx, g *Log) error {
+func (p *pass) cut(tx Tx, g *Log) error {
 	log, low := g.Log, g.Start.Below(tx.Now())
-	if low <= 0 {
-		return nil
-	}
 	open, err := tx.Ranges(log, everything, nil)
 	if err != nil {
 		return err
 	}
 	for i := range open {
+		p.named[open[i].Owner] = true
 		low = min(low, open[i].From)
+	}
+	if low <= 0 {
+		return nil
 	}
 	near, err := tx.Segments(log, Span{From: low, To: low})
 	for _, s := range near {
@@ -108,9 +113,6 @@ type sweptLog struct {
 func (s *sweptLog) sweep(room int) (gone int, err error) {
 	s.now = s.tx.Now()
 	log := s.g.Log
-	if err := s.dissolve(); err != nil {
-		return 0, err
-	}
 	if s.open, err = s.tx.Ranges(log, everything, nil); err != nil {
 		return 0, err
 	}

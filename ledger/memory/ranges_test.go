@@ -164,7 +164,7 @@ func TestRanges_AbandonedAreDissolved(t *testing.T) {
 		}
 	}
 	c.pass(time.Second)
-	if r := sweep(t, l); l.Len() != 2 || r.Abandoned != 0 {
+	if r := sweep(t, l); l.Len() != 2 || r.Abandoned != 2 {
 		t.Fatalf("%d rows, %+v", l.Len(), r)
 	}
 	if r := sweep(t, l); r.Abandoned != 2 {
