@@ -140,12 +140,11 @@ func (w *world) mustKnow(m message) {
 	}
 }
 
-// mustCount checks what the ledger counts, right after a sweep, in scopes of which all is known. A range knows how many messages it has,
-// and not where: what was reopened of it may count for offsets that were never delivered or have rows, and rows in ranges with gaps for
-// messages there.
+// mustCount checks what the ledger counts, right after a sweep, in scopes of which all is known. What was reopened in a range may count
+// for offsets that were never delivered, and rows in ranges with gaps for messages there, as far as spans can tell.
 func (w *world) mustCount() {
 	gaps := w.cfg.Ranged && w.cfg.Moods[gap]+w.cfg.Moods[control] > 0
-	if w.anew > 0 && w.cfg.Ranged {
+	if w.anew > 0 && gaps {
 		return
 	}
 	want, silent := map[string]*ledger.ScopeStats{}, map[string]bool{}

@@ -121,12 +121,12 @@ func reopen(tx Tx, r *ledger.ReopenRequest, batch []ledger.Listed) (int64, error
 		if m == nil || m.State != ledger.Succeeded || m.Token != batch[i].Token {
 			continue
 		}
-		window, err := windowOf(tx, m)
+		window, covered, err := cover(tx, m)
 		if err != nil {
 			return 0, err
 		}
 		*m = Message{Key: m.Key, Scope: m.Scope, ID: m.ID, Fingerprint: m.Fingerprint, State: ledger.Pending, Token: m.Token + 1,
-			Generation: m.Generation, At: tx.Now(), Expiry: tx.Now().Add(window), Covered: m.Covered}
+			Generation: m.Generation, At: tx.Now(), Expiry: tx.Now().Add(window), Covered: covered}
 		if r.FreshKeys {
 			m.Generation++
 		}
@@ -147,29 +147,28 @@ func reopen(tx Tx, r *ledger.ReopenRequest, batch []ledger.Listed) (int64, error
 	return int64(len(notes)), tx.Note(notes)
 }
 
-// windowOf is the window of a message that is finished. Of one that a range covers it is what it will say of it, at least: the row
-// was to go soon.
-func windowOf(tx Tx, m *Message) (time.Duration, error) {
-	window := m.Expiry.Sub(m.At)
-	if !m.Covered {
-		return window, nil
+// cover says whether a range or segment still speaks for a message that is finished, and how long the message is to be known from now
+// on: for as long as that says, at least, since its own row was to go soon.
+func cover(tx Tx, m *Message) (window time.Duration, covered bool, err error) {
+	if window = m.Expiry.Sub(m.At); !m.Covered {
+		return window, false, nil
 	}
 	log, offset := ranges.SplitSum(m.Key)
 	span := Span{From: offset, To: offset + 1}
 	open, err := tx.Ranges(log, span, nil)
 	for i := range open {
-		window = max(window, open[i].Window)
+		window, covered = max(window, open[i].Window), true
 	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	near, err := tx.Segments(log, span)
 	for _, s := range near {
 		if s.Has(offset) && !s.Rows {
-			window = max(window, s.Expiry.Sub(tx.Now()))
+			window, covered = max(window, s.Expiry.Sub(tx.Now())), true
 		}
 	}
-	return window, err
+	return window, covered, err
 }
 
 // Purge implements [ledger.Operator].

@@ -57,14 +57,13 @@ func (p *pass) logs() step {
 }
 
 // cuts comes before all messages are looked at: it dissolves ranges that were abandoned, whose messages are rows then, and takes off
-// what finished segments have below their log's start, so that rows there are not needed any more. It notes the owners that ranges
-// name: rows may name them by the time that the pass comes to the owners.
+// what finished segments have below their log's start, so that rows there are not needed any more.
 func (p *pass) cuts() step {
 	return p.logPages(func(tx Tx, page []Log) (done int, removed int64, then func(), err error) {
 		for ; done < len(page) && err == nil; done++ {
 			s := &sweptLog{p: p, tx: tx, g: &page[done], now: tx.Now()}
 			if err = s.dissolve(); err == nil {
-				err = p.cut(tx, s.g)
+				err = cut(tx, s.g)
 			}
 		}
 		return done, 0, func() {}, err
@@ -73,18 +72,17 @@ func (p *pass) cuts() step {
 
 // cut takes off what lies below one log's start. Nothing is cut out of an open range: its owner counts on what InTx has put
 // there.
-func (p *pass) cut(tx Tx, g *Log) error {
+func cut(tx Tx, g *Log) error {
 	log, low := g.Log, g.Start.Below(tx.Now())
+	if low <= 0 {
+		return nil
+	}
 	open, err := tx.Ranges(log, everything, nil)
 	if err != nil {
 		return err
 	}
 	for i := range open {
-		p.named[open[i].Owner] = true
 		low = min(low, open[i].From)
-	}
-	if low <= 0 {
-		return nil
 	}
 	near, err := tx.Segments(log, Span{From: low, To: low})
 	for _, s := range near {

@@ -153,7 +153,8 @@ func RunRangedReopen(t *testing.T, open Open) {
 	t.Run("Token", func(t *testing.T) { rangesReopenedToken(t, open) })
 	for name, run := range map[string]func(*testing.T, Open){
 		"Pitfall75": Pitfall75, "Pitfall76": Pitfall76, "Pitfall83": Pitfall83, "Pitfall97": Pitfall97, "Pitfall103": Pitfall103,
-		"Pitfall116": Pitfall116, "Pitfall117": Pitfall117,
+		"Pitfall116": Pitfall116, "Pitfall117": Pitfall117, "Pitfall149": Pitfall149, "Pitfall150": Pitfall150, "Pitfall151": Pitfall151,
+		"Pitfall152": Pitfall152, "Pitfall154": Pitfall154,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, open) })
 	}

@@ -56,7 +56,6 @@ func (t *tx) Insert(m *driver.Message) (bool, error) {
 		return false, nil
 	}
 	r := t.rows.add(m.Key, m.Scope, m.ID)
-	r.covered = m.Covered
 	t.write(r, m)
 	return true, nil
 }
@@ -74,7 +73,7 @@ func (t *tx) write(r *row, m *driver.Message) {
 	r.attempts, r.crashes = int32(m.Attempts), int32(m.Crashes)
 	r.at = t.since(m.At)
 	t.expire(r, t.since(m.Expiry))
-	r.owner = m.Owner
+	r.owner, r.covered = m.Owner, m.Covered
 	if m.Due.IsZero() && m.Result == nil && len(m.Errors) == 0 && m.Generation == 0 && m.Failed == nil {
 		return
 	}

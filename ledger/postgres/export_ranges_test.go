@@ -32,7 +32,7 @@ func LogStatements(o ledger.Owner, n int, until time.Time) map[string]Statement 
 	}{
 		"open a range":       {sql(sqlRangeOpen), head(logs, ones, ones, ones, tos, logs, ones, froms, tos, ones, ones, sets)},
 		"close a range":      {sql(sqlRangeOver), head(logs, ones, froms, froms, tos, ones, ones)},
-		"trim segments":      {sql(sqlSegmentTrim), []any{scopes, names, froms, trim}},
+		"trim segments":      {sql(sqlSegmentTrim), []any{scopes, names, logs, trim}},
 		"note first offsets": {sql(sqlLogNote), []any{logs, froms, trim}},
 		"lock logs":          {sql(sqlLogLock), []any{logs}},
 		"lock free logs":     {sql(sqlLogLockSkip), []any{logs}},

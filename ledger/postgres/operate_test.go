@@ -26,13 +26,18 @@ func TestOperate(t *testing.T) {
 	}
 }
 
-func TestPitfall75_SucceededMeanwhile(t *testing.T)   { t.Parallel(); ledgertest.Pitfall75(t, open) }
-func TestPitfall76_TwoReplays(t *testing.T)           { t.Parallel(); ledgertest.Pitfall76(t, open) }
-func TestPitfall83_ReplayKilled(t *testing.T)         { t.Parallel(); ledgertest.Pitfall83(t, open) }
-func TestPitfall97_BugStillLives(t *testing.T)        { t.Parallel(); ledgertest.Pitfall97(t, open) }
-func TestPitfall103_CopiesWithoutRow(t *testing.T)    { t.Parallel(); ledgertest.Pitfall103(t, open) }
-func TestPitfall116_ReplayedFiveTimes(t *testing.T)   { t.Parallel(); ledgertest.Pitfall116(t, open) }
-func TestPitfall117_InPlaceReplayKilled(t *testing.T) { t.Parallel(); ledgertest.Pitfall117(t, open) }
+func TestPitfall75_SucceededMeanwhile(t *testing.T)     { t.Parallel(); ledgertest.Pitfall75(t, open) }
+func TestPitfall76_TwoReplays(t *testing.T)             { t.Parallel(); ledgertest.Pitfall76(t, open) }
+func TestPitfall83_ReplayKilled(t *testing.T)           { t.Parallel(); ledgertest.Pitfall83(t, open) }
+func TestPitfall97_BugStillLives(t *testing.T)          { t.Parallel(); ledgertest.Pitfall97(t, open) }
+func TestPitfall103_CopiesWithoutRow(t *testing.T)      { t.Parallel(); ledgertest.Pitfall103(t, open) }
+func TestPitfall116_ReplayedFiveTimes(t *testing.T)     { t.Parallel(); ledgertest.Pitfall116(t, open) }
+func TestPitfall117_InPlaceReplayKilled(t *testing.T)   { t.Parallel(); ledgertest.Pitfall117(t, open) }
+func TestPitfall149_StartToldAtOnce(t *testing.T)       { t.Parallel(); ledgertest.Pitfall149(t, open) }
+func TestPitfall150_ReopenedBelowTheCut(t *testing.T)   { t.Parallel(); ledgertest.Pitfall150(t, open) }
+func TestPitfall151_ReopenedForTenMinutes(t *testing.T) { t.Parallel(); ledgertest.Pitfall151(t, open) }
+func TestPitfall152_TokenBelowTheCut(t *testing.T)      { t.Parallel(); ledgertest.Pitfall152(t, open) }
+func TestPitfall154_CountedTwiceOrNot(t *testing.T)     { t.Parallel(); ledgertest.Pitfall154(t, open) }
 
 // TestOperatorsGiveConnectionsBack: what operators ask for, one after the other, needs one connection, and an error of one call
 // is not taken for the end of what it lists.

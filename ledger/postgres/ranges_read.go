@@ -119,7 +119,7 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	}
 	b.Queue(sql(lock), a.logs).Query(s.locked)
 	if late := ranges.TrimAfter.Microseconds(); len(a.begins) > 0 {
-		b.Queue(sql(sqlSegmentTrim), a.beginScopes, a.beginNames, a.begin, late)
+		b.Queue(sql(sqlSegmentTrim), a.beginScopes, a.beginNames, a.begins, late)
 		b.Queue(sql(sqlLogNote), a.begins, a.begin, late)
 	}
 	if len(a.tokens) > 0 && a.alone {

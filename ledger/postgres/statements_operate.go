@@ -136,22 +136,33 @@ SELECT $3::bigint, a.sent_at, clock_timestamp(), a.expiry, a.scope, a.attempts, 
 FROM {s}.archive a WHERE a.key = $1::uuid AND a.delivery = $2::bytea`
 
 	// sqlReopen makes messages pending that succeeded and still have the given tokens; a row that another transaction holds
-	// is skipped. Their archived deliveries get another name, or they would be acknowledged when they come again.
+	// is skipped. Their archived deliveries get another name, or they would be acknowledged when they come again. One whose row was to
+	// go soon, since a range or segment speaks for it, is known for as long as that says, at least; it is covered no more where none does.
 	sqlReopen = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at, {durable}, set_config('lock_timeout', '1000', true)
 ), ask AS MATERIALIZED (
 	SELECT q.* FROM unnest($1::uuid[], $2::bigint[], $3::bytea[]) AS q(key, token, detail)
 ), locked AS MATERIALIZED (
-	SELECT q.key, q.detail, m.place, q.token + 1 AS token
+	SELECT q.key, q.detail, m.place, q.token + 1 AS token,
+		('x' || encode(substring(uuid_send(q.key) FROM 1 FOR 8), 'hex'))::bit(64)::bigint AS log,
+		('x' || encode(substring(uuid_send(q.key) FROM 9), 'hex'))::bit(64)::bigint AS at_offset
 	FROM (SELECT a.* FROM ask a, clock ORDER BY a.key) q
 	CROSS JOIN LATERAL (SELECT m.ctid AS place FROM {s}.message m
 		WHERE m.key = q.key AND m.state = 2 AND m.token = q.token FOR NO KEY UPDATE SKIP LOCKED) m
+), cover AS MATERIALIZED (
+	SELECT l.key, greatest(
+		(SELECT max(r.keep) * interval '1 microsecond' FROM {s}.claim_range r
+			WHERE r.log = l.log AND r.first <= l.at_offset AND r.last > l.at_offset),
+		(SELECT CASE WHEN s.last > l.at_offset AND s.kind = 1 THEN s.expiry - c.at END FROM {s}.segment s
+			WHERE s.log = l.log AND s.first <= l.at_offset ORDER BY s.first DESC LIMIT 1)) AS rest
+	FROM locked l, clock c
 ), done AS (
 	UPDATE {s}.message m SET state = 1, owner = NULL, due = NULL, token = l.token, attempts = 0, crashes = 0, errors = NULL,
 		result = NULL, failed_delivery = NULL, generation = nullif(coalesce(m.generation, 0) + $4::integer, 0), at = c.at,
-		expiry = c.at + (m.expiry - m.at)
-	FROM locked l, clock c WHERE m.ctid = l.place
+		covered = CASE WHEN v.rest IS NOT NULL THEN m.covered END,
+		expiry = c.at + greatest(m.expiry - m.at, CASE WHEN m.covered THEN v.rest END)
+	FROM locked l JOIN cover v ON v.key = l.key, clock c WHERE m.ctid = l.place
 	RETURNING m.key, l.token, l.detail
 ), named AS (
 	UPDATE {s}.archive a SET delivery = ('reopened:' || d.token || ':')::bytea || a.delivery

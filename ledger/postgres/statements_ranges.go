@@ -107,15 +107,17 @@ CROSS JOIN LATERAL (SELECT * FROM {s}.range_log g WHERE g.log = a.log FOR KEY SH
 	// sqlRangeReopen says that finished offsets are to be taken out of their segments: guard_segment lets operators do so.
 	sqlRangeReopen = `SELECT set_config('ackledger.reopen', 'on', true)`
 
-	// sqlSegmentTrim drops what lies below the first offset of logs, of all their epochs, but for what has changed in the
-	// last hour ($4), or lies in an open range, where an InTx has put it: it may be in a slow worker's hands.
+	// sqlSegmentTrim drops what lies below where logs ($3) have begun for an hour ($4), of all their epochs, but for what has changed
+	// since, or lies in an open range, where an InTx has put it: it may be in a slow worker's hands.
 	sqlSegmentTrim = `
 DELETE FROM {s}.segment t USING (
-	SELECT s.log, s.first FROM unnest($1::integer[], $2::bytea[], $3::bigint[]) AS a(scope, name, low)
+	SELECT s.log, s.first FROM unnest($1::integer[], $2::bytea[], $3::bigint[]) AS a(scope, name, log)
+	CROSS JOIN LATERAL (SELECT CASE WHEN b.start_at < clock_timestamp() - $4::bigint * interval '1 microsecond' THEN b.start ELSE b.low END
+			AS low FROM {s}.range_log b WHERE b.log = a.log OFFSET 0) b
 	CROSS JOIN LATERAL (SELECT g.log FROM {s}.range_log g
 		WHERE g.scope = a.scope AND sha256(g.name) = sha256(a.name) OFFSET 0) g
 	CROSS JOIN LATERAL (SELECT s.log, s.first FROM {s}.segment s
-		WHERE s.log = g.log AND s.first < a.low AND s.last <= a.low AND NOT EXISTS (SELECT FROM {s}.claim_range r
+		WHERE s.log = g.log AND s.first < b.low AND s.last <= b.low AND NOT EXISTS (SELECT FROM {s}.claim_range r
 			WHERE r.log = s.log AND r.first < s.last AND s.first < r.last OFFSET 0) OFFSET 0) s
 ) s WHERE t.log = ANY(ARRAY[s.log]) AND t.first = s.first
 	AND t.until < clock_timestamp() - $4::bigint * interval '1 microsecond'`

@@ -61,6 +61,7 @@ func (l *Ledger) PlayFirst(ctx context.Context) error {
 		sqlInsert: `INSERT INTO ackledger_message
 			(key, scope, id, fingerprint, state, token, owner, attempts, crashes, generation, at, expiry)
 			SELECT ?1, ?2, ?3, ?4, 1, ?5, ?6, 0, 0, 0, ?7, ?8 WHERE ?9 IS NULL ON CONFLICT (key) DO NOTHING`,
+		sqlPut:     strings.Replace(sqlPut, ",\n\t\tcovered = ? WHERE key = ?", " WHERE ? IS NULL AND key = ?", 1),
 		sqlMessage: strings.Replace(sqlMessage, "m.covered IS NOT NULL", "false", 1),
 		sqlSucceed: `UPDATE ackledger_message SET state = 2, owner = NULL, due = NULL, result = ?4
 			WHERE key = ?1 AND state = 1 AND owner = ?3 AND token = ?2 AND ?5 > 0`,

@@ -183,7 +183,8 @@ const (
 		(key, scope, id, fingerprint, state, token, owner, attempts, crashes, generation, at, expiry, covered)
 		VALUES (?, ?, ?, ?, 1, ?, ?, 0, 0, 0, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
 	sqlPut = `UPDATE ackledger_message SET fingerprint = ?, state = ?, token = ?, owner = ?, attempts = ?, crashes = ?, generation = ?,
-		due = ?, at = ?, expiry = ?, errors = ?, result = ?, failed_delivery = ? WHERE key = ?`
+		due = ?, at = ?, expiry = ?, errors = ?, result = ?, failed_delivery = ?,
+		covered = ? WHERE key = ?`
 	sqlRemove = `DELETE FROM ackledger_message WHERE key = ?`
 
 	// sqlSucceed is the guard of every success, settled or committed by InTx: ?1 key, ?2 token, ?3 owner, ?4 result, ?5 when the
@@ -201,12 +202,17 @@ func (t *tx) Insert(m *driver.Message) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var covered any
-	if m.Covered {
-		_, covered = driver.SplitKey(m.Key)
-	}
-	n, err := t.exec(sqlInsert, m.Key[:], scope, m.ID, m.Fingerprint[:], int64(m.Token), ownerOf(m), m.At.UnixMicro(), m.Expiry.UnixMicro(), covered)
+	n, err := t.exec(sqlInsert, m.Key[:], scope, m.ID, m.Fingerprint[:], int64(m.Token), ownerOf(m), m.At.UnixMicro(), m.Expiry.UnixMicro(), coveredOf(m))
 	return n == 1, err
+}
+
+// coveredOf is the offset at which a range may speak for a message, as it is stored.
+func coveredOf(m *driver.Message) any {
+	if !m.Covered {
+		return nil
+	}
+	_, offset := driver.SplitKey(m.Key)
+	return offset
 }
 
 // ownerOf is an owner as it is stored.
@@ -220,7 +226,7 @@ func ownerOf(m *driver.Message) any {
 // Put implements [driver.Tx].
 func (t *tx) Put(m *driver.Message) error {
 	n, err := t.exec(sqlPut, m.Fingerprint[:], int64(m.State), int64(m.Token), ownerOf(m), m.Attempts, m.Crashes, m.Generation,
-		micros(m.Due), m.At.UnixMicro(), m.Expiry.UnixMicro(), ledger.EncodeErrors(m.Errors), m.Result, m.Failed, m.Key[:])
+		micros(m.Due), m.At.UnixMicro(), m.Expiry.UnixMicro(), ledger.EncodeErrors(m.Errors), m.Result, m.Failed, coveredOf(m), m.Key[:])
 	if err == nil && n != 1 {
 		err = fmt.Errorf("message %x: %d rows changed, want 1", m.Key, n)
 	}
