@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -383,12 +384,7 @@ func StampRecord(r *kgo.Record, source, id string, keys ...consumer.StampKey) er
 		return fmt.Errorf("kafka: StampRecord: the keys: %w", err)
 	}
 	s := consumer.NewStamp(source, id, r.Value).Sign(keys...)
-	kept := make([]kgo.RecordHeader, 0, len(r.Headers)+1)
-	for _, h := range r.Headers {
-		if h.Key != consumer.StampName {
-			kept = append(kept, h)
-		}
-	}
+	kept := slices.DeleteFunc(slices.Clone(r.Headers), func(h kgo.RecordHeader) bool { return h.Key == consumer.StampName })
 	r.Headers = append(kept, stampHeader(&s))
 	return nil
 }
