@@ -226,11 +226,9 @@ func parseDeadLetter(r *kgo.Record, d *consumer.DeadLetter) error {
 		}
 	}
 	source, _ := p.value(consumer.HeaderOriginalSource)
-	switch {
-	case stamp != nil && (len(source) == 0 || string(source) == stamp.Source):
+	m.Source = string(source)
+	if len(source) == 0 && stamp != nil {
 		m.Source = stamp.Source
-	default:
-		m.Source = string(source)
 	}
 	if stamp != nil && stamp.Counts(m.Source, ledger.BodyFingerprint(m.Body)) {
 		d.Stamp = stamp
