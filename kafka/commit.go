@@ -160,8 +160,7 @@ func readAnswers(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse,
 	}
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
-		topic := t.Topic
-		topic = cmp.Or(topic, names[t.TopicID])
+		topic := cmp.Or(t.Topic, names[t.TopicID])
 		for _, p := range t.Partitions {
 			at := place{Topic: topic, Partition: p.Partition}
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {

@@ -172,9 +172,9 @@ func newSettings(c *Config, cl client) (settings, error) {
 	if s.Options, err = s.WithDefaults(); err != nil {
 		return s, fmt.Errorf("kafka: Config: %w", err)
 	}
-	setDefault(&s.Span, DefaultSpan)
-	setDefault(&s.CommitInterval, DefaultCommitInterval)
-	setDefault(&s.RevokeDrain, DefaultRevokeDrain)
+	s.Span = cmp.Or(s.Span, DefaultSpan)
+	s.CommitInterval = cmp.Or(s.CommitInterval, DefaultCommitInterval)
+	s.RevokeDrain = cmp.Or(s.RevokeDrain, DefaultRevokeDrain)
 	if s.Park && s.Audit == AuditRanges {
 		s.Audit = AuditRows
 	}
@@ -225,13 +225,6 @@ func (s *settings) checkRebalance() error {
 			need, rebalanceMargin, s.rebalance)
 	}
 	return nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func inRange[T ~int | ~int64 | ~uint8](field string, v, low, high T) error {

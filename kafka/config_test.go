@@ -235,14 +235,14 @@ func TestNamesAreUnambiguous(t *testing.T) {
 	if _, err := newTopicSource(strings.Repeat("g", 255), strings.Repeat("c", 100), strings.Repeat("t", 249)); err == nil {
 		t.Error("a scope that the ledger refuses was accepted")
 	}
-	if a, b := logName("c", "t", topicID{1}, 11), logName("c", "t", topicID{1}, 1); a == b {
+	if a, b := LogName("c", "t", topicID{1}, 11), LogName("c", "t", topicID{1}, 1); a == b {
 		t.Errorf("partitions share the log %s", a)
 	}
 	longest, err := newTopicSource("g", strings.Repeat("c", 180), strings.Repeat("t", 249))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := new(arena).deliveryID(logName(strings.Repeat("c", 180), strings.Repeat("t", 249), topicID{}, 1<<30), 1<<30, 1<<62)
+	d := new(arena).deliveryID(LogName(strings.Repeat("c", 180), strings.Repeat("t", 249), topicID{}, 1<<30), 1<<30, 1<<62)
 	if len(longest.scope) > ledger.MaxScope || len(d) > ledger.MaxDelivery {
 		t.Errorf("scope %d bytes, delivery %d bytes", len(longest.scope), len(d))
 	}

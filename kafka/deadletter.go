@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -225,11 +226,9 @@ func parseDeadLetter(r *kgo.Record, d *consumer.DeadLetter) error {
 		}
 	}
 	source, _ := p.value(consumer.HeaderOriginalSource)
-	switch {
-	case stamp != nil && (len(source) == 0 || string(source) == stamp.Source):
+	m.Source = string(source)
+	if len(source) == 0 && stamp != nil {
 		m.Source = stamp.Source
-	default:
-		m.Source = string(source)
 	}
 	if stamp != nil && stamp.Counts(m.Source, ledger.BodyFingerprint(m.Body)) {
 		d.Stamp = stamp
@@ -383,12 +382,7 @@ func StampRecord(r *kgo.Record, source, id string, keys ...consumer.StampKey) er
 		return fmt.Errorf("kafka: StampRecord: the keys: %w", err)
 	}
 	s := consumer.NewStamp(source, id, r.Value).Sign(keys...)
-	kept := make([]kgo.RecordHeader, 0, len(r.Headers)+1)
-	for _, h := range r.Headers {
-		if h.Key != consumer.StampName {
-			kept = append(kept, h)
-		}
-	}
+	kept := slices.DeleteFunc(slices.Clone(r.Headers), func(h kgo.RecordHeader) bool { return h.Key == consumer.StampName })
 	r.Headers = append(kept, stampHeader(&s))
 	return nil
 }

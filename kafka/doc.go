@@ -87,13 +87,11 @@
 //	record.go         one record in hand: its item, its copies, its lane
 //	assignment.go     one term in which this member owns a partition
 //	begin.go          what a commit's metadata says, and where a partition begins by it
-//	operate.go        the name of a partition's log, for operators' tools
 //	replay.go         a dead-letter topic as a source of package replay
 //	replayend.go      whether nothing is left of a partition that has gone quiet
 //	replaytarget.go   puts dead letters back on the topics they came from
 //	replaygroups.go   which groups read a topic
 //	replayage.go      counts copies that are older than their topic keeps records
-//	replayreach.go    how far topics reach, asked once in a run
 //	deadletter.go     a topic of dead letters, and the records to and from it
 //	horizon.go        how far the topics' logs reach: what a stamp may name
 //	source.go         a topic's identity, and what its configuration says of its records

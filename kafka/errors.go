@@ -3,6 +3,7 @@ package kafka
 import (
 	"crypto/tls"
 	"errors"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -35,12 +36,7 @@ var hopeless = []error{
 
 // heals says whether trying again may help.
 func heals(err error) bool {
-	for _, h := range hopeless {
-		if errors.Is(err, h) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(hopeless, func(h error) bool { return errors.Is(err, h) })
 }
 
 // isUntrusted says whether the client refuses a broker's certificate. It ends Run when it begins, like a refused login;

@@ -22,7 +22,7 @@ func (l *logs) ask(context.Context, string) (extent, error) { l.asked++; return 
 // sight is an assignment of partition 0 of a topic, whose horizon asks these logs.
 func (l *logs) sight() (*horizon, *assignment) {
 	h := newHorizon(zap.NewNop(), l.ask)
-	a := newAssignment(place{Topic: "orders", Partition: 0}, topicID{1}, logName("c", "orders", topicID{1}, 0))
+	a := newAssignment(place{Topic: "orders", Partition: 0}, topicID{1}, LogName("c", "orders", topicID{1}, 0))
 	a.horizon = h
 	return h, a
 }
@@ -31,7 +31,7 @@ func TestWhatIsKnownToExist(t *testing.T) {
 	l := &logs{extent: extent{topicID{1}, map[int32]end{0: {100, 4}, 1: {50, 3}, 2: silent, 3: {50, -1}, 4: {0, 0}}}}
 	_, a := l.sight()
 	d := &delivery{of: a, pos: ledger.Position{Log: a.log, Epoch: 2, Offset: 7}}
-	log := func(partition int32) string { return logName("c", "orders", topicID{1}, partition) }
+	log := func(partition int32) string { return LogName("c", "orders", topicID{1}, partition) }
 	for _, c := range []struct {
 		name   string
 		log    string
@@ -53,9 +53,9 @@ func TestWhatIsKnownToExist(t *testing.T) {
 		{"of one without epochs, to come", log(3), 0, 50, false},
 		{"of an empty partition", log(4), 0, 0, false},
 		{"of no partition", log(5), 0, 0, false},
-		{"of the topic's former life", logName("c", "orders", topicID{2}, 1), 0, 0, false},
-		{"by the topic's name", logName("c", "orders", topicID{}, 1), 0, 0, false},
-		{"of another cluster", logName("d", "orders", topicID{1}, 1), 0, 0, false},
+		{"of the topic's former life", LogName("c", "orders", topicID{2}, 1), 0, 0, false},
+		{"by the topic's name", LogName("c", "orders", topicID{}, 1), 0, 0, false},
+		{"of another cluster", LogName("d", "orders", topicID{1}, 1), 0, 0, false},
 		{"of no partition's name", log(0) + "/", 0, 0, false},
 		{"of another spelling", log(0)[:len(log(0))-1] + "00", 0, 0, false},
 		{"with a sign", log(0)[:len(log(0))-1] + "+1", 0, 0, false},

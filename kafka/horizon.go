@@ -1,8 +1,10 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -43,10 +45,7 @@ func extentOf(ctx context.Context, cl *kgo.Client, topic string) (extent, error)
 	defer cancel()
 	adm := kadm.NewClient(cl)
 	metas, err := adm.Metadata(ctx, topic)
-	if err == nil {
-		err = metas.Topics[topic].Err
-	}
-	if err != nil {
+	if err = cmp.Or(err, metas.Topics[topic].Err); err != nil {
 		return extent{}, fmt.Errorf("ask for metadata of topic %q: %w", topic, err)
 	}
 	listed, err := adm.ListCommittedOffsets(ctx, topic)
@@ -132,4 +131,27 @@ func (k *known) refresh(h *horizon, topic string) {
 			return
 		}
 	}
+}
+
+// extents is how far topics reach, asked once in a run.
+type extents struct {
+	mu sync.Mutex
+	of map[string]func() (extent, error)
+}
+
+func (e *extents) reset() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.of = map[string]func() (extent, error){}
+}
+
+func (e *extents) get(client *kgo.Client, topic string) (extent, error) {
+	e.mu.Lock()
+	found := e.of[topic]
+	if found == nil {
+		found = sync.OnceValues(func() (extent, error) { return extentOf(context.Background(), client, topic) })
+		e.of[topic] = found
+	}
+	e.mu.Unlock()
+	return found()
 }

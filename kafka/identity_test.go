@@ -41,7 +41,7 @@ func (s *site) key(r *running, partition int32, epoch int32, offset int64) ledge
 	s.t.Helper()
 	return ledger.Key{
 		Scope: r.sources[s.topic].scope, ID: []byte(recordID(s.topic, partition, offset)),
-		Pos: &ledger.Position{Log: logName(r.cluster, s.topic, s.id(), partition), Epoch: epoch, Offset: offset, Prev: -1},
+		Pos: &ledger.Position{Log: LogName(r.cluster, s.topic, s.id(), partition), Epoch: epoch, Offset: offset, Prev: -1},
 	}
 }
 

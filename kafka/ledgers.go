@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -100,7 +101,7 @@ func (w *Worker) sign(ctx context.Context, points []point) error {
 	err := w.lookAround(ctx)
 	if errors.Is(err, ErrOtherLedger) {
 		w.signAs("")
-		for n := 1; w.sendOwning(ctx, points) != nil && n < adjustTries && sleep(ctx, retryDelay(n)); {
+		for n := 1; w.sendOwning(ctx, points) != nil && n < adjustTries && engine.Sleep(ctx, retryDelay(n)); {
 			n++ // what keeps the name is refused to the other ledger's workers
 		}
 	}

@@ -95,7 +95,7 @@ func benchPath(b *testing.B, c *Config) {
 	source.window, w.set.Window, w.set.Keep = time.Hour, time.Hour, time.Hour
 	for p := range int32(8) {
 		id := topicID{1}
-		a := newAssignment(place{Topic: "orders", Partition: p}, id, logName("cluster", "orders", id, p))
+		a := newAssignment(place{Topic: "orders", Partition: p}, id, LogName("cluster", "orders", id, p))
 		a.source = source
 		w.table.install(a)
 	}

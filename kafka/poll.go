@@ -76,8 +76,7 @@ const firstSize = 2 << 20
 type meanSize struct{ bytes float64 } // zero: none came yet
 
 func (m *meanSize) fit(records int, bytes int64) int {
-	mean := m.bytes
-	mean = cmp.Or(mean, firstSize)
+	mean := cmp.Or(m.bytes, firstSize)
 	return max(min(records, pollMax, int(float64(bytes)/mean)+1), 1)
 }
 

@@ -35,7 +35,7 @@ func (w *Worker) prepare(ctx context.Context) error {
 		if unknown {
 			delay = min(delay, topicGrace/10)
 		}
-		if !sleep(ctx, delay) {
+		if !engine.Sleep(ctx, delay) {
 			return context.Cause(ctx)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/internal/engine"
 )
 
 // assigned is called by the client before the offsets of new partitions are fetched. The assignments begin in adjust,
@@ -150,7 +152,7 @@ func (w *Worker) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Of
 			return nil, ctx.Err()
 		}
 		w.report(withGroup, err)
-		if !heals(err) || n == adjustTries || !sleep(ctx, retryDelay(n)) {
+		if !heals(err) || n == adjustTries || !engine.Sleep(ctx, retryDelay(n)) {
 			return nil, err
 		}
 	}
@@ -195,7 +197,7 @@ const maxSession = 30 * time.Minute
 // beginOne decides where one partition begins.
 func (w *Worker) beginOne(ctx context.Context, s *survey, at place, offset kgo.Offset) (fresh, error) {
 	id := s.metas[at.Topic].id
-	a := newAssignment(at, id, logName(w.cluster, at.Topic, id, at.Partition))
+	a := newAssignment(at, id, LogName(w.cluster, at.Topic, id, at.Partition))
 	a.source, a.horizon = w.sources[at.Topic], w.horizon
 	if w.set.Start == StartLatest {
 		a.Unsure = time.Now().Add(maxSession)
@@ -211,8 +213,11 @@ func (w *Worker) beginOne(ctx context.Context, s *survey, at place, offset kgo.O
 	where := whereToBegin(stored.offset, stored.note, w.cluster, id, s.known[at.Topic])
 	if where == atStartOption && w.set.Start == StartLatest {
 		high, ok := s.ends.Lookup(at.Topic, at.Partition)
-		if !ok || high.Err != nil {
-			return fresh{}, fmt.Errorf("end of topic %q partition %d: %w", at.Topic, at.Partition, errors.Join(high.Err, errNotListed(ok)))
+		if !ok {
+			high.Err = errors.New("the broker does not list it")
+		}
+		if high.Err != nil {
+			return fresh{}, fmt.Errorf("end of topic %q partition %d: %w", at.Topic, at.Partition, high.Err)
 		}
 		a.Start, a.Epoch = high.Offset, high.LeaderEpoch // without the epoch a loss below would go unnoticed
 		return fresh{assignment: a, from: kgo.NewOffset().At(a.Start).WithEpoch(a.Epoch)}, nil
@@ -232,13 +237,6 @@ func (w *Worker) beginOne(ctx context.Context, s *survey, at place, offset kgo.O
 	}
 	a.Start, a.Epoch, a.Committed = stored.offset, stored.epoch, stored.offset
 	return fresh{a, kgo.NewOffset().At(stored.offset).WithEpoch(stored.epoch), isSigned(stored.note, w.signature(), w.cluster)}, nil
-}
-
-func errNotListed(ok bool) error {
-	if ok {
-		return nil
-	}
-	return errors.New("the broker does not list it")
 }
 
 // install begins the assignments and tells the client where to read. A partition that the client reads already, because it

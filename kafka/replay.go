@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,17 +125,11 @@ func (s *ReplaySource) bounds(ctx context.Context, cl *kgo.Client) (map[int32]pa
 	defer cancel()
 	adm := kadm.NewClient(cl)
 	starts, err := adm.ListStartOffsets(ctx, s.topic)
-	if err == nil {
-		err = starts.Error()
-	}
-	if err != nil {
+	if err = cmp.Or(err, starts.Error()); err != nil {
 		return nil, fmt.Errorf("kafka: dead-letter topic %q: %w", s.topic, err)
 	}
 	ends, err := adm.ListCommittedOffsets(ctx, s.topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
+	if err = cmp.Or(err, ends.Error()); err != nil {
 		return nil, fmt.Errorf("kafka: dead-letter topic %q: %w", s.topic, err)
 	}
 	parts := map[int32]part{}

@@ -109,10 +109,7 @@ func (t *ReplayTarget) Begin(ctx context.Context, b replay.Begin) error {
 	}
 	if len(t.opt.Topics) > 0 {
 		listed, err := adm.ListTopics(ctx, t.opt.Topics...)
-		if err == nil {
-			err = listed.Error()
-		}
-		if err != nil {
+		if err = cmp.Or(err, listed.Error()); err != nil {
 			return fmt.Errorf("kafka: topics %q: %w", t.opt.Topics, err)
 		}
 	}
@@ -171,7 +168,7 @@ func (t *ReplayTarget) reaches(topic string, s *consumer.Stamp) error {
 	}
 	cluster := strings.TrimSuffix(t.prefix, "/")
 	for _, known := range []topicID{x.id, {}} { // by its id, or, with NameIdentity, by its name
-		if partition, ok := partitionOf(s.Pos.Log, logName(cluster, topic, known, 0)); ok {
+		if partition, ok := partitionOf(s.Pos.Log, LogName(cluster, topic, known, 0)); ok {
 			if e, there := x.ends[partition]; there && (e == silent || e.reaches(s.Pos.Offset, s.Pos.Epoch)) {
 				return nil
 			}

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
@@ -24,16 +23,4 @@ func (r *retryError) Unwrap() error { return r.err }
 func retryDelay(n int) time.Duration {
 	p := backoff.Policy{Base: 200 * time.Millisecond, Max: 5 * time.Second}
 	return p.Ceiling(n)/2 + p.Delay(n, rand.Float64())/2
-}
-
-// sleep waits, and returns false if ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

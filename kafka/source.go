@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -52,16 +53,18 @@ func newTopicSource(group, cluster, topic string) (topicSource, error) {
 		scope: "kafka:" + url.PathEscape(cluster) + "/" + topic + "/" + group,
 		name:  cluster + "/" + topic,
 	}
-	longest := new(arena).deliveryID(logName(cluster, topic, topicID{}, math.MaxInt32), math.MaxInt32, math.MaxInt64)
+	longest := new(arena).deliveryID(LogName(cluster, topic, topicID{}, math.MaxInt32), math.MaxInt32, math.MaxInt64)
 	if n := max(len(s.scope), len(longest)); n > min(ledger.MaxScope, ledger.MaxDelivery) {
 		return s, fmt.Errorf("kafka: cluster id, topic and group: must be at most %d bytes together, are %d", ledger.MaxScope, n)
 	}
 	return s, nil
 }
 
-// logName names one log for the ledger: the cluster, the topic's id (or its name, if there is none) and the partition.
-func logName(cluster, topic string, id topicID, partition int32) string {
-	who := id.String()
+// LogName is the name under which a worker's ledger knows one partition: ledger.Position.Log, of which, with the leader
+// epoch and the offset, a record's key is made. id is the topic's UUID, as the cluster's metadata tells it; zero for
+// workers with Config.NameIdentity. For operators' tools, which look a record up by its position.
+func LogName(cluster, topic string, id [16]byte, partition int32) string {
+	who := topicID(id).String()
 	if id == (topicID{}) {
 		who = "name:" + topic
 	}
@@ -162,9 +165,7 @@ func describe(ctx context.Context, adm *kadm.Client, topics ...string) (map[stri
 	out := make(map[string]limits, len(topics))
 	for _, topic := range topics {
 		c, err := configs.On(topic, nil)
-		if err == nil {
-			err = c.Err
-		}
+		err = cmp.Or(err, c.Err)
 		values := map[string]string{}
 		for i := range c.Configs {
 			if v := c.Configs[i].Value; v != nil && err == nil {

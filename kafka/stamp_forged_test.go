@@ -148,7 +148,7 @@ func TestLetterOfATopicsFormerLifeIsNotSent(t *testing.T) {
 		{topicID{}, 4, nil, ""}, // with Config.NameIdentity
 	} {
 		st := consumer.Stamp{Source: "c/" + s.topic, ID: recordID(s.topic, 0, c.offset), Token: 1,
-			Pos: &ledger.Position{Log: logName("c", s.topic, c.id, 0), Offset: c.offset, Prev: -1}}.Sign(c.sign...)
+			Pos: &ledger.Position{Log: LogName("c", s.topic, c.id, 0), Offset: c.offset, Prev: -1}}.Sign(c.sign...)
 		l := &replay.Letter{Vouched: true, DeadLetter: consumer.DeadLetter{Message: consumer.Message{ID: st.ID, Source: st.Source, Topic: s.topic}, Stamp: &st}}
 		err := target.Accept(l)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

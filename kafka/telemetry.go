@@ -4,19 +4,16 @@ import (
 	"context"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/internal/engine"
 )
 
 // measureLag registers the consumer lag of each partition that this member owns.
 func (w *Worker) measureLag() error {
-	mp := w.set.MeterProvider
-	if mp == nil {
-		mp = otel.GetMeterProvider()
-	}
-	m := mp.Meter("github.com/ackledger/ackledger")
+	m, _ := engine.Meter(&w.set.Options, "kafka", w.sourceName())
 	lag, err := m.Int64ObservableGauge("ackledger.kafka.lag", metric.WithUnit("{record}"),
 		metric.WithDescription("Offsets between the end of a partition and what is finished of it."))
 	if err != nil {

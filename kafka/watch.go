@@ -8,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/zap"
+
+	"github.com/ackledger/ackledger/internal/engine"
 )
 
 // forcedPause lies between a restart of a topic and the next one for which its id did not change: what brokers said of the
@@ -35,7 +37,7 @@ func (w *Worker) watchLoop(ctx context.Context) {
 		case <-t.C:
 		case topic := <-w.poke:
 			v.look(ctx, topic)
-			sleep(ctx, w.watch/20) // whatever goes on there, brokers are not asked without a pause
+			engine.Sleep(ctx, w.watch/20) // whatever goes on there, brokers are not asked without a pause
 		case <-ctx.Done():
 			return
 		}
@@ -113,7 +115,7 @@ func (v *watcher) restart(ctx context.Context, topic string, from, to topicID) {
 	v.mu.Unlock()
 	v.kgo.PurgeTopicsFromClient(topic)
 	for until := time.Now().Add(takenLimit); v.has(topic) && time.Now().Before(until); {
-		if !sleep(ctx, 5*time.Millisecond) {
+		if !engine.Sleep(ctx, 5*time.Millisecond) {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -117,9 +118,7 @@ func (a *Attempt) SetResultAt(i int, result []byte) error {
 	if a.over || a.state != AttemptOpen && a.state != AttemptRunning {
 		return ErrSettled
 	}
-	if result != nil {
-		result = append([]byte{}, result...)
-	}
+	result = bytes.Clone(result)
 	if a.batch == nil {
 		a.result = result
 		return nil

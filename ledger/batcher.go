@@ -34,22 +34,19 @@ type GroupConfig struct {
 }
 
 func (c GroupConfig) withDefaults() GroupConfig {
-	if c.Items <= 0 {
-		c.Items = 2000
-	}
-	if c.Bytes <= 0 {
-		c.Bytes = 8 << 20
-	}
-	if c.Flushes <= 0 {
-		c.Flushes = 2
-	}
-	if c.Queue <= 0 {
-		c.Queue = 8 * c.Items
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = 10 * time.Second
-	}
+	c.Items = positive(c.Items, 2000)
+	c.Bytes = positive(c.Bytes, 8<<20)
+	c.Flushes = positive(c.Flushes, 2)
+	c.Queue = positive(c.Queue, 8*c.Items)
+	c.Timeout = positive(c.Timeout, 10*time.Second)
 	return c
+}
+
+func positive[T int | time.Duration](x, otherwise T) T {
+	if x <= 0 {
+		return otherwise
+	}
+	return x
 }
 
 // Group returns an owner that makes batches of o's concurrent calls: what is asked while the flushes in flight are full
@@ -163,8 +160,7 @@ func copyEntries(dst []Entry, buf []byte, src []Entry) ([]Entry, []byte) {
 		buf, e.Key.ID = keepBytes(buf, e.Key.ID)
 		buf, e.Delivery = keepBytes(buf, e.Delivery)
 		if e.Key.Pos != nil {
-			pos := *e.Key.Pos
-			e.Key.Pos = &pos
+			e.Key.Pos = new(*e.Key.Pos)
 		}
 		dst = append(dst, e)
 	}
@@ -182,8 +178,7 @@ func copySettlements(dst []Settlement, buf []byte, src []Settlement) ([]Settleme
 		s := src[i]
 		buf, s.Result = keepBytes(buf, s.Result)
 		if s.Dead != nil {
-			dead := s.Dead.Clone()
-			s.Dead = &dead
+			s.Dead = new(s.Dead.Clone())
 		}
 		dst = append(dst, s)
 	}

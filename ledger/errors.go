@@ -29,18 +29,10 @@ func IsLost(err error) bool { return errors.Is(err, ErrLost) }
 
 // Unknown reports whether the call that returned err may have been carried out nevertheless: the connection broke, or
 // the time was up, after the request may have reached the database. An error for which it is false changed nothing.
-func Unknown(err error) bool {
-	var u *unknownError
-	return errors.As(err, &u)
-}
+func Unknown(err error) bool { return hasMark[unknown](err) }
 
 // MarkUnknown wraps err so that Unknown reports true for it. Stores call it. Nil stays nil.
-func MarkUnknown(err error) error {
-	if err == nil || Unknown(err) {
-		return err
-	}
-	return &unknownError{err}
-}
+func MarkUnknown(err error) error { return mark[unknown]("ledger: answer unknown: ", err) }
 
 // MarkPartly is the error of a call that writes several times, wrote among them: what was written has no answer, so the
 // whole is unknown then. [ErrLost] stays what it is. Stores call it. Nil stays nil.
@@ -51,50 +43,48 @@ func MarkPartly(wrote bool, err error) error {
 	return MarkUnknown(err)
 }
 
-type unknownError struct{ err error }
-
-func (u *unknownError) Error() string { return "ledger: answer unknown: " + u.err.Error() }
-func (u *unknownError) Unwrap() error { return u.err }
-
 // Unusable reports whether err cannot heal without somebody mending the set-up: no tables, an incompatible schema, a
 // refused login. Run returns such an error when it starts, and goes on trying on any other.
-func Unusable(err error) bool {
-	var u *unusableError
-	return errors.As(err, &u)
-}
+func Unusable(err error) bool { return hasMark[unusable](err) }
 
 // MarkUnusable wraps err so that Unusable reports true for it. Stores call it. Nil stays nil.
-func MarkUnusable(err error) error {
-	if err == nil || Unusable(err) {
-		return err
-	}
-	return &unusableError{err}
-}
-
-type unusableError struct{ err error }
-
-func (u *unusableError) Error() string { return u.err.Error() }
-func (u *unusableError) Unwrap() error { return u.err }
+func MarkUnusable(err error) error { return mark[unusable]("", err) }
 
 // Unavailable reports whether err says that the database could not be reached, or broke off. InTx marks such errors: an
 // attempt that ends with one is an outage, not the handler's failure, and is not counted.
-func Unavailable(err error) bool {
-	var u *unavailableError
-	return errors.As(err, &u)
-}
+func Unavailable(err error) bool { return hasMark[unavailable](err) }
 
 // MarkUnavailable wraps err so that Unavailable reports true for it. Stores call it. Nil stays nil.
-func MarkUnavailable(err error) error {
-	if err == nil || Unavailable(err) {
-		return err
-	}
-	return &unavailableError{err}
+func MarkUnavailable(err error) error { return mark[unavailable]("ledger: unavailable: ", err) }
+
+// The marks of errors.
+type (
+	unknown     struct{}
+	unusable    struct{}
+	unavailable struct{}
+)
+
+// marked is an error with the mark M.
+type marked[M any] struct {
+	prefix string
+	err    error
 }
 
-type unavailableError struct{ err error }
+func (m *marked[M]) Error() string { return m.prefix + m.err.Error() }
+func (m *marked[M]) Unwrap() error { return m.err }
 
-func (u *unavailableError) Error() string { return "ledger: unavailable: " + u.err.Error() }
-func (u *unavailableError) Unwrap() error { return u.err }
+func hasMark[M any](err error) bool {
+	_, ok := errors.AsType[*marked[M]](err)
+	return ok
+}
+
+// mark wraps err, unless it is nil or has the mark already.
+func mark[M any](prefix string, err error) error {
+	if err == nil || hasMark[M](err) {
+		return err
+	}
+	return &marked[M]{prefix, err}
+}
 
 // InvalidError refuses one entry, settlement or setting for its own sake: trying again cannot help.
 type InvalidError struct {

@@ -103,10 +103,8 @@ func (f *Filter) Check() error {
 		}
 		f.ids[string(id)] = true
 	}
-	for _, kind := range f.Kinds {
-		if kind == "" {
-			return &InvalidError{Field: "Filter.Kinds", Bound: "kinds of failure", Value: "an empty one"}
-		}
+	if slices.Contains(f.Kinds, "") {
+		return &InvalidError{Field: "Filter.Kinds", Bound: "kinds of failure", Value: "an empty one"}
 	}
 	if o := f.Offsets; o != nil && (o.Partition < 0 || o.First < 0 || o.Last < o.First) {
 		return &InvalidError{Field: "Filter.Offsets", Bound: "partition >= 0, 0 <= first <= last",

@@ -122,12 +122,10 @@ func (g *group[I, O]) admit(ctx context.Context, c *call[I, O]) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, b := range g.blocked {
-		if b == c {
-			g.blocked = slices.Delete(g.blocked, i, i+1)
-			g.unblock() // the one behind it may be smaller
-			return fmt.Errorf("ledger: waiting for room in the queue: %w", ctx.Err())
-		}
+	if i := slices.Index(g.blocked, c); i >= 0 {
+		g.blocked = slices.Delete(g.blocked, i, i+1)
+		g.unblock() // the one behind it may be smaller
+		return fmt.Errorf("ledger: waiting for room in the queue: %w", ctx.Err())
 	}
 	<-c.wake // admitted at this very moment
 	g.free(c)
@@ -202,16 +200,9 @@ func (g *group[I, O]) abandon(ctx context.Context, c *call[I, O]) error {
 	if c.left == 0 {
 		return nil
 	}
-	kept := g.queue[:0]
-	for _, q := range g.queue {
-		if q.call == c {
-			c.left--
-			continue
-		}
-		kept = append(kept, q)
-	}
-	clear(g.queue[len(kept):])
-	g.queue = kept
+	before := len(g.queue)
+	g.queue = slices.DeleteFunc(g.queue, func(q queued[I, O]) bool { return q.call == c })
+	c.left -= before - len(g.queue)
 	if c.left == 0 {
 		g.free(c)
 	}

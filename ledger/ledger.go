@@ -152,18 +152,13 @@ const (
 )
 
 // String returns the answer in the vocabulary of logs and metrics.
-func (a Answer) String() string {
-	switch a {
-	case Busy:
-		return "busy"
-	case Run:
-		return "run"
-	case Done:
-		return "done"
-	case Spent:
-		return "spent"
-	case Mismatch:
-		return "mismatch"
+func (a Answer) String() string { return nameIn(answerNames, a) }
+
+var answerNames = []string{Busy: "busy", Run: "run", Done: "done", Spent: "spent", Mismatch: "mismatch"}
+
+func nameIn[T ~uint8](names []string, i T) string {
+	if int(i) < len(names) {
+		return names[i]
 	}
 	return "invalid"
 }
@@ -218,17 +213,9 @@ const (
 )
 
 // String returns the state in the vocabulary of logs and commands.
-func (s State) String() string {
-	switch s {
-	case Pending:
-		return "pending"
-	case Succeeded:
-		return "succeeded"
-	case Failed:
-		return "failed"
-	}
-	return "invalid"
-}
+func (s State) String() string { return nameIn(stateNames, s) }
+
+var stateNames = []string{"invalid", Pending: "pending", Succeeded: "succeeded", Failed: "failed"}
 
 // SettleKind says how a claim ends. The zero value is invalid.
 type SettleKind uint8
@@ -241,17 +228,9 @@ const (
 )
 
 // String returns the kind in the vocabulary of logs and metrics.
-func (k SettleKind) String() string {
-	switch k {
-	case Succeed:
-		return "succeed"
-	case Fail:
-		return "fail"
-	case Release:
-		return "release"
-	}
-	return "invalid"
-}
+func (k SettleKind) String() string { return nameIn(settleNames, k) }
+
+var settleNames = []string{"invalid", Succeed: "succeed", Fail: "fail", Release: "release"}
 
 // Settlement ends one claim.
 type Settlement struct {

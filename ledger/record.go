@@ -122,16 +122,11 @@ const maxErrorText = 2 << 10
 // AppendError appends one attempt's failure to a row's list, and keeps the encoded list within limit bytes: the text is
 // cut to 2 KiB, and of a list that is too long the first entry and the latest ones stay.
 func AppendError(list []AttemptError, e AttemptError, limit int) []AttemptError {
-	out := make([]AttemptError, 0, len(list)+1)
-	out = append(out, list...)
 	e.Error = cutText(e.Error, maxErrorText)
-	out = append(out, e)
+	out := slices.Concat(list, []AttemptError{e})
 	for len(out) > 1 && len(EncodeErrors(out)) > limit {
-		if len(out) == 2 {
-			out = out[1:]
-			continue
-		}
-		out = append(out[:1], out[2:]...)
+		at := min(1, len(out)-2) // of two the latest stays
+		out = slices.Delete(out, at, at+1)
 	}
 	return out
 }
@@ -238,8 +233,7 @@ func cutText(s string, limit int) string {
 func (a *Archive) Clone() Archive {
 	out := *a
 	if a.Key.Pos != nil {
-		pos := *a.Key.Pos
-		out.Key.Pos = &pos
+		out.Key.Pos = new(*a.Key.Pos)
 	}
 	out.Key.ID, out.Delivery, out.Body = bytes.Clone(a.Key.ID), bytes.Clone(a.Delivery), bytes.Clone(a.Body)
 	out.Errors, out.Headers = slices.Clone(a.Errors), slices.Clone(a.Headers)

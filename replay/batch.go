@@ -92,14 +92,13 @@ func (r *runner) identify(l *Letter, last *scoped) {
 	m := &l.Message
 	if l.Unreadable != nil {
 		l.decision, l.why = Decision{Step: Refuse, Reason: unreadable}, l.Unreadable
-		if errors.Is(l.Unreadable, errSealed) {
-			l.decision.Reason = Sealed
-		}
-		if errors.Is(l.Unreadable, errAstray) {
-			l.decision.Reason = Astray
-		}
-		if _, ok := errors.AsType[*errLeftOut](l.Unreadable); ok {
+		switch _, leftOut := errors.AsType[*errLeftOut](l.Unreadable); {
+		case leftOut:
 			l.decision.Reason = LeftOut
+		case errors.Is(l.Unreadable, errAstray):
+			l.decision.Reason = Astray
+		case errors.Is(l.Unreadable, errSealed):
+			l.decision.Reason = Sealed
 		}
 		return
 	}

@@ -297,8 +297,7 @@ func stampOf(m *types.Message, d *consumer.DeadLetter) *consumer.Stamp {
 	if err != nil || len(s.ID) > ledger.MaxID {
 		return nil
 	}
-	source := d.Message.Source
-	source = cmp.Or(source, s.Source)
+	source := cmp.Or(d.Message.Source, s.Source)
 	if !s.Counts(source, ledger.BodyFingerprint(d.Message.Body)) {
 		return nil
 	}

@@ -120,12 +120,7 @@ func scopeNamed(ctx context.Context, op ledger.Operator, name string) (string, e
 	if err != nil || slices.Contains(all, name) {
 		return name, err
 	}
-	var like []string
-	for _, s := range all {
-		if strings.Contains(s, name) {
-			like = append(like, s)
-		}
-	}
+	like := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.Contains(s, name) })
 	switch {
 	case len(like) == 1:
 		return like[0], nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,17 +93,9 @@ func (b *brokers) byPosition(ctx context.Context, op ledger.Operator, scope, id 
 
 // topicScopes are the scopes of all groups that consume the topic.
 func topicScopes(ctx context.Context, op ledger.Operator, cluster, topic string) ([]string, error) {
-	all, err := op.Scopes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var some []string
-	for _, s := range all {
-		if strings.HasPrefix(s, "kafka:"+url.PathEscape(cluster)+"/"+topic+"/") {
-			some = append(some, s)
-		}
-	}
-	return some, nil
+	scopes, err := op.Scopes(ctx)
+	prefix := "kafka:" + url.PathEscape(cluster) + "/" + topic + "/"
+	return slices.DeleteFunc(scopes, func(s string) bool { return !strings.HasPrefix(s, prefix) }), err
 }
 
 // inLog asks for the record under the epoch of pos and those before it.

@@ -124,8 +124,7 @@ func (c *claimer) fill(sess *session, call *claimCall, solo bool) {
 		if !sess.late {
 			it.complete()
 		}
-		window := it.Window
-		window = cmp.Or(window, c.opt.Window)
+		window := cmp.Or(it.Window, c.opt.Window)
 		call.entries = append(call.entries, ledger.Entry{
 			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken, Copy: it.Copy,
 			Ranged: it.Ranged, Late: it.Late, Window: window, Solo: call.alone[i], Park: c.opt.Park, KeepFailed: c.opt.KeepFailed,
@@ -146,8 +145,7 @@ func (c *claimer) answered(call *claimCall, answers []ledger.Claim) {
 			c.heard(it, a)
 		}
 		if it.errors = nil; len(a.Errors) > 0 {
-			failures := a.Errors
-			it.errors = &failures
+			it.errors = new(a.Errors)
 		}
 		if flow.NeedsArchive(f, a) {
 			if dead == nil {

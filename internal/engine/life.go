@@ -23,13 +23,15 @@ type life struct {
 // nap waits for d, less if the engine closes.
 func (l *life) nap(d time.Duration) { Sleep(l.gone, d) }
 
-// Sleep waits for d, less if ctx ends.
-func Sleep(ctx context.Context, d time.Duration) {
+// Sleep waits for d, less if ctx ends: then it returns false.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 

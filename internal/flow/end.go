@@ -35,11 +35,8 @@ func (f *Flow) End() *Commands {
 		f.cmd.Improved = true
 		f.s.eased = false
 	}
-	if len(f.s.concluded) > 0 {
-		f.cmd.Concluded = append(f.cmd.Concluded, f.s.concluded...)
-		clear(f.s.concluded)
-		f.s.concluded = f.s.concluded[:0]
-	}
+	f.cmd.Concluded = append(f.cmd.Concluded, f.s.concluded...)
+	reset(&f.s.concluded)
 	return &f.cmd
 }
 

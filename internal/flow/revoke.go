@@ -218,14 +218,8 @@ func (f *Flow) loseItem(it *Item) {
 
 // Busy says whether a handler runs for a session's message.
 func (f *Flow) Busy(s *Session) bool {
-	for _, d := range f.dispatches {
-		for _, it := range d.Items[d.applied:d.limit] {
-			if it.sess == s {
-				return true
-			}
-		}
-	}
-	return false
+	of := func(it *Item) bool { return it.sess == s }
+	return slices.ContainsFunc(f.dispatches, func(d *Dispatch) bool { return slices.ContainsFunc(d.Items[d.applied:d.limit], of) })
 }
 
 // Reachable keeps whether the ledger answers; it says what it was before and is now.

@@ -257,17 +257,11 @@ func (s *sched) gate(l *sequence) {
 	}
 }
 
-// wake makes what is due claimable and returns the next due time; never if nothing waits.
-func (s *sched) wake(now time.Duration) time.Duration {
-	for len(s.waits) > 0 {
-		it := s.waits[0]
-		if it.due > now {
-			return it.due
-		}
-		heap.Pop(&s.waits)
-		s.relist(it)
+// wake makes what is due claimable.
+func (s *sched) wake(now time.Duration) {
+	for len(s.waits) > 0 && s.waits[0].due <= now {
+		s.relist(heap.Pop(&s.waits).(*Item))
 	}
-	return never
 }
 
 // remove lets go of an item for good.

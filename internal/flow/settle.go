@@ -171,8 +171,7 @@ func (f *Flow) released(now time.Duration, it *Item, after time.Duration) {
 // forward puts a failure on its way: to its publisher, if there is one.
 func (f *Flow) forward(s Settlement) {
 	if s.Item.ticket.IsMismatch() && f.cfg.Target {
-		whole := *s.More.Dead
-		s.Whole = &whole
+		s.Whole = new(*s.More.Dead)
 	}
 	if !f.cfg.Target && !f.cfg.Cipher || s.Whole != nil && !f.cfg.Cipher {
 		f.settleQ.push(s)

@@ -33,15 +33,11 @@ func (t *timers) remove(x *timer) {
 	}
 }
 
-// run does what is due, and returns when the next is; never if there is none.
-func (t *timers) run(now time.Duration) time.Duration {
-	for len(t.heap) > 0 {
-		if at := t.heap[0].at; at > now {
-			return at
-		}
+// run does what is due.
+func (t *timers) run(now time.Duration) {
+	for len(t.heap) > 0 && t.heap[0].at <= now {
 		heap.Pop(&t.heap).(*timer).do(now)
 	}
-	return never
 }
 
 // next is when the next one is due; never if there is none.

@@ -2,6 +2,7 @@ package ranges
 
 import (
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -148,9 +149,8 @@ type Change struct {
 
 // put merges new segments into those that are there: neighbours of one kind become one.
 func (c *Change) put(there []Segment, add []Segment) {
-	var all []Segment
+	all := slices.Clone(there)
 	gone := map[int64]bool{}
-	all = append(all, there...)
 	old := len(all)
 	for _, s := range add {
 		if s.Len() == 0 {

@@ -278,27 +278,10 @@ func (l *looking) open(a *Ask) Answer {
 
 // unspoken says whether nothing at all is known of a span.
 func (l *looking) unspoken(span Span) bool {
-	for _, s := range l.f.Segments {
-		if s.Meets(span) {
-			return false
-		}
-	}
-	for i := range l.f.Ranges {
-		if l.f.Ranges[i].Meets(span) {
-			return false
-		}
-	}
-	for i := range l.c.Open {
-		if l.c.Open[i].Meets(span) {
-			return false
-		}
-	}
-	for _, s := range l.add {
-		if s.Meets(span) {
-			return false
-		}
-	}
-	return true
+	finished := func(s Segment) bool { return s.Meets(span) }
+	open := func(r Range) bool { return r.Meets(span) }
+	return !slices.ContainsFunc(l.f.Segments, finished) && !slices.ContainsFunc(l.f.Ranges, open) &&
+		!slices.ContainsFunc(l.c.Open, open) && !slices.ContainsFunc(l.add, finished)
 }
 
 // bind makes the offset, and those after it as far as nothing speaks for them, a matter of rows.

@@ -3,6 +3,7 @@ package ranges
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // alone makes sure that nothing is settled in a log during a look at messages that lie in this owner's own ranges there: it asks for them
@@ -75,10 +76,5 @@ func (c *claiming) own() func(func(*logClaim, *open) bool) {
 }
 
 func (r *open) asked(asks []Ask) bool {
-	for i := range asks {
-		if r.Has(asks[i].Offset) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(asks, func(a Ask) bool { return r.Has(a.Offset) })
 }

@@ -3,6 +3,7 @@ package ranges
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,13 +39,9 @@ type Reopening struct {
 // that what is refused changes nothing.
 func (r *Reopening) Check(logs []Finished) error {
 	f := &r.Request.Filter
-	any := false
-	for i := range logs {
-		any = any || len(logs[i].Segments) > 0
-	}
 	const held = "for messages that are held in ranges"
 	switch {
-	case !any:
+	case !slices.ContainsFunc(logs, func(l Finished) bool { return len(l.Segments) > 0 }):
 		return nil
 	case f.Offsets == nil && len(f.IDs) == 0:
 		return &ledger.InvalidError{Field: "ReopenRequest.Filter.Offsets", Bound: "a partition and offsets, or ids, " + held, Value: "unset"}
@@ -210,12 +207,7 @@ func Cut(f *Facts, span Span) (c Change, cut, skipped int64) {
 }
 
 func (f *Facts) inRange(offset int64) bool {
-	for i := range f.Ranges {
-		if f.Ranges[i].Has(offset) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Ranges, func(r Range) bool { return r.Has(offset) })
 }
 
 // KeyOf returns the key of the record with that id, if it is one of the log's.

@@ -35,20 +35,16 @@ func (p *pass) run(ctx context.Context) error {
 			return err
 		})
 	}
-	if err == nil && p.from != last {
-		err = p.each(ctx, p.messages(p.from, last))
+	var steps []step
+	if p.from != last {
+		steps = append(steps, p.messages(p.from, last))
 	}
-	if err == nil && p.from != "" {
-		err = p.each(ctx, p.messages("", p.from))
+	if p.from != "" {
+		steps = append(steps, p.messages("", p.from))
 	}
-	if err == nil {
-		err = p.each(ctx, p.archives())
-	}
-	if err == nil {
-		err = p.each(ctx, p.audits)
-	}
-	if err == nil {
-		err = p.each(ctx, p.logs())
+	steps = append(steps, p.archives(), p.audits, p.logs())
+	for i := 0; i < len(steps) && err == nil; i++ {
+		err = p.each(ctx, steps[i])
 	}
 	if err == nil {
 		p.report.Owners, err = p.owners(ctx)

@@ -24,6 +24,11 @@ func (l *Ledger) ask(ctx context.Context, fn func(context.Context, *pgxpool.Conn
 }
 
 func askOn(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *pgxpool.Conn) error) error {
+	return onConn(ctx, pool, func(ctx context.Context, conn *pgxpool.Conn) error { return usable(fn(ctx, conn)) })
+}
+
+// onConn calls fn with one of the pool's connections. It leaves fn's error as it is.
+func onConn(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	conn, err := pool.Acquire(ctx)
@@ -31,7 +36,7 @@ func askOn(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *pg
 		return notSent(err)
 	}
 	defer conn.Release()
-	return usable(fn(ctx, conn))
+	return fn(ctx, conn)
 }
 
 // list carries out one statement, with the plan settings, on the ledger's own connections, and calls scan for each row.

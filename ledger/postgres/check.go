@@ -13,14 +13,7 @@ import (
 // what Join checks for a worker, for tools that never join and so must ask before they change anything. Its errors are
 // those of Join.
 func (l *Ledger) Check(ctx context.Context) error {
-	ctx, cancel := ledger.WithDeadline(ctx)
-	defer cancel()
-	conn, err := l.beats.Acquire(ctx)
-	if err != nil {
-		return notSent(err)
-	}
-	defer conn.Release()
-	return l.checkOn(ctx, conn)
+	return onConn(ctx, l.beats, l.checkOn)
 }
 
 func (l *Ledger) checkOn(ctx context.Context, conn *pgxpool.Conn) error {

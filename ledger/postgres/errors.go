@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -44,8 +45,7 @@ func isCanceled(err error) bool { return code(err) == codeCanceled && !ledger.Un
 
 // code returns the SQLSTATE of what the server answered; empty if it did not answer.
 func code(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
 	}
 	return ""
@@ -103,8 +103,11 @@ func usable(err error) error {
 // breaks, in the midst of a COMMIT too, and hangs up (its src/proto.c, send_pooler_error; later versions say FATAL). pgx keeps
 // a connection open after any ERROR, and notices that it is closed only with the next byte that it reads.
 func rolledBack(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && severity(pg) == "ERROR" && !strings.HasPrefix(pg.Code, "08")
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || strings.HasPrefix(pg.Code, "08") {
+		return false
+	}
+	return cmp.Or(pg.SeverityUnlocalized, pg.Severity) == "ERROR" // lc_messages does not translate the former
 }
 
 // sent translates the error of a statement that may have reached the server.
@@ -117,14 +120,6 @@ func sent(err error) error {
 		return usable(err)
 	}
 	return ledger.MarkUnknown(err)
-}
-
-// severity prefers what lc_messages does not translate.
-func severity(pg *pgconn.PgError) string {
-	if pg.SeverityUnlocalized != "" {
-		return pg.SeverityUnlocalized
-	}
-	return pg.Severity
 }
 
 // notSent translates the error of getting a connection: nothing was asked yet.

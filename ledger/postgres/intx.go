@@ -197,14 +197,6 @@ func (r *run) serialization(ctx context.Context, err error) (ledger.AttemptState
 	return ledger.AttemptOpen, err
 }
 
-func txKeys(tickets []ledger.Ticket) keyArray {
-	keys := make(keyArray, len(tickets))
-	for i, t := range tickets {
-		keys[i] = uuid(t.Sum())
-	}
-	return keys
-}
-
 // unfenced says why the fence did not meet all rows.
 func (r *run) unfenced(ctx, last context.Context, missing int) (ledger.AttemptState, error) {
 	var here bool
@@ -295,7 +287,7 @@ func (r *run) readRows(ctx context.Context) ([]*ledger.Row, error) {
 	rows := make([]*ledger.Row, len(tickets))
 	var place, token, holder int64
 	var state int16
-	err := r.ledger.read(ctx, sqlTxOutcome, []any{txKeys(tickets)}, []any{&place, &state, &token, &holder}, func() {
+	err := r.ledger.read(ctx, sqlTxOutcome, []any{keysOf(tickets, ledger.Ticket.Sum)}, []any{&place, &state, &token, &holder}, func() {
 		rows[place-1] = &ledger.Row{State: ledger.State(state), Token: uint64(token), Holder: holderOf(holder, r.owner.id)}
 	})
 	return rows, err

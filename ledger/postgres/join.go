@@ -18,10 +18,6 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	}
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
-	id, err := newOwnerID()
-	if err != nil {
-		return nil, err
-	}
 	conn, err := l.beats.Acquire(ctx)
 	if err != nil {
 		return nil, notSent(err)
@@ -31,7 +27,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 		return nil, err
 	}
 	l.scopes.forget() // this may be another database than the one that numbered them
-	before := time.Now()
+	id, before := newOwnerID(), time.Now()
 	var now int64
 	if err := conn.QueryRow(ctx, l.sql(sqlJoin), id, lease.Microseconds(), []byte(l.cfg.Host)).Scan(&now); err != nil {
 		return nil, fmt.Errorf("postgres: join: %w", sent(err))

@@ -73,14 +73,10 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 	if err := ledger.CheckKeys("keys", len(keys)); err != nil {
 		return nil, err
 	}
-	sums := make(keyArray, len(keys))
-	for i := range keys {
-		sums[i] = uuid(keys[i].Sum())
-	}
 	out := make([]ledger.Status, 0, len(keys))
 	var r statusRow
 	dest := r.dest()
-	err := l.list(ctx, sqlStatus, []any{sums}, func(rows pgx.Rows) error {
+	err := l.list(ctx, sqlStatus, []any{keysOf(keys, ledger.Key.Sum)}, func(rows pgx.Rows) error {
 		err := rows.Scan(dest...)
 		out = append(out, r.status())
 		return err
@@ -184,10 +180,7 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next ledger.Ne
 // byID looks up what is kept by its id.
 func (l *Ledger) byID(ctx context.Context, f *ledger.Filter) (all []ledger.Listed, err error) {
 	for part := range slices.Chunk(f.IDs, listPage) {
-		sums := make(keyArray, len(part))
-		for i, id := range part {
-			sums[i] = uuid(ledger.Key{Scope: f.Scope, ID: id}.Sum())
-		}
+		sums := keysOf(part, func(id []byte) [ledger.KeySize]byte { return ledger.Key{Scope: f.Scope, ID: id}.Sum() })
 		page, err := l.listed(ctx, sqlListKeys, sums)
 		if err != nil {
 			return nil, err

@@ -98,15 +98,11 @@ func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.S
 func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, pace *ledger.SweepPace, now bool) (
 	report ledger.SweepReport, swept bool, err error,
 ) {
-	me, err := newOwnerID()
-	if err != nil {
-		return report, false, err
-	}
-	p := &pass{ledger: l, cfg: cfg, me: me, gentle: !now, pace: pace, named: make(map[int64]bool), names: make(map[int32]string),
+	p := &pass{ledger: l, cfg: cfg, me: newOwnerID(), gentle: !now, pace: pace, named: make(map[int64]bool), names: make(map[int32]string),
 		ranged: make(map[int32]int64)}
 	var began int64
 	err = l.ask(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return conn.QueryRow(ctx, l.sql(sqlTurn), me, []byte(l.cfg.Host), maintainLease.Microseconds(), now).
+		return conn.QueryRow(ctx, l.sql(sqlTurn), p.me, []byte(l.cfg.Host), maintainLease.Microseconds(), now).
 			Scan(&began, &p.from, &p.archived)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {

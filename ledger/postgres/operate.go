@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
@@ -68,26 +69,21 @@ func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out le
 
 // change is one short transaction on the ledger's own connections. What the server refused was rolled back.
 func (l *Ledger) change(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	ctx, cancel := ledger.WithDeadline(ctx)
-	defer cancel()
-	conn, err := l.own.Acquire(ctx)
-	if err != nil {
-		return notSent(err)
-	}
-	defer conn.Release()
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	if err != nil {
-		return usable(err)
-	}
-	if err = l.begun(ctx, tx, frozenLimit); err == nil {
-		err = fn(ctx, tx)
-	}
-	if err != nil {
-		// The connection of a rollback that fails is closed, and the server rolls back.
-		_ = tx.Rollback(context.WithoutCancel(ctx))
-		return usable(err)
-	}
-	return sent(tx.Commit(ctx))
+	return onConn(ctx, l.own, func(ctx context.Context, conn *pgxpool.Conn) error {
+		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+		if err != nil {
+			return usable(err)
+		}
+		if err = l.begun(ctx, tx, frozenLimit); err == nil {
+			err = fn(ctx, tx)
+		}
+		if err != nil {
+			// The connection of a rollback that fails is closed, and the server rolls back.
+			_ = tx.Rollback(context.WithoutCancel(ctx))
+			return usable(err)
+		}
+		return sent(tx.Commit(ctx))
+	})
 }
 
 // count carries out one writing statement that answers a number.

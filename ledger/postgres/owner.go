@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -37,12 +38,10 @@ func (o *owner) ID() string { return ownerName(o.id) }
 func ownerName(id int64) string { return "pg-" + strconv.FormatInt(id, 36) }
 
 // newOwnerID draws an id, so that an owner restored away with a backup cannot meet another one under its number.
-func newOwnerID() (int64, error) {
+func newOwnerID() int64 {
 	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return 0, fmt.Errorf("postgres: an id for the owner: %w", err)
-	}
-	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1, nil
+	_, _ = rand.Read(b[:]) // it never fails
+	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
 }
 
 // Beat implements [ledger.Owner].
@@ -108,15 +107,10 @@ func (l *Ledger) seal(ctx context.Context, conn *pgx.Conn) {
 
 // Leave implements [ledger.Owner].
 func (o *owner) Leave(ctx context.Context) error {
-	ctx, cancel := ledger.WithDeadline(ctx)
-	defer cancel()
-	conn, err := o.ledger.beats.Acquire(ctx)
-	if err != nil {
-		return notSent(err)
-	}
-	defer conn.Release()
-	_, err = conn.Exec(ctx, o.ledger.sql(sqlLeave), o.id)
-	return named("leave", sent(err))
+	return onConn(ctx, o.ledger.beats, func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, o.ledger.sql(sqlLeave), o.id)
+		return named("leave", sent(err))
+	})
 }
 
 // deadline is ctx's deadline on the database's clock, in microseconds.

@@ -17,6 +17,15 @@ type (
 	byteArray = pgtype.FlatArray[[]byte]
 )
 
+// keysOf are the keys of what a list holds.
+func keysOf[T any](list []T, sum func(T) [16]byte) keyArray {
+	keys := make(keyArray, len(list))
+	for i, x := range list {
+		keys[i] = uuid(sum(x))
+	}
+	return keys
+}
+
 func sized[S ~[]T, T any](s S, n int) S {
 	if s == nil {
 		return make(S, n)
@@ -29,6 +38,15 @@ func orEmpty[S ~[]T, T any](s S) S {
 		return S{}
 	}
 	return s
+}
+
+// among is a set of what a list holds.
+func among[T comparable](list []T) map[T]bool {
+	in := make(map[T]bool, len(list))
+	for _, x := range list {
+		in[x] = true
+	}
+	return in
 }
 
 func bit(set bool, value int) int {

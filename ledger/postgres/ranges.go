@@ -64,14 +64,6 @@ func (o *owner) Close(ctx context.Context, closings []ranges.Closing) ([]bool, e
 	return closed, nil
 }
 
-func among(logs []int64) map[int64]bool {
-	at := make(map[int64]bool, len(logs))
-	for _, log := range logs {
-		at[log] = true
-	}
-	return at
-}
-
 // short sends a statement that goes ahead: one round trip instead of two. It answers nothing if the database gave the
 // statement up for others' sake: a look at the logs says more.
 func (o *owner) short(ctx context.Context, query string, args []any, dest ...any) error {

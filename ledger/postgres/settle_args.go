@@ -122,7 +122,7 @@ func (c *settleCall) failArgs(part []int32) []any {
 		keys[at], tokens[at], prints[at] = uuid(c.sums[i]), int64(s.Ticket.Token()), uuid(d.Fingerprint)
 		flags[at] = int16(bit(s.Ticket.IsMismatch(), flagMismatch) | bit(d.Sent, flagPublished))
 		scopes[at], attempts[at] = c.scopes[d.Key.Scope], int32(min(max(d.Attempts, 0), 1<<31-1))
-		deliveries[at], ids[at], kinds[at] = d.Delivery, notNil(d.Key.ID), []byte(d.Kind)
+		deliveries[at], ids[at], kinds[at] = d.Delivery, orEmpty(d.Key.ID), []byte(d.Kind)
 		lists[at], bodies[at], headers[at] = ledger.EncodeErrors(d.Errors), d.Body, ledger.EncodeHeaders(d.Headers)
 		sources[at], groups[at], positions[at] = []byte(d.Source), []byte(d.Group), encodePosition(d.Key.Pos, d.Delivery)
 		sentAt[at], keeps[at] = storable(d.SentAt), d.Keep.Microseconds()
@@ -135,13 +135,6 @@ func (c *settleCall) failArgs(part []int32) []any {
 		keys, tokens, flags, deliveries, scopes, ids, prints, kinds, lists, bodies, headers, sources, groups, positions,
 		attempts, sentAt, keeps, orEmpty(results),
 	}
-}
-
-func notNil(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
 }
 
 // The range of times that a timestamp with time zone and JSON can both hold. A broker's timestamp beyond it is moved to

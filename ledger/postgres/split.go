@@ -149,10 +149,7 @@ func wroteOf(part []int32, written int, keys [][ledger.KeySize]byte) func([ledge
 	if written == len(part) {
 		return func([ledger.KeySize]byte) bool { return true }
 	}
-	these := make(map[[ledger.KeySize]byte]bool, len(keys))
-	for _, k := range keys {
-		these[k] = true
-	}
+	these := among(keys)
 	return func(key [ledger.KeySize]byte) bool { return these[key] }
 }
 

@@ -117,20 +117,18 @@ func (t *tx) Alter(key driver.Key, delivery []byte, c driver.ArchiveChange) (boo
 }
 
 // Archive implements [driver.Reader].
-func (t *tx) Archive(key driver.Key, bodies bool) (list []ledger.ArchiveRecord, err error) {
+func (t *tx) Archive(key driver.Key, bodies bool) ([]ledger.ArchiveRecord, error) {
 	body, length := "a.body", "0"
 	if !bodies {
 		body, length = "NULL", "coalesce(length(a.body), 0)" // a blob's length is read without the blob
 	}
-	err = t.each("SELECT "+archiveColumns("a.headers", body)+", "+length+` FROM ackledger_archive a
-		JOIN ackledger_scope s ON s.id = a.scope WHERE a.key = ? ORDER BY a.num`, []any{key[:]}, func(row scanner) error {
+	return rows(t, "SELECT "+archiveColumns("a.headers", body)+", "+length+` FROM ackledger_archive a
+		JOIN ackledger_scope s ON s.id = a.scope WHERE a.key = ? ORDER BY a.num`, []any{key[:]}, func(row scanner) (ledger.ArchiveRecord, error) {
 		var left int
 		a, err := scanArchive(row, &left)
 		a.BodyBytes = left
-		list = append(list, a)
-		return err
+		return a, err
 	})
-	return list, err
 }
 
 // storedPosition is a position in JSON.

@@ -35,8 +35,7 @@ var (
 
 // code is SQLite's primary result code of err; 0 if there is none (https://www.sqlite.org/rescode.html).
 func code(err error) int {
-	var e *sqlite.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code() & 0xff
 	}
 	return 0

@@ -20,14 +20,12 @@ const (
 )
 
 // Scopes implements [driver.Lists].
-func (t *tx) Scopes() (names []string, err error) {
-	err = t.each("SELECT name FROM ackledger_scope ORDER BY name", nil, func(row scanner) error {
+func (t *tx) Scopes() ([]string, error) {
+	return rows(t, "SELECT name FROM ackledger_scope ORDER BY name", nil, func(row scanner) (string, error) {
 		var name []byte
 		err := row.Scan(&name)
-		names = append(names, string(name))
-		return err
+		return string(name), err
 	})
-	return names, err
 }
 
 // LastMessage implements [driver.Lists].
@@ -53,11 +51,7 @@ func (t *tx) Messages(behind, until driver.Mark, f *ledger.Filter) (page []drive
 	if f.Stuck {
 		text += " AND m.state = 1"
 	}
-	err = t.each(text, args, func(row scanner) error {
-		m, err := scanMessage(row)
-		page = append(page, m)
-		return err
-	})
+	page, err = rows(t, text, args, func(row scanner) (driver.Message, error) { return scanMessage(row) })
 	return page, markOf(last), err
 }
 
@@ -73,17 +67,14 @@ func placeOf(m driver.Mark) (p place) {
 }
 
 // DeadLetters implements [driver.Lists].
-func (t *tx) DeadLetters(behind driver.Mark, until time.Time, f *ledger.Filter, n int) (page []driver.DeadLetter, err error) {
+func (t *tx) DeadLetters(behind driver.Mark, until time.Time, f *ledger.Filter, n int) ([]driver.DeadLetter, error) {
 	text, args := lettersSQL(f, placeOf(behind), until.UnixMicro(), n)
-	err = t.each(text, args, func(row scanner) (err error) {
-		var d driver.DeadLetter
+	return rows(t, text, args, func(row scanner) (d driver.DeadLetter, err error) {
 		var num int64
 		d.ArchiveRecord, err = scanArchive(row, &num, &d.Size, &d.Superseded)
 		d.Mark = place{d.At.UnixMicro(), num}.mark()
-		page = append(page, d)
-		return err
+		return d, err
 	})
-	return page, err
 }
 
 // lettersSQL names the index that gives the order, or (with ids) that selects: SQLite keeps no statistics by itself.
@@ -155,17 +146,15 @@ func (t *tx) Bodies(of []driver.DeadLetter) ([]driver.DeadLetter, error) {
 }
 
 // ArchivedKeys implements [driver.Lists].
-func (t *tx) ArchivedKeys(id []byte, n int) (keys []ledger.Key, err error) {
-	err = t.each(`SELECT DISTINCT s.name, a.key FROM ackledger_archive a INDEXED BY ackledger_archive_id
-		JOIN ackledger_scope s ON s.id = a.scope WHERE a.id = ? LIMIT ?`, []any{id, n}, func(row scanner) error {
+func (t *tx) ArchivedKeys(id []byte, n int) ([]ledger.Key, error) {
+	return rows(t, `SELECT DISTINCT s.name, a.key FROM ackledger_archive a INDEXED BY ackledger_archive_id
+		JOIN ackledger_scope s ON s.id = a.scope WHERE a.id = ? LIMIT ?`, []any{id, n}, func(row scanner) (ledger.Key, error) {
 		var name, sum []byte
 		if err := row.Scan(&name, &sum); err != nil {
-			return err
+			return ledger.Key{}, err
 		}
-		keys = append(keys, ledger.KeyOfSum(string(name), id, driver.Key(sum)))
-		return nil
+		return ledger.KeyOfSum(string(name), id, driver.Key(sum)), nil
 	})
-	return keys, err
 }
 
 // sqlWeigh adds up a page of a scope's archive, and says where it ends. The length of a body is known without reading it
@@ -216,27 +205,24 @@ func (t *tx) LastAudit() (last int64, err error) {
 }
 
 // Audits implements [driver.Lists].
-func (t *tx) Audits(after, until int64, f *ledger.AuditFilter, n int) (page []ledger.AuditRecord, err error) {
+func (t *tx) Audits(after, until int64, f *ledger.AuditFilter, n int) ([]ledger.AuditRecord, error) {
 	text, args := "SELECT num, at, actor, action, key, detail FROM ackledger_audit WHERE num > ? AND num <= ?", []any{after, until}
 	if f.Key != nil {
 		sum, first := f.Key.Sum(), f.First()
 		text, args = text+" AND key >= ? AND key <= ? AND (key = ? OR action = ?)", append(args, first[:], sum[:], sum[:], string(ledger.ActionReopen))
 	}
-	err = t.each(text+" ORDER BY num LIMIT ?", append(args, n), func(row scanner) error {
-		var r ledger.AuditRecord
+	return rows(t, text+" ORDER BY num LIMIT ?", append(args, n), func(row scanner) (r ledger.AuditRecord, err error) {
 		var at int64
 		var sum, detail []byte
 		if err := row.Scan(&r.ID, &at, &r.By.Actor, &r.Action, &sum, &detail); err != nil {
-			return err
+			return r, err
 		}
 		r.At = moment(at)
 		var key driver.Key
 		copy(key[:], sum)
-		err := r.DecodeRest(detail, key)
-		page = append(page, r)
-		return err
+		err = r.DecodeRest(detail, key)
+		return r, err
 	})
-	return page, err
 }
 
 // SweepAudits implements [driver.Tx]. The oldest come first: at one that stays it ends.

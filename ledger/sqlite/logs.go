@@ -73,13 +73,8 @@ func (t *tx) Log(id driver.LogID) (g *driver.Log, err error) {
 }
 
 // Logs implements [driver.Lists].
-func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
-	err = t.each(logColumns+"WHERE g.log >= ? ORDER BY g.log LIMIT ?", []any{from[:], n}, func(row scanner) error {
-		g, err := scanLog(row)
-		page = append(page, g)
-		return err
-	})
-	return page, err
+func (t *tx) Logs(from driver.LogID, n int) ([]driver.Log, error) {
+	return rows(t, logColumns+"WHERE g.log >= ? ORDER BY g.log LIMIT ?", []any{from[:], n}, scanLog)
 }
 
 // PutLog implements [driver.Tx].
@@ -154,16 +149,13 @@ func (t *tx) DropRange(id driver.LogID, token uint64) error {
 }
 
 // Segments implements [driver.Reader].
-func (t *tx) Segments(id driver.LogID, span driver.Span) (list []driver.Segment, err error) {
-	err = t.each(sqlSegments, []any{id[:], span.From, span.To}, func(row scanner) error {
-		var s driver.Segment
+func (t *tx) Segments(id driver.LogID, span driver.Span) ([]driver.Segment, error) {
+	return rows(t, sqlSegments, []any{id[:], span.From, span.To}, func(row scanner) (s driver.Segment, err error) {
 		var since, until, expiry, kind int64
-		err := row.Scan(&s.From, &s.To, &s.Messages, &since, &until, &expiry, &kind)
+		err = row.Scan(&s.From, &s.To, &s.Messages, &since, &until, &expiry, &kind)
 		s.Since, s.Until, s.Expiry, s.Rows = moment(since), moment(until), moment(expiry), kind == kindRows
-		list = append(list, s)
-		return err
+		return s, err
 	})
-	return list, err
 }
 
 // PutSegment implements [driver.Tx].

@@ -149,20 +149,11 @@ func ownersPath(path string) string { return path + "-owners" }
 // connect makes the pools. InTx has a connection of its own, which ledger calls do not take; the process' turn to write
 // is shared, since the file has one writer anyway.
 func (s *store) connect() error {
-	main, err := newConnector(s.path, s.cfg.hooks.pragma...)
-	if err != nil {
-		return err
-	}
-	tx, err := newConnector(s.path, s.cfg.hooks.pragma...)
-	if err != nil {
-		return err
-	}
-	read, err := newConnector(s.path, "query_only = ON", "busy_timeout = 5000") // readers wait for nothing but a recovery
-	if err != nil {
-		return err
-	}
-	owners, err := newConnector(ownersPath(s.path))
-	if err != nil {
+	main, mainErr := newConnector(s.path, s.cfg.hooks.pragma...)
+	tx, txErr := newConnector(s.path, s.cfg.hooks.pragma...)
+	read, readErr := newConnector(s.path, "query_only = ON", "busy_timeout = 5000") // readers wait for nothing but a recovery
+	owners, ownersErr := newConnector(ownersPath(s.path))
+	if err := cmp.Or(mainErr, txErr, readErr, ownersErr); err != nil {
 		return err
 	}
 	s.main = &writer{db: openPool(main.attaching(ownersPath(s.path)), 1), turn: newTurn()}

@@ -83,6 +83,16 @@ func (t *tx) each(text string, args []any, scan func(scanner) error) error {
 	return scanAll(rows, scan)
 }
 
+// rows reads one T from each row.
+func rows[T any](t *tx, text string, args []any, read func(scanner) (T, error)) (list []T, err error) {
+	err = t.each(text, args, func(row scanner) error {
+		x, err := read(row)
+		list = append(list, x)
+		return err
+	})
+	return list, err
+}
+
 // Now implements [driver.Reader].
 func (t *tx) Now() time.Time { return t.now }
 
