@@ -32,8 +32,8 @@ func counted(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
 			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
 				var words []string
 				for _, key := range []attribute.Key{"result", "status", "waited"} {
-					if v, ok := p.Attributes.Value(key); ok && v.Emit() != "false" {
-						words = append(words, v.Emit())
+					if v, ok := p.Attributes.Value(key); ok && v.String() != "false" {
+						words = append(words, v.String())
 					}
 				}
 				if p.Value > 0 {
@@ -89,11 +89,12 @@ func TestWaitsAreCounted(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
 		c.o.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 		r := begin(t, memory.New(), c.o)
-		runs, go_, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
-		f := func(context.Context) (idempotency.Result, error) {
+		runs, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+		done, _ := answers("done", nil)
+		f := func(ctx context.Context) (idempotency.Result, error) {
 			close(runs)
-			<-go_
-			return idempotency.Result{Status: 201}, nil
+			<-goOn
+			return done(ctx)
 		}
 		do := func() { _, err := r.Do(t.Context(), request("a"), f); ended <- err }
 		go do()
@@ -105,7 +106,7 @@ func TestWaitsAreCounted(t *testing.T) {
 				t.Error("the second one is not refused")
 			}
 		}
-		close(go_)
+		close(goOn)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
