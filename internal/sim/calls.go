@@ -38,7 +38,7 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 	entries := make([]ledger.Entry, len(c.Items))
 	for i, it := range c.Items {
 		entries[i] = ledger.Entry{
-			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: deliveryOf(it), Ranged: it.Ranged, Copy: it.Copy, Window: window,
+			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: deliveryOf(it), Ranged: it.Ranged, Copy: it.Copy, Window: p.hours(window),
 			StampToken: it.StampToken, KeepFailed: p.cfg.KeepFailed, Solo: solo || it.Dropped() && it.Solo(), Park: p.cfg.Park,
 		}
 	}
@@ -53,6 +53,9 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 		if err != nil {
 			p.mustBeOver(sess, err)
 			return err
+		}
+		for i := range answers {
+			answers[i].Wait = p.seconds(answers[i].Wait)
 		}
 		p.mustClaim(sess, c, entries, answers)
 		for i, it := range c.Items {
@@ -110,7 +113,7 @@ func (p *process) archives(c *flow.Claim, answers []ledger.Claim) []*ledger.Arch
 			kind = ledger.KindExhausted
 			p.mustBeGuilty(d)
 		}
-		out[i] = archive(it, kind, a.Attempt)
+		out[i] = p.archive(it, kind, a.Attempt)
 		if !d.forged {
 			p.facts.of(d.message).failed = true
 		}
@@ -247,7 +250,7 @@ func (p *process) settleItems(b *flow.Batch, sess *session, errs []error) error 
 	if len(sets) == 0 {
 		return nil
 	}
-	answers, err := sess.owner.Settle(context.Background(), sets)
+	answers, err := sess.owner.Settle(context.Background(), p.inHours(sets))
 	if err != nil {
 		return err
 	}

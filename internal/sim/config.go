@@ -30,6 +30,7 @@ type Config struct {
 	Rules       bounds        // of the rules of scheduling
 	Mixed       bool          // some processes want a row for each message, though others hold them in ranges
 	KeepFailed  bool          // what has failed runs again for a redrive alone that knows of which failure it is
+	Hours       bool          // the ledger's clock runs faster
 	Moods       [kinds]float64
 	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
 }
@@ -70,6 +71,7 @@ func Drawn(seed uint64) Config {
 	c.Rules = drawRules(seed)
 	c.KeepFailed = often(30)
 	c.Mixed = c.Ranged && often(25)
+	c.Hours = often(25)
 	return c
 }
 

@@ -237,7 +237,7 @@ func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 		if !consumer.IsTerminal(e.Err) {
 			kind = ledger.KindExhausted
 		}
-		o.More = &ledger.Settlement{Kind: ledger.Fail, Dead: archive(r.it, kind, r.it.Attempt())}
+		o.More = &ledger.Settlement{Kind: ledger.Fail, Dead: r.by.archive(r.it, kind, r.it.Attempt())}
 	case next.Settle == ledger.Release:
 		o.More = &ledger.Settlement{Kind: ledger.Release, Count: next.Count}
 		if next.Count {

@@ -9,10 +9,10 @@ import (
 )
 
 // archive is what is archived of a message that failed for good.
-func archive(it *flow.Item, kind ledger.FailureKind, attempts int) *ledger.Archive {
+func (w *world) archive(it *flow.Item, kind ledger.FailureKind, attempts int) *ledger.Archive {
 	return &ledger.Archive{
 		Key: it.Key, Fingerprint: it.Fingerprint, Delivery: deliveryOf(it), Kind: kind, Attempts: attempts, Source: "sim",
-		Body: it.Key.ID, Keep: time.Hour,
+		Body: it.Key.ID, Keep: w.hours(time.Hour),
 	}
 }
 

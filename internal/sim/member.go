@@ -288,7 +288,7 @@ func (m *member) offerAll(fresh []*taken) {
 func rangeOf(all []*taken) *flow.Range {
 	first, m := all[0], all[0].of.member
 	claim := ledger.Stretch{
-		First: ledger.Entry{Key: first.key, Delivery: first.key.ID, Ranged: true, Window: time.Hour}, Last: all[len(all)-1].offset,
+		First: ledger.Entry{Key: first.key, Delivery: first.key.ID, Ranged: true, Window: m.hours(window)}, Last: all[len(all)-1].offset,
 	}
 	for i, t := range all[1:] {
 		if from, to := all[i].offset+1, t.offset; from < to {

@@ -24,6 +24,9 @@ func (w *world) tears() {
 	fails := func(after bool) memory.Fault {
 		return func(_ context.Context, op memory.Op) error {
 			t := &w.tear
+			if op == memory.Sweep && !after {
+				w.amid()
+			}
 			if op != memory.Claim && op != memory.Settle {
 				return nil
 			}

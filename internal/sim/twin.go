@@ -24,6 +24,7 @@ type row struct {
 	token    uint64
 	owner    *session // nil: nobody
 	due      time.Duration
+	ended    time.Duration // when it succeeded
 	attempts int
 	crashes  int
 	errors   int
@@ -42,6 +43,7 @@ const (
 	window  = time.Hour
 	suspect = 2 // crashes
 	guilty  = 5
+	folded  = 10 * time.Minute // a row stays for which a range speaks
 )
 
 func newTwin() twin { return twin{rows: map[[ledger.KeySize]byte]*row{}} }
@@ -295,6 +297,8 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 	case x.state == ledger.Pending && x.owner == sess:
 		want = nil
 		x.settle(s, p.now)
+	case x.state == ledger.Succeeded && x.loose && p.now-x.ended > p.seconds(folded):
+		return // its row may have gone, and what speaks for it then knows no token
 	case x.state == ledger.Succeeded,
 		x.state == ledger.Failed && s.Dead != nil && x.filed[string(s.Dead.Delivery)],
 		x.state == ledger.Pending && x.owner == nil && s.Kind == ledger.Release:
@@ -310,7 +314,7 @@ func (x *row) settle(s *ledger.Settlement, now time.Duration) {
 	x.owner, x.due = nil, 0
 	switch s.Kind {
 	case ledger.Succeed:
-		x.state, x.result = ledger.Succeeded, s.Result
+		x.state, x.result, x.ended = ledger.Succeeded, s.Result, now
 	case ledger.Fail:
 		x.state, x.result = ledger.Failed, s.Result
 		x.filed[string(s.Dead.Delivery)] = true

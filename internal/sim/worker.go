@@ -204,7 +204,7 @@ func (p *process) enter() {
 func (p *process) join(what string, then func()) {
 	sent, sess := p.now, &session{}
 	p.call("a join", func() (err error) {
-		owner, err := p.ledger.Join(context.Background(), lease)
+		owner, err := p.ledger.Join(context.Background(), p.hours(lease))
 		if err == nil {
 			sess.owner, sess.ledgerUntil = ledger.Ungroup(owner), p.now+lease
 			if p.ranged() {
@@ -241,7 +241,7 @@ func (p *process) beat(sess *session) {
 	p.call("a beat", func() error {
 		lasts, err := sess.owner.Beat(context.Background())
 		if err == nil {
-			sess.ledgerUntil = p.now + lasts
+			sess.ledgerUntil = p.now + p.seconds(lasts)
 		}
 		p.mustBeOver(sess, err)
 		return err

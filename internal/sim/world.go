@@ -39,13 +39,14 @@ type world struct {
 	facts   facts
 	twin    twin
 
-	redrives redrives
-	anew     int // messages that were reopened
-	tear     tear
-	report   Report
-	traced   bool
-	steps    []step // if it is traced
-	broken   *Broken
+	redrives            redrives
+	anew                int  // messages that were reopened
+	sweeping, disturbed bool // the ledger is being swept; something happened meanwhile
+	tear                tear
+	report              Report
+	traced              bool
+	steps               []step // if it is traced
+	broken              *Broken
 }
 
 // event is something that happens at a time.
@@ -98,7 +99,7 @@ func Run(cfg Config) (Report, error) {
 func newWorld(cfg Config) *world {
 	w := &world{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), facts: newFacts(), twin: newTwin()}
 	began := time.Unix(1_000_000_000, 0)
-	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.now) }))
+	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.hours(w.now)) }))
 	w.tears()
 	if cfg.Visibility > 0 {
 		w.broker = newQueue(w)
@@ -118,16 +119,21 @@ func (w *world) run() {
 	w.redrive()
 	w.after(300*time.Millisecond, w.operate)
 	for len(w.queue) > 0 && w.broken == nil && (!w.broker.done() || !w.redrives.done()) {
-		e := heap.Pop(&w.queue).(event)
-		w.now = e.at
-		e.do()
-		if w.report.Steps++; w.report.Steps > maxSteps || w.now > w.cfg.Calm+w.patience() {
-			w.breaks(none, promises.ComesToItsEnd+": %s", w.broker.left())
-		}
+		w.step()
 	}
 	w.report.Took, w.report.Rows = w.now, w.ledger.Len()
 	if w.broken == nil {
 		w.mustHaveEnded()
+	}
+}
+
+// step has happen what comes next.
+func (w *world) step() {
+	e := heap.Pop(&w.queue).(event)
+	w.now = e.at
+	e.do()
+	if w.report.Steps++; w.report.Steps > maxSteps || w.now > w.cfg.Calm+w.patience() {
+		w.breaks(none, promises.ComesToItsEnd+": %s", w.broker.left())
 	}
 }
 
@@ -145,10 +151,16 @@ func (w *world) patience() time.Duration {
 
 // sweep has the ledger swept, now and then.
 func (w *world) sweep() {
-	if _, err := w.ledger.Sweep(context.Background(), ledger.MaintainConfig{}); err != nil {
-		w.breaks(none, "the ledger can be swept: %v", err)
+	if !w.sweeping {
+		w.sweeping, w.disturbed = true, false
+		_, err := w.ledger.Sweep(context.Background(), ledger.MaintainConfig{})
+		if w.sweeping = false; err != nil {
+			w.breaks(none, "the ledger can be swept: %v", err)
+		}
+		if !w.disturbed {
+			w.mustCount()
+		}
 	}
-	w.mustCount()
 	w.after(w.between(time.Second, 30*time.Second), w.sweep)
 }
 

@@ -17,6 +17,7 @@ const (
 	Beat   Op = "beat"
 	Leave  Op = "leave"
 	Count  Op = "count"
+	Sweep  Op = "sweep" // each of its transactions
 )
 
 // Fault decides the fate of one call: nil lets it be. It may block, to play a slow ledger; ctx is the call's. It is

@@ -131,6 +131,28 @@ func (t *rows) scope(name string) uint32 {
 	return n
 }
 
+// next is the row at a place or behind it, and the place behind that; behind the last place comes the first. Nil: none was found soon, or
+// it was removed.
+func (t *rows) next(at ref) (*row, ref) {
+	for range 8 { // pages that are gone, the rest of one that is not full, the end
+		p := t.pages[at.page()]
+		switch {
+		case at >= t.end():
+			at = 0
+			continue
+		case p == nil || int(at%pageRows) >= p.used:
+			at = (ref(at.page()) + 1) * pageRows
+			continue
+		}
+		r := &p.rows[at%pageRows]
+		if is, ok := t.at[r.key]; !ok || is != at {
+			r = nil
+		}
+		return r, at + 1
+	}
+	return nil, at
+}
+
 // end is behind the last row.
 func (t *rows) end() ref {
 	if len(t.at) == 0 {

@@ -25,6 +25,7 @@ type store struct {
 	owners map[driver.OwnerID]*owner
 	rows   rows
 	first  time.Duration // no row ends before
+	looked ref           // where sweepSome goes on
 	archive
 	logs
 	floor  uint64 // the highest token of any log that was dropped: no log begins below
@@ -65,7 +66,7 @@ func (s *store) Now() time.Time {
 }
 
 // ops are the calls of the contract that transactions belong to.
-var ops = map[driver.Op]Op{driver.Claim: Claim, driver.Settle: Settle}
+var ops = map[driver.Op]Op{driver.Claim: Claim, driver.Settle: Settle, driver.Sweep: Sweep}
 
 // Update implements [driver.Store]. A claim also looks at a few rows, and drops what is past its expiry: before it looks at
 // logs, since what it finds in rows is claimed next, and after it has claimed rows.
@@ -84,22 +85,22 @@ func (s *store) View(ctx context.Context, fn func(driver.Reader) error) error {
 	return s.do(ctx, "", func() error { return fn(&tx{store: s, now: s.now()}) })
 }
 
-// sweepSome looks at n rows, beginning anywhere (Go's maps do that), and drops the expired ones. With two looks for each
-// claimed row about half of the rows are alive at least, whatever the windows are. What has not succeeded although a range
-// may say so is left to the sweep.
+// sweepSome looks at the next n places for rows, from the last one on to the first, and drops rows that have expired. With two looks for each
+// claimed row about half of the rows are alive at least, whatever the windows are. What has not succeeded although a range may say so is
+// left to the sweep.
 func (s *store) sweepSome(since time.Duration, n int) {
 	if since < s.first {
 		return // nothing has ended yet
 	}
-	for key, at := range s.rows.at {
-		if n--; n < 0 {
-			return
+	for ; n > 0; n-- {
+		var r *row
+		if r, s.looked = s.rows.next(s.looked); r == nil {
+			continue
 		}
-		r := s.rows.row(at)
 		o := s.owners[r.owner]
 		live, needed := o != nil && o.fate == driver.Live, r.covered && r.state != ledger.Succeeded
 		if r.expiry+driver.Grace(r.state, r.expiry-r.at, s.keep) < since && !live && !needed {
-			s.rows.remove(key)
+			s.rows.remove(r.key)
 		}
 	}
 }
