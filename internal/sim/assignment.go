@@ -66,7 +66,7 @@ func (a *assignment) take(r *record) *taken {
 		return nil
 	}
 	t := &taken{record: r, of: a, seq: seq, key: r.keyAfter(a.prev), done: r.control, back: r.control}
-	if !r.control {
+	if t.key.Pos.First = a.part.begin; !r.control {
 		if n, _, _ := weigh(int64(m.cluster.held)*size, a); n == 0 {
 			a.moved = m.now
 		}

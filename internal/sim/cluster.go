@@ -10,6 +10,8 @@ import (
 
 	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/internal/promises"
+	"github.com/ackledger/ackledger/internal/ranges"
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // cluster is a broker that is like Kafka: a log of partitions, a group of members that share them, and its committed offsets.
@@ -34,6 +36,9 @@ func (c *cluster) begin() {
 	c.after(c.between(time.Second, 3*time.Second), c.rebalance)
 	c.after(c.between(100*time.Millisecond, 3*time.Second), c.failover)
 	c.after(c.cfg.Calm+time.Second, c.restart)
+	if c.cfg.Moods[outdated] > 0 {
+		c.after(c.between(time.Second, 10*time.Second), c.retain)
+	}
 }
 
 func (c *cluster) join(p *process) source {
@@ -123,8 +128,8 @@ func (c *cluster) restart() {
 // failover has the broker of a partition, or that of the group's offsets, fail and lose what was written last.
 func (c *cluster) failover() {
 	p := c.parts[c.rnd.IntN(len(c.parts))]
-	if c.trouble(truncated) {
-		p.truncate(c.world, p.records[c.rnd.IntN(len(p.records))].offset)
+	if left := p.from(p.begin); c.trouble(truncated) && len(left) > 0 {
+		p.truncate(c.world, left[c.rnd.IntN(len(left))].offset)
 		if p.owner != nil {
 			p.owner.after(c.latency(), p.owner.polls)
 		}
@@ -137,6 +142,41 @@ func (c *cluster) failover() {
 	}
 	if c.now < c.cfg.Calm {
 		c.after(c.between(100*time.Millisecond, 10*time.Second), c.failover)
+	}
+}
+
+// retain drops what is old at the beginning of a log: of what is finished and committed.
+func (c *cluster) retain() {
+	if p := c.parts[c.rnd.IntN(len(c.parts))]; c.trouble(outdated) {
+		var old []message
+		to := p.begin
+		for _, r := range p.from(to) {
+			if r.offset >= p.committed.offset || !r.control && (!c.terminal(r.message) || c.state(r.key) == ledger.Pending) || c.rnd.IntN(10) == 0 {
+				break
+			}
+			if to = r.offset + 1; !r.control {
+				old = append(old, r.message)
+			}
+		}
+		if len(old) > 0 {
+			p.begin = to
+			c.note(nil, "begins at", message{p.number, to}, 0)
+			c.after(c.seconds(ranges.TrimAfter), func() { c.outdate(old) })
+		}
+	}
+	if c.now < c.cfg.Calm {
+		c.after(c.between(100*time.Millisecond, 5*time.Second), c.retain)
+	}
+}
+
+// outdate notes that the ledger may forget messages: their log has begun behind them for long enough.
+func (c *cluster) outdate(all []message) {
+	for _, m := range all {
+		f := c.facts.of(m)
+		c.anew++
+		f.old, f.final, f.renewed, f.gone = true, true, true, true
+		f.failed, f.cut, f.fails, f.effects, f.running = false, false, 0, 0, nil
+		c.twin.forget(delivery{message: m, key: f.key})
 	}
 }
 

@@ -143,6 +143,7 @@ const (
 	reopened  // message that has succeeded: an operator has it run once more
 	tearing   // of a call: one of its transactions fails
 	contended // call: a lock that it waits for stays another's
+	outdated  // records: their log drops them, since they are old
 	kinds
 
 	ofBrokers    = uncommitted
@@ -157,7 +158,7 @@ var usual = [kinds]float64{
 	mishap: 0.7, unfit: 0.01, odd: 0.01, unsealed: 0.1, locked: 0.02,
 	slow: 0.05, failing: 0.02, retried: 0.03, deadly: 0.004, hopeless: 0.01, unkeyed: 0.01, resulting: 0.05,
 	copied: 0.05, forged: 0.1, foreign: 0.1, large: 0.01, pause: 0.3,
-	redriven: 0.05, reopened: 0.02, tearing: 0.02, contended: 0.02,
+	redriven: 0.05, reopened: 0.02, tearing: 0.02, contended: 0.02, outdated: 0.2,
 }
 
 // moods are how much more often, or less, a kind happens in one world: what never happens in a world hides nothing of the rest, and

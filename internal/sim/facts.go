@@ -28,6 +28,7 @@ type fact struct {
 	final     bool       // the ledger has finished it, perhaps before it was sent again
 	renewed   bool       // it was claimed once more after it had failed, or reopened
 	gone      bool       // its log has lost it
+	old       bool       // its log has begun behind it, for so long that the ledger may have forgotten it
 	cut       bool       // a process died in its handler
 	token     uint64     // of the newest run
 	fails     int        // handlers that failed

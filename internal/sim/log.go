@@ -14,6 +14,7 @@ type partition struct {
 	number  int
 	records []*record
 	epochs  []offsetEpoch // where each leader epoch begins
+	begin   int64         // of the log
 	next    int64         // the end of the log
 	written int           // records that were ever written
 
@@ -97,8 +98,9 @@ func (r *record) keyAfter(prev int64) ledger.Key {
 	return k
 }
 
-// from are the records at an offset and behind it.
+// from are the records at an offset and behind it, which the log still has.
 func (p *partition) from(offset int64) []*record {
+	offset = max(offset, p.begin)
 	at := slices.IndexFunc(p.records, func(r *record) bool { return r.offset >= offset })
 	if at < 0 {
 		return nil
@@ -160,5 +162,5 @@ func (p *partition) epochBefore(offset int64) int32 {
 // finished says whether its group has finished it.
 func (p *partition) finished() bool {
 	_, lost := p.diverges(p.committed)
-	return p.committed.offset >= p.next && !lost
+	return max(p.committed.offset, p.begin) >= p.next && !lost
 }

@@ -165,10 +165,10 @@ func (w *world) mustHaveEnded() {
 	for _, m := range w.facts.all() { // a stray copy of what begins anew may claim it, and does not come again
 		f := w.facts.of(m)
 		rec, err := w.ledger.Get(context.Background(), f.key)
-		if stray := f.renewed && w.cfg.Moods[copied] > 0; !f.gone && !stray && (err != nil || rec.State == ledger.Pending) {
+		if stray := f.renewed && w.straying(); !f.gone && !stray && (err != nil || rec.State == ledger.Pending) {
 			w.breaks(m, promises.NothingLost+": %s is %v, %v", m, rec.State, err)
 		}
-		if w.cfg.InTx && (rec.State == ledger.Succeeded) != (f.effects == 1) {
+		if w.cfg.InTx && !f.old && (rec.State == ledger.Succeeded) != (f.effects == 1) {
 			w.breaks(m, promises.EffectsOnce+": %s is %s, and has %d effects", m, rec.State, f.effects)
 		}
 	}
@@ -182,6 +182,16 @@ func (w *world) mustHaveEnded() {
 	w.mustBeEmpty()
 	w.mustBeClosed()
 	w.mustBeOne()
+}
+
+// straying says whether a delivery may be in hand that its broker does not bring again.
+func (w *world) straying() bool {
+	for _, k := range [...]kind{copied, unnoticed, revocation, forgotten, reread, uncommitted, unsure, mishap, deadly} {
+		if w.cfg.Moods[k] > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // mustBeEmpty checks what processes keep that have nothing in hand: in a world in which nothing of theirs can be in doubt.
