@@ -1,14 +1,14 @@
 // Package sim drives the pure core of workers in simulated worlds: everything that a worker meets happens in one goroutine, in an
 // order that follows from a seed.
 //
-// Real are the core ([flow.Flow]), the assignments of a group's member ([offsets.Table]), the visibility table
-// ([visibility.Table]), and the ledger's rules ([ledger.Decide] and the ranges, in the ledger that is kept in memory). Simulated are
-// the shells around the core, the broker, the network, the handlers and the clock. A world has requests that are lost, answers that
-// are lost or late, calls that are torn, messages that fail, are sent again once they have, take long or kill their process, processes
-// that die or freeze, leases that run out, and an operator who reopens messages. In some worlds the broker is a cluster: its partitions
-// are revoked and moved, with and without their owner's knowledge, its logs have gaps and several leaders, which lose records and write
-// others in their place, and drop what is old, and commits are refused, lost or forgotten. In others it is a queue, standard or FIFO, whose visibility
-// timeouts end, now and then before their time. In some worlds the ledger's clock runs a hundred times faster ([Config].Hours).
+// Real are the core ([flow.Flow]), the assignments of a group's member ([offsets.Table]), the visibility table ([visibility.Table]), and
+// the ledger's rules ([ledger.Decide] and the ranges, in the ledger that is kept in memory). Simulated are the shells around the core, the
+// broker, the network, the handlers and the clock. A world has requests that are lost, answers that are lost or late, calls that are torn,
+// messages that fail, are sent again once they have, take long or kill their process, processes that die or freeze, leases that run out,
+// and an operator who reopens messages. In some worlds the broker is a cluster: its partitions are revoked and moved, with and without
+// their owner's knowledge, its logs have gaps and several leaders, which lose records and write others in their place, and drop what is
+// old, and commits are refused, lost or forgotten. In others it is a queue, standard or FIFO, whose visibility timeouts end, now and then
+// before their time. In some worlds the ledger's clock runs a hundred times faster ([Config].Hours).
 //
 // The promises of docs/design.md §1 are checked when something could break them. A broken one is told as the smallest world in which it
 // breaks ([Shrink]), with the steps of the message in question; the same seed makes the same steps, so the story can be played again.
