@@ -226,9 +226,11 @@ func parseDeadLetter(r *kgo.Record, d *consumer.DeadLetter) error {
 		}
 	}
 	source, _ := p.value(consumer.HeaderOriginalSource)
-	m.Source = string(source)
-	if len(source) == 0 && stamp != nil {
+	switch {
+	case stamp != nil && (len(source) == 0 || string(source) == stamp.Source):
 		m.Source = stamp.Source
+	default:
+		m.Source = string(source)
 	}
 	if stamp != nil && stamp.Counts(m.Source, ledger.BodyFingerprint(m.Body)) {
 		d.Stamp = stamp
