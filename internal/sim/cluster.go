@@ -148,20 +148,17 @@ func (c *cluster) failover() {
 // retain drops what is old at the beginning of a log: of what is finished and committed.
 func (c *cluster) retain() {
 	if p := c.parts[c.rnd.IntN(len(c.parts))]; c.trouble(outdated) {
-		var old []message
 		to := p.begin
 		for _, r := range p.from(to) {
 			if r.offset >= p.committed.offset || !r.control && (!c.terminal(r.message) || c.state(r.key) == ledger.Pending) || c.rnd.IntN(10) == 0 {
 				break
 			}
-			if to = r.offset + 1; !r.control {
-				old = append(old, r.message)
-			}
+			to = r.offset + 1
 		}
-		if len(old) > 0 {
+		if to > p.begin {
 			p.begin = to
 			c.note(nil, "begins at", message{p.number, to}, 0)
-			c.after(c.seconds(ranges.TrimAfter), func() { c.outdate(old) })
+			c.after(c.seconds(ranges.TrimAfter), func() { c.outdate(p, to) })
 		}
 	}
 	if c.now < c.cfg.Calm {
@@ -169,10 +166,13 @@ func (c *cluster) retain() {
 	}
 }
 
-// outdate notes that the ledger may forget messages: their log has begun behind them for long enough.
-func (c *cluster) outdate(all []message) {
-	for _, m := range all {
+// outdate notes that the ledger may forget messages, of all epochs: their log has begun behind them for long enough.
+func (c *cluster) outdate(p *partition, begin int64) {
+	for _, m := range c.facts.all() {
 		f := c.facts.of(m)
+		if m.partition != p.number || f.key.Pos == nil || f.key.Pos.Offset >= begin || f.old {
+			continue
+		}
 		c.anew++
 		f.old, f.final, f.renewed, f.gone = true, true, true, true
 		f.failed, f.cut, f.fails, f.effects, f.running = false, false, 0, 0, nil
