@@ -148,7 +148,7 @@ func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate le
 	want := x.decided(sess, e, now, fate)
 	switch {
 	case want.Token == 0:
-	case x.back && !e.Ranged && !e.Copy: // claims by row do not ask what a log had that was dropped
+	case (x.back || x.loose && x.moved) && !e.Ranged && !e.Copy: // claims by row do not ask what a log had that was dropped
 		want.Token, want.First = is.Token, is.First
 	case x.loose:
 		want.Token = max(want.Token, is.Token)
