@@ -112,7 +112,7 @@ func (c *claiming) sort() {
 			}
 		}
 		ranged := at.suits(e, offset)
-		if at.rows.Has(offset) {
+		if at.rows.Has(offset) && (!ranged || at.known && at.token == 0) { // else its row needs a token above the log's
 			c.rows = append(c.rows, i)
 			continue
 		}

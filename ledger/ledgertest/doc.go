@@ -65,6 +65,12 @@
 //	func TestPitfall117_InPlaceReplayKilled(t *testing.T) { ledgertest.Pitfall117(t, open) }
 //	func TestPitfall146_RowWithTheTokenOfARange(t *testing.T) { ledgertest.Pitfall146(t, open) }
 //	func TestPitfall148_CopyOfADroppedLog(t *testing.T) { ledgertest.Pitfall148(t, open) }
+//	func TestPitfall149_StartToldAtOnce(t *testing.T) { ledgertest.Pitfall149(t, open) }
+//	func TestPitfall150_ReopenedBelowTheCut(t *testing.T) { ledgertest.Pitfall150(t, open) }
+//	func TestPitfall151_ReopenedForTenMinutes(t *testing.T) { ledgertest.Pitfall151(t, open) }
+//	func TestPitfall152_TokenBelowTheCut(t *testing.T) { ledgertest.Pitfall152(t, open) }
+//	func TestPitfall154_CountedTwiceOrNot(t *testing.T) { ledgertest.Pitfall154(t, open) }
+//	func TestPitfall155_RowsAndRangesOfOne(t *testing.T) { ledgertest.Pitfall155(t, open) }
 //
 // Time in the suite is real: leases of half a second to two seconds, polled conditions, and no upper bound on a
 // duration below several seconds, since test machines are noisy.

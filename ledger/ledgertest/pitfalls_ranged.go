@@ -84,6 +84,22 @@ func Pitfall148(t *testing.T, open Open) {
 	e.holds(o, succeed(next))
 }
 
+// Pitfall155 holds against this: an owner had a row for a message of a log that had been dropped, and then claimed one there that had been
+// given back in a range. It got a row, with a token that handlers had seen.
+func Pitfall155(t *testing.T, open Open) {
+	e := begin(t, Ranged(open))
+	o := e.owner()
+	m, row := e.at(0, 50, -1), e.at(0, 49, -1)
+	first := e.want(o, m, ledger.Run)
+	e.holds(o, release(first))
+	e.sweep(time.Millisecond)
+	row.Ranged = false
+	e.holds(o, succeed(e.want(o, row, ledger.Run)))
+	if again := e.want(o, m, ledger.Run); again.Token <= first.Token {
+		e.Errorf("token %d after %d", again.Token, first.Token)
+	}
+}
+
 // givenBackThenRow claims a message of a log that was dropped after it had been given back there.
 func givenBackThenRow(e *env, o ledger.Owner, epoch int32) (ledger.Entry, ledger.Claim) {
 	e.Helper()

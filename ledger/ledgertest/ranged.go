@@ -136,6 +136,7 @@ func RunRangedMaintain(t *testing.T, open Open) {
 		"Pitfall28": Pitfall28, "Pitfall30": SweptRetentions, "Pitfall72": Pitfall72, "Pitfall79": SweptMeanwhile,
 		"Pitfall146":                  Pitfall146,
 		"Pitfall148":                  Pitfall148,
+		"Pitfall155":                  Pitfall155,
 		"Ranges_FailedIsNotSucceeded": rangesFailedStays, "Ranges_DroppedToken": rangesDroppedToken,
 		"Ranges_TokenBetweenRows": rangesTokenBetweenRows,
 	} {

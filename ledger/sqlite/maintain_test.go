@@ -18,4 +18,5 @@ func TestPitfall146_RowWithTheTokenOfARange(t *testing.T) {
 	ledgertest.Pitfall146(t, open)
 }
 
-func TestPitfall148_CopyOfADroppedLog(t *testing.T) { t.Parallel(); ledgertest.Pitfall148(t, open) }
+func TestPitfall148_CopyOfADroppedLog(t *testing.T)  { t.Parallel(); ledgertest.Pitfall148(t, open) }
+func TestPitfall155_RowsAndRangesOfOne(t *testing.T) { t.Parallel(); ledgertest.Pitfall155(t, open) }
