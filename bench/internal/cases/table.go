@@ -68,7 +68,7 @@ func fill(ctx context.Context, r *suite.Run, n int) (*filled, func() error, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := l.Join(ctx, 24*time.Hour)
+	o, err := l.Join(ctx, time.Hour)
 	if err != nil {
 		return nil, nil, errors.Join(err, undo())
 	}
