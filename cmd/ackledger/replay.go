@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/kafka"
@@ -29,7 +30,8 @@ type replaying struct {
 	yes, json        bool
 	anyGroup         bool
 	renewed          bool
-	stampKeysIn      string // a file
+	stampKeysIn      string      // a file
+	copies           *kgo.Client // sends to topics; nil: none has been needed
 }
 
 // stampKeysVariable has the keys in the environment: flags are seen by other users of a machine.
@@ -132,11 +134,11 @@ func (r *replaying) run(ctx context.Context, op ledger.Operator, out, messages i
 		fmt.Fprintln(messages, "--fresh-keys: the child keys change, so services that were given one do their work AGAIN for each "+
 			"message that is sent: a payment is taken twice. Without it they recognise the key and do nothing.")
 	}
-	src, dst, end, err := r.ends(ctx, op)
+	defer r.end()
+	src, dst, err := r.ends(ctx, op)
 	if err != nil {
 		return err
 	}
-	defer end()
 	p := newProgress(messages)
 	r.cfg.Progress, r.cfg.Interval = p.show, p.interval
 	report, err := replay.Run(ctx, op, src, dst, r.cfg)
@@ -173,14 +175,8 @@ func (r *replaying) prepare(ctx context.Context, op ledger.Operator) (err error)
 	return err
 }
 
-// ends makes source and target. end releases what they need.
-func (r *replaying) ends(ctx context.Context, op ledger.Operator) (src replay.Source, dst replay.Target, end func(), err error) {
-	o := &opener{r: r}
-	defer func() {
-		if err != nil {
-			o.close()
-		}
-	}()
+// ends makes source and target. What they need is released by end.
+func (r *replaying) ends(ctx context.Context, op ledger.Operator) (src replay.Source, dst replay.Target, err error) {
 	kind, name, _ := strings.Cut(r.source, ":")
 	switch {
 	case r.renewed && r.source != "archive":
@@ -190,17 +186,23 @@ func (r *replaying) ends(ctx context.Context, op ledger.Operator) (src replay.So
 	case r.source == "archive":
 		src = replay.Archive(op)
 	case kind == "sqs" && name != "":
-		src, err = o.queueSource(ctx, name)
+		src, err = r.queueSource(ctx, name)
 	case kind == "kafka" && name != "":
-		src, err = o.topicSource(name)
+		src, err = r.topicSource(name)
 	default:
 		err = usage("--source must be archive, sqs:QUEUE or kafka:TOPIC, is %q", r.source)
 	}
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	dst, err = o.target(ctx)
-	return src, dst, o.close, err
+	dst, err = r.target(ctx)
+	return src, dst, err
+}
+
+func (r *replaying) end() {
+	if r.copies != nil {
+		r.copies.Close()
+	}
 }
 
 // settingError says what is wrong with a setting in the words of the command line.
@@ -256,7 +258,8 @@ func (r *replaying) outcome(ctx context.Context, report *replay.Report, err erro
 	case err != nil:
 		return err
 	case report.Unread > 0 && open == 0 && (!report.DryRun || len(r.ids) > 0 && report.Read == 0):
-		return unseen(report)
+		// It did all it saw, while its source says that it has more; none of that is known by its id.
+		return partly(fmt.Errorf("about %s messages of %s were not seen: run the same command again, see the warning", count(report.Unread), report.Source))
 	case report.DryRun || open == 0:
 		return nil
 	case report.Failed > 0 && finished == 0:
@@ -265,36 +268,19 @@ func (r *replaying) outcome(ctx context.Context, report *replay.Report, err erro
 	return partly(fmt.Errorf("%s of %s dead letters were not replayed: see the report", count(open), count(report.Read)))
 }
 
-// unseen is the error of a run that did all it saw, while its source says that it has more. None of it is known by its id.
-func unseen(report *replay.Report) error {
-	return partly(fmt.Errorf("about %s messages of %s were not seen: run the same command again, see the warning", count(report.Unread), report.Source))
-}
-
-// opener makes clients as they are needed, and closes them.
-type opener struct {
-	r       *replaying
-	closing []func()
-}
-
-func (o *opener) close() {
-	for _, c := range o.closing {
-		c()
-	}
-}
-
-func (o *opener) queueSource(ctx context.Context, name string) (replay.Source, error) {
-	client, url, err := o.r.queue(ctx, name)
+func (r *replaying) queueSource(ctx context.Context, name string) (replay.Source, error) {
+	client, url, err := r.queue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := queueAttributes(ctx, client, url); err != nil {
 		return nil, err
 	}
-	return sqs.NewReplaySource(client, url, time.Duration(o.r.visibility))
+	return sqs.NewReplaySource(client, url, time.Duration(r.visibility))
 }
 
-func (o *opener) topicSource(name string) (replay.Source, error) {
-	opts, err := o.r.options()
+func (r *replaying) topicSource(name string) (replay.Source, error) {
+	opts, err := r.options()
 	if err != nil {
 		return nil, err
 	}
@@ -302,45 +288,43 @@ func (o *opener) topicSource(name string) (replay.Source, error) {
 }
 
 // target is where the dead letters go: --to.
-func (o *opener) target(ctx context.Context) (replay.Target, error) {
-	kind, name, _ := strings.Cut(o.r.to, ":")
+func (r *replaying) target(ctx context.Context) (replay.Target, error) {
+	kind, name, _ := strings.Cut(r.to, ":")
 	switch {
-	case o.r.to == "source":
-		return o.home(ctx)
+	case r.to == "source":
+		return r.home(ctx)
 	case kind == "sqs" && name != "":
-		client, url, err := o.r.queue(ctx, name)
+		client, url, err := r.queue(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		return sqs.NewReplayTarget(client, url)
 	case kind == "kafka" && name != "":
-		return o.topics(name)
+		return r.topics(name)
 	}
-	return nil, usage("--to must be source, sqs:QUEUE or kafka:TOPIC, is %q: this command cannot run your handlers", o.r.to)
+	return nil, usage("--to must be source, sqs:QUEUE or kafka:TOPIC, is %q: this command cannot run your handlers", r.to)
 }
 
-func (o *opener) topics(names ...string) (replay.Target, error) {
-	client, err := o.r.brokers.client()
-	if err != nil {
+func (r *replaying) topics(names ...string) (replay.Target, error) {
+	var err error
+	if r.copies, err = r.brokers.client(); err != nil {
 		return nil, err
 	}
-	o.closing = append(o.closing, client.Close)
-	return kafka.NewReplayTarget(client, &kafka.ReplayTargetOptions{Topics: names, AllowGroups: o.r.anyGroup})
+	return kafka.NewReplayTarget(r.copies, &kafka.ReplayTargetOptions{Topics: names, AllowGroups: r.anyGroup})
 }
 
 // home sends each dead letter to where it came from, as far as the brokers are named.
-func (o *opener) home(ctx context.Context) (replay.Target, error) {
-	scope := o.r.cfg.Filter.Scope
+func (r *replaying) home(ctx context.Context) (replay.Target, error) {
+	scope := r.cfg.Filter.Scope
 	var both home
-	if o.r.named() && !strings.HasPrefix(scope, "sqs:") {
-		t, err := o.topics()
-		if err != nil {
+	if r.named() && !strings.HasPrefix(scope, "sqs:") {
+		var err error
+		if both.topics, err = r.topics(); err != nil {
 			return nil, err
 		}
-		both.topics = t
 	}
 	if !strings.HasPrefix(scope, "kafka:") {
-		client, err := o.r.cloud.client(ctx)
+		client, err := r.cloud.client(ctx)
 		switch {
 		case err == nil:
 			if both.queues, err = sqs.NewReplayTarget(client); err != nil {
