@@ -113,13 +113,9 @@ func (d *doctor) run(ctx context.Context, t *target, out, messages io.Writer) er
 		defer func() { _ = closeLedger() }() // it was only read
 		visit(ctx, l, t, &f)
 	}
-	var op ledger.Operator
-	if err == nil {
-		op = l
-	}
 	behind := d.visitTarget(ctx, &f)
-	d.visitQueues(ctx, op, behind, &f)
-	d.visitTopics(ctx, op, behind, &f)
+	d.visitQueues(ctx, l, behind, &f) // a ledger that could not be opened is nil
+	d.visitTopics(ctx, l, behind, &f)
 	return d.report(out, f)
 }
 

@@ -22,7 +22,8 @@ func visitPostgres(ctx context.Context, url, schema string, f *findings) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	p := &patient{conn: conn, f: f, names: strings.NewReplacer("{s}", pgx.Identifier{schema}.Sanitize())}
-	safe, says, remedy := transportOf(conn)
+	settings := conn.Config().TLSConfig
+	safe, says, remedy := gradeOf(conn.PgConn().Conn(), settings != nil && settings.VerifyPeerCertificate != nil)
 	f.add(safe, encryption, says, remedy)
 	p.version(ctx)
 	p.rights(ctx, schema)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,20 +15,13 @@ import (
 func visitScopes(s *ledger.Stats, f *findings) {
 	const check = "names"
 	consumers := map[string][]string{}
-	var sources []string
 	for i := range s.Scopes {
-		source, consumer, ok := replay.ParseScope(s.Scopes[i].Scope)
-		if !ok {
-			continue
+		if source, consumer, ok := replay.ParseScope(s.Scopes[i].Scope); ok {
+			consumers[source] = append(consumers[source], consumer)
 		}
-		if consumers[source] == nil {
-			sources = append(sources, source)
-		}
-		consumers[source] = append(consumers[source], consumer)
 	}
-	slices.Sort(sources)
 	double := 0
-	for _, source := range sources {
+	for _, source := range slices.Sorted(maps.Keys(consumers)) {
 		names := consumers[source]
 		if len(names) < 2 {
 			continue

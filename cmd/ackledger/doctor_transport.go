@@ -13,20 +13,14 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/jackc/pgx/v5"
 )
 
 // encryption is the check of what goes over a network.
 const encryption = "encryption"
 
-// transportOf says whether what goes to the ledger's server is encrypted, and whether the server is who it says it is.
-func transportOf(conn *pgx.Conn) (grade, string, string) {
-	c := conn.Config().TLSConfig
-	return gradeOf(conn.PgConn().Conn(), c != nil && c.VerifyPeerCertificate != nil)
-}
-
-// gradeOf goes by the connection itself: of several hosts, or with sslmode=allow, the settings are those of one that was not
-// taken. authority says that the certificate was held to an authority, as sslmode=verify-ca does beside the handshake.
+// gradeOf says whether what goes to the ledger's server is encrypted, and whether the server is who it says it is. It goes
+// by the connection itself: of several hosts, or with sslmode=allow, the settings are those of one that was not taken.
+// authority says that the certificate was held to an authority, as sslmode=verify-ca does beside the handshake.
 func gradeOf(socket net.Conn, authority bool) (grade, string, string) {
 	const remedy = "add sslmode=verify-full to the ledger's URL, and sslrootcert where the authority is your own"
 	secure, isTLS := socket.(*tls.Conn)

@@ -44,11 +44,7 @@ named, and removed only after --keep.`,
 			if _, err := m.cfg.WithDefaults(); err != nil {
 				return invalid(err)
 			}
-			l, closeLedger, err := t.open(cmd.Context(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			return errors.Join(m.run(cmd.Context(), l, cmd.OutOrStdout()), closeLedger())
+			return t.operate(cmd, func(ctx context.Context, l opened) error { return m.run(ctx, l, cmd.OutOrStdout()) })
 		}),
 	}
 	flags := cmd.Flags()

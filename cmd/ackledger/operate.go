@@ -14,7 +14,7 @@ import (
 )
 
 // operate opens the ledger for one call of do.
-func (t *target) operate(cmd *cobra.Command, do func(context.Context, ledger.Operator) error) error {
+func (t *target) operate(cmd *cobra.Command, do func(context.Context, opened) error) error {
 	l, closeLedger, err := t.open(cmd.Context(), cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -25,8 +25,8 @@ func (t *target) operate(cmd *cobra.Command, do func(context.Context, ledger.Ope
 // operating is operate, for a command that checks nothing before.
 func (t *target) operating(run func(ctx context.Context, op ledger.Operator, out, messages io.Writer) error) func(*cobra.Command, []string) error {
 	return begun(func(cmd *cobra.Command) error {
-		return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
-			return run(ctx, op, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return t.operate(cmd, func(ctx context.Context, l opened) error {
+			return run(ctx, l, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		})
 	})
 }
@@ -42,10 +42,7 @@ func (b *by) flags(cmd *cobra.Command) {
 
 func (b *by) who() (ledger.By, error) {
 	w := ledger.By{Actor: b.actor, Reason: b.reason}
-	if err := w.Check(); err != nil {
-		return w, filterError(err)
-	}
-	return w, nil
+	return w, filterError(w.Check())
 }
 
 // login is this process's user on this machine.

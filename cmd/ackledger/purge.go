@@ -37,8 +37,8 @@ pending are left: they may be the only copy. What a dead-letter queue or topic h
 			if p.yes && !p.all && !p.selects() && p.state == "" {
 				return usage("purge --yes empties every dead letter of the ledger: select some, or say --all")
 			}
-			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
-				return p.run(ctx, op, who, cmd.OutOrStdout())
+			return t.operate(cmd, func(ctx context.Context, l opened) error {
+				return p.run(ctx, l, who, cmd.OutOrStdout())
 			})
 		}),
 	}

@@ -44,8 +44,8 @@ Interrupted, it says which --until goes on with the rest: messages that were reo
 			if err != nil {
 				return err
 			}
-			return t.operate(cmd, func(ctx context.Context, op ledger.Operator) error {
-				return r.run(ctx, op, who, cmd.OutOrStdout())
+			return t.operate(cmd, func(ctx context.Context, l opened) error {
+				return r.run(ctx, l, who, cmd.OutOrStdout())
 			})
 		}),
 	}

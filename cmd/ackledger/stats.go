@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -31,19 +31,19 @@ of deduplication is the share of hits in misses and hits.
 Options.ArchiveBudget counts them. That reads all of it, without bodies.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
-			l, closeLedger, err := t.open(cmd.Context(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			s, err := l.Stats(cmd.Context())
+			var s ledger.Stats
 			var dead []deadLetters
 			var bytes []archivedBytes
-			if err == nil && letters {
-				if dead, err = countDeadLetters(cmd.Context(), l); err == nil {
-					bytes, err = weighArchive(cmd.Context(), l)
+			err := t.operate(cmd, func(ctx context.Context, l opened) (err error) {
+				if s, err = l.Stats(ctx); err != nil || !letters {
+					return err
 				}
-			}
-			if err = errors.Join(err, closeLedger()); err != nil {
+				if dead, err = countDeadLetters(ctx, l); err == nil {
+					bytes, err = weighArchive(ctx, l)
+				}
+				return err
+			})
+			if err != nil {
 				return err
 			}
 			if asJSON {
