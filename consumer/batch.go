@@ -152,11 +152,3 @@ func (o *oneOf) Value(key any) any {
 }
 
 type oneKey struct{}
-
-// setResult sets the message's own result in the batch's attempt.
-func (o *oneOf) setResult(result []byte) error {
-	if o.attempt == nil {
-		return ledger.ErrNoAttempt
-	}
-	return o.attempt.SetResultAt(o.at, result)
-}

@@ -1,7 +1,5 @@
 package consumer
 
-import "cmp"
-
 // Breaker says when a worker stops because too much of what it handles fails for good: a deploy that refuses everything would
 // else write every message of its source into the archive, at full speed. The zero value is the default.
 //
@@ -22,8 +20,4 @@ type Breaker struct {
 	// large a part of those that came to their end. 1 to 1,000,000, default 100; 1 to 99, default 50. For people whose
 	// messages are large or few (fewer), or who refuse many in ordinary times (more).
 	Failures, Percent int
-}
-
-func (b *Breaker) validate() error {
-	return cmp.Or(inRange("Breaker.Failures", b.Failures, 1, 1_000_000), inRange("Breaker.Percent", b.Percent, 1, 99))
 }

@@ -84,8 +84,8 @@ func DeriveChildKey(key [ledger.KeySize]byte, step string, generation int) strin
 // longer result is cut, with a marker). The last call wins. It returns ledger.ErrNoAttempt outside of a handler, and
 // ledger.ErrSettled after InTx has committed, or the handler has returned.
 func SetResult(ctx context.Context, result []byte) error {
-	if one, ok := ctx.Value(oneKey{}).(*oneOf); ok {
-		return one.setResult(result)
+	if one, ok := ctx.Value(oneKey{}).(*oneOf); ok && one.attempt != nil {
+		return one.attempt.SetResultAt(one.at, result)
 	}
 	a, ok := ledger.AttemptFrom(ctx)
 	if !ok {

@@ -228,7 +228,9 @@ func (o *Options) validate() error {
 		return fmt.Errorf("consumer: Options.Name: must be UTF-8 without control characters, is %q", o.Name)
 	}
 	return cmp.Or(
-		o.Stamps.validate(), o.Breaker.validate(),
+		o.Stamps.validate(),
+		inRange("Breaker.Failures", o.Breaker.Failures, 1, 1_000_000),
+		inRange("Breaker.Percent", o.Breaker.Percent, 1, 99),
 		inRange("Concurrency", o.Concurrency, 1, 10_000),
 		inRange("Attempts", o.Attempts, 1, 1000),
 		inRange("ClaimAhead", o.ClaimAhead, 1, 100_000),
@@ -248,9 +250,7 @@ func (o *Options) validate() error {
 	)
 }
 
-type number interface{ ~int | ~int64 }
-
-func inRange[T number](field string, v, low, high T) error {
+func inRange[T ~int | ~int64](field string, v, low, high T) error {
 	if v < low || v > high {
 		return fmt.Errorf("consumer: Options.%s: must be %v to %v, is %v", field, low, high, v)
 	}

@@ -35,17 +35,13 @@ func (o Options) Warnings(conns int) (all []string) {
 		warn("ClaimAhead: is %d, above the MaxHeld of %d: all that is held may be claimed, and a crash leaves all of it to be "+
 			"taken over", o.ClaimAhead, o.MaxHeld)
 	}
-	if n := o.handlers(); conns > 0 && n > conns {
+	n := o.Concurrency
+	if o.Limiter != nil {
+		n = min(n, cap(o.Limiter.slots))
+	}
+	if conns > 0 && n > conns {
 		warn("Concurrency: %d handlers run at once, and the pool that InTx uses has %d connections: the others wait for one. "+
 			"Give it as many (pool_max_conns), or lower Concurrency", n, conns)
 	}
 	return all
-}
-
-// handlers is how many handlers of this worker can run at once.
-func (o *Options) handlers() int {
-	if o.Limiter != nil {
-		return min(o.Concurrency, cap(o.Limiter.slots))
-	}
-	return o.Concurrency
 }

@@ -28,10 +28,10 @@ func (s *ReplaySource) over(ctx context.Context) bool {
 
 // look says what the run could not see.
 func (s *ReplaySource) look(ctx context.Context) {
-	rest, err := s.rest(ctx)
-	for tries := 1; rest > 0 && tries < countTries && s.deleted(); tries++ {
+	rest, deleted, err := s.rest(ctx)
+	for tries := 1; rest > 0 && tries < countTries && deleted; tries++ {
 		engine.Sleep(ctx, time.Second)
-		rest, err = s.rest(ctx)
+		rest, deleted, err = s.rest(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,22 +52,15 @@ func (s *ReplaySource) look(ctx context.Context) {
 // deleted stays in the count for a while.
 const countTries = 10
 
-// rest is how many messages the queue counts beside those that are left.
-func (s *ReplaySource) rest(ctx context.Context) (int, error) {
-	n, err := s.size(ctx)
+// rest is how many messages the queue counts beside those that are left, and whether the run has deleted anything.
+func (s *ReplaySource) rest(ctx context.Context) (n int, deleted bool, err error) {
+	all, err := s.size(ctx)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return n - s.kept - s.young, nil
-}
-
-// deleted says whether the run has deleted anything.
-func (s *ReplaySource) deleted() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.removed > 0
+	return all - s.kept - s.young, s.removed > 0, nil
 }
 
 // Warnings says what the run could not see.
