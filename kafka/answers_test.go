@@ -25,7 +25,7 @@ func (a answered) Request(_ context.Context, req kmsg.Request) (kmsg.Response, e
 func TestTopicThatIsNotAnsweredFor(t *testing.T) {
 	t.Parallel()
 	w := fakeSite(t, 1).asking(nil)
-	_, metas, err := w.metadataOf(t.Context(), answered(func(req kmsg.Request) (kmsg.Response, error) { return req.ResponseKind(), nil }), []string{"orders"})
+	_, metas, err := w.metadata(t.Context(), answered(func(req kmsg.Request) (kmsg.Response, error) { return req.ResponseKind(), nil }), []string{"orders"})
 	if err != nil || !errors.Is(metas["orders"].err, kerr.UnknownTopicOrPartition) {
 		t.Errorf("%+v, %v", metas, err)
 	}

@@ -178,9 +178,3 @@ func (w *Worker) signature() string {
 	defer w.mu.Unlock()
 	return w.ours
 }
-
-func (w *Worker) signAs(ledger string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ours = ledger
-}

@@ -61,17 +61,9 @@ func (w *Worker) largeBatch(b *kgo.ErrDecompressTooLarge) {
 	}
 	w.kgo.SetOffsets(map[string]map[int32]kgo.EpochOffset{b.Topic: {b.Partition: {Epoch: b.Epoch, Offset: b.NextOffset}}})
 	a.read, a.prev = b.NextOffset, b.NextOffset-1
-	w.passed(err)
-	w.eng.Offer([]*engine.Item{item})
-}
-
-// passed reports a batch that is passed.
-func (w *Worker) passed(err error) {
 	w.log.Error("a batch of records is passed and archived by its place alone", zap.Error(err))
-	w.mu.Lock()
-	w.batches++
-	w.batch = err
-	w.mu.Unlock()
+	w.locked(func() { w.batches, w.batch = w.batches+1, err })
+	w.eng.Offer([]*engine.Item{item})
 }
 
 // acceptBatch takes a batch in as one item at its last offset, so that the committed offset stays before it until the ledger

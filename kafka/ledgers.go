@@ -14,7 +14,7 @@ import (
 func (w *Worker) checkLedger(ctx context.Context) error {
 	ours, err := w.askLedger(ctx)
 	if err == nil {
-		w.signAs(ours)
+		w.locked(func() { w.ours = ours })
 		err = w.lookAround(ctx)
 	}
 	switch {
@@ -100,7 +100,7 @@ func (w *Worker) sign(ctx context.Context, points []point) error {
 	}
 	err := w.lookAround(ctx)
 	if errors.Is(err, ErrOtherLedger) {
-		w.signAs("")
+		w.locked(func() { w.ours = "" })
 		for n := 1; w.sendOwning(ctx, points) != nil && n < adjustTries && engine.Sleep(ctx, retryDelay(n)); {
 			n++ // what keeps the name is refused to the other ledger's workers
 		}

@@ -11,18 +11,13 @@ import (
 
 // topicMeta is what the cluster's metadata says of a topic.
 type topicMeta struct {
-	id         topicID
-	partitions int
-	err        error
+	id  topicID
+	err error
 }
 
 // metadata asks a broker for the cluster's id and the given topics, past the client's cache: the client keeps the id of
 // a topic that was deleted and created again.
-func (w *Worker) metadata(ctx context.Context, topics []string) (cluster string, metas map[string]topicMeta, err error) {
-	return w.metadataOf(ctx, w.kgo, topics)
-}
-
-func (w *Worker) metadataOf(ctx context.Context, broker kmsg.Requestor, topics []string) (cluster string, metas map[string]topicMeta, err error) {
+func (w *Worker) metadata(ctx context.Context, broker kmsg.Requestor, topics []string) (cluster string, metas map[string]topicMeta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()
@@ -44,7 +39,7 @@ func (w *Worker) metadataOf(ctx context.Context, broker kmsg.Requestor, topics [
 		if t.Topic == nil {
 			continue
 		}
-		m := topicMeta{id: t.TopicID, partitions: len(t.Partitions), err: kerr.ErrorForCode(t.ErrorCode)}
+		m := topicMeta{id: t.TopicID, err: kerr.ErrorForCode(t.ErrorCode)}
 		if w.set.NameIdentity {
 			m.id = topicID{}
 		}

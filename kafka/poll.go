@@ -281,7 +281,7 @@ func (w *Worker) fetchError(topic string, partition int32, err error) {
 		return
 	}
 	if _, isSession := errors.AsType[*kgo.ErrGroupSession](err); isSession {
-		w.left()
+		w.locked(func() { w.joined = false })
 		w.report(withGroup, err)
 		return
 	}

@@ -42,7 +42,7 @@ func (w *Worker) prepare(ctx context.Context) error {
 }
 
 func (w *Worker) prepareOnce(ctx context.Context) error {
-	cluster, metas, err := w.metadata(ctx, w.set.topics)
+	cluster, metas, err := w.metadata(ctx, w.kgo, w.set.topics)
 	if err != nil {
 		return &retryError{err}
 	}
@@ -58,9 +58,7 @@ func (w *Worker) prepareOnce(ctx context.Context) error {
 	if cluster == "" {
 		return errors.New("kafka: the cluster has no id, which is part of each message's identity")
 	}
-	w.mu.Lock()
-	w.seen(metas)
-	w.mu.Unlock()
+	w.locked(func() { w.seen(metas) })
 	topics, err := describe(ctx, w.adm, w.set.topics...)
 	if err != nil {
 		return &retryError{err}
@@ -89,9 +87,7 @@ func (w *Worker) prepareOnce(ctx context.Context) error {
 // warn says what is to be seen in Health as long as the worker runs.
 func (w *Worker) warn(text string) {
 	w.log.Warn(text)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.warnings = append(w.warnings, text)
+	w.locked(func() { w.warnings = append(w.warnings, text) })
 }
 
 // adopt checks the topics' limits against the settings and the ledger, and keeps what records are keyed with.
@@ -127,9 +123,7 @@ func (w *Worker) adopt(cluster string, topics map[string]limits) error {
 	if err := w.adoptWindow(longest); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	w.warnings = warnings
-	w.mu.Unlock()
+	w.locked(func() { w.warnings = warnings })
 	return nil
 }
 

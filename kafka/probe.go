@@ -24,12 +24,14 @@ type client struct {
 	rebalanceDefault time.Duration
 }
 
+// option is one that is refused, and why.
+type option struct {
+	opt       any
+	name, why string
+}
+
 // forbidden are the options that would break a promise, and why.
-var forbidden = []struct {
-	opt  any
-	name string
-	why  string
-}{
+var forbidden = []option{
 	{kgo.AutoCommitMarks, "AutoCommitMarks", "offsets are committed by the worker alone, once the ledger is terminal"},
 	{kgo.GreedyAutoCommit, "GreedyAutoCommit", "offsets are committed by the worker alone, once the ledger is terminal"},
 	{kgo.AutoCommitInterval, "AutoCommitInterval", "offsets are committed by the worker alone: see Config.CommitInterval"},
@@ -43,11 +45,7 @@ var forbidden = []struct {
 }
 
 // groupless are options that a client in a group does not take at all.
-var groupless = []struct {
-	opt  any
-	name string
-	why  string
-}{
+var groupless = []option{
 	{kgo.ConsumePartitions, "ConsumePartitions", "partitions come from the group"},
 	{kgo.ShareGroup, "ShareGroup", "the worker is a member of a consumer group"},
 }
@@ -55,9 +53,8 @@ var groupless = []struct {
 // callbacks cannot be read from a client: one in a group wraps them, so that they all look set, and one without a group
 // does not take them. An option that is refused alone, and is not once a callback is unset, is that callback.
 var callbacks = []struct {
-	unset kgo.Opt
-	name  string
-	why   string
+	unset     kgo.Opt
+	name, why string
 }{
 	{kgo.OnPartitionsAssigned(nil), "OnPartitionsAssigned", "the worker needs it for its offset trackers"},
 	{kgo.OnPartitionsRevoked(nil), "OnPartitionsRevoked", "the worker needs it to drain and commit"},

@@ -52,7 +52,7 @@ func (w *Worker) lost(_ context.Context, cl *kgo.Client, parts map[string][]int3
 	w.abandon(within(parts))
 	w.taken(parts)
 	cl.ResumeFetchPartitions(parts)
-	w.left()
+	w.locked(func() { w.joined = false })
 	w.log.Warn("partitions lost", zap.Any("partitions", parts))
 }
 
@@ -222,16 +222,15 @@ func (w *Worker) beginOne(ctx context.Context, s *survey, at place, offset kgo.O
 		a.Start, a.Epoch = high.Offset, high.LeaderEpoch // without the epoch a loss below would go unnoticed
 		return fresh{assignment: a, from: kgo.NewOffset().At(a.Start).WithEpoch(a.Epoch)}, nil
 	}
-	if where != atCommit {
-		a.Start = low.Offset
-		return fresh{assignment: a, from: kgo.NewOffset().AtStart()}, nil
-	}
-	if stored.offset < low.Offset {
+	if where == atCommit && stored.offset < low.Offset {
 		err := fmt.Errorf("topic %q partition %d: %w: committed %d, the log begins at %d", at.Topic, at.Partition, ErrOutOfRange, stored.offset, low.Offset)
 		if w.set.Reset == ResetFail {
 			return fresh{}, err
 		}
 		w.goOn(err)
+		where = atLogStart
+	}
+	if where != atCommit {
 		a.Start = low.Offset
 		return fresh{assignment: a, from: kgo.NewOffset().AtStart()}, nil
 	}
@@ -299,7 +298,7 @@ func (w *Worker) survey(ctx context.Context, offsets map[string]map[int32]kgo.Of
 		}
 	}
 	s := &survey{}
-	_, metas, err := w.metadata(ctx, topics)
+	_, metas, err := w.metadata(ctx, w.kgo, topics)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (w *Worker) isReborn(a *assignment) bool {
 	var reborn atomic.Bool
 	for _, b := range w.kgo.DiscoveredBrokers() {
 		asking.Go(func() {
-			_, metas, err := w.metadataOf(ctx, b, []string{a.Topic})
+			_, metas, err := w.metadata(ctx, b, []string{a.Topic})
 			m := metas[a.Topic]
 			if err == nil && (m.err == nil && m.id != a.id || errors.Is(m.err, kerr.UnknownTopicOrPartition)) {
 				reborn.Store(true)

@@ -47,7 +47,7 @@ func (w *Worker) watchLoop(ctx context.Context) {
 // look compares the topics' ids with those that are known. suspect is a topic that the client or a broker does not know
 // by the id that it goes by: it is restarted even if its id is the same.
 func (v *watcher) look(ctx context.Context, suspect string) {
-	_, metas, err := v.metadata(ctx, v.set.topics)
+	_, metas, err := v.metadata(ctx, v.kgo, v.set.topics)
 	if err != nil {
 		if ctx.Err() == nil {
 			v.report(withCluster, err)
@@ -105,14 +105,10 @@ func (v *watcher) restart(ctx context.Context, topic string, from, to topicID) {
 	v.log.Warn("topic was created anew, or is not known by its id: it is joined afresh", zap.String("topic", topic),
 		zap.Stringer("was", from), zap.Stringer("is", to))
 	if from != to {
-		v.mu.Lock()
-		v.reborn[topic] = true
-		v.mu.Unlock()
+		v.locked(func() { v.reborn[topic] = true })
 	}
 	v.abandon(func(a *assignment) bool { return a.Topic == topic })
-	v.mu.Lock()
-	delete(v.astray, topic)
-	v.mu.Unlock()
+	v.locked(func() { delete(v.astray, topic) })
 	v.kgo.PurgeTopicsFromClient(topic)
 	for until := time.Now().Add(takenLimit); v.has(topic) && time.Now().Before(until); {
 		if !engine.Sleep(ctx, 5*time.Millisecond) {

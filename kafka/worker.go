@@ -225,9 +225,7 @@ func (w *Worker) report(with origin, err error) {
 // goOn reports records that are gone and were not handled (ResetEarliest).
 func (w *Worker) goOn(err error) {
 	w.log.Error("records are gone that were not handled, going on", zap.Error(err))
-	w.mu.Lock()
-	w.gone = err
-	w.mu.Unlock()
+	w.locked(func() { w.gone = err })
 }
 
 // lookAt asks the watcher to look at a topic now.
@@ -246,14 +244,13 @@ func (w *Worker) readAgain(a *assignment) {
 
 // joinAfresh lets the watcher restart a topic of which records were thrown away, now or as soon as it may.
 func (w *Worker) joinAfresh(topic string) {
-	w.mu.Lock()
-	w.astray[topic] = true
-	w.mu.Unlock()
+	w.locked(func() { w.astray[topic] = true })
 	w.lookAt(topic)
 }
 
-func (w *Worker) left() {
+// locked changes what others may be looking at.
+func (w *Worker) locked(change func()) {
 	w.mu.Lock()
-	w.joined = false
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	change()
 }
