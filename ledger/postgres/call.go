@@ -108,13 +108,18 @@ func (l *Ledger) exec(ctx context.Context, sql string, args ...any) error {
 
 // read runs a query that changes nothing.
 func (l *Ledger) read(ctx context.Context, sql string, args, dest []any, each func()) error {
-	return named("read", l.list(ctx, sql, args, func(rows pgx.Rows) error {
-		if err := rows.Scan(dest...); err != nil {
-			return err
+	return named("read", l.list(ctx, sql, args, into(dest, each)))
+}
+
+// into reads each row into the same variables, and calls do.
+func into(dest []any, do func()) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		err := rows.Scan(dest...)
+		if err == nil {
+			do()
 		}
-		each()
-		return nil
-	}))
+		return err
+	}
 }
 
 // confirm returns when what was read before is as durable as what is written now.

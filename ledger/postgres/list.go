@@ -26,12 +26,8 @@ const (
 
 // Scopes implements [ledger.Operator].
 func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
-	err = l.list(ctx, sqlScopes, nil, func(rows pgx.Rows) error {
-		var name []byte
-		err := rows.Scan(&name)
-		names = append(names, string(name))
-		return err
-	})
+	var name []byte
+	err = l.list(ctx, sqlScopes, nil, into([]any{&name}, func() { names = append(names, string(name)) }))
 	return names, named("scopes", err)
 }
 
@@ -41,26 +37,19 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		return nil, err
 	}
 	var archived []ledger.Key
-	err := l.list(ctx, sqlArchivedID, []any{id}, func(rows pgx.Rows) error {
-		var name []byte
-		var sum [ledger.KeySize]byte
-		err := rows.Scan(&name, &sum)
+	var name, prefix []byte
+	var sum [ledger.KeySize]byte
+	var log int64
+	err := l.list(ctx, sqlArchivedID, []any{id}, into([]any{&name, &sum}, func() {
 		archived = append(archived, ledger.KeyOfSum(string(name), id, sum))
-		return err
-	})
+	}))
 	if err == nil {
-		err = l.list(ctx, sqlLogsOf, []any{id}, func(rows pgx.Rows) error {
-			var name, prefix []byte
-			var log int64
-			if err := rows.Scan(&name, &log, &prefix); err != nil {
-				return err // as rows.Err does
-			}
+		err = l.list(ctx, sqlLogsOf, []any{id}, into([]any{&name, &log, &prefix}, func() {
 			info := ranges.Info{Scope: string(name), Log: logOf(log), Prefix: string(prefix)}
 			if key, ok := info.KeyOf(id); ok {
 				archived = append(archived, key)
 			}
-			return nil
-		})
+		}))
 	}
 	if err != nil {
 		return nil, named("find", err)
@@ -75,12 +64,7 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 	}
 	out := make([]ledger.Status, 0, len(keys))
 	var r statusRow
-	dest := r.dest()
-	err := l.list(ctx, sqlStatus, []any{keysOf(keys, ledger.Key.Sum)}, func(rows pgx.Rows) error {
-		err := rows.Scan(dest...)
-		out = append(out, r.status())
-		return err
-	})
+	err := l.list(ctx, sqlStatus, []any{keysOf(keys, ledger.Key.Sum)}, into(r.dest(), func() { out = append(out, r.status()) }))
 	if err == nil && slices.ContainsFunc(out, func(s ledger.Status) bool { return s.State == ledger.Succeeded }) {
 		err = l.confirm(ctx) // a replay drops the only copy of a message that has succeeded
 	}

@@ -137,22 +137,19 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 
 // finished is what lies finished in a scope's ranges.
 func (l *Ledger) finished(ctx context.Context, scope string, number int32) (out []ranges.Finished, err error) {
-	err = l.list(ctx, sqlFinished, []any{number}, func(rows pgx.Rows) error {
-		var log int64
-		var name, prefix []byte
-		info := ranges.Info{Scope: scope}
-		var s ranges.Segment
-		if err := rows.Scan(&log, &name, &info.Epoch, &prefix, &s.From, &s.To, &s.Messages); err != nil {
-			return err
-		}
+	var log int64
+	var name, prefix []byte
+	info := ranges.Info{Scope: scope}
+	var s ranges.Segment
+	dest := []any{&log, &name, &info.Epoch, &prefix, &s.From, &s.To, &s.Messages}
+	err = l.list(ctx, sqlFinished, []any{number}, into(dest, func() {
 		info.Log, info.Name, info.Prefix = logOf(log), string(name), string(prefix)
 		if n := len(out); n == 0 || out[n-1].Info.Log != info.Log {
 			out = append(out, ranges.Finished{Info: info})
 		}
 		last := &out[len(out)-1]
 		last.Segments = append(last.Segments, s)
-		return nil
-	})
+	}))
 	return out, err
 }
 

@@ -32,16 +32,12 @@ func (l *Ledger) hint(ctx context.Context, records []*ledger.ArchiveRecord) erro
 	for i, r := range records {
 		sums[i], names[i], since[i] = uuid(r.Key.Sum()), auditedAs(r.Delivery), r.At.UnixMicro()
 	}
-	err := l.list(ctx, sqlReplayed, []any{sums, names, since}, func(rows pgx.Rows) error {
-		var place, at int64
-		if err := rows.Scan(&place, &at); err != nil {
-			return err // as rows.Err does
-		}
+	var place, at int64
+	err := l.list(ctx, sqlReplayed, []any{sums, names, since}, into([]any{&place, &at}, func() {
 		if r, last := records[place-1], time.UnixMicro(at); last.After(r.Replayed) {
 			r.Replayed = last
 		}
-		return nil
-	})
+	}))
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "42501" {
 		l.mayAudit.Store(false) // the right was taken away
 		return nil

@@ -166,14 +166,12 @@ func (p *pass) pages(ctx context.Context, table string) (pages, file int64, err 
 // owners removes those that rested and are named by no pending message.
 func (p *pass) owners(ctx context.Context) error {
 	var gone []int64
-	err := p.query(ctx, sqlRested, []any{ledger.OwnerRest.Microseconds()}, func(rows pgx.Rows) error {
-		var id int64
-		err := rows.Scan(&id)
-		if err == nil && !p.named[id] {
+	var id int64
+	err := p.query(ctx, sqlRested, []any{ledger.OwnerRest.Microseconds()}, into([]any{&id}, func() {
+		if !p.named[id] {
 			gone = append(gone, id)
 		}
-		return err
-	})
+	}))
 	if err != nil || len(gone) == 0 {
 		return err
 	}
@@ -225,13 +223,9 @@ func (p *pass) sweepMessages(ctx context.Context, first, past int64) error {
 }
 
 func (p *pass) scopeNames(ctx context.Context) error {
-	return p.query(ctx, sqlScopeNames, nil, func(rows pgx.Rows) error {
-		var id int32
-		var name []byte
-		err := rows.Scan(&id, &name)
-		p.names[id] = string(name)
-		return err
-	})
+	var id int32
+	var name []byte
+	return p.query(ctx, sqlScopeNames, nil, into([]any{&id, &name}, func() { p.names[id] = string(name) }))
 }
 
 func (p *pass) note(r *sweptRow) {

@@ -17,12 +17,8 @@ const dissolveAtOnce = 1000
 // rangeOwners notes the owners that ranges name: rows may name them by the time that the pass comes to the owners. A dead
 // owner gets no new ranges.
 func (p *pass) rangeOwners(ctx context.Context) error {
-	return p.query(ctx, sqlRangeOwners, nil, func(rows pgx.Rows) error {
-		var id int64
-		err := rows.Scan(&id)
-		p.named[id] = true
-		return err
-	})
+	var id int64
+	return p.query(ctx, sqlRangeOwners, nil, into([]any{&id}, func() { p.named[id] = true }))
 }
 
 // dissolve makes rows of what is left of ranges that nobody asks for: what is abandoned there shows, and ends, as rows do.
@@ -32,10 +28,8 @@ func (p *pass) dissolve(ctx context.Context) error {
 	var log, token int64
 	var scope, name, prefix []byte
 	var epoch int32
-	err := p.query(ctx, sqlRangeRested, []any{ranges.AbandonAfter.Microseconds(), dissolveAtOnce}, func(rows pgx.Rows) error {
-		if err := rows.Scan(&log, &token, &scope, &name, &epoch, &prefix); err != nil {
-			return err
-		}
+	dest := []any{&log, &token, &scope, &name, &epoch, &prefix}
+	err := p.query(ctx, sqlRangeRested, []any{ranges.AbandonAfter.Microseconds(), dissolveAtOnce}, into(dest, func() {
 		if n := len(u.queries); n == 0 || u.queries[n-1].Info.Log != logOf(log) {
 			u.queries = append(u.queries, ranges.Query{Alone: true, Info: ranges.Info{
 				Log: logOf(log), Scope: string(scope), Name: string(name), Epoch: epoch, Prefix: string(prefix)}})
@@ -43,8 +37,7 @@ func (p *pass) dissolve(ctx context.Context) error {
 		}
 		q := &u.queries[len(u.queries)-1]
 		q.Tokens = append(q.Tokens, uint64(token))
-		return nil
-	})
+	}))
 	if err != nil || len(u.queries) == 0 {
 		return err
 	}
@@ -79,10 +72,8 @@ func (p *pass) logs(ctx context.Context) error {
 		var last int64
 		var none, mine bool
 		began := time.Now()
-		err := p.query(ctx, sqlSweepLog, []any{p.me, maintainLease.Microseconds(), past, n}, func(rows pgx.Rows) error {
-			mine = true
-			return rows.Scan(&last, &none)
-		})
+		err := p.query(ctx, sqlSweepLog, []any{p.me, maintainLease.Microseconds(), past, n},
+			into([]any{&last, &none}, func() { mine = true }))
 		switch {
 		case code(err) == codeCanceled && ctx.Err() == nil && n > 1:
 			n /= 2
@@ -106,13 +97,9 @@ func (p *pass) logs(ctx context.Context) error {
 
 // countRanges counts the messages that have no rows in the logs after past, up to last.
 func (p *pass) countRanges(ctx context.Context, past, last int64) error {
-	err := p.query(ctx, sqlSegmentCounts, []any{past, last}, func(rows pgx.Rows) error {
-		var scope int32
-		var n int64
-		err := rows.Scan(&scope, &n)
-		p.ranged[scope] += n
-		return err
-	})
+	var scope int32
+	var n int64
+	err := p.query(ctx, sqlSegmentCounts, []any{past, last}, into([]any{&scope, &n}, func() { p.ranged[scope] += n }))
 	if err != nil {
 		return err
 	}
