@@ -118,7 +118,7 @@ func into(dest []any, do func()) func(pgx.Rows) error {
 		if err == nil {
 			do()
 		}
-		return err
+		return err // as rows.Err does
 	}
 }
 
