@@ -81,10 +81,3 @@ func (c *chunk) plain() bool {
 	}
 	return true
 }
-
-// running calls do for the runs that have begun and are not known to be over. The kernel's lock is held.
-func (c *chunk) running(do func(*run)) {
-	for i := c.dispatch.Applied(); i < c.begun(); i++ {
-		do(&c.runs[i])
-	}
-}

@@ -82,7 +82,7 @@ func (c *claimer) call(sess *session, claim func(context.Context) error) (deadli
 	ctx, cancel := context.WithDeadline(c.lease.gone, deadline)
 	defer cancel()
 	err = claim(ctx)
-	c.tel.claimTook(time.Since(sent))
+	c.tel.claim.Record(context.Background(), time.Since(sent).Seconds(), c.tel.attrs)
 	if ledger.IsLost(err) {
 		c.lease.lose(sess)
 		return deadline, err

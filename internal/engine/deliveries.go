@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
@@ -26,12 +25,6 @@ func newDeliveries(l ledger.Ledger, log *zap.Logger) *deliveries {
 	d := &deliveries{log: log, counts: map[string]ledger.Deliveries{}}
 	d.to, _ = l.(ledger.DeliveryCounter)
 	return d
-}
-
-// count counts deliveries of a scope.
-func (d *deliveries) count(t *telemetry, c flow.Counted) {
-	t.deduplicated(c)
-	d.add(ledger.Deliveries{Scope: c.Scope, Misses: c.Misses, Hits: c.Hits, Timeouts: c.Timeouts})
 }
 
 func (d *deliveries) add(more ledger.Deliveries) {

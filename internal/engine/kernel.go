@@ -144,8 +144,9 @@ func (k *kernel) carryOut() (news []flow.News) {
 				close(ended)
 			}
 		}
-		for i := range c.Counted {
-			k.counts.count(k.tel, c.Counted[i])
+		for _, n := range c.Counted {
+			k.tel.deduplicated(n)
+			k.counts.add(ledger.Deliveries{Scope: n.Scope, Misses: n.Misses, Hits: n.Hits, Timeouts: n.Timeouts})
 		}
 		if c.Improved && k.changed != nil {
 			close(k.changed)

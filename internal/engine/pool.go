@@ -177,6 +177,8 @@ func (p *pool) rescue() {
 // eachRun calls do for the runs that have begun and are not known to be over. The kernel's lock is held.
 func (p *pool) eachRun(do func(*chunk, *run)) {
 	for c := range p.chunks {
-		c.running(func(r *run) { do(c, r) })
+		for i := c.dispatch.Applied(); i < c.begun(); i++ {
+			do(c, &c.runs[i])
+		}
 	}
 }

@@ -74,7 +74,7 @@ func (s *settler) settle(batch *flow.Batch, call func(context.Context, *session)
 		errs, err := call(ctx, sess)
 		killpoint.At(killpoint.AfterSettle)
 		cancel()
-		s.tel.settleTook(time.Since(began))
+		s.tel.settle.Record(context.Background(), time.Since(began).Seconds(), s.tel.attrs)
 		switch {
 		case err == nil:
 			s.lease.note(nil)

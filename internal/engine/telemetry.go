@@ -205,14 +205,6 @@ func (t *telemetry) failed(n int64, kind ledger.FailureKind) {
 	t.dead.Add(context.Background(), n, t.attrs, metric.WithAttributes(attribute.String("kind", string(kind))))
 }
 
-func (t *telemetry) claimTook(d time.Duration) {
-	t.claim.Record(context.Background(), d.Seconds(), t.attrs)
-}
-
-func (t *telemetry) settleTook(d time.Duration) {
-	t.settle.Record(context.Background(), d.Seconds(), t.attrs)
-}
-
 // acked records the whole way of a message, as far as its timestamp makes sense: producers can set it.
 func (t *telemetry) acked(it *Item) {
 	if !t.endToEnd.Enabled(context.Background()) {

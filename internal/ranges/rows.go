@@ -47,7 +47,7 @@ func (c *settling) answer() {
 		case p.log.locked:
 			c.out[p.item] = errHeld
 		case slices.Contains(p.log.lost, p.of):
-			c.out[p.item] = lost(c.ticket(p.item))
+			c.out[p.item] = Lost(c.ticket(p.item))
 		}
 	}
 	c.rows = slices.DeleteFunc(c.rows, func(i int) bool { return c.out[i] != nil })

@@ -172,7 +172,8 @@ func (c *settling) sort(i int) {
 	}
 }
 
-func lost(t ledger.Ticket) error {
+// Lost says of a message that it is not the owner's any more.
+func Lost(t ledger.Ticket) error {
 	return fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, t.Sum(), t.Token())
 }
 

@@ -107,10 +107,6 @@ func (f *Fence) sort() {
 	}
 }
 
-func lost(t ledger.Ticket) error {
-	return fmt.Errorf("%w: message %x, token %d", ledger.ErrLost, t.Sum(), t.Token())
-}
-
 // ours reads a message that has a row, if it is the attempt's still. One that succeeded already is not: not with these effects.
 func (f *Fence) ours(tx Tx, i int) (*Message, error) {
 	t := f.a.Tickets()[i]
@@ -119,14 +115,14 @@ func (f *Fence) ours(tx Tx, i int) (*Message, error) {
 		return nil, err
 	}
 	if m == nil {
-		return nil, lost(t)
+		return nil, ranges.Lost(t)
 	}
 	row, err := sees(tx, f.o.id, m)
 	if err != nil {
 		return nil, err
 	}
 	if ledger.DecideSettle(row, ledger.Settlement{Ticket: t, Kind: ledger.Succeed}) != ledger.EffectWrite {
-		return nil, lost(t)
+		return nil, ranges.Lost(t)
 	}
 	return m, nil
 }
