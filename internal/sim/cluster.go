@@ -166,7 +166,8 @@ func (c *cluster) retain() {
 	}
 }
 
-// outdate notes that the ledger may forget messages, of all epochs: their log has begun behind them for long enough.
+// outdate notes that the ledger may forget messages, of all epochs: their log has begun behind them for long enough. What waits to be run
+// again keeps its row, and the attempts that failed.
 func (c *cluster) outdate(p *partition, begin int64) {
 	for _, m := range c.facts.all() {
 		f := c.facts.of(m)
@@ -175,7 +176,7 @@ func (c *cluster) outdate(p *partition, begin int64) {
 		}
 		c.anew++
 		f.old, f.final, f.renewed, f.gone = true, true, true, true
-		f.failed, f.cut, f.fails, f.effects, f.running = false, false, 0, 0, nil
+		f.failed, f.cut, f.effects, f.running = false, false, 0, nil
 		c.twin.forget(delivery{message: m, key: f.key})
 	}
 }

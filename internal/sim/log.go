@@ -159,8 +159,8 @@ func (p *partition) epochBefore(offset int64) int32 {
 	return epoch
 }
 
-// finished says whether its group has finished it.
+// finished says whether its group has finished it, be it that nothing is left of the log.
 func (p *partition) finished() bool {
 	_, lost := p.diverges(p.committed)
-	return max(p.committed.offset, p.begin) >= p.next && !lost
+	return p.begin >= p.next || p.committed.offset >= p.next && !lost
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -221,11 +222,24 @@ func (x *row) errorsOf(is *ledger.Claim) int {
 }
 
 // mustRange checks that what is new lies in a range, where all that is claimed may and nobody asked for rows ahead. When all of a log was
-// reopened, it may be dropped, and then rows lie between the rows that are left.
+// reopened or given back, it may be dropped, and then rows lie between the rows that are left.
 func (x *row) mustRange(p *process, d delivery, e *ledger.Entry, is *ledger.Claim) {
-	if e.Ranged && !e.Copy && e.StampToken == 0 && !p.cfg.Mixed && p.anew == 0 && is.Answer == ledger.Run && !is.Ranged {
+	ranged := e.Ranged && !e.Copy && e.StampToken == 0
+	if ranged && !p.cfg.Mixed && p.anew == 0 && is.Answer == ledger.Run && !is.Ranged && !p.twin.betweenRows(e.Key) {
 		p.breaks(d.message, "what is new lies in a range: %s gets %s, which has a row", p, d)
 	}
+}
+
+// betweenRows says whether messages before and behind one have rows.
+func (t *twin) betweenRows(key ledger.Key) bool {
+	before, behind := false, false
+	log, at := ranges.SplitSum(key.Sum())
+	for sum, x := range t.rows {
+		if of, offset := ranges.SplitSum(sum); of == log && x.takes > 0 && !x.ranged {
+			before, behind = before || offset < at, behind || offset > at
+		}
+	}
+	return before && behind
 }
 
 // take notes what the answer to a claim has written.
