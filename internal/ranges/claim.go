@@ -111,14 +111,14 @@ func (c *claiming) sort() {
 				c.logs = append(c.logs, at)
 			}
 		}
-		ranged := at.suits(e, offset)
-		if at.rows.Has(offset) && (!ranged || at.known && at.token == 0) { // else its row needs a token above the log's
+		ranged, lone := at.suits(e, offset), e.Copy || e.StampToken != 0
+		if at.rows.Has(offset) && (!ranged && !lone || at.known && at.token == 0) { // else its row needs a token above the log's
 			c.rows = append(c.rows, i)
 			continue
 		}
 		at.ranged = at.ranged && ranged
 		at.window, at.first = max(at.window, e.Window), max(at.first, e.Key.Pos.First)
-		at.asks = append(at.asks, Ask{Offset: offset, Prev: e.Key.Pos.Prev, Ranged: ranged, Lone: e.Copy || e.StampToken != 0, Index: i})
+		at.asks = append(at.asks, Ask{Offset: offset, Prev: e.Key.Pos.Prev, Ranged: ranged, Lone: lone, Index: i})
 	}
 	c.logs = slices.DeleteFunc(c.logs, func(l *logClaim) bool { return len(l.asks) == 0 })
 	for _, l := range c.logs {

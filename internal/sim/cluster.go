@@ -156,6 +156,7 @@ func (c *cluster) retain() {
 			to = r.offset + 1
 		}
 		if to > p.begin {
+			c.stray(p, to)
 			p.begin = to
 			c.note(nil, "begins at", message{p.number, to}, 0)
 			c.after(c.seconds(ranges.TrimAfter), func() { c.outdate(p, to) })
@@ -163,6 +164,19 @@ func (c *cluster) retain() {
 	}
 	if c.now < c.cfg.Calm {
 		c.after(c.between(100*time.Millisecond, 5*time.Second), c.retain)
+	}
+}
+
+// stray sends copies of some of the messages that a log is about to drop, before the ledger may forget them and after.
+func (c *cluster) stray(p *partition, to int64) {
+	for _, r := range p.from(p.begin) {
+		if r.offset < to && !r.control && c.cfg.Budget == 0 && c.rnd.IntN(8) == 0 {
+			c.after(c.between(0, 2*c.seconds(ranges.TrimAfter)), func() {
+				if len(c.redrives) < mostRedrives {
+					c.send(r.message, 0)
+				}
+			})
+		}
 	}
 }
 

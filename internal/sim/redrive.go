@@ -42,7 +42,7 @@ func (r *redrive) name() []byte { return fmt.Appendf(nil, "redrive %d of %s", r.
 // redrive sends failed messages again, now and then, some of them twice: with the token of their failure, an older one, or none. It
 // does not where there is a budget: the letters of what is pending cannot be purged, so that the budget might stay spent.
 func (w *world) redrive() {
-	if w.cfg.Moods[redriven]+w.cfg.Moods[reopened] == 0 || w.cfg.Budget > 0 {
+	if w.cfg.Moods[redriven]+w.cfg.Moods[reopened]+w.cfg.Moods[outdated] == 0 || w.cfg.Budget > 0 {
 		return
 	}
 	for _, m := range w.facts.all() {
@@ -96,7 +96,7 @@ func (r *redrive) finished(now time.Duration, v flow.Verdict) {
 
 // mayRenew says which of the messages that are claimed have failed.
 func (w *world) mayRenew(items []*flow.Item) (failed []bool) {
-	if w.cfg.Moods[redriven]+w.cfg.Moods[reopened] == 0 {
+	if w.cfg.Moods[redriven]+w.cfg.Moods[reopened]+w.cfg.Moods[outdated] == 0 {
 		return nil
 	}
 	failed = make([]bool, len(items))

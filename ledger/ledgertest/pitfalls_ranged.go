@@ -100,6 +100,23 @@ func Pitfall155(t *testing.T, open Open) {
 	}
 }
 
+// Pitfall156 holds against this: an owner knew a log that had been dropped as bound to rows, and claimed a copy there that had been given
+// back in a range. The copy got a row, with a token that handlers had seen.
+func Pitfall156(t *testing.T, open Open) {
+	e := begin(t, Ranged(open))
+	o := e.owner()
+	m, row := e.at(0, 50, -1), e.at(0, 49, -1)
+	first := e.want(o, m, ledger.Run)
+	e.holds(o, release(first))
+	e.sweep(time.Millisecond)
+	row.Ranged = false
+	e.holds(o, succeed(e.want(o, row, ledger.Run)))
+	m.Copy, m.Ranged = true, false
+	if again := e.want(o, m, ledger.Run); again.Token <= first.Token {
+		e.Errorf("token %d after %d", again.Token, first.Token)
+	}
+}
+
 // givenBackThenRow claims a message of a log that was dropped after it had been given back there.
 func givenBackThenRow(e *env, o ledger.Owner, epoch int32) (ledger.Entry, ledger.Claim) {
 	e.Helper()

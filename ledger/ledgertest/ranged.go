@@ -137,6 +137,7 @@ func RunRangedMaintain(t *testing.T, open Open) {
 		"Pitfall146":                  Pitfall146,
 		"Pitfall148":                  Pitfall148,
 		"Pitfall155":                  Pitfall155,
+		"Pitfall156":                  Pitfall156,
 		"Ranges_FailedIsNotSucceeded": rangesFailedStays, "Ranges_DroppedToken": rangesDroppedToken,
 		"Ranges_TokenBetweenRows": rangesTokenBetweenRows,
 	} {
