@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -64,6 +65,7 @@ func TestPoolsOfInTx(t *testing.T) {
 			}
 			got <- conn
 		}()
+		runtime.Gosched() // on one processor it would never come first
 		all[0].Release()
 		all[0] = <-got
 		s := intx()
