@@ -305,7 +305,8 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 		if s.Kind == ledger.Fail {
 			want, x.filed[string(s.Dead.Delivery)] = nil, true
 		}
-	case x.loose && (x.back || s.Kind == ledger.Release && x.owner != sess || s.Ticket.Token() != x.token && p.facts.of(d.message).renewed):
+	case x.loose && (x.back || x.owner != sess && (s.Kind == ledger.Release || p.facts.of(d.message).renewed)),
+		x.loose && s.Ticket.Token() != x.token && p.facts.of(d.message).renewed:
 		return // an owner remembers what its ranges had as given back, or finished before it was reopened
 	case s.Ticket.Token() != x.token:
 	case x.state == ledger.Pending && x.owner == sess:
