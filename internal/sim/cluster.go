@@ -19,6 +19,7 @@ type cluster struct {
 	*world
 	parts   []*partition
 	members []*member // that may have partitions
+	last    bool      // the last records have been written
 	span    int       // see Config.Span
 	held    int
 }
@@ -53,7 +54,18 @@ func (c *cluster) done() bool {
 		return false
 	}
 	c.mustHaveRead()
-	return true
+	if c.cfg.Moods[outdated] == 0 || !c.cfg.Hours || c.last || c.now >= c.cfg.Calm {
+		return true
+	}
+	c.last = true
+	for _, p := range c.parts { // all that there was is dropped, and one more tells the ledger
+		c.drop(p, p.next)
+		p.write(c.world)
+		if p.owner != nil {
+			p.owner.after(c.latency(), p.owner.polls)
+		}
+	}
+	return false
 }
 
 func (c *cluster) left() (text string) {
@@ -156,10 +168,7 @@ func (c *cluster) retain() {
 			to = r.offset + 1
 		}
 		if to > p.begin {
-			c.stray(p, to)
-			p.begin = to
-			c.note(nil, "begins at", message{p.number, to}, 0)
-			c.after(c.seconds(ranges.TrimAfter), func() { c.outdate(p, to) })
+			c.drop(p, to)
 		}
 	}
 	if c.now < c.cfg.Calm {
@@ -167,17 +176,18 @@ func (c *cluster) retain() {
 	}
 }
 
-// stray sends copies of some of the messages that a log is about to drop, before the ledger may forget them and after.
-func (c *cluster) stray(p *partition, to int64) {
+// drop drops what lies before an offset. Copies of some of it come, before the ledger may forget it and after.
+func (c *cluster) drop(p *partition, to int64) {
+	keeps := c.seconds(ranges.TrimAfter)
 	for _, r := range p.from(p.begin) {
-		if r.offset < to && !r.control && c.cfg.Budget == 0 && c.rnd.IntN(8) == 0 {
-			c.after(c.between(0, 2*c.seconds(ranges.TrimAfter)), func() {
-				if len(c.redrives) < mostRedrives {
-					c.send(r.message, 0)
-				}
-			})
+		if r.offset < to && !r.control && c.cfg.Budget == 0 && len(c.redrives) < mostRedrives && c.rnd.IntN(8) == 0 {
+			c.send(r.message, 0)
+			c.redrives[len(c.redrives)-1].after = c.now + c.between(0, min(2*keeps, time.Minute))
 		}
 	}
+	p.begin = to
+	c.note(nil, "begins at", message{p.number, to}, 0)
+	c.after(keeps, func() { c.outdate(p, to) })
 }
 
 // outdate notes that the ledger may forget messages, of all epochs: their log has begun behind them for long enough. What waits to be run
@@ -190,7 +200,7 @@ func (c *cluster) outdate(p *partition, begin int64) {
 		}
 		c.anew++
 		f.old, f.final, f.renewed, f.gone = true, true, true, true
-		f.failed, f.cut, f.effects, f.running = false, false, 0, nil
+		f.cut, f.effects, f.running = false, 0, nil
 		c.twin.forget(delivery{message: m, key: f.key})
 	}
 }

@@ -189,10 +189,10 @@ func (w *world) mustCount() {
 	}
 }
 
-// mustBeClosed checks the end of a world in which no owner was lost and no answer: with their next beat owners close the ranges that are
-// over.
+// mustBeClosed checks the end of a world in which no owner was lost and no answer, and nothing waited for a lock in vain: with their next
+// beat owners close the ranges that are over.
 func (w *world) mustBeClosed() {
-	for _, k := range [...]kind{refused, requestLost, answerLost, callLate, tearing, mishap, deadly} {
+	for _, k := range [...]kind{refused, requestLost, answerLost, callLate, locked, tearing, contended, mishap, deadly} {
 		if w.cfg.Moods[k] > 0 {
 			return
 		}
