@@ -2,9 +2,13 @@ package examples_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"go/format"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,6 +147,62 @@ func TestTheFirstWorkersRun(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 		})
+	}
+}
+
+// The API pays once for a request that comes twice, and says so twice.
+func TestTheAPIRuns(t *testing.T) {
+	t.Parallel()
+	all := blocks(t)
+	b := all[slices.IndexFunc(all, func(b block) bool { return b.heading == "An HTTP API" })]
+	dir := t.TempDir()
+	path := filepath.Join(dir, "program")
+	b.compile(t, "build", "-o", path)
+	db, err := sql.Open("sqlite", filepath.Join(dir, "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE payment (id INTEGER PRIMARY KEY)"); err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := startIn(t, dir, []string{"ADDR=" + addr}, path)
+	p.logs = true
+	post := func() (status int, body, replayed string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/payments", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", `"8e03978e"`)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, "", ""
+		}
+		defer func() { _ = answer.Body.Close() }()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			return 0, "", ""
+		}
+		return answer.StatusCode, string(text), answer.Header.Get("Idempotent-Replayed")
+	}
+	waitUntil(t, "payment", func() bool {
+		status, body, _ := post()
+		return status == http.StatusCreated && body == "payment 1\n"
+	})
+	if status, body, replayed := post(); status != http.StatusCreated || body != "payment 1\n" || replayed != "true" {
+		t.Errorf("again: %d %q, replayed %q", status, body, replayed)
+	}
+	p.signal()
+	if got := p.end(); !slices.Equal(got, []string{"drained"}) {
+		t.Errorf("got %q", got)
 	}
 }
 
