@@ -15,10 +15,12 @@ TEST_FLAGS = $(BUILD_FLAGS) -vet=off -p 3 -parallel 8
 LINT = GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)" $(GOLANGCI_LINT) run ./...
 
 .DEFAULT_GOAL := help
+# What is a module of its own, so that those who import the library do not get what it needs.
+MODULES = bench integration/dashboard
 # Where long runs write what they came to.
 RECORD = ACKLEDGER_REPORT=$(CURDIR)/docs/reliability.md
 
-.PHONY: help demo demo-replay test test-long unit lint bench mutants mutants-all fuzz vuln soak chaos model sim
+.PHONY: help demo demo-replay test test-long with-servers unit lint bench mutants mutants-all fuzz vuln soak chaos model sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,15 +33,15 @@ demo-replay: ## 500 dead letters on both brokers, brought back each once by the 
 	$(GO) run ./examples/replay -command bin/ackledger
 
 test: bin/withservices ## all tests that must pass, on real servers (Java and Maven fetch and run them)
-	bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
+	bin/withservices -- $(MAKE) --no-print-directory with-servers MODULE_FLAGS=-short TEST_FLAGS="$(TEST_FLAGS) -timeout 20m"
 	ACKLEDGER_SIM=10000 $(GO) test -timeout 10m ./internal/sim
-	cd bench && $(GO) test $(TEST_FLAGS) -short ./...
-	cd integration/dashboard && $(GO) test $(TEST_FLAGS) ./...
 
 test-long: bin/withservices ## the same with the long runs: crashes, outages and load for hours
-	ACKLEDGER_LONG=1 $(RECORD) bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 180m ./...
-	cd bench && ../bin/withservices -- $(GO) test $(TEST_FLAGS) -timeout 20m ./...
-	cd integration/dashboard && $(GO) test $(TEST_FLAGS) ./...
+	ACKLEDGER_LONG=1 $(RECORD) bin/withservices -- $(MAKE) --no-print-directory with-servers TEST_FLAGS="$(TEST_FLAGS) -timeout 180m"
+
+with-servers:
+	$(GO) test $(TEST_FLAGS) ./...
+	$(foreach m,$(MODULES),cd $(CURDIR)/$(m) && $(GO) test $(TEST_FLAGS) $(MODULE_FLAGS) ./... &&) true
 
 unit: ## the tests that need no server; the others are left out or skip and say so
 	ACKLEDGER_UNIT=1 $(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v /integration)
@@ -47,8 +49,7 @@ unit: ## the tests that need no server; the others are left out or skip and say 
 lint: $(filter $(CURDIR)/%,$(GOLANGCI_LINT)) ## gofmt, and golangci-lint, which vets as well
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	$(LINT)
-	cd bench && $(LINT)
-	cd integration/dashboard && $(LINT)
+	$(foreach m,$(MODULES),cd $(CURDIR)/$(m) && $(LINT) &&) true
 
 $(CURDIR)/bin/golangci-lint-%:
 	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$*
@@ -62,8 +63,7 @@ GOVULNCHECK ?= $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
 vuln: ## look for known vulnerabilities in what we import: needs govulncheck and its database
 	@$(GOVULNCHECK) -version 2>/dev/null | grep -q "^DB updated" || { echo "vuln: NOT CHECKED: govulncheck, or its database, cannot be reached from here"; exit 1; }
 	$(GOVULNCHECK) ./...
-	cd bench && $(GOVULNCHECK) ./...
-	cd integration/dashboard && $(GOVULNCHECK) ./...
+	$(foreach m,$(MODULES),cd $(CURDIR)/$(m) && $(GOVULNCHECK) ./... &&) true
 
 chaos: bin/withservices ## faults drawn from SEED (default 1) on real servers for DURATION (default 30m); writes docs/reliability.md
 	ACKLEDGER_CHAOS=$(or $(DURATION),30m) ACKLEDGER_CHAOS_SEED=$(or $(SEED),1) $(RECORD) \
