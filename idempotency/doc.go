@@ -17,6 +17,7 @@
 //	runner.go   the Runner: how it starts and ends
 //	do.go       one request: what is asked of the ledger, and what its answers mean
 //	handle.go   one run of a function, and what is stored of its end
+//	filter.go   what is asked before a claim
 //	flights.go  what is in progress in this process
 //	telemetry.go how requests are counted
 //	options.go  the settings

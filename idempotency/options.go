@@ -63,6 +63,11 @@ type Options struct {
 	CheckKey func(key string) error
 	// Cipher seals stored results. Default: none. For people whose database must not show their answers.
 	Cipher ledger.Cipher
+	// Filter guesses which requests are repetitions, so that a success is read before it is claimed. Default: none. For people whose
+	// callers repeat much, on a ledger that is a [ledger.Operator], as those of this module are.
+	Filter Filter
+	// FilterLimit is how long the filter may take for one request, 1 ms to 1 s. Default 5 ms. For people whose filter is far away.
+	FilterLimit time.Duration
 	// NoMaintenance leaves the ledger's tables to others, as that of consumer.Options.
 	NoMaintenance bool
 
@@ -79,6 +84,7 @@ func (o Options) withDefaults() (Options, consumer.Options, error) {
 	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	o.Waiting = cmp.Or(o.Waiting, max(DefaultWaiting, o.Concurrency))
 	o.Wait = cmp.Or(o.Wait, DefaultWait)
+	o.FilterLimit = cmp.Or(o.FilterLimit, DefaultFilterLimit)
 	o.Window = cmp.Or(o.Window, DefaultWindow)
 	o.Keep = cmp.Or(o.Keep, max(consumer.DefaultKeep, o.Window))
 	if o.Logger == nil {
@@ -94,6 +100,8 @@ func (o Options) withDefaults() (Options, consumer.Options, error) {
 		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.Wait: must be 1ms to 1h, is %s", o.Wait)
 	case o.Window < time.Second:
 		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.Window: must be at least 1s, is %s", o.Window)
+	case o.FilterLimit < time.Millisecond || o.FilterLimit > time.Second:
+		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.FilterLimit: must be 1ms to 1s, is %s", o.FilterLimit)
 	case o.Refuse && o.Wait != DefaultWait:
 		return o, consumer.Options{}, errors.New("idempotency: Options.Wait: must not be set with Refuse: nobody waits")
 	}

@@ -22,6 +22,7 @@ type Runner struct {
 	results results
 	began   atomic.Bool
 	flights flights
+	sieve   *sieve // nil: there is no filter
 	waiting atomic.Int64 // calls of Do
 
 	telemetry telemetry
@@ -39,6 +40,9 @@ func New(l ledger.Ledger, o Options) (*Runner, error) {
 		return nil, err
 	}
 	r := &Runner{opt: opt, worker: worker, ledger: l, flights: flights{all: map[flightKey]*flight{}}, results: results{limit: l.Limits().Result, cipher: opt.Cipher}}
+	if r.sieve, err = newSieve(l, &opt); err != nil {
+		return nil, err
+	}
 	if r.telemetry, err = newTelemetry(&worker, opt.Name); err != nil {
 		return nil, fmt.Errorf("idempotency: %w", err)
 	}
