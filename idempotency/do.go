@@ -35,6 +35,7 @@ type Outcome struct {
 type call struct {
 	ctx   context.Context // Do's
 	f     Func
+	at    place         // of its result
 	state atomic.Int32  // of a stage
 	heard ledger.Claim  // what the ledger said last; who asked it writes it
 	bad   chan struct{} // closed when the ledger has refused it
@@ -110,7 +111,7 @@ func (r *Runner) lead(ctx context.Context, k flightKey, x *flight, limit <-chan 
 	if out, err, ok := r.known(ctx, q, key, k.body); ok {
 		return out, err
 	}
-	c := &call{ctx: ctx, f: f, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
+	c := &call{ctx: ctx, f: f, at: place{key.Sum(), cmp.Or(q.Window, r.opt.Window)}, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
 	it := &engine.Item{
 		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: k.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
 		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,

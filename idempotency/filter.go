@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -26,12 +25,22 @@ type Filter interface {
 	Seen(ctx context.Context, key [ledger.KeySize]byte, window time.Duration) (bool, error)
 }
 
+// ReadFirst is a filter that says "seen" of each request: a repetition of a success costs a read, and any other request a read and a
+// claim. It needs nothing, and never fails. On PostgreSQL repetitions come to five times their rate, and new requests lose nothing that could be
+// measured; on SQLite it is 1.5, and new requests come to 0.6 (package redisfilter has the measurement). For people whose callers repeat much.
+var ReadFirst Filter = readFirst{}
+
+type readFirst struct{}
+
+func (readFirst) Seen(context.Context, [ledger.KeySize]byte, time.Duration) (bool, error) {
+	return true, nil
+}
+
 // Bounds of what is asked before a claim.
 const (
 	DefaultFilterLimit = 5 * time.Millisecond
 	asksMax            = 256                    // calls of a filter at once, those left behind included
 	restAfter          = 100 * time.Millisecond // after a call that failed
-	lookLimit          = time.Second            // for the ledger's answer
 )
 
 // What asking the filter came to.
@@ -46,7 +55,7 @@ const (
 // sieve asks a filter, and the ledger about what it knows.
 type sieve struct {
 	filter Filter
-	look   ledger.Operator
+	look   lookups
 	limit  time.Duration
 	asks   chan struct{} // one for each call under way
 	log    *zap.Logger
@@ -60,11 +69,11 @@ func newSieve(l ledger.Ledger, o *Options) (*sieve, error) {
 	if engine.IsNil(o.Filter) {
 		return nil, nil
 	}
-	look, ok := l.(ledger.Operator)
+	reader, ok := l.(ledger.SuccessReader)
 	if !ok {
-		return nil, fmt.Errorf("idempotency: Options.Filter: the ledger must be a ledger.Operator, which can be read, is a %T", l)
+		return nil, fmt.Errorf("idempotency: Options.Filter: the ledger must be a ledger.SuccessReader, is a %T", l)
 	}
-	return &sieve{filter: o.Filter, look: look, limit: o.FilterLimit, asks: make(chan struct{}, asksMax), log: o.Logger, began: time.Now()}, nil
+	return &sieve{filter: o.Filter, look: lookups{ledger: reader}, limit: o.FilterLimit, asks: make(chan struct{}, asksMax), log: o.Logger, began: time.Now()}, nil
 }
 
 // ended is the stored success of a request that the filter knows, as the ledger has it now; nil: it is to be claimed.
@@ -75,21 +84,14 @@ func (s *sieve) ended(ctx context.Context, key ledger.Key, body ledger.Fingerpri
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	all, err := s.look.Status(ctx, []ledger.Key{key})
-	switch {
+	switch known, err := s.look.read(ctx, key); {
 	case err != nil:
 		return nil, sieveFailed
-	case all[0].State != ledger.Succeeded || !all[0].Fingerprint.IsZero() && !all[0].Fingerprint.Agrees(body):
+	case !known.Of(body):
 		return nil, sieveWrong
+	default:
+		return &ledger.Outcome{State: ledger.Succeeded, Result: known.Result}, sieveHit
 	}
-	rec, err := s.look.Get(ledger.WithoutBodies(ctx), key)
-	switch {
-	case errors.Is(err, ledger.ErrNotFound), err == nil && (rec.State != ledger.Succeeded || rec.Token != all[0].Token):
-		return nil, sieveWrong // it was reopened, or has gone, in between
-	case err != nil:
-		return nil, sieveFailed
-	}
-	return &ledger.Outcome{State: rec.State, Result: rec.Result}, sieveHit
 }
 
 // ask asks the filter. Whatever goes wrong is "no"; why says how it went.

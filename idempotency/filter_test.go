@@ -73,7 +73,7 @@ func TestAKnownSuccessIsReadInsteadOfClaimed(t *testing.T) {
 			filter idempotency.Filter
 			claims int64
 		}{
-			{"right", remembers(), 1}, {"says seen", always(true, nil), 1},
+			{"right", remembers(), 1}, {"reads first", idempotency.ReadFirst, 1},
 			{"says new", always(false, nil), 3}, {"fails", always(true, errBoom), 3}, {"none", nil, 3},
 		} {
 			l := &counting{Ledger: memory.New()}
@@ -279,9 +279,9 @@ type plain struct{ ledger.Ledger }
 func TestFilterOptions(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]idempotency.Options{
-		"FilterLimit: must be 1ms to 1s, is 2s":        {FilterLimit: 2 * time.Second},
-		"FilterLimit: must be 1ms to 1s, is 1ns":       {FilterLimit: 1},
-		"Filter: the ledger must be a ledger.Operator": {Filter: always(true, nil)},
+		"FilterLimit: must be 1ms to 1s, is 2s":             {FilterLimit: 2 * time.Second},
+		"FilterLimit: must be 1ms to 1s, is 1ns":            {FilterLimit: 1},
+		"Filter: the ledger must be a ledger.SuccessReader": {Filter: always(true, nil)},
 	} {
 		if _, err := idempotency.New(plain{memory.New()}, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %s, is %v", want, err)
