@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type lookups struct {
 
 // lookup is one key that is to be read. What was read may be read when done is closed.
 type lookup struct {
+	ctx  context.Context // of who waits
 	key  ledger.Key
 	done chan struct{}
 	ledger.Success
@@ -36,7 +38,7 @@ var errLookups = errors.New("idempotency: too many requests are looked up")
 
 // read returns what is known of a key.
 func (l *lookups) read(ctx context.Context, key ledger.Key) (ledger.Success, error) {
-	x := &lookup{key: key, done: make(chan struct{})}
+	x := &lookup{ctx: ctx, key: key, done: make(chan struct{})}
 	l.mu.Lock()
 	if len(l.waiting) >= lookupsMax {
 		l.mu.Unlock()
@@ -56,10 +58,11 @@ func (l *lookups) read(ctx context.Context, key ledger.Key) (ledger.Success, err
 	}
 }
 
-// serve reads until nobody waits.
+// serve reads until nobody waits. What is waited for no more is not read.
 func (l *lookups) serve() {
 	for {
 		l.mu.Lock()
+		l.waiting = slices.DeleteFunc(l.waiting, func(x *lookup) bool { return x.ctx.Err() != nil })
 		batch := l.waiting[:min(len(l.waiting), ledger.MaxSuccesses)]
 		l.waiting = l.waiting[len(batch):]
 		l.reading = len(batch) > 0
