@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/flow"
@@ -33,6 +35,7 @@ type Outcome struct {
 type call struct {
 	ctx   context.Context // Do's
 	f     Func
+	at    place         // of its result
 	state atomic.Int32  // of a stage
 	heard ledger.Claim  // what the ledger said last; who asked it writes it
 	bad   chan struct{} // closed when the ledger has refused it
@@ -105,13 +108,30 @@ func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err er
 func (r *Runner) lead(ctx context.Context, k flightKey, x *flight, limit <-chan time.Time, q *Request, key ledger.Key, f Func) (out Outcome, err error) {
 	err = ErrUnknown // if it panics
 	defer func() { r.flights.land(k, x, out, err, !r.opt.RerunFailed) }()
-	c := &call{ctx: ctx, f: f, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
+	if out, err, ok := r.known(ctx, q, key, k.body); ok {
+		return out, err
+	}
+	c := &call{ctx: ctx, f: f, at: place{key.Sum(), cmp.Or(q.Window, r.opt.Window)}, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
 	it := &engine.Item{
 		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: k.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
 		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,
 	}
 	r.eng.Offer([]*engine.Item{it})
 	return r.await(c, limit)
+}
+
+// known answers a request without a claim, where the filter knows it and the ledger says that it has succeeded.
+func (r *Runner) known(ctx context.Context, q *Request, key ledger.Key, body ledger.Fingerprint) (out Outcome, err error, ok bool) {
+	if r.sieve == nil {
+		return Outcome{}, nil, false
+	}
+	ended, why := r.sieve.ended(ctx, key, body, cmp.Or(q.Window, r.opt.Window))
+	r.telemetry.filtered.Add(context.Background(), 1, r.telemetry.with(attribute.String("result", why)))
+	if ended == nil {
+		return Outcome{}, nil, false
+	}
+	out, err = r.replayed(ctx, *ended)
+	return out, err, true
 }
 
 // callBytes is about what a call takes beside its body.
@@ -188,14 +208,14 @@ func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 	case c.heard.Answer != ledger.Done: // Spent
 		return Outcome{}, &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.heard.Crashes)}
 	}
-	return r.replayed(c)
+	return r.replayed(c.ctx, c.heard.Outcome)
 }
 
 // ran is the outcome of a call whose function has run.
 func (r *Runner) ran(c *call, v flow.Verdict) (Outcome, error) {
 	switch {
 	case v.Ack && !c.committed && c.heard.Answer == ledger.Done: // its transaction was not answered, and the ledger says what it was
-		return r.replayed(c)
+		return r.replayed(c.ctx, c.heard.Outcome)
 	case v.Ack && c.err != nil && !c.committed:
 		return c.out, &FailedError{Text: c.err.Error(), Err: c.err}
 	case v.Ack:
@@ -207,13 +227,12 @@ func (r *Runner) ran(c *call, v flow.Verdict) (Outcome, error) {
 }
 
 // replayed is the outcome of a request that was done before.
-func (r *Runner) replayed(c *call) (Outcome, error) {
-	stored := c.heard.Outcome
+func (r *Runner) replayed(ctx context.Context, stored ledger.Outcome) (Outcome, error) {
 	out := Outcome{Replayed: true}
 	var failed string
 	var err error
 	if stored.Result != nil {
-		if out.Result, failed, err = r.results.load(c.ctx, stored.Result); err != nil {
+		if out.Result, failed, err = r.results.load(ctx, stored.Result); err != nil {
 			return out, err
 		}
 	} else {

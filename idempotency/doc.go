@@ -17,10 +17,13 @@
 //	runner.go   the Runner: how it starts and ends
 //	do.go       one request: what is asked of the ledger, and what its answers mean
 //	handle.go   one run of a function, and what is stored of its end
+//	filter.go   what is asked before a claim
+//	lookups.go  successes that are read, not claimed
 //	flights.go  what is in progress in this process
 //	telemetry.go how requests are counted
 //	options.go  the settings
 //	results.go  how results are stored: bounded, sealed
+//	spill.go    what is too large for the ledger
 //	result.go   results, and their stored form
 //	request.go  what makes two requests one
 //	errors.go   what a caller is told

@@ -54,9 +54,18 @@ func (e *FailedError) Error() string { return e.Text }
 func (e *FailedError) Unwrap() error { return e.Err }
 
 // TooLargeError says that a result is larger than is kept. It is refused before anything is written; nothing is ever cut.
-type TooLargeError struct{ Bytes, Limit int }
+type TooLargeError struct {
+	Bytes, Limit int
+	Err          error // why it was not spilled, although it might have been: Options.Spill's; else nil
+}
 
-// Error names both.
+// Error names both bytes and limit, or why the result was not spilled.
 func (e *TooLargeError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("idempotency: the result of %d bytes, as it is stored, is too large for the ledger, and was not spilled: %v", e.Bytes, e.Err)
+	}
 	return fmt.Sprintf("idempotency: the result must be at most %d bytes as it is stored, is %d: set Options.Spill, or a larger ledger.Limits.Result", e.Limit, e.Bytes)
 }
+
+// Unwrap returns Err.
+func (e *TooLargeError) Unwrap() error { return e.Err }

@@ -41,7 +41,7 @@ func SetResult(ctx context.Context, r Result) error {
 	if !ok {
 		return ledger.ErrNoAttempt
 	}
-	stored, err := s.results.store(ctx, &r, "")
+	stored, err := s.results.store(ctx, s.call.at, &r, "")
 	if err != nil {
 		return err
 	}
@@ -75,10 +75,10 @@ func (r *Runner) handle(ctx context.Context, m *consumer.Message) error {
 	case c.err == nil && failed != nil:
 		c.err = fmt.Errorf("idempotency: the function returned nil although its transaction failed: %w", failed)
 	case c.err == nil:
-		c.err = r.keep(ctx, &c.out.Result)
+		c.err = r.keep(ctx, c.at, &c.out.Result)
 	}
 	if c.err != nil {
-		r.keepFailure(ctx, c.err)
+		r.keepFailure(ctx, c.at, c.err)
 	}
 	return c.err
 }
@@ -139,8 +139,8 @@ var errGoexit = errors.New("idempotency: the function ended its goroutine (runti
 
 // keep sets a success' result. What cannot be kept fails the request for good: its effects may have happened, so it must not run
 // again.
-func (r *Runner) keep(ctx context.Context, res *Result) error {
-	stored, err := r.results.store(ctx, res, "")
+func (r *Runner) keep(ctx context.Context, at place, res *Result) error {
+	stored, err := r.results.store(ctx, at, res, "")
 	if err != nil {
 		return consumer.Terminal(err)
 	}
@@ -151,10 +151,10 @@ func (r *Runner) keep(ctx context.Context, res *Result) error {
 const maxText = 4 << 10
 
 // keepFailure sets what is stored if this failure is the request's end.
-func (r *Runner) keepFailure(ctx context.Context, failure error) {
+func (r *Runner) keepFailure(ctx context.Context, at place, failure error) {
 	text := failure.Error()
 	text = text[:min(len(text), maxText)]
-	stored, err := r.results.store(ctx, &Result{}, text)
+	stored, err := r.results.store(ctx, at, &Result{}, text)
 	if err == nil {
 		err = consumer.SetResult(ctx, stored)
 	}

@@ -63,6 +63,17 @@ type Options struct {
 	CheckKey func(key string) error
 	// Cipher seals stored results. Default: none. For people whose database must not show their answers.
 	Cipher ledger.Cipher
+	// Spill keeps what is larger than the ledger's limit. Default: none; that is refused, with a [*TooLargeError]. For people whose answers
+	// are large.
+	Spill Spill
+	// SpillLimit is how many bytes it keeps of a result, as it is stored, 1 to 1 GiB. Default 4 MiB. For people with larger answers, and the
+	// memory for Concurrency of them.
+	SpillLimit int
+	// Filter guesses which requests are repetitions, so that a success is read before it is claimed. Default: none. For people whose
+	// callers repeat much, on a ledger that is a [ledger.SuccessReader], as those of this module are.
+	Filter Filter
+	// FilterLimit is how long the filter may take for one request, 1 ms to 1 s. Default 5 ms. For people whose filter is far away.
+	FilterLimit time.Duration
 	// NoMaintenance leaves the ledger's tables to others, as that of consumer.Options.
 	NoMaintenance bool
 
@@ -79,6 +90,8 @@ func (o Options) withDefaults() (Options, consumer.Options, error) {
 	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	o.Waiting = cmp.Or(o.Waiting, max(DefaultWaiting, o.Concurrency))
 	o.Wait = cmp.Or(o.Wait, DefaultWait)
+	o.SpillLimit = cmp.Or(o.SpillLimit, DefaultSpillLimit)
+	o.FilterLimit = cmp.Or(o.FilterLimit, DefaultFilterLimit)
 	o.Window = cmp.Or(o.Window, DefaultWindow)
 	o.Keep = cmp.Or(o.Keep, max(consumer.DefaultKeep, o.Window))
 	if o.Logger == nil {
@@ -94,6 +107,10 @@ func (o Options) withDefaults() (Options, consumer.Options, error) {
 		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.Wait: must be 1ms to 1h, is %s", o.Wait)
 	case o.Window < time.Second:
 		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.Window: must be at least 1s, is %s", o.Window)
+	case o.SpillLimit < 1 || o.SpillLimit > maxSpillLimit:
+		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.SpillLimit: must be 1 to %d bytes, is %d", maxSpillLimit, o.SpillLimit)
+	case o.FilterLimit < time.Millisecond || o.FilterLimit > time.Second:
+		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.FilterLimit: must be 1ms to 1s, is %s", o.FilterLimit)
 	case o.Refuse && o.Wait != DefaultWait:
 		return o, consumer.Options{}, errors.New("idempotency: Options.Wait: must not be set with Refuse: nobody waits")
 	}

@@ -37,7 +37,8 @@ type envelope struct {
 	Tombstone string      `json:"tombstone,omitempty"`
 	Failed    string      `json:"failed,omitempty"`  // the error of a failure for good
 	Sealed    bool        `json:"sealed,omitempty"`  // the rest is a whole stored result, sealed
-	Spilled   int         `json:"spilled,omitempty"` // so many bytes lie elsewhere; the rest is their name there
+	Spilled   int         `json:"spilled,omitempty"` // a whole stored result of so many bytes lies elsewhere; the rest is its name there
+	Sum       string      `json:"sum,omitempty"`     // the SHA-256 of what is spilled, in hex
 }
 
 const version = 1

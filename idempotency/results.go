@@ -5,20 +5,33 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// results is how a runner stores results: bounded, and sealed if it has a cipher.
+// results is how a runner stores results: bounded, sealed if it has a cipher, and spilled if it can be.
 type results struct {
-	limit  int // bytes, as they are stored
+	limit  int // bytes, as they are stored in the ledger
 	cipher ledger.Cipher
+	spill  Spill // nil: what is larger is refused
+	most   int   // bytes, as they are spilled
+	log    *zap.Logger
+}
+
+// max is how large a stored result may be, in bytes.
+func (s *results) max() int {
+	if s.spill == nil {
+		return s.limit
+	}
+	return max(s.limit, s.most)
 }
 
 // sealLimit is how long the cipher may take for one result.
 const sealLimit = 5 * time.Second
 
-// store is what is stored of a result, or of what it says is to be stored instead; else a [*TooLargeError].
-func (s *results) store(ctx context.Context, r *Result, failed string) ([]byte, error) {
+// store is what is stored in the ledger of a result, or of what it says is to be stored instead; else a [*TooLargeError].
+func (s *results) store(ctx context.Context, at place, r *Result, failed string) ([]byte, error) {
 	stored, err := s.seal(ctx, r, failed)
 	if err != nil {
 		return nil, err
@@ -26,10 +39,20 @@ func (s *results) store(ctx context.Context, r *Result, failed string) ([]byte, 
 	if len(stored) <= s.limit {
 		return stored, nil
 	}
-	if r.Instead != "" {
-		return s.store(ctx, &Result{Status: r.Status, Tombstone: r.Instead}, failed)
+	large := &TooLargeError{Bytes: len(stored), Limit: s.max()}
+	if s.spill != nil && len(stored) <= s.most {
+		stored, large.Err = s.spilled(ctx, at, stored)
+		if large.Err == nil {
+			return stored, nil
+		}
 	}
-	return nil, &TooLargeError{Bytes: len(stored), Limit: s.limit}
+	if r.Instead == "" {
+		return nil, large
+	}
+	if large.Err != nil {
+		s.log.Warn("a result is not kept", zap.Error(large.Err))
+	}
+	return s.store(ctx, at, &Result{Status: r.Status, Tombstone: r.Instead}, failed)
 }
 
 // seal encodes a result, and seals it if there is a cipher. It is not cut short by the end of the function's time: the effect is there.
@@ -50,6 +73,15 @@ func (s *results) seal(ctx context.Context, r *Result, failed string) ([]byte, e
 // load is the result that was stored, and the error's text of a failure for good.
 func (s *results) load(ctx context.Context, stored []byte) (r Result, failed string, err error) {
 	e, rest, err := open(stored)
+	if err == nil && e.Spilled > 0 {
+		var lost string
+		if rest, lost, err = s.fetch(ctx, &e, string(rest)); lost != "" {
+			return Result{Tombstone: lost}, "", nil
+		}
+		if err == nil {
+			e, rest, err = open(rest)
+		}
+	}
 	if err == nil && e.Sealed {
 		e, rest, err = s.unseal(ctx, rest)
 	}

@@ -22,6 +22,7 @@ type Runner struct {
 	results results
 	began   atomic.Bool
 	flights flights
+	sieve   *sieve       // nil: there is no filter
 	waiting atomic.Int64 // calls of Do
 
 	telemetry telemetry
@@ -38,7 +39,15 @@ func New(l ledger.Ledger, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{opt: opt, worker: worker, ledger: l, flights: flights{all: map[flightKey]*flight{}}, results: results{limit: l.Limits().Result, cipher: opt.Cipher}}
+	if engine.IsNil(opt.Spill) {
+		opt.Spill = nil
+	}
+	r := &Runner{opt: opt, worker: worker, ledger: l, flights: flights{all: map[flightKey]*flight{}}, results: results{
+		limit: l.Limits().Result, cipher: opt.Cipher, spill: opt.Spill, most: opt.SpillLimit, log: opt.Logger,
+	}}
+	if r.sieve, err = newSieve(l, &opt); err != nil {
+		return nil, err
+	}
 	if r.telemetry, err = newTelemetry(&worker, opt.Name); err != nil {
 		return nil, fmt.Errorf("idempotency: %w", err)
 	}
@@ -86,8 +95,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// MaxResult is how many bytes a stored result may have, its status, headers and so on included: the ledger's limit.
-func (r *Runner) MaxResult() int { return r.results.limit }
+// MaxResult is how many bytes a stored result may have, its status, headers and so on included: the ledger's limit, or
+// Options.SpillLimit where that is larger and there is a Spill.
+func (r *Runner) MaxResult() int { return r.results.max() }
 
 // Health implements [consumer.Worker].
 func (r *Runner) Health() consumer.Health { return r.eng.Health() }

@@ -15,6 +15,7 @@ import (
 // telemetry counts how requests are answered; docs/telemetry.md lists it for users.
 type telemetry struct {
 	requests metric.Int64Counter
+	filtered metric.Int64Counter
 	base     []attribute.KeyValue
 }
 
@@ -33,10 +34,14 @@ const (
 func newTelemetry(o *consumer.Options, source string) (telemetry, error) {
 	m, base := engine.Meter(o, "idempotency", source)
 	requests, err := m.Int64Counter("ackledger.idempotency.requests", metric.WithDescription("Requests, by how they were answered."))
-	t := telemetry{requests: requests, base: base}
 	if err != nil {
-		return t, err
+		return telemetry{}, err
 	}
+	filtered, err := m.Int64Counter("ackledger.idempotency.filter", metric.WithDescription("Requests before which Options.Filter was asked, by what came of it."))
+	if err != nil {
+		return telemetry{}, err
+	}
+	t := telemetry{requests: requests, filtered: filtered, base: base}
 	for _, result := range []string{miss, hit, conflict, inProgress, pendingTimeout, full, unavailable, otherwise} {
 		t.add(0, attribute.String("result", result)) // a series that begins with its first event has no growth at that event
 	}
@@ -44,7 +49,12 @@ func newTelemetry(o *consumer.Options, source string) (telemetry, error) {
 }
 
 func (t *telemetry) add(n int64, attrs ...attribute.KeyValue) {
-	t.requests.Add(context.Background(), n, metric.WithAttributeSet(attribute.NewSet(append(attrs, t.base...)...)))
+	t.requests.Add(context.Background(), n, t.with(attrs...))
+}
+
+// with is attributes beside those of the runner.
+func (t *telemetry) with(attrs ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(attrs, t.base...)...))
 }
 
 // answered counts a request. What is replayed counts by its status, and what waited for another by that.

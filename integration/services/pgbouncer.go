@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -42,9 +39,9 @@ func StartPgBouncer(ctx context.Context, database string, connections int) (*PgB
 	if err != nil {
 		return nil, errors.New("services: the database's URL cannot be read")
 	}
-	binary, env, err := findPgBouncer(ctx)
+	binary, env, err := pgbouncerPackage.find(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrNoPgBouncer, err)
 	}
 	cred, err := unprivileged() // it refuses to run as root, too
 	if err != nil {
@@ -111,82 +108,8 @@ func askPgBouncer(ctx context.Context, database, addr string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// findPgBouncer returns the program, and what its environment needs.
-func findPgBouncer(ctx context.Context) (path string, env []string, err error) {
-	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil, nil
-		}
-	}
-	root, err := unpackPgBouncer(ctx)
-	if err != nil {
-		return "", nil, fmt.Errorf("%w: %w", ErrNoPgBouncer, err)
-	}
-	libraries, err := filepath.Glob(filepath.Join(root, "usr", "lib", "*-linux-*"))
-	if err != nil {
-		return "", nil, err
-	}
-	return filepath.Join(root, "usr", "sbin", "pgbouncer"), []string{"LD_LIBRARY_PATH=" + strings.Join(libraries, ":")}, nil
-}
-
-// downloadLimit bounds the download of a few hundred kilobytes.
-const downloadLimit = time.Minute
-
-// unpackPgBouncer has Debian's package, and the two libraries that are not on every machine, in a folder that every user
-// can reach. Nothing is installed.
-func unpackPgBouncer(ctx context.Context) (string, error) {
-	final := filepath.Join(os.TempDir(), "ackledger-pgbouncer")
-	if isDir(final) {
-		return final, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, downloadLimit)
-	defer cancel()
-	unlock, err := lockFile(ctx, final+".lock")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if isDir(final) {
-		return final, nil
-	}
-	work, err := os.MkdirTemp(os.TempDir(), "ackledger-pgbouncer-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(work)
-	if err := os.Chmod(work, 0o755); err != nil {
-		return "", err
-	}
-	out, err := toolOutput(ctx, work, "apt-cache", "depends", "pgbouncer")
-	if err != nil {
-		return "", err
-	}
-	packages := append([]string{"download", "pgbouncer"}, neededLibrary.FindAllString(string(out), -1)...)
-	if _, err := toolOutput(ctx, work, "apt-get", packages...); err != nil {
-		return "", err
-	}
-	found, err := filepath.Glob(filepath.Join(work, "*.deb"))
-	if err != nil {
-		return "", err
-	}
-	into := filepath.Join(work, "unpacked")
-	for _, deb := range found {
-		if _, err := toolOutput(ctx, work, "dpkg-deb", "-x", deb, into); err != nil {
-			return "", err
-		}
-	}
-	return final, os.Rename(into, final)
-}
-
-// neededLibrary are the packages that pgbouncer needs and small machines lack.
-var neededLibrary = regexp.MustCompile(`lib(event|c-ares|cares)[^\s:]*`)
-
-func toolOutput(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.ReplaceAll(lastLines(out), "\n", "; "))
-	}
-	return out, nil
+// pgbouncerPackage is PgBouncer, and the two libraries that are not on every machine.
+var pgbouncerPackage = debian{
+	packages: []string{"pgbouncer"}, needs: regexp.MustCompile(`lib(event|c-ares|cares)[^\s:]*`), binary: "usr/sbin/pgbouncer",
+	installed: []string{"pgbouncer", "/usr/sbin/pgbouncer"},
 }

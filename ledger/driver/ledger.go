@@ -42,6 +42,7 @@ var (
 	_ ledger.Inspector       = (*Ledger)(nil)
 	_ ledger.ArchiveMeter    = (*Ledger)(nil)
 	_ ledger.DeliveryCounter = (*Ledger)(nil)
+	_ ledger.SuccessReader   = (*Ledger)(nil)
 )
 
 // New returns the ledger that a store holds. It does nothing with the store yet.

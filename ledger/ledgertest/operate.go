@@ -97,6 +97,7 @@ var operateCases = []testCase{
 	{"RenewMended", renewMended},
 	{"Reopen", reopen},
 	{"ReopenOnce", reopenOnce},
+	{"Successes", operateSuccesses},
 	{"ReopenTwice", reopenTwice},
 	{"ReopenArchived", reopenArchived},
 	{"ReopenRefused", reopenRefused},

@@ -69,6 +69,7 @@
 //	deadletters.go         the list of dead letters
 //	archived.go            how many bytes a scope's archive has
 //	list.go                the lists of scopes and messages, Find and Status
+//	success.go             which messages have succeeded, read without a claim
 //	get.go                 Get, and how rows of messages and of the archive are read
 //	ranges_get.go          what Get finds of a message in a range
 //	operate_hint.go        when an archived delivery was last sent again, from the audit

@@ -28,6 +28,7 @@ func OperateStatements(l *Ledger, keys []ledger.Key, until int64) map[string]Sta
 	of := func(sql string, args ...any) Statement { return Statement{sqlTune, l.sql(sql), args} }
 	return map[string]Statement{
 		"status": of(sqlStatus, sums), "list by keys": of(sqlListKeys, sums), "bodies": of(sqlDeadBodies, sums, deliveries),
+		"successes":    of(sqlSuccesses, sums),
 		"find":         of(sqlArchivedID, []byte("id 7")),
 		"list pages":   of(sqlListPages, "(0,0)", "(10,0)", int32(0), int32(3), until),
 		"renew":        of(sqlRenew, sums[0], int64(1), (*pgtype.UUID)(nil), []byte(nil)),

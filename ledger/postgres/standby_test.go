@@ -77,6 +77,12 @@ func TestWhatIsSeenWaitsForTheStandby(t *testing.T) {
 			t.Errorf("status of the %s: %+v; want an error: no standby has it", name, got)
 		}
 	}
+	// Nor is a repetition answered with it.
+	waits, done := context.WithTimeout(t.Context(), limit)
+	if got, err := b.Successes(waits, []ledger.Key{s.Key}); err == nil {
+		t.Errorf("a success: %+v; want an error: no standby has it", got)
+	}
+	done()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	if got, err := b.Status(ctx, []ledger.Key{f.Key}); err != nil || got[0].State == ledger.Succeeded {
 		t.Errorf("status of the failure: %+v, %v; nothing to wait for", got, err)
