@@ -32,6 +32,7 @@ type Outcome struct {
 // call is one Do.
 type call struct {
 	ctx   context.Context // Do's
+	key   flightKey
 	f     Func
 	state atomic.Int32  // of a stage
 	heard ledger.Claim  // what the ledger said last; who asked it writes it
@@ -105,10 +106,13 @@ func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err er
 func (r *Runner) lead(ctx context.Context, k flightKey, x *flight, limit <-chan time.Time, q *Request, key ledger.Key, f Func) (out Outcome, err error) {
 	err = ErrUnknown // if it panics
 	defer func() { r.flights.land(k, x, out, err, !r.opt.RerunFailed) }()
-	c := &call{ctx: ctx, f: f, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
+	c := &call{ctx: ctx, key: k, f: f, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
 	it := &engine.Item{
 		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: k.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
 		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,
+	}
+	if r.flights.mismatch(k) {
+		return Outcome{}, ErrMismatch
 	}
 	r.eng.Offer([]*engine.Item{it})
 	return r.await(c, limit)
@@ -149,7 +153,9 @@ func (r *Runner) await(c *call, limit <-chan time.Time) (Outcome, error) {
 	case <-c.bad:
 		err = fmt.Errorf("idempotency: the ledger refuses the request: %w", c.heard.Err)
 	case <-limit:
-		err = r.waited()
+		if err = r.waited(); r.flights.mismatch(c.key) {
+			err = ErrMismatch
+		}
 	case <-c.ctx.Done():
 		err = context.Cause(c.ctx)
 	}
@@ -179,6 +185,8 @@ func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 		return r.ran(c, v)
 	}
 	switch {
+	case !v.Ack && r.flights.mismatch(c.key):
+		return Outcome{}, ErrMismatch
 	case !v.Ack && r.opt.Refuse && r.eng.Open():
 		return Outcome{}, &InProgressError{Rest: cmp.Or(c.heard.Wait, r.worker.Lease)}
 	case !v.Ack:

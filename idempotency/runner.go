@@ -38,7 +38,7 @@ func New(l ledger.Ledger, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{opt: opt, worker: worker, ledger: l, flights: flights{all: map[flightKey]*flight{}}, results: results{limit: l.Limits().Result, cipher: opt.Cipher}}
+	r := &Runner{opt: opt, worker: worker, ledger: l, flights: flights{all: map[flightKey]*flight{}, running: map[[ledger.KeySize]byte]ledger.Fingerprint{}}, results: results{limit: l.Limits().Result, cipher: opt.Cipher}}
 	if r.telemetry, err = newTelemetry(&worker, opt.Name); err != nil {
 		return nil, fmt.Errorf("idempotency: %w", err)
 	}

@@ -191,13 +191,23 @@ func (m *middleware) run(ctx context.Context, rec *recorder, r *http.Request, bo
 	m.next.ServeHTTP(rec, again(r.WithContext(ctx), body))
 	rec.returned()
 	res := rec.result(m.opt.KeepHeaders)
-	if a, ok := ledger.AttemptFrom(ctx); ok && late(a, &committed, &res) {
+	a, _ := ledger.AttemptFrom(ctx)
+	if rolledBack(a) && res.Status >= 400 { // nothing is done, and the handler says so
+		return res, idempotency.Release(errReleased)
+	}
+	if late(a, &committed, &res) {
 		m.opt.Logger.Error("a handler has answered after its transaction's end: a repetition does not get that", zap.String("source", route(r)))
 	}
 	if !m.opt.Store(res.Status) && res.Tombstone == "" {
 		return res, idempotency.Release(errReleased)
 	}
 	return res, nil
+}
+
+// rolledBack says whether the handler's transaction has failed, and nothing of it is there.
+func rolledBack(a *ledger.Attempt) bool {
+	state, err := a.State()
+	return state == ledger.AttemptOpen && err != nil
 }
 
 // late says whether the answer is another one than what the handler's transaction has committed.

@@ -53,6 +53,24 @@ func TestWhileItRuns(t *testing.T) {
 	})
 }
 
+// Another body does not wait for what runs: it is told at once (draft 2.7).
+func TestAnotherBodyDoesNotWait(t *testing.T) {
+	t.Parallel()
+	began, release := make(chan struct{}), make(chan struct{})
+	e := serve(t, idempotency.Options{Wait: time.Hour}, httpkey.Options{}, func(http.ResponseWriter, *http.Request) {
+		close(began)
+		<-release
+	}, false)
+	var first sync.WaitGroup
+	first.Go(func() { e.ask(asked{key: "k", body: "a"}) })
+	<-began
+	if a := e.ask(asked{key: "k", body: "b"}); a.status != http.StatusUnprocessableEntity || a.problem() != httpkey.KeyReused {
+		t.Errorf("%+v", a)
+	}
+	close(release)
+	first.Wait()
+}
+
 // Who has waited in vain is told to ask again later.
 func TestWaitedInVain(t *testing.T) {
 	t.Parallel()
@@ -297,7 +315,7 @@ func TestTheLedgerIsAway(t *testing.T) {
 	}
 }
 
-// Effect and answer are one commit; an answer that is written after it is not known to a repetition, which is told so.
+// Effect and answer are one commit. What a handler says of a transaction that failed is sent and not kept. An answer that is written after it is not known to a repetition, which is told so.
 func TestInTx(t *testing.T) {
 	protocols(t, func(t *testing.T, http2 bool) {
 		l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
@@ -329,6 +347,8 @@ func TestInTx(t *testing.T) {
 				return err
 			})
 			switch {
+			case err != nil && r.URL.Query().Has("hides"):
+				answer()
 			case err != nil:
 				http.Error(w, "no money", http.StatusPaymentRequired)
 			case late:
@@ -346,8 +366,13 @@ func TestInTx(t *testing.T) {
 		if a := e.ask(asked{key: "late", path: "/pay/7?late"}); a.problem() != httpkey.NotReplayed {
 			t.Errorf("late, again: %+v", a)
 		}
-		if a := e.ask(asked{key: "fails", path: "/pay/7?fails"}); a.status >= 500 && a.problem() == "" {
-			t.Errorf("rolled back: %+v", a)
+		for n := range 2 {
+			if a := e.ask(asked{key: "fails", path: "/pay/7?fails"}); a.status != http.StatusPaymentRequired || a.body != "no money\n" || a.replayed() {
+				t.Errorf("rolled back, %d: %+v", n, a)
+			}
+		}
+		if a := e.ask(asked{key: "hides", path: "/pay/7?fails&hides"}); a.status < 500 || a.problem() == "" {
+			t.Errorf("a success that was rolled back: %+v", a)
 		}
 	})
 }
