@@ -348,6 +348,8 @@ func TestInTx(t *testing.T) {
 			})
 			switch {
 			case err != nil && r.URL.Query().Has("hides"):
+				w.Header().Set("Link", "</hint>")
+				w.WriteHeader(http.StatusEarlyHints)
 				answer()
 			case err != nil:
 				http.Error(w, "no money", http.StatusPaymentRequired)
@@ -371,7 +373,7 @@ func TestInTx(t *testing.T) {
 				t.Errorf("rolled back, %d: %+v", n, a)
 			}
 		}
-		if a := e.ask(asked{key: "hides", path: "/pay/7?fails&hides"}); a.status < 500 || a.problem() == "" {
+		if a := e.ask(asked{key: "hides", path: "/pay/7?fails&hides"}); a.status < 500 || a.problem() == "" || a.header.Get("Link") != "" {
 			t.Errorf("a success that was rolled back: %+v", a)
 		}
 	})
