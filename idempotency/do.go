@@ -34,6 +34,7 @@ type Outcome struct {
 // call is one Do.
 type call struct {
 	ctx   context.Context // Do's
+	key   flightKey
 	f     Func
 	at    place         // of its result
 	state atomic.Int32  // of a stage
@@ -111,10 +112,13 @@ func (r *Runner) lead(ctx context.Context, k flightKey, x *flight, limit <-chan 
 	if out, err, ok := r.known(ctx, q, key, k.body); ok {
 		return out, err
 	}
-	c := &call{ctx: ctx, f: f, at: place{key.Sum(), cmp.Or(q.Window, r.opt.Window)}, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
+	c := &call{ctx: ctx, key: k, f: f, at: place{key.Sum(), cmp.Or(q.Window, r.opt.Window)}, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
 	it := &engine.Item{
 		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: k.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
 		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,
+	}
+	if r.flights.mismatch(k) {
+		return Outcome{}, ErrMismatch
 	}
 	r.eng.Offer([]*engine.Item{it})
 	return r.await(c, limit)
@@ -169,7 +173,9 @@ func (r *Runner) await(c *call, limit <-chan time.Time) (Outcome, error) {
 	case <-c.bad:
 		err = fmt.Errorf("idempotency: the ledger refuses the request: %w", c.heard.Err)
 	case <-limit:
-		err = r.waited()
+		if err = r.waited(); r.flights.mismatch(c.key) {
+			err = ErrMismatch
+		}
 	case <-c.ctx.Done():
 		err = context.Cause(c.ctx)
 	}
@@ -199,6 +205,8 @@ func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 		return r.ran(c, v)
 	}
 	switch {
+	case !v.Ack && r.flights.mismatch(c.key):
+		return Outcome{}, ErrMismatch
 	case !v.Ack && r.opt.Refuse && r.eng.Open():
 		return Outcome{}, &InProgressError{Rest: cmp.Or(c.heard.Wait, r.worker.Lease)}
 	case !v.Ack:

@@ -42,7 +42,7 @@ func New(l ledger.Ledger, o Options) (*Runner, error) {
 	if engine.IsNil(opt.Spill) {
 		opt.Spill = nil
 	}
-	r := &Runner{opt: opt, worker: worker, ledger: l, flights: flights{all: map[flightKey]*flight{}}, results: results{
+	r := &Runner{opt: opt, worker: worker, ledger: l, flights: newFlights(), results: results{
 		limit: l.Limits().Result, cipher: opt.Cipher, spill: opt.Spill, most: opt.SpillLimit, log: opt.Logger,
 	}}
 	if r.sieve, err = newSieve(l, &opt); err != nil {

@@ -4,6 +4,15 @@
 // [New] makes the middleware over an [idempotency.Runner]. A handler that runs in postgres.InTx or sqlite.InTx and writes its answer in
 // there has effect and stored answer in one commit. A handler with outside effects passes on consumer.ChildKey.
 //
+// An answer that the handler writes after its transaction has committed reaches the first client alone: a repetition is told that it was
+// not kept. Where the transaction failed and the handler answers with 400 or more, that is sent, and the next request runs again.
+//
+// # Routers
+//
+// The route's pattern is [http.Request.Pattern]. chi sets it for middlewares of With, not for those of Use. For gin and echo an adapter
+// sets it, hands the middleware's writer to the handlers, and has their errors answered behind the middleware: module
+// integration/routers of this repository has both, tested.
+//
 // # Files
 //
 // Each file uses what stands below it:

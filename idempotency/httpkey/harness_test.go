@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/idempotency/httpkey"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
 
@@ -24,9 +30,14 @@ type env struct {
 // serve serves a mux whose handler for POST /pay/{id} is behind the middleware.
 func serve(t *testing.T, ro idempotency.Options, o httpkey.Options, h http.HandlerFunc, http2 bool) *env {
 	t.Helper()
+	return serveOn(t, memory.New(), ro, o, h, http2)
+}
+
+func serveOn(t *testing.T, l ledger.Ledger, ro idempotency.Options, o httpkey.Options, h http.HandlerFunc, http2 bool) *env {
+	t.Helper()
 	e := &env{T: t}
 	var err error
-	if e.runner, err = idempotency.New(memory.New(), ro); err != nil {
+	if e.runner, err = idempotency.New(l, ro); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +55,7 @@ func serve(t *testing.T, ro idempotency.Options, o httpkey.Options, h http.Handl
 	mux := http.NewServeMux()
 	mux.Handle("/pay/{id}", wrap(h))
 	mux.Handle("/refund/{id}", wrap(h))
-	e.server = httptest.NewUnstartedServer(mux)
+	e.server = httptest.NewUnstartedServer(outer(mux))
 	e.server.EnableHTTP2 = http2
 	// All requests of a test fit into one connection: a thousand that each begin one of their own can take longer than a busy machine's
 	// server waits for a connection's first bytes.
@@ -54,6 +65,9 @@ func serve(t *testing.T, ro idempotency.Options, o httpkey.Options, h http.Handl
 	} else {
 		e.server.Start()
 	}
+	client := e.server.Client()
+	client.Transport.(*http.Transport).ExpectContinueTimeout = time.Minute
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(func() {
 		e.server.Close()
 		cancel()
@@ -64,10 +78,20 @@ func serve(t *testing.T, ro idempotency.Options, o httpkey.Options, h http.Handl
 	return e
 }
 
+// outer is a middleware around all: its headers are not the handlers' business.
+func outer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Outer", "outer")
+		w.Header().Set("Vary", "Origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
 // asked is a request of a test.
 type asked struct {
 	method, path, key, body string
 	header                  http.Header
+	chunked                 bool // its length is not announced
 }
 
 // answer is what came of it.
@@ -76,6 +100,7 @@ type answer struct {
 	header  http.Header
 	trailer http.Header
 	body    string
+	infos   []string // what came before it: 100, and 103 with its Link
 }
 
 func (a *answer) replayed() bool { return a.header.Get("Idempotent-Replayed") == "true" }
@@ -99,7 +124,16 @@ func (e *env) ask(q asked) *answer {
 	if q.path == "" {
 		q.path = "/pay/7"
 	}
-	r, err := http.NewRequestWithContext(e.Context(), q.method, e.server.URL+q.path, bytes.NewBufferString(q.body))
+	var body io.Reader = bytes.NewBufferString(q.body)
+	if q.chunked {
+		body = io.NopCloser(body)
+	}
+	a := &answer{header: http.Header{}}
+	ctx := httptrace.WithClientTrace(e.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+		a.infos = append(a.infos, strings.TrimSpace(strconv.Itoa(code)+" "+h.Get("Link")))
+		return nil
+	}})
+	r, err := http.NewRequestWithContext(ctx, q.method, e.server.URL+q.path, body)
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -112,12 +146,16 @@ func (e *env) ask(q asked) *answer {
 	resp, err := e.server.Client().Do(r)
 	if err != nil {
 		e.Errorf("%s %s: %v", q.method, q.path, err)
-		return &answer{header: http.Header{}}
+		return a
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	got, err := io.ReadAll(resp.Body)
 	if err != nil {
 		e.Errorf("%s %s: reading the answer: %v", q.method, q.path, err)
 	}
-	return &answer{status: resp.StatusCode, header: resp.Header, trailer: resp.Trailer, body: string(body)}
+	a.status, a.header, a.trailer, a.body = resp.StatusCode, resp.Header, resp.Trailer, string(got)
+	return a
 }
+
+// quiet is for servers whose handlers panic on purpose.
+var quiet = log.New(io.Discard, "", 0)

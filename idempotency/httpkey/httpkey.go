@@ -2,6 +2,7 @@ package httpkey
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,11 +11,13 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/idempotency"
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // middleware is one handler behind a runner.
@@ -72,7 +75,12 @@ func (m *middleware) invalid(err error) *Problem {
 
 // request is what the runner is asked, and the request's body.
 func (m *middleware) request(w http.ResponseWriter, r *http.Request, key string) (q idempotency.Request, body []byte, p *Problem) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, m.opt.MaxBody))
+	var err error
+	if r.ContentLength > m.opt.MaxBody { // before a client that expects a 100 sends it
+		err = &http.MaxBytesError{Limit: m.opt.MaxBody}
+	} else {
+		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, m.opt.MaxBody))
+	}
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
 		return q, nil, &Problem{Type: m.opt.TypeBase + BodyTooLong, Title: "The request is too large", Status: http.StatusRequestEntityTooLarge,
 			Detail: fmt.Sprintf("at most %d bytes", m.opt.MaxBody), Err: err}
@@ -86,11 +94,20 @@ func (m *middleware) request(w http.ResponseWriter, r *http.Request, key string)
 			return q, nil, &Problem{Type: "about:blank", Title: "The request's body is not valid", Status: http.StatusBadRequest, Detail: err.Error(), Err: err}
 		}
 	}
-	return idempotency.Request{Scope: route(r), Caller: m.opt.Caller(r), Key: key, Body: identity(r, content)}, body, nil
+	return idempotency.Request{Scope: route(r), Caller: bounded(m.opt.Caller(r)), Key: key, Body: identity(r, content)}, body, nil
 }
 
-// maxScope is how long a scope may be.
-const maxScope = 255
+// maxPart is how long a scope or a caller may be.
+const maxPart = 255
+
+// bounded is a part of the identity: what is too long ends in its hash.
+func bounded(part string) string {
+	if len(part) <= maxPart {
+		return part
+	}
+	sum := sha256.Sum256([]byte(part))
+	return strings.ToValidUTF8(part[:maxPart-1-2*len(sum)], "") + "~" + hex.EncodeToString(sum[:])
+}
 
 // route is the request's method and its route's pattern; its path where there is none.
 func route(r *http.Request) string {
@@ -101,21 +118,20 @@ func route(r *http.Request) string {
 	if pattern == "" {
 		pattern = r.URL.EscapedPath()
 	}
-	scope := strings.ToValidUTF8(r.Method+" "+strings.TrimSpace(pattern), "?")
-	if len(scope) > maxScope {
-		sum := sha256.Sum256([]byte(scope))
-		scope = strings.ToValidUTF8(scope[:maxScope-1-2*len(sum)], "") + "~" + hex.EncodeToString(sum[:])
-	}
-	return scope
+	return bounded(strings.ToValidUTF8(r.Method+" "+strings.TrimSpace(pattern), "?"))
 }
 
 // identity is what must be equal in a repetition. None of the parts before the content has a line break.
 func identity(r *http.Request, content []byte) []byte {
 	kind := r.Header.Get("Content-Type")
 	if media, params, err := mime.ParseMediaType(kind); err == nil {
-		kind = mime.FormatMediaType(media, params)
+		kind = cmp.Or(mime.FormatMediaType(media, params), kind)
 	}
-	head := r.Method + "\n" + r.URL.EscapedPath() + "\n" + r.URL.Query().Encode() + "\n" + kind + "\n"
+	query := r.URL.RawQuery
+	if all, err := url.ParseQuery(query); err == nil { // else parts of it would be left out
+		query = all.Encode()
+	}
+	head := r.Method + "\n" + r.URL.EscapedPath() + "\n" + query + "\n" + kind + "\n"
 	return append([]byte(head), content...)
 }
 
@@ -145,6 +161,8 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 	case seen: // what its client has is all that there is to say
 	case errors.Is(err, idempotency.ErrUnavailable) && m.opt.WithoutLedger:
 		m.unprotected(w, r, body)
+	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
+		m.sent(r, err) // nobody listens
 	case err != nil:
 		m.tell(w, r, m.problem(err))
 	default:
@@ -154,16 +172,49 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 
 // run calls the handler.
 func (m *middleware) run(ctx context.Context, rec *recorder, r *http.Request, body []byte) (idempotency.Result, error) {
-	kept := func() (idempotency.Result, error) { return rec.result(m.opt.KeepHeaders), nil }
+	var committed idempotency.Result
+	kept := func() (idempotency.Result, error) {
+		if committed = rec.result(m.opt.KeepHeaders); !rec.answered() {
+			committed.Tombstone = "it was not written before its transaction ended"
+		}
+		return committed, nil
+	}
 	if err := idempotency.SetResultFrom(ctx, kept); err != nil {
 		return idempotency.Result{}, err
 	}
+	if m.opt.EndWithClient {
+		ended, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		defer context.AfterFunc(r.Context(), func() { end(context.Cause(r.Context())) })()
+		ctx = ended
+	}
 	m.next.ServeHTTP(rec, again(r.WithContext(ctx), body))
+	rec.returned()
 	res := rec.result(m.opt.KeepHeaders)
+	a, _ := ledger.AttemptFrom(ctx)
+	if rolledBack(a) && res.Status >= 400 { // nothing is done, and the handler says so
+		return res, idempotency.Release(errReleased)
+	}
+	if late(a, &committed, &res) {
+		m.opt.Logger.Error("a handler has answered after its transaction's end: a repetition does not get that", zap.String("source", route(r)))
+	}
 	if !m.opt.Store(res.Status) && res.Tombstone == "" {
 		return res, idempotency.Release(errReleased)
 	}
 	return res, nil
+}
+
+// rolledBack says whether the handler's transaction has failed, and nothing of it is there.
+func rolledBack(a *ledger.Attempt) bool {
+	state, err := a.State()
+	return state == ledger.AttemptOpen && err != nil
+}
+
+// late says whether the answer is another one than what the handler's transaction has committed.
+func late(a *ledger.Attempt, committed, res *idempotency.Result) bool {
+	state, _ := a.State()
+	return state == ledger.AttemptSucceeded && committed.Status != 0 &&
+		(committed.Tombstone != res.Tombstone || committed.Status != res.Status || !bytes.Equal(committed.Body, res.Body))
 }
 
 // again is the request with its body to be read.
@@ -187,8 +238,12 @@ func (m *middleware) replay(w http.ResponseWriter, r *http.Request, res *idempot
 	}
 	h := w.Header()
 	for _, x := range res.Headers {
+		h.Del(x.Name) // what wraps the middleware may have set it, as it did then
+	}
+	for _, x := range res.Headers {
 		h.Add(x.Name, string(x.Value))
 	}
+	h["Content-Type"] = nil // not guessed
 	if res.MediaType != "" {
 		h.Set("Content-Type", res.MediaType)
 	}

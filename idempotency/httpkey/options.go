@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,9 +31,12 @@ type Options struct {
 	// Required says which requests must have a key: others are refused with 400. Default: POST and PATCH. For people whose older
 	// clients send none (a function that says false), or whose PUT and DELETE are to have one.
 	Required func(*http.Request) bool
-	// Caller is whose request it is: a tenant, an account. Two callers' keys never meet. Default: one caller. For everybody who has
+	// Caller is whose request it is: a tenant, an account. Two callers' keys never meet; a long name is hashed. Default: one caller. For everybody who has
 	// more than one: without it, callers could meet each other's answers.
 	Caller func(*http.Request) string
+	// EndWithClient ends a handler's context when its client has gone. Default: the handler goes on, and its answer is kept for the
+	// repetition. For people whose handlers do much, and can leave off.
+	EndWithClient bool
 	// Body returns what of a request's body must be equal in a repetition, such as package canonical makes. Its error refuses the
 	// request with 400. Default: the body. For people whose clients re-encode, or send a time.
 	Body func(r *http.Request, body []byte) ([]byte, error)
@@ -42,8 +46,8 @@ type Options struct {
 	// Store says whether an answer with this status is kept. What is not kept is run again by the next request. Default: 200 to 499
 	// but 408, 425 and 429. For people whose 4xx heal.
 	Store func(status int) bool
-	// KeepHeaders are the headers that are kept with an answer. Default: Content-Type, Content-Language, Content-Location, Location,
-	// ETag, Last-Modified and Link. Set-Cookie, Date and headers of the connection are never kept. For people with headers of their own.
+	// KeepHeaders are the headers that are kept with an answer. Default: Content-Language, Content-Location, Location, ETag,
+	// Last-Modified and Link. Content-Type and Content-Encoding are always kept: without them the body is not what it was. Set-Cookie, Date and headers of the connection are never kept. For people with headers of their own.
 	KeepHeaders []string
 	// ReplayHeader marks an answer that is given again; its value is "true". Default "Idempotent-Replayed", as Stripe's. For people whose
 	// clients look for another one.
@@ -81,7 +85,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Store = stores
 	}
 	if o.KeepHeaders == nil {
-		o.KeepHeaders = []string{"Content-Type", "Content-Language", "Content-Location", "Location", "Etag", "Last-Modified", "Link"}
+		o.KeepHeaders = []string{"Content-Language", "Content-Location", "Location", "Etag", "Last-Modified", "Link"}
 	}
 	if o.FailureText == nil {
 		o.FailureText = func(*idempotency.FailedError) string { return "" }
@@ -89,9 +93,12 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
+	if !slices.ContainsFunc(o.KeepHeaders, func(name string) bool { return http.CanonicalHeaderKey(name) == "Content-Encoding" }) {
+		o.KeepHeaders = append(slices.Clone(o.KeepHeaders), "Content-Encoding")
+	}
 	for _, name := range o.KeepHeaders {
 		switch http.CanonicalHeaderKey(name) {
-		case "Set-Cookie", "Date", "Connection", "Keep-Alive", "Proxy-Authenticate", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length":
+		case "Set-Cookie", "Date", "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length":
 			return o, fmt.Errorf("httpkey: Options.KeepHeaders: must not have %s: it belongs to one answer or one connection", name)
 		}
 	}
@@ -110,5 +117,5 @@ func stores(status int) bool {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
 	}
-	return status < 500
+	return status >= 200 && status < 500
 }

@@ -47,7 +47,7 @@ func (p *Problem) write(w http.ResponseWriter) error {
 	return json.NewEncoder(w).Encode(p)
 }
 
-// problem is what an error of the runner means. Nil: the request's client has gone.
+// problem is what an error of the runner means.
 func (m *middleware) problem(err error) *Problem {
 	inProgress, busy := errors.AsType[*idempotency.InProgressError](err)
 	_, badKey := errors.AsType[*idempotency.KeyError](err)

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -17,14 +19,16 @@ import (
 // unless the handler flushes, takes the connection over, or answers more than is kept: then it goes straight to the client, and what
 // is stored is that there is no answer.
 type recorder struct {
-	w     http.ResponseWriter
-	limit int
+	w      http.ResponseWriter
+	limit  int
+	around http.Header // what stood in w before the handler: of whoever wraps the middleware
 
 	mu     sync.Mutex
-	header http.Header
-	status int // 0: none yet
+	header http.Header // the handler's, from around on
+	status int         // 0: none yet
 	body   bytes.Buffer
 	lost   string // why the answer is not kept; empty: it is
+	over   bool   // the handler has returned
 	closed bool   // nobody listens any more
 }
 
@@ -32,23 +36,26 @@ type recorder struct {
 const tooLarge = "it is larger than what is kept"
 
 func newRecorder(w http.ResponseWriter, limit int) *recorder {
-	return &recorder{w: w, limit: limit, header: http.Header{}}
+	return &recorder{w: w, limit: limit, around: w.Header().Clone(), header: w.Header().Clone()}
 }
 
 // Header implements http.ResponseWriter.
 func (r *recorder) Header() http.Header { return r.header }
 
-// WriteHeader implements http.ResponseWriter. What informs (1xx) goes to the client at once, and is not kept.
+// WriteHeader implements http.ResponseWriter. What informs (1xx) goes to the client at once, and is not kept. It panics on what is no
+// status, as net/http does: later, nobody would know who wrote it.
 func (r *recorder) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("httpkey: WriteHeader: must be 100 to 999, is %d", status))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.closed || r.status != 0:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
-		for name, values := range r.header {
-			r.w.Header()[name] = values
-		}
+		become(r.w.Header(), r.header)
 		r.w.WriteHeader(status)
+		become(r.w.Header(), r.around) // whoever answers in the end begins anew
 	default:
 		r.status = status
 	}
@@ -61,8 +68,11 @@ func (r *recorder) Write(p []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	switch {
+	case r.closed:
 		return 0, errClosed
+	case r.status == http.StatusNoContent || r.status == http.StatusNotModified:
+		return 0, http.ErrBodyNotAllowed
 	}
 	if r.lost == "" && r.body.Len()+len(p) > r.limit {
 		if err := r.goLive(tooLarge); err != nil {
@@ -120,28 +130,56 @@ func (r *recorder) goLive(why string) error {
 
 // send sends the status, the headers and what was written so far. The recorder is locked.
 func (r *recorder) send() error {
-	declared := map[string]bool{}
-	for _, names := range r.header["Trailer"] {
-		for name := range strings.SplitSeq(names, ",") {
-			declared[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
-		}
-	}
-	trailers := http.Header{}
-	for name, values := range r.header {
-		if declared[name] || strings.HasPrefix(name, http.TrailerPrefix) {
-			trailers[name] = values
-			continue
-		}
-		r.w.Header()[name] = values
+	h := r.w.Header()
+	become(h, r.header)
+	for name := range r.declared() {
+		delete(h, name)
 	}
 	r.w.WriteHeader(max(r.status, http.StatusOK))
 	_, err := r.w.Write(r.body.Bytes())
-	for name, values := range trailers {
-		r.w.Header()[name] = values
-	}
-	r.header = r.w.Header() // what is set from now on are trailers
 	r.body = bytes.Buffer{}
 	return err
+}
+
+// sendTrailers hands on what is to follow the body. The recorder is locked.
+func (r *recorder) sendTrailers() {
+	declared := r.declared()
+	for name, values := range r.header {
+		if declared[name] || strings.HasPrefix(name, http.TrailerPrefix) {
+			r.w.Header()[name] = values
+		}
+	}
+}
+
+// declared are the trailers that the handler has announced.
+func (r *recorder) declared() map[string]bool {
+	all := map[string]bool{}
+	for _, names := range r.header["Trailer"] {
+		for name := range strings.SplitSeq(names, ",") {
+			all[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
+	return all
+}
+
+// become makes one header equal to another.
+func become(h, other http.Header) {
+	clear(h)
+	maps.Copy(h, other)
+}
+
+// returned notes that the handler has returned: nobody changes its header any more.
+func (r *recorder) returned() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+}
+
+// answered says whether the handler has begun to answer.
+func (r *recorder) answered() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status != 0 || r.lost != ""
 }
 
 // result is what is to be stored of what was answered so far.
@@ -155,7 +193,7 @@ func (r *recorder) result(keep []string) idempotency.Result {
 	}
 	res.Body = bytes.Clone(r.body.Bytes())
 	res.MediaType = r.header.Get("Content-Type")
-	if res.MediaType == "" && len(res.Body) > 0 {
+	if _, set := r.header["Content-Type"]; !set && len(res.Body) > 0 && r.header.Get("Content-Encoding") == "" {
 		res.MediaType = http.DetectContentType(res.Body)
 	}
 	for _, name := range keep {
@@ -173,8 +211,14 @@ func (r *recorder) end(send bool) (seen bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	if send && r.lost == "" {
-		return true, r.send()
+	if seen = send || r.lost != ""; !seen {
+		return false, nil
 	}
-	return r.lost != "", nil
+	if r.lost == "" {
+		err = r.send()
+	}
+	if r.over {
+		r.sendTrailers()
+	}
+	return true, err
 }
