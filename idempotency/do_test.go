@@ -42,7 +42,7 @@ func TestFlights(t *testing.T) {
 		{"to be run again", errors.New("away"), true, false},
 		{"not known", ErrUnknown, true, false},
 	} {
-		f := flights{all: map[flightKey]*flight{}}
+		f := newFlights()
 		k, other := flightKey{}, flightKey{body: [16]byte{1}}
 		x, lead := f.join(k)
 		same, follows := f.join(k)

@@ -158,7 +158,7 @@ func sentCases() []conformance {
 				w.WriteHeader(http.StatusInternalServerError)
 				flush(w)
 			}},
-		{name: "too large", source: fiber2, ask: twice(asked{}), want: tombstone, runs: 1,
+		{name: "too large", source: large, ask: twice(asked{}), want: tombstone, runs: 1,
 			run: func(_ int32, w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }},
 		{name: "trailers", source: rfc + " 6.5", ask: twice(asked{}), want: "200 new, 200 again", runs: 1, run: trailers(false), check: sums},
 		{name: "trailers after a flush", source: rfc + " 6.5", ask: twice(asked{}), want: tombstone, runs: 1, run: trailers(true), check: sums},
