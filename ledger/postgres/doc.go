@@ -103,6 +103,7 @@
 //	roles.go               Grant, and what a role may do
 //	migrate.go             Migrate
 //	migrate_turn.go        one migration at a time
+//	step.go                steps: how they are recorded and read
 //	version.go             which versions of schema and program go together
 //	statements.go          the SQL of owners, scopes and claims, and the schema's name in all
 //	statements_operate.go  the SQL of operators
