@@ -178,3 +178,13 @@ func ReadSteps(ctx context.Context, o Owner, t Ticket) ([]Step, error) {
 		o = below.Unwrap()
 	}
 }
+
+// RecordStep records a step of the message of Tickets()[i] in one call of the owner. Errors are those of [Owner].Settle for one
+// settlement: [ErrLost] if the message is not the attempt's any more; what is neither that nor an [*InvalidError] may be repeated.
+func (a *Attempt) RecordStep(ctx context.Context, i int, s Step) error {
+	errs, err := a.owner.Settle(ctx, []Settlement{{Ticket: a.Tickets()[i], Kind: RecordStep, Step: &s}})
+	if err != nil {
+		return err
+	}
+	return errs[0]
+}
