@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/idempotency"
@@ -27,7 +28,8 @@ import (
 // Variables of a child process that makes an order's calls. In the gap that is named it ends or stops itself.
 const (
 	stepsLedger = "ACKLEDGER_LIFE_LEDGER" // a PostgreSQL URL, or the path of a SQLite file
-	stepsLog    = "ACKLEDGER_LIFE_LOG"    // where it writes what it has done, line by line
+	stepsOrder  = "ACKLEDGER_LIFE_ORDER"
+	stepsLog    = "ACKLEDGER_LIFE_LOG" // where it writes what it has done, line by line
 	stepsGap    = "ACKLEDGER_LIFE_GAP"
 	stepsSignal = "ACKLEDGER_LIFE_SIGNAL" // SIGKILL or SIGSTOP
 )
@@ -121,7 +123,7 @@ func orderOnce() error {
 		return err
 	}
 	defer func() { _ = closer() }()
-	r, err := idempotency.New(observed{l}, idempotency.Options{Name: "orders", Lease: 2 * time.Second, NoMaintenance: true})
+	r, err := idempotency.New(observed{l}, idempotency.Options{Name: "orders", Lease: time.Second, NoMaintenance: true})
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func orderOnce() error {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(running) }()
 	for {
-		if _, err = r.Do(ctx, idempotency.Request{Scope: "orders", Key: "order-1"}, order); err == nil || ctx.Err() != nil {
+		if _, err = r.Do(ctx, idempotency.Request{Scope: "orders", Key: os.Getenv(stepsOrder)}, order); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
@@ -169,30 +171,41 @@ func order(ctx context.Context) (idempotency.Result, error) {
 	return idempotency.Result{Body: []byte("done")}, nil
 }
 
-// orderProcess starts a process that does the order.
-func orderProcess(t *testing.T, at, log, gap, signal string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), stepsLedger+"="+at, stepsLog+"="+log, stepsGap+"="+gap, stepsSignal+"="+signal)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return cmd
+// orderProcess is a process that does the order of an id.
+type orderProcess struct {
+	at, id, log string
 }
 
-func logged(t *testing.T, log string) []string {
-	t.Helper()
-	text, err := os.ReadFile(log)
+// start starts it. In the gap it gets the signal.
+func (p orderProcess) start(ctx context.Context, gap, signal string) (*exec.Cmd, error) {
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), stepsLedger+"="+p.at, stepsOrder+"="+p.id, stepsLog+"="+p.log, stepsGap+"="+gap, stepsSignal+"="+signal)
+	cmd.Stderr = os.Stderr
+	return cmd, cmd.Start()
+}
+
+// run runs it to its end.
+func (p orderProcess) run(ctx context.Context, gap, signal string) error {
+	cmd, err := p.start(ctx, gap, signal)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	return err
+}
+
+// lines is what it has done.
+func (p orderProcess) lines() []string {
+	text, err := os.ReadFile(p.log)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
+		return []string{err.Error()}
 	}
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// checkOrder checks what the services saw: each call was made, always with one key, and never once its result was recorded.
-func checkOrder(t *testing.T, lines []string) {
-	t.Helper()
+// check checks what the services saw: each call was made, always with one key, and never once its result was recorded.
+func (p orderProcess) check() (err error) {
+	lines := p.lines()
+	wrong := func(format string, args ...any) { err = errors.Join(err, fmt.Errorf(format, args...)) }
 	keys, recorded := map[string]string{}, map[string]int{}
 	for _, line := range lines {
 		what, rest, _ := strings.Cut(line, " ")
@@ -202,68 +215,71 @@ func checkOrder(t *testing.T, lines []string) {
 			recorded[name]++
 		case "call":
 			if recorded[name] > 0 {
-				t.Errorf("%s was called after its result was recorded", name)
+				wrong("%s was called after its result was recorded", name)
 			}
 			if keys[name] != "" && keys[name] != key {
-				t.Errorf("%s was called with the keys %s and %s", name, keys[name], key)
+				wrong("%s was called with the keys %s and %s", name, keys[name], key)
 			}
 			keys[name] = key
 		}
 	}
 	for _, name := range calls {
 		if keys[name] == "" || recorded[name] > 1 {
-			t.Errorf("%s: key %q, recorded %d times", name, keys[name], recorded[name])
+			wrong("%s: key %q, recorded %d times", name, keys[name], recorded[name])
 		}
 	}
-	if !slices.Contains(lines, "finished") || t.Failed() {
-		t.Errorf("the order: %q", lines)
+	if !slices.Contains(lines, "finished") {
+		wrong("the order is not finished")
 	}
+	if err != nil {
+		wrong("%s: %q", p.id, lines)
+	}
+	return err
 }
 
-// onOrders runs a test on both ledgers, each with a place for its log.
-func onOrders(t *testing.T, test func(t *testing.T, open func(t *testing.T) (at, log string))) {
+// onOrders runs a test on both ledgers.
+func onOrders(t *testing.T, test func(t *testing.T, at string)) {
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		test(t, func(t *testing.T) (string, string) {
-			dir := t.TempDir()
-			return filepath.Join(dir, "ledger.db"), filepath.Join(dir, "log")
-		})
+		test(t, filepath.Join(t.TempDir(), "ledger.db"))
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		test(t, func(t *testing.T) (string, string) {
-			db := services.Postgres(t)
-			conn, err := pgx.ParseConfig(db.URL)
-			if err == nil {
-				err = postgres.Migrate(t.Context(), conn, "")
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return db.URL, filepath.Join(t.TempDir(), "log")
-		})
+		db := services.Postgres(t)
+		conn, err := pgx.ParseConfig(db.URL)
+		if err == nil {
+			err = postgres.Migrate(t.Context(), conn, "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, db.URL)
 	})
 }
 
 // TestStepsKilled kills a process with SIGKILL in each gap of an order's calls. Another one finishes the order, and repeats no call whose
-// result was recorded.
+// result was recorded. Each has to wait for the end of a lease, so they go at once.
 func TestStepsKilled(t *testing.T) {
 	t.Parallel()
-	onOrders(t, func(t *testing.T, open func(t *testing.T) (at, log string)) {
+	onOrders(t, func(t *testing.T, at string) {
+		dir := t.TempDir()
+		var all errgroup.Group
+		all.SetLimit(8)
 		for _, gap := range gaps() {
-			t.Run(gap, func(t *testing.T) {
-				t.Parallel()
-				at, log := open(t)
-				killed := orderProcess(t, at, log, gap, "SIGKILL").Wait()
-				exit, ok := errors.AsType[*exec.ExitError](killed)
-				if status, is := exit.Sys().(syscall.WaitStatus); !ok || !is || status.Signal() != syscall.SIGKILL {
-					t.Fatalf("ended with %v, want by SIGKILL: %q", killed, logged(t, log))
+			p := orderProcess{at: at, id: gap, log: filepath.Join(dir, gap)}
+			all.Go(func() error {
+				err := p.run(t.Context(), gap, "SIGKILL")
+				if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+					return fmt.Errorf("%s: ended with %w, want by SIGKILL: %q", gap, err, p.lines())
 				}
-				if err := orderProcess(t, at, log, "", "").Wait(); err != nil {
-					t.Fatalf("who came after: %v", err)
+				if err := p.run(t.Context(), "", ""); err != nil {
+					return fmt.Errorf("%s: who came after: %w", gap, err)
 				}
-				checkOrder(t, logged(t, log))
+				return p.check()
 			})
+		}
+		if err := all.Wait(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }
@@ -272,15 +288,18 @@ func TestStepsKilled(t *testing.T) {
 // record is refused.
 func TestStepsStale(t *testing.T) {
 	t.Parallel()
-	onOrders(t, func(t *testing.T, open func(t *testing.T) (at, log string)) {
-		at, log := open(t)
-		stale := orderProcess(t, at, log, "called-ship", "SIGSTOP")
-		for deadline := time.Now().Add(stepsPatience); !slices.Contains(logged(t, log), "stopping"); time.Sleep(10 * time.Millisecond) {
+	onOrders(t, func(t *testing.T, at string) {
+		p := orderProcess{at: at, id: "stale", log: filepath.Join(t.TempDir(), "log")}
+		stale, err := p.start(t.Context(), "called-ship", "SIGSTOP")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(stepsPatience); !slices.Contains(p.lines(), "stopping"); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("it does not stop: %q", logged(t, log))
+				t.Fatalf("it does not stop: %q", p.lines())
 			}
 		}
-		if err := orderProcess(t, at, log, "", "").Wait(); err != nil {
+		if err := p.run(t.Context(), "", ""); err != nil {
 			t.Fatalf("who took over: %v", err)
 		}
 		if err := stale.Process.Signal(syscall.SIGCONT); err != nil {
@@ -289,9 +308,10 @@ func TestStepsStale(t *testing.T) {
 		if err := stale.Wait(); err != nil {
 			t.Fatalf("the stale one: %v", err)
 		}
-		lines := logged(t, log)
-		checkOrder(t, lines)
-		if !slices.Contains(lines, "lost ship") {
+		if err := p.check(); err != nil {
+			t.Fatal(err)
+		}
+		if lines := p.lines(); !slices.Contains(lines, "lost ship") {
 			t.Errorf("the stale process was not told: %q", lines)
 		}
 	})
