@@ -88,6 +88,7 @@
 //	held.go                settlements whose rows others hold, asked for again
 //	settle.go              Settle
 //	settle_args.go         one call of Settle, as parameters of its statements
+//	step.go                Steps, and what Get shows of them
 //	claim.go               Claim: new messages first, then the claim table
 //	claim_fresh.go         the claim of messages that have no row
 //	ranges.go              how an owner opens, closes and updates ranges
@@ -103,7 +104,6 @@
 //	roles.go               Grant, and what a role may do
 //	migrate.go             Migrate
 //	migrate_turn.go        one migration at a time
-//	step.go                steps: how they are recorded and read
 //	version.go             which versions of schema and program go together
 //	statements.go          the SQL of owners, scopes and claims, and the schema's name in all
 //	statements_operate.go  the SQL of operators

@@ -142,6 +142,19 @@ func (c *settleCall) round(ctx context.Context, items []int32) error {
 	return nil
 }
 
+// record records steps. A schema of a version before 13 has no table for them: that is the steps' error, which says to migrate,
+// and not that of what else is settled in the call.
+func (c *settleCall) record(ctx context.Context, items []int32) (wrote bool, err error) {
+	wrote, err = c.settle(ctx, settling{items: items, skip: sqlRecord, wait: sqlRecordWait, args: c.recordArgs}, false)
+	if code(err) != codeNoTable {
+		return wrote, err
+	}
+	for _, i := range c.open(items) {
+		c.out[i] = err
+	}
+	return false, nil
+}
+
 // settle settles items of one kind. It says whether anything was written, by now or before.
 func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (bool, error) {
 	s := c.splitter(kind.skip, kind.args)
