@@ -179,6 +179,11 @@ func TestStepNames(t *testing.T) {
 	var errs []error
 	b := consumertest.New(t, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
 		errs = nil
+		if m.Attempt == 2 { // when all are known and none has begun
+			if _, err := consumer.Step(ctx, "new", c.make("new")); err == nil {
+				return errors.New("a step too many at the beginning")
+			}
+		}
 		for _, name := range []string{"", "a b", strings.Repeat("x", ledger.MaxStepName+1), "0", "0"} {
 			_, err := consumer.Step(ctx, name, c.make(name))
 			errs = append(errs, err)

@@ -18,6 +18,7 @@ var stepCases = []testCase{
 	{"TakenOver", stepsTakenOver},
 	{"ThenSettled", stepsThenSettled},
 	{"InOneCall", stepsInOneCall},
+	{"AmongNeighbours", stepsAmongNeighbours},
 	{"InTx", stepsInTx},
 	{"Redriven", stepsRedriven},
 	{"WindowOver", stepsWindowOver},
@@ -132,8 +133,12 @@ func stepsGuard(e *env) {
 	e.wantSteps(o, m, second)
 	e.holds(o, succeed(second))
 	e.lost(o, recordStep(second, "succeeded"))
+	plain := e.entry("p")
+	c := e.want(o, plain, ledger.Run)
+	e.holds(o, succeed(c))
+	e.lost(o, recordStep(c, "succeeded-at-once"))
 	failed := e.entry("f")
-	c := e.want(o, failed, ledger.Run)
+	c = e.want(o, failed, ledger.Run)
 	e.holds(o, fail(c, failed))
 	e.lost(o, recordStep(c, "failed"))
 	back := e.entry("r")
@@ -202,6 +207,22 @@ func stepsInOneCall(e *env) {
 	}
 	e.wantSteps(o, entries[0], a, "1", "2")
 	e.want(o, entries[1], ledger.Done)
+}
+
+// stepsAmongNeighbours: of messages that are held as one the one that has a step leaves the others as they are.
+func stepsAmongNeighbours(e *env) {
+	o := e.owner()
+	entries := e.entries(3)
+	claims := e.claimAll(o, entries)
+	e.holds(o, recordStep(claims[1], "charge"))
+	e.wantSteps(o, entries[1], claims[1], "charge")
+	for i, c := range claims {
+		if i != 1 && len(e.steps(o, c)) != 0 {
+			e.Fatalf("a neighbour has steps")
+		}
+		e.holds(o, succeed(c))
+		e.want(o, entries[i], ledger.Done)
+	}
 }
 
 func stepsInTx(e *env) {
