@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
 )
 
 type payment struct {
@@ -82,4 +84,36 @@ func ExampleNewStamp() {
 	stamp := consumer.NewStamp("arn:aws:sqs:eu-west-1:123456789012:orders", "order-a", body)
 	fmt.Println(consumer.StampName+":", stamp)
 	// Output: ackledger-id: fp=4271d8889b3334aa0b1050d84cc6009c&id=order-a&source=arn%3Aaws%3Asqs%3Aeu-west-1%3A123456789012%3Aorders&v=1
+}
+
+// An outside call is a step: its result is recorded, and a later attempt of the message gets it without a call. A worker's part
+// (the claims, the attempts' contexts, the release after a failure) is written out here.
+func ExampleStep() {
+	handle := func(ctx context.Context) (string, error) {
+		return consumer.Step(ctx, "charge", func(_ context.Context, key string) (string, error) {
+			fmt.Println("charging; the payment service knows a repetition by a key of", len(key), "digits")
+			return "charge-1", nil
+		})
+	}
+	ctx := context.Background()
+	worker, err := memory.New().Join(ctx, time.Minute)
+	if err != nil {
+		panic(err)
+	}
+	key := ledger.Key{Scope: "payments", ID: []byte("order-1")}
+	for range 2 {
+		claims, err := worker.Claim(ctx, []ledger.Entry{{Key: key, Delivery: []byte("copy-1"), Window: time.Hour}})
+		if err != nil {
+			panic(err)
+		}
+		attempt := ledger.WithAttempt(ctx, ledger.NewAttempt(worker, claims[0].Ticket))
+		fmt.Println(handle(consumer.WithDelivery(attempt, &consumer.Delivery{Key: key.Sum(), Token: claims[0].Token})))
+		if _, err := worker.Settle(ctx, []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Release, Count: true}}); err != nil {
+			panic(err)
+		}
+	}
+	// Output:
+	// charging; the payment service knows a repetition by a key of 64 digits
+	// charge-1 <nil>
+	// charge-1 <nil>
 }

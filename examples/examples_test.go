@@ -38,6 +38,10 @@ var expected = map[string]struct {
 		"charge: 4200 cents", "attempt 1: the payment service's answer was lost",
 		"charge: this key is known, nothing is charged again", "attempt 2: <nil>", "requests: 2 charges: 1",
 	}},
+	"steps": {lines: []string{
+		"charging order-1", "shipping order-1 paid with charge-of-order-1", "notifying: parcel-of-order-1 is on its way",
+		"attempt 4 did all of order-1",
+	}},
 	"fifo": {lines: []string{
 		"alice: reserve, (charge declined), (charge declined), charge, ship", "bob: reserve, charge, ship",
 	}},

@@ -20,7 +20,8 @@ type Attempt struct {
 	state  AttemptState
 	over   bool // no transaction may begin any more, and no result be set
 	err    error
-	before func() error // a commit; nil: nothing
+	before func() error     // a commit; nil: nothing
+	steps  map[int]*stepper // by the index of their message; nil: none was begun
 }
 
 // batched is what an attempt has of a batch alone.

@@ -145,6 +145,9 @@ func settlementSize(s *Settlement) int {
 	if s.Dead != nil {
 		n += s.Dead.Size()
 	}
+	if s.Step != nil {
+		n += len(s.Step.Name) + len(s.Step.Result)
+	}
 	return n
 }
 
@@ -179,6 +182,9 @@ func copySettlements(dst []Settlement, buf []byte, src []Settlement) ([]Settleme
 		buf, s.Result = keepBytes(buf, s.Result)
 		if s.Dead != nil {
 			s.Dead = new(s.Dead.Clone())
+		}
+		if s.Step != nil {
+			s.Step = new(s.Step.Clone())
 		}
 		dst = append(dst, s)
 	}

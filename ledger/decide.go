@@ -138,6 +138,8 @@ func DecideSettle(row *Row, s Settlement) Effect {
 	switch {
 	case row.State == Pending && row.Holder == Mine:
 		return EffectWrite
+	case s.Kind == RecordStep: // only a claim that goes on has steps
+		return EffectLost
 	case row.State == Succeeded,
 		row.State == Failed && row.Archived,
 		row.State == Pending && row.Holder == Nobody && s.Kind == Release:

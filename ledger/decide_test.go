@@ -137,6 +137,7 @@ func TestDecideSettle(t *testing.T) {
 	succeeded := row(func(r *ledger.Row) { r.State = ledger.Succeeded })
 	archived := row(func(r *ledger.Row) { r.State, r.Archived = ledger.Failed, true })
 	all := []ledger.SettleKind{ledger.Succeed, ledger.Fail, ledger.Release}
+	step := []ledger.SettleKind{ledger.RecordStep}
 	for _, c := range []struct {
 		name   string
 		row    *ledger.Row
@@ -145,6 +146,14 @@ func TestDecideSettle(t *testing.T) {
 		want   ledger.Effect
 	}{
 		{"mine", held(ledger.Mine, 0), mine, all, ledger.EffectWrite},
+		{"mine, goes on", held(ledger.Mine, 0), mine, step, ledger.EffectWrite},
+		{"no row, goes on", nil, mine, step, ledger.EffectLost},
+		{"old token, goes on", held(ledger.Mine, 0), old, step, ledger.EffectLost},
+		{"another owner, goes on", held(ledger.Live, 0), mine, step, ledger.EffectLost},
+		{"succeeded, goes on", succeeded, mine, step, ledger.EffectLost},
+		{"failed with this delivery, goes on", archived, mine, step, ledger.EffectLost},
+		{"released, goes on", held(ledger.Nobody, 0), mine, step, ledger.EffectLost},
+		{"mismatch, goes on", held(ledger.Mine, 0), mismatch, step, ledger.EffectLost},
 		{"no row", nil, mine, all, ledger.EffectLost},
 		{"old token", held(ledger.Mine, 0), old, all, ledger.EffectLost},
 		{"another owner", held(ledger.Live, 0), mine, all, ledger.EffectLost},
@@ -228,14 +237,14 @@ func TestDecideSettleProperties(t *testing.T) {
 		r := anyRow(t)
 		s := ledger.Settlement{
 			Ticket: ledger.NewTicket([ledger.KeySize]byte{1}, rapid.Uint64Range(1, 9).Draw(t, "ticket")),
-			Kind:   ledger.SettleKind(rapid.IntRange(1, 3).Draw(t, "kind")),
+			Kind:   ledger.SettleKind(rapid.IntRange(1, 4).Draw(t, "kind")),
 		}
 		effect := ledger.DecideSettle(&r, s)
 		same := r.Token == s.Ticket.Token()
 		if guard := same && r.State == ledger.Pending && r.Holder == ledger.Mine; guard != (effect == ledger.EffectWrite) {
 			t.Fatalf("effect %d of %+v on %+v", effect, s, r)
 		}
-		if effect == ledger.EffectHolds && (!same || s.Kind == ledger.Succeed && r.State == ledger.Pending) {
+		if effect == ledger.EffectHolds && (!same || s.Kind == ledger.RecordStep || s.Kind == ledger.Succeed && r.State == ledger.Pending) {
 			t.Fatalf("%+v holds on %+v", s, r)
 		}
 		if effect == ledger.EffectFile {

@@ -217,22 +217,24 @@ func (s State) String() string { return nameIn(stateNames, s) }
 
 var stateNames = []string{"invalid", Pending: "pending", Succeeded: "succeeded", Failed: "failed"}
 
-// SettleKind says how a claim ends. The zero value is invalid.
+// SettleKind says how a claim ends, or, of RecordStep, goes on. The zero value is invalid.
 type SettleKind uint8
 
-// The ways in which a claim ends.
+// The kinds of settlements.
 const (
 	Succeed SettleKind = iota + 1
 	Fail
 	Release
+	// RecordStep keeps a step of the message, and leaves the message pending and its owner's.
+	RecordStep
 )
 
 // String returns the kind in the vocabulary of logs and metrics.
 func (k SettleKind) String() string { return nameIn(settleNames, k) }
 
-var settleNames = []string{"invalid", Succeed: "succeed", Fail: "fail", Release: "release"}
+var settleNames = []string{"invalid", Succeed: "succeed", Fail: "fail", Release: "release", RecordStep: "record-step"}
 
-// Settlement ends one claim.
+// Settlement ends one claim, or records a step under it.
 type Settlement struct {
 	Ticket Ticket
 	Kind   SettleKind
@@ -248,6 +250,9 @@ type Settlement struct {
 	Count bool
 	// Failure is, with a counted Release, what the attempt failed of; it is appended to the row's bounded list.
 	Failure AttemptError
+	// Step is, with RecordStep, what is kept, with the ledger's own time. Of a name that is recorded already the first result stays,
+	// and the settlement holds. A message that has ended, or is somebody else's, records nothing: [ErrLost].
+	Step *Step
 }
 
 // CallTimeout is what a call of a ledger gets whose context has no deadline.

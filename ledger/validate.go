@@ -39,8 +39,10 @@ func CheckSettlement(s *Settlement, limits Limits) error {
 		return nil
 	case Fail:
 		return checkArchive(s.Dead, limits)
+	case RecordStep:
+		return CheckStep(s.Step)
 	}
-	return &InvalidError{Field: "Settlement.Kind", Bound: "Succeed, Fail or Release", Value: fmt.Sprint(uint8(s.Kind))}
+	return &InvalidError{Field: "Settlement.Kind", Bound: "Succeed, Fail, Release or RecordStep", Value: fmt.Sprint(uint8(s.Kind))}
 }
 
 func checkArchive(a *Archive, limits Limits) error {

@@ -31,8 +31,8 @@ func newShow(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show everything that the ledger knows of one message",
-		Long: `Show everything that the ledger knows of one message: its state, attempts and errors, its result's size, its archived
-deliveries, what operators did to it. ID is an SQS MessageId, Kafka's topic-partition-offset, or what your KeyFunc made;
+		Long: `Show everything that the ledger knows of one message: its state, attempts and errors, its result's size, its
+recorded steps (consumer.Step), its archived deliveries, what operators did to it. ID is an SQS MessageId, Kafka's topic-partition-offset, or what your KeyFunc made;
 several scopes may have seen one id, and all are shown.
 
 Of Kafka's messages that succeeded in one go with their neighbours, the answer says between which offsets and times these
@@ -61,8 +61,17 @@ type shown struct {
 	message
 	Child    map[string]string `json:"child_keys,omitempty"`
 	Result   []byte            `json:"result,omitempty"` // asked for
+	Steps    []recordedStep    `json:"steps,omitempty"`
 	Archived []deadLetter      `json:"archived"`
 	Audit    []audited         `json:"audit"`
+}
+
+// recordedStep is what consumer.Step has recorded.
+type recordedStep struct {
+	Name   string     `json:"name"`
+	At     *time.Time `json:"at,omitempty"`
+	Bytes  int        `json:"bytes"` // of its result, or of the text of its failure
+	Failed bool       `json:"failed,omitempty"`
 }
 
 // audited is one thing that an operator did.
@@ -150,6 +159,9 @@ func (s *showOne) gather(ctx context.Context, op ledger.Operator, r *ledger.Reco
 	if s.body {
 		one.Result = r.Result
 	}
+	for _, step := range r.Steps {
+		one.Steps = append(one.Steps, recordedStep{Name: text(step.Name), At: stamp(step.At), Bytes: step.Size, Failed: step.Failed})
+	}
 	for _, step := range s.steps {
 		if one.Child == nil {
 			one.Child = map[string]string{}
@@ -204,6 +216,9 @@ func (s *showOne) print(out io.Writer, r *ledger.Record, one shown) error {
 		if s.body {
 			p.content(r.Result)
 		}
+	}
+	for _, step := range r.Steps {
+		p.line("step", "%s  %s, %s%s", instant(step.At), text(step.Name), size(int64(step.Size)), map[bool]string{true: ", failed for good"}[step.Failed])
 	}
 	for _, step := range s.steps {
 		p.line("child key", "%s  %s", one.Child[step], text(step))

@@ -128,8 +128,12 @@ func (h *handlers) decide(r *run, o outcome) {
 	case o.state == ledger.AttemptOpen && o.txErr != nil:
 		o.err = fmt.Errorf("%w: %w", errSwallowed, o.txErr)
 	}
-	if ledger.Unavailable(o.txErr) {
-		h.lease.note(o.txErr) // nothing starts until a beat is answered
+	away := o.txErr
+	if !ledger.Unavailable(away) {
+		away = o.err // a step's (consumer.Step)
+	}
+	if ledger.Unavailable(away) {
+		h.lease.note(away) // nothing starts until a beat is answered
 		it.broken = min(it.broken+1, maxBroken+1)
 		o.outage = it.broken <= maxBroken
 	} else {

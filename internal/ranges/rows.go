@@ -10,7 +10,7 @@ import (
 // repeat notes a settlement of what its range has as settled, which holds as [ledger.DecideSettle] says. Its row is asked
 // first: the token may be a row's that has the number of a range.
 func (c *settling) repeat(i int, back bool) {
-	if back && c.in[i].Kind != ledger.Release {
+	if kind := c.in[i].Kind; back && kind != ledger.Release || kind == ledger.RecordStep {
 		return
 	}
 	if c.again == nil {

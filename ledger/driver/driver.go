@@ -77,6 +77,8 @@ type Reader interface {
 
 	// Message returns a message's row, and whether the delivery is archived under its key; nil if there is none.
 	Message(key Key, delivery []byte) (*Message, error)
+	// Steps returns the steps of a message in the order in which they were recorded; without results their sizes are set.
+	Steps(key Key, results bool) ([]ledger.Step, error)
 	// Owner returns an owner. One without a row is one that left: rows that name an owner keep it, unless it was lost.
 	Owner(id OwnerID) (Owner, error)
 
@@ -139,14 +141,17 @@ type Tx interface {
 
 	// Insert writes a message, unless there is a row with its key. It says whether it did.
 	Insert(m *Message) (bool, error)
-	// Put writes a message that this transaction has read.
+	// Put writes a message that this transaction has read. Its steps go if it is succeeded no more, or its generation has grown.
 	Put(m *Message) error
 	// Succeed is a shortcut: if the message is pending, of that owner and with that token, it is succeeded, nobody's and not
 	// due from then on, with the result; if it is covered, has no result and nothing is archived under its key, it expires at
 	// fold at the latest. It says whether it did that; false changes nothing, and costs no more than the way by Put.
 	Succeed(key Key, token uint64, owner OwnerID, result []byte, fold time.Time) (bool, error)
-	// Remove removes messages' rows; the archive stays.
+	// Remove removes messages' rows and their steps; the archive stays.
 	Remove(keys []Key) error
+
+	// Record adds a step to a message that this transaction has read, unless it has one of that name.
+	Record(key Key, s *ledger.Step) error
 
 	// File puts a delivery into the archive, unless it is there under its key.
 	File(a *ledger.ArchiveRecord) error

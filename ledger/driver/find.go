@@ -38,6 +38,9 @@ func get(r Reader, key Key, bodies bool) (ledger.Record, error) {
 	}
 	if m != nil {
 		rec = record(m)
+		if rec.Steps, err = r.Steps(key, false); err != nil {
+			return rec, err
+		}
 	} else if in, owner, err := known(r, key); err != nil {
 		return rec, err
 	} else if in != nil {

@@ -105,6 +105,11 @@ func named(key Key, err error) error {
 // finish writes a settlement that passed the guard. The row of a message that has failed stays for its window: copies of its
 // dead letter may come when the range that covers it is gone.
 func (o *owner) finish(tx Tx, m *Message, s *ledger.Settlement) error {
+	if s.Kind == ledger.RecordStep {
+		step := s.Step.Clone()
+		step.At = tx.Now()
+		return tx.Record(m.Key, &step)
+	}
 	limits := &o.l.cfg.Limits
 	m.Owner, m.Due = Nobody, time.Time{}
 	switch s.Kind {

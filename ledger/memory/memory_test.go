@@ -97,5 +97,11 @@ func openLedger(l *memory.Ledger, wrap func(ledger.Ledger) ledger.Ledger) ledger
 func TestLedger(t *testing.T)  { t.Parallel(); ledgertest.Run(t, open) }
 func TestGrouped(t *testing.T) { t.Parallel(); ledgertest.Run(t, openGrouped) }
 func TestInTx(t *testing.T)    { t.Parallel(); ledgertest.RunInTx(t, open) }
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	ledgertest.RunSteps(t, open)
+	ledgertest.RunStepsOperate(t, open)
+}
+func TestStepsGrouped(t *testing.T) { t.Parallel(); ledgertest.RunSteps(t, openGrouped) }
 
 func TestDifferential(t *testing.T) { t.Parallel(); ledgertest.Differential(t, open, 60) }

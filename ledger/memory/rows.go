@@ -17,6 +17,7 @@ type rows struct {
 	pages  map[uint32]*page // by number, in the order in which they were begun
 	open   uint32           // the page that takes new rows
 	more   map[driver.Key]extra
+	steps  map[driver.Key][]ledger.Step
 	scopes map[string]uint32
 	names  []string // of scopes; like programs' queues and groups, they are few
 }
@@ -62,7 +63,8 @@ type extra struct {
 }
 
 func newRows() rows {
-	return rows{at: map[driver.Key]ref{}, pages: map[uint32]*page{0: {}}, more: map[driver.Key]extra{}, scopes: map[string]uint32{}}
+	return rows{at: map[driver.Key]ref{}, pages: map[uint32]*page{0: {}}, more: map[driver.Key]extra{}, steps: map[driver.Key][]ledger.Step{},
+		scopes: map[string]uint32{}}
 }
 
 // get returns a message's row; nil: there is none.
@@ -110,6 +112,7 @@ func (t *rows) remove(key driver.Key) {
 		return
 	}
 	delete(t.more, key)
+	delete(t.steps, key)
 	delete(t.at, key)
 	p := t.pages[at.page()]
 	if p.live--; p.live == 0 && at.page() != t.open {

@@ -62,6 +62,9 @@ func (t *tx) Insert(m *driver.Message) (bool, error) {
 
 func (t *tx) Put(m *driver.Message) error {
 	r := t.rows.get(m.Key)
+	if r.state == ledger.Succeeded && m.State != ledger.Succeeded || m.Generation != t.rows.more[m.Key].generation {
+		delete(t.rows.steps, m.Key)
+	}
 	delete(t.rows.more, m.Key)
 	t.write(r, m)
 	return nil
@@ -110,6 +113,29 @@ func (t *tx) Succeed(key driver.Key, token uint64, id driver.OwnerID, result []b
 func (t *tx) Remove(keys []driver.Key) error {
 	for _, key := range keys {
 		t.rows.remove(key)
+	}
+	return nil
+}
+
+func (t *tx) Steps(key driver.Key, results bool) ([]ledger.Step, error) {
+	var list []ledger.Step
+	for i := range t.rows.steps[key] {
+		s := t.rows.steps[key][i].Clone()
+		if !results {
+			s.Result, s.Size = nil, len(s.Result)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+func (t *tx) Record(key driver.Key, s *ledger.Step) error {
+	if !slices.ContainsFunc(t.rows.steps[key], func(o ledger.Step) bool { return o.Name == s.Name }) {
+		one := s.Clone()
+		if one.Result == nil {
+			one.Result = []byte{}
+		}
+		t.rows.steps[key] = append(t.rows.steps[key], one)
 	}
 	return nil
 }

@@ -89,6 +89,7 @@
 //	held.go                settlements whose rows others hold, asked for again
 //	settle.go              Settle
 //	settle_args.go         one call of Settle, as parameters of its statements
+//	step.go                Steps, and what Get shows of them
 //	claim.go               Claim: new messages first, then the claim table
 //	claim_fresh.go         the claim of messages that have no row
 //	ranges.go              how an owner opens, closes and updates ranges

@@ -57,7 +57,10 @@ func (l *Ledger) getMessage(ctx context.Context, tx pgx.Tx, rec *ledger.Record) 
 	if err := tx.QueryRow(ctx, l.sql(sqlGetMessage), uuid(rec.Key)).Scan(r.dest()...); err != nil {
 		return err
 	}
-	return r.fill()
+	if err := r.fill(); err != nil {
+		return err
+	}
+	return l.getSteps(ctx, tx, rec)
 }
 
 // messageRow is a message as it is read: sqlMessageFields.

@@ -38,6 +38,7 @@ GRANT USAGE ON SCHEMA {s} TO {r};
 GRANT SELECT ON {s}.meta, {s}.scope, {s}.owner, {s}.message, {s}.archive, {s}.maintenance TO {r};
 GRANT INSERT ON {s}.scope, {s}.owner, {s}.message, {s}.archive TO {r};
 GRANT UPDATE ON {s}.owner, {s}.message, {s}.maintenance TO {r};
+GRANT SELECT, INSERT ON {s}.step TO {r};
 GRANT SELECT, INSERT, UPDATE ON {s}.range_log, {s}.delivery TO {r};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {s}.claim_range, {s}.segment TO {r};
 GRANT EXECUTE ON FUNCTION {s}.sweep_message(bigint, bigint, bigint, bigint, bigint),

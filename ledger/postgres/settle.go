@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,9 +49,9 @@ func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, hel
 		return nil, err
 	}
 	wrote := false
-	for len(items) > 0 { // more than one round only if a key is repeated
+	for len(items) > 0 { // more than one round only if a key is repeated, but for steps
 		var again []int32
-		items, again = firsts(items, c.sums)
+		items, again = c.firsts(items)
 		if err := c.round(ctx, items); err != nil {
 			return nil, ledger.MarkPartly(wrote, err)
 		}
@@ -59,18 +60,32 @@ func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, hel
 	return c.out, nil
 }
 
-// firsts returns the first item of each key, in the order of the keys, and the rest in their own order.
-func firsts(items []int32, sums [][ledger.KeySize]byte) (first, rest []int32) {
-	seen := make(map[[ledger.KeySize]byte]struct{}, len(items))
+// firsts returns the first item of each key, in the order of the keys, and the rest in their own order. With the first step of a
+// claim go those that follow it, up to what is no step of it.
+func (c *settleCall) firsts(items []int32) (first, rest []int32) {
+	seen := make(map[[ledger.KeySize]byte]int32, len(items)) // of each key: its first item, or none if others are among the rest
+	const none = -1
 	for _, i := range items {
-		if _, again := seen[sums[i]]; again {
+		at, again := seen[c.sums[i]]
+		switch {
+		case !again:
+			seen[c.sums[i]] = i
+			first = append(first, i)
+		case at != none && c.sameClaim(at, i):
+			first = append(first, i)
+		default:
+			seen[c.sums[i]] = none
 			rest = append(rest, i)
-			continue
 		}
-		seen[sums[i]] = struct{}{}
-		first = append(first, i)
 	}
-	return distinct(first, sums), rest
+	slices.SortStableFunc(first, func(a, b int32) int { return bytes.Compare(c.sums[a][:], c.sums[b][:]) })
+	return first, rest
+}
+
+// sameClaim says whether both are steps of one claim.
+func (c *settleCall) sameClaim(i, j int32) bool {
+	a, b := &c.settlements[i], &c.settlements[j]
+	return a.Kind == ledger.RecordStep && b.Kind == ledger.RecordStep && a.Ticket == b.Ticket
 }
 
 // prepare reads what the settlements need: the numbers of the archives' scopes.
@@ -93,11 +108,13 @@ type settling struct {
 	lean       func([]int32) (string, []any) // if any, goes ahead and needs nobody to hold a row
 }
 
-// round settles items with distinct keys.
+// round settles items of which each kind but that of steps has distinct keys.
 func (c *settleCall) round(ctx context.Context, items []int32) error {
-	var succeeds, releases, fails []int32
+	var steps, succeeds, releases, fails []int32
 	for _, i := range items {
 		switch c.settlements[i].Kind {
+		case ledger.RecordStep:
+			steps = append(steps, i)
 		case ledger.Fail:
 			fails = append(fails, i)
 		case ledger.Release:
@@ -109,18 +126,33 @@ func (c *settleCall) round(ctx context.Context, items []int32) error {
 	if err := c.readPast(ctx, releases); err != nil {
 		return err
 	}
-	wrote := false
+	wrote, err := c.record(ctx, steps)
+	if err != nil {
+		return err
+	}
 	for _, kind := range []settling{
 		{succeeds, sqlSettle, sqlSettleWait, c.plainArgs, c.lean},
 		{releases, sqlSettle, sqlSettleWait, c.plainArgs, nil},
 		{fails, sqlFail, sqlFailWait, c.failArgs, nil},
 	} {
-		var err error
 		if wrote, err = c.settle(ctx, kind, wrote); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// record records steps. A schema of a version before 13 has no table for them: that is the steps' error, which says to migrate,
+// and not that of what else is settled in the call.
+func (c *settleCall) record(ctx context.Context, items []int32) (wrote bool, err error) {
+	wrote, err = c.settle(ctx, settling{items: items, skip: sqlRecord, wait: sqlRecordWait, args: c.recordArgs}, false)
+	if code(err) != codeNoTable {
+		return wrote, err
+	}
+	for _, i := range c.open(items) {
+		c.out[i] = err
+	}
+	return false, nil
 }
 
 // settle settles items of one kind. It says whether anything was written, by now or before.
@@ -151,7 +183,10 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 func (c *settleCall) size(i int32) int {
 	s := &c.settlements[i]
 	n := len(s.Result) + 64
-	if s.Kind == ledger.Fail {
+	switch s.Kind {
+	case ledger.RecordStep:
+		n = len(s.Step.Name) + len(s.Step.Result) + 64
+	case ledger.Fail:
 		n = s.Dead.Size() + len(s.Dead.Key.ID) + len(s.Dead.Delivery) + 64
 	}
 	return n

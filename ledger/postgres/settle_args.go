@@ -97,6 +97,19 @@ func (c *settleCall) plainArgs(part []int32) []any {
 	return []any{keys, tokens, orEmpty(kinds), orEmpty(results), orEmpty(afters), orEmpty(counted), orEmpty(lists)}
 }
 
+// recordArgs lines up the parameters of sqlRecord.
+func (c *settleCall) recordArgs(part []int32) []any {
+	n := len(part)
+	keys, tokens, failed := make(keyArray, n), make([]int64, n), make([]bool, n)
+	names, results := make(byteArray, n), make(byteArray, n)
+	for at, i := range part {
+		s := &c.settlements[i]
+		keys[at], tokens[at], failed[at] = uuid(c.sums[i]), int64(s.Ticket.Token()), s.Step.Failed
+		names[at], results[at] = []byte(s.Step.Name), orEmpty(s.Step.Result)
+	}
+	return []any{keys, tokens, names, failed, results}
+}
+
 // appended is the row's list of errors with the one of a counted release.
 func (c *settleCall) appended(i int32) []byte {
 	list, err := ledger.DecodeErrors(c.past[c.sums[i]])

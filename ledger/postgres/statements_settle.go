@@ -167,8 +167,50 @@ FROM {s}.message m JOIN {s}.scope s ON s.id = m.scope WHERE m.key = $1::uuid`
 FROM {s}.archive a JOIN {s}.scope s ON s.id = a.scope WHERE a.key = $1::uuid ORDER BY a.at, a.delivery`
 )
 
+const (
+	// sqlRecord records steps under the guard of sqlSettle, which leaves the messages as they are. Their rows are locked, once each
+	// and in key order, so that no take-over changes token or owner before the commit. A key comes as often as it has steps. It
+	// answers how many steps passed the guard, and, if these are not all, of which messages they are. Of a name that is there already
+	// the first result stays.
+	sqlRecord = `
+WITH clock AS MATERIALIZED (
+	SELECT clock_timestamp() AS at
+), me AS MATERIALIZED (
+	SELECT (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok, {durable},
+		set_config('lock_timeout', $3::text, true)
+	FROM clock c
+), ask AS MATERIALIZED (
+	SELECT a.* FROM unnest($4::uuid[], $5::bigint[], $6::bytea[], $7::boolean[], $8::bytea[]) WITH ORDINALITY
+		AS a(key, token, name, failed, result, place)
+	WHERE (SELECT ok FROM me)
+), locked AS MATERIALIZED (
+	SELECT a.key, a.token
+	FROM (SELECT DISTINCT key, token FROM ask ORDER BY key, token) a
+	CROSS JOIN LATERAL (SELECT m.key FROM {s}.message m
+		WHERE m.key = a.key AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
+		FOR NO KEY UPDATE SKIP LOCKED) m
+), passed AS MATERIALIZED (
+	SELECT a.* FROM ask a JOIN locked l ON l.key = a.key AND l.token = a.token
+), done AS (
+	INSERT INTO {s}.step (at, key, failed, name, result)
+	SELECT (SELECT at FROM clock) + (p.place - 1) * interval '1 microsecond', p.key, p.failed, p.name, p.result
+	FROM passed p ORDER BY p.key, p.name, p.place
+	ON CONFLICT (key, name) DO NOTHING
+)
+SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[]) THEN array_agg(DISTINCT key) END FROM passed`
+
+	sqlHasSteps = `SELECT to_regclass({text} || '.step') IS NOT NULL`
+
+	// sqlSteps reads the steps of a message, without results if $2 says so.
+	sqlSteps = `
+SELECT s.name, s.failed, (extract(epoch FROM s.at) * 1000000)::bigint, CASE WHEN $2::boolean THEN s.result END,
+	CASE WHEN $2::boolean THEN 0 ELSE octet_length(s.result) END
+FROM {s}.step s WHERE s.key = $1::uuid ORDER BY s.at, s.name`
+)
+
 var (
 	sqlSettleWait = waiting(sqlSettle)
+	sqlRecordWait = waiting(sqlRecord)
 	sqlFailWait   = waiting(sqlFail)
 )
 

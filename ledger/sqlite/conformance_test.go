@@ -10,6 +10,8 @@ func TestMain(m *testing.M) { ledgertest.Main(m, openAgain) }
 
 func TestLedger(t *testing.T)       { t.Parallel(); ledgertest.Run(t, open) }
 func TestInTx(t *testing.T)         { t.Parallel(); ledgertest.RunInTx(t, open) }
+func TestSteps(t *testing.T)        { t.Parallel(); ledgertest.RunSteps(t, open) }
+func TestStepsOperate(t *testing.T) { t.Parallel(); ledgertest.RunStepsOperate(t, open) }
 func TestProcesses(t *testing.T)    { t.Parallel(); ledgertest.RunProcesses(t, open) }
 func TestDifferential(t *testing.T) { t.Parallel(); ledgertest.Differential(t, open, 40) }
 

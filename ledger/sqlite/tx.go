@@ -259,6 +259,31 @@ func (t *tx) Remove(keys []driver.Key) error {
 	return nil
 }
 
+// Steps implements [driver.Reader].
+func (t *tx) Steps(key driver.Key, results bool) ([]ledger.Step, error) {
+	return rows(t, "SELECT name, failed, at, length(result), CASE WHEN ? THEN result END FROM ackledger_step WHERE key = ? ORDER BY num",
+		[]any{results, key[:]}, func(row scanner) (s ledger.Step, err error) {
+			var at int64
+			var result blob
+			err = row.Scan(&s.Name, &s.Failed, &at, &s.Size, &result)
+			if s.At, s.Result = moment(at), result; results {
+				s.Size = 0
+			}
+			return s, err
+		})
+}
+
+// Record implements [driver.Tx].
+func (t *tx) Record(key driver.Key, s *ledger.Step) error {
+	result := s.Result
+	if result == nil {
+		result = []byte{}
+	}
+	_, err := t.exec("INSERT INTO ackledger_step (key, name, failed, at, result) VALUES (?, ?, ?, ?, ?) ON CONFLICT (key, name) DO NOTHING",
+		key[:], s.Name, s.Failed, s.At.UnixMicro(), result)
+	return err
+}
+
 // Turn implements [driver.Reader].
 func (t *tx) Turn() (turn driver.Turn, err error) {
 	var holder sql.NullString
