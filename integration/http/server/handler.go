@@ -25,7 +25,7 @@ type handler struct {
 }
 
 // work is how long a handler takes beside its effect, so that there is something to kill.
-const work = 20 * time.Millisecond
+const work = 50 * time.Millisecond
 
 // answer is never the same in two runs.
 func (h *handler) answer(r *http.Request) string {
