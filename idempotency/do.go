@@ -25,7 +25,8 @@ type Func func(ctx context.Context) (Result, error)
 // Outcome is what came of a request.
 type Outcome struct {
 	Result Result
-	// Replayed says that the function was not run: the result is that of an earlier request.
+	// Replayed says that the result is the one that the ledger has: the function was not run, or it was and another run has answered, since
+	// its lease was lost; or the ledger had to be asked whether it committed.
 	Replayed bool
 	// Attempt is which run of the request this was, from 1; zero if Replayed.
 	Attempt int

@@ -153,7 +153,8 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 		return m.run(ctx, rec, r, body)
 	})
 	ended = true
-	send := !errors.Is(err, idempotency.ErrUnknown) && ran && (err == nil || errors.Is(err, errReleased))
+	// What ran and is Replayed has lost its lease, or the answer to its commit: what the ledger has is the answer, not what was written here.
+	send := ran && !out.Replayed && (err == nil || errors.Is(err, errReleased)) && !errors.Is(err, idempotency.ErrUnknown)
 	seen, failed := rec.end(send)
 	switch {
 	case send:

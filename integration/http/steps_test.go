@@ -1,0 +1,174 @@
+package http_test
+
+import (
+	"context"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/integration/http/plan"
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/killpoint"
+)
+
+// lease is how long a dead server's requests stay closed to others.
+const lease = time.Second
+
+// uncommitted are the steps at which nothing is done, committed those at which all is done but the answer. What lies between them can be
+// either on a machine so slow that a lease is lost.
+var (
+	uncommitted = []killpoint.Step{
+		killpoint.Received, killpoint.Claimed, killpoint.BeforeEffect, plan.InTransaction, plan.Effected, plan.Answered,
+	}
+	committed = []killpoint.Step{plan.Committed, plan.Sending, plan.HalfSent}
+)
+
+// A server is killed with SIGKILL at each step of a request's way, and its client repeats the request until it has an answer; or a proxy
+// does, unseen. There is one effect, the answer is the effect's, and so is that of one more repetition. In `make test` the two ways take
+// turns; the long run takes both.
+func TestKilledAtEachStep(t *testing.T) {
+	t.Parallel()
+	services.NeedServers(t)
+	for n, store := range plan.Stores {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, store)
+			survivor := start(t, d, lease, "", false)
+			t.Run("steps", func(t *testing.T) { // the survivor outlives them
+				each(t, n, "/pay/", plan.Steps, d, survivor)
+				each(t, n, "/outside/", plan.OutsideSteps, d, survivor)
+			})
+		})
+	}
+}
+
+// each kills a server at each step, of a client that comes directly or through a proxy: first says in which way at the first step.
+func each(t *testing.T, first int, route string, steps []killpoint.Step, d *database, survivor *server) {
+	for n, step := range steps {
+		for w, way := range []string{"direct", "proxy"} {
+			if (first+n+w)%2 != 0 && !long() {
+				continue
+			}
+			t.Run(way+route+string(step), func(t *testing.T) {
+				t.Parallel()
+				killedAt(t, d, survivor, step, way == "proxy", route)
+			})
+		}
+	}
+}
+
+// killedAt kills one server at a step.
+func killedAt(t *testing.T, d *database, survivor *server, step killpoint.Step, proxied bool, route string) {
+	doomed := start(t, d, lease, step, false)
+	name := services.Name(t)
+	c := newClient(t, func() string {
+		if doomed.alive() {
+			return doomed.address
+		}
+		return survivor.address
+	})
+	var p *proxy
+	if proxied {
+		var front string
+		p, front = newProxy(t, func() []string { return []string{doomed.address, survivor.address} })
+		c.where = func() string { return front }
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	got, err := c.ask(ctx, route+name, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doomed.wasKilled()
+	again, err := c.ask(ctx, route+name, name)
+	if err != nil || !again.replayed || !again.same(got) {
+		t.Errorf("the repetition got %+v, %v; the client had %+v", again, err, got)
+	}
+	effects := d.effects(t)[name]
+	if len(effects) != 1 || effects[0].answer != got.body {
+		t.Fatalf("effects %+v, the client's answer is %+v", effects, got)
+	}
+	if proxied && p.resent.Load() == 0 {
+		t.Error("the proxy has handed nothing on")
+	}
+	if route == "/outside/" {
+		return
+	}
+	if by := effects[0].process; slices.Contains(uncommitted, step) && by != survivor.name || slices.Contains(committed, step) && by != doomed.name {
+		t.Errorf("the effect is of %s; %s was killed, %s not", by, doomed.name, survivor.name)
+	}
+	if slices.Contains(committed, step) && !got.replayed {
+		t.Error("the answer of what was done is not marked as a replay")
+	}
+}
+
+// A server dies while it answers again: what it answers stays.
+func TestKilledInAReplay(t *testing.T) {
+	t.Parallel()
+	d := open(t, "sqlite")
+	first := start(t, d, lease, "", false)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	name := services.Name(t)
+	want, err := newClient(t, func() string { return first.address }).ask(ctx, "/pay/"+name, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doomed := start(t, d, lease, plan.HalfSent, false)
+	got, err := newClient(t, func() string {
+		if doomed.alive() {
+			return doomed.address
+		}
+		return first.address
+	}).ask(ctx, "/pay/"+name, name)
+	if err != nil || !got.replayed || !got.same(want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	doomed.wasKilled()
+	if effects := d.effects(t)[name]; len(effects) != 1 {
+		t.Errorf("effects %+v", effects)
+	}
+}
+
+// A server is stopped in its handler for longer than its lease, another one does its request, and it goes on as if nothing had happened: its
+// transaction is refused, and its client gets the other's answer.
+func TestStoppedForTooLong(t *testing.T) {
+	t.Parallel()
+	services.NeedServers(t)
+	for _, store := range plan.Stores {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, store)
+			stopped, other := start(t, d, lease, "", true), start(t, d, lease, "", false)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			wake := func() { _ = stopped.cmd.Process.Signal(syscall.SIGCONT) } // it may have ended
+			defer wake()
+			name := services.Name(t)
+			type ended struct {
+				got answer
+				err error
+			}
+			early := make(chan ended, 1)
+			go func() {
+				got, err := newClient(t, func() string { return stopped.address }).ask(ctx, "/pay/"+name, name)
+				early <- ended{got, err}
+			}()
+			if line := stopped.line(); line != plan.Stopping {
+				t.Fatalf("it says %q", line)
+			}
+			want, err := newClient(t, func() string { return other.address }).ask(ctx, "/pay/"+name, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wake()
+			if e := <-early; e.err != nil || !e.got.replayed || !e.got.same(want) {
+				t.Errorf("the early client got %+v, %v, want %+v", e.got, e.err, want)
+			}
+			if effects := d.effects(t)[name]; len(effects) != 1 || effects[0].process != other.name || effects[0].answer != want.body {
+				t.Errorf("effects %+v, want one of %s: %s", effects, other.name, want.body)
+			}
+		})
+	}
+}
