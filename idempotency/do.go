@@ -64,7 +64,7 @@ const (
 //
 // f runs once at most in one Do, in another goroutine, and Do returns after it; a panic is passed on. Do returns f's own error where f
 // ran and is to be run again ([Release], or an attempt that is not the last). Other errors: a [*FailedError] (the request failed for good, now or before), [ErrMismatch] (the key is
-// known with another body), an [*InProgressError] or [ErrWaited] (somebody else runs it), [ErrFull], [ErrUnavailable], a [*KeyError],
+// known with another body), an [*InProgressError] or [ErrWaited] (somebody else runs it), [ErrFull], [ErrUnavailable], [ErrPaused], a [*KeyError],
 // a [*TooLargeError] (f's result cannot be kept; the request has failed for good, since its effects may have happened),
 // [ErrUnknown], and ctx's, where it ended before f began.
 func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err error) {
@@ -157,6 +157,9 @@ func (r *Runner) enter() error {
 
 // unavailable says why nothing starts.
 func (r *Runner) unavailable() error {
+	if r.paused.Load() {
+		return ErrPaused
+	}
 	if why := r.eng.Health().LastError; why != "" {
 		return fmt.Errorf("%w: %s", ErrUnavailable, why)
 	}

@@ -15,6 +15,9 @@ var (
 	ErrFull = errors.New("idempotency: too many requests wait or run")
 	// ErrUnavailable says that the ledger does not answer, or the runner does not run: nothing is done, since nothing would be remembered.
 	ErrUnavailable = errors.New("idempotency: the ledger is not available")
+	// ErrPaused says that somebody has paused the runner ([Runner.Pause]). It was not run. It is no ErrUnavailable, so that who runs
+	// requests unprotected while the ledger is away does not run them in a pause.
+	ErrPaused = errors.New("idempotency: the runner is paused")
 	// ErrUnknown says that the request ran, and that it is not known whether the ledger has noted how it ended: its lease was lost, or
 	// its transaction was not answered. Asking again says it.
 	ErrUnknown = errors.New("idempotency: whether the request was done is not known: ask again")

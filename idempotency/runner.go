@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,9 @@ type Runner struct {
 	flights flights
 	sieve   *sieve       // nil: there is no filter
 	waiting atomic.Int64 // calls of Do
+
+	pausing sync.Mutex // of what pauses and resumes
+	paused  atomic.Bool
 
 	telemetry telemetry
 }
@@ -102,8 +106,19 @@ func (r *Runner) MaxResult() int { return r.results.max() }
 // Health implements [consumer.Worker].
 func (r *Runner) Health() consumer.Health { return r.eng.Health() }
 
-// Pause implements [consumer.Worker]: requests wait, and get [ErrWaited] in the end.
-func (r *Runner) Pause() { r.eng.Pause() }
+// Pause implements [consumer.Worker]: no function begins. New requests get [ErrPaused] at once, so that whoever stands in front asks another
+// process; those that wait go on waiting, and get it once they have waited for Options.Wait. What runs comes to its end.
+func (r *Runner) Pause() {
+	r.pausing.Lock()
+	defer r.pausing.Unlock()
+	r.paused.Store(true)
+	r.eng.Pause()
+}
 
-// Resume implements [consumer.Worker].
-func (r *Runner) Resume() { r.eng.Resume() }
+// Resume implements [consumer.Worker]: it ends a pause.
+func (r *Runner) Resume() {
+	r.pausing.Lock()
+	defer r.pausing.Unlock()
+	r.eng.Resume()
+	r.paused.Store(false)
+}

@@ -27,7 +27,7 @@ const (
 	inProgress     = "in_progress"     // it was refused beside another that runs
 	pendingTimeout = "pending_timeout" // it waited in vain for another that runs
 	full           = "full"            // as many wait as may
-	unavailable    = "unavailable"     // the ledger did not answer
+	unavailable    = "unavailable"     // the ledger did not answer, or the runner is paused
 	otherwise      = "other"           // its key was none, its caller was gone before it began, its processes crashed, or its end is not known
 )
 
@@ -82,7 +82,7 @@ func resultOf(out *Outcome, err error) string {
 		return pendingTimeout
 	case errors.Is(err, ErrFull):
 		return full
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrPaused):
 		return unavailable
 	}
 	return otherwise
