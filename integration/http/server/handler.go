@@ -24,8 +24,8 @@ type handler struct {
 	stops  sync.Once
 }
 
-// work is how long a handler takes beside its effect, so that there is something to kill.
-const work = 50 * time.Millisecond
+// work is how long a handler takes before its effect, and again between that and its commit, so that there is something to kill.
+const work = 25 * time.Millisecond
 
 // answer is never the same in two runs.
 func (h *handler) answer(r *http.Request) string {
@@ -54,6 +54,7 @@ func (h *handler) pay(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		killpoint.At(plan.Effected)
+		time.Sleep(work)
 		if err := send(w, answer); err != nil {
 			return err
 		}
