@@ -62,7 +62,7 @@ var started atomic.Int64
 
 // start starts a process, which is killed when it first comes by a step (empty: it is not), and waits until it is ready. At the test's end it
 // drains, if it lives.
-func start(t *testing.T, d *database, lease time.Duration, step killpoint.Step, stop bool) *server {
+func start(t *testing.T, d *database, step killpoint.Step, stop bool) *server {
 	t.Helper()
 	path, err := program()
 	if err != nil {

@@ -34,7 +34,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			d := open(t, store)
-			survivor := start(t, d, lease, "", false)
+			survivor := start(t, d, "", false)
 			t.Run("steps", func(t *testing.T) { // the survivor outlives them
 				each(t, n, "/pay/", plan.Steps, d, survivor)
 				each(t, n, "/outside/", plan.OutsideSteps, d, survivor)
@@ -60,7 +60,7 @@ func each(t *testing.T, first int, route string, steps []killpoint.Step, d *data
 
 // killedAt kills one server at a step.
 func killedAt(t *testing.T, d *database, survivor *server, step killpoint.Step, proxied bool, route string) {
-	doomed := start(t, d, lease, step, false)
+	doomed := start(t, d, step, false)
 	name := services.Name(t)
 	c := newClient(t, func() string {
 		if doomed.alive() {
@@ -107,7 +107,7 @@ func killedAt(t *testing.T, d *database, survivor *server, step killpoint.Step, 
 func TestKilledInAReplay(t *testing.T) {
 	t.Parallel()
 	d := open(t, "sqlite")
-	first := start(t, d, lease, "", false)
+	first := start(t, d, "", false)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	name := services.Name(t)
@@ -115,7 +115,7 @@ func TestKilledInAReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doomed := start(t, d, lease, plan.HalfSent, false)
+	doomed := start(t, d, plan.HalfSent, false)
 	got, err := newClient(t, func() string {
 		if doomed.alive() {
 			return doomed.address
@@ -149,7 +149,7 @@ func TestStoppedForTooLong(t *testing.T) {
 const maxStop = 15 * time.Second
 
 func stoppedForTooLong(t *testing.T, d *database) {
-	stopped, other := start(t, d, lease, "", true), start(t, d, lease, "", false)
+	stopped, other := start(t, d, "", true), start(t, d, "", false)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	name := services.Name(t)

@@ -62,7 +62,7 @@ func weather(t *testing.T, store string) {
 	seed := seed(t)
 	s := &storm{t: t, d: open(t, store), draw: rand.New(rand.NewPCG(seed, 0)), given: map[string]answer{}}
 	for range servers {
-		s.crew = append(s.crew, start(t, s.d, lease, "", false))
+		s.crew = append(s.crew, start(t, s.d, "", false))
 	}
 	p, front := newProxy(t, s.addresses)
 	direct, proxied := newClient(t, s.any), newClient(t, func() string { return front })
@@ -124,7 +124,7 @@ func (s *storm) rage(ctx context.Context, end time.Time) (kills int) {
 		time.Sleep(time.Duration(s.drawn(0, 60)) * time.Millisecond) // into some line of the handler
 		n := s.drawn(0, servers)
 		s.crew[n].kill() // the crew is changed here alone
-		born := start(s.t, s.d, lease, "", false)
+		born := start(s.t, s.d, "", false)
 		s.mu.Lock()
 		s.crew[n] = born
 		s.mu.Unlock()
