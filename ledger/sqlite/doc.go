@@ -31,6 +31,9 @@
 //
 // # Time
 //
+// A process that is stopped (SIGSTOP, a frozen container) while it holds a file's lock keeps all others out until it goes on or
+// ends: they fail closed.
+//
 // The clock is the machine's, which all processes share; it is read inside the transaction. Times are stored in
 // microseconds.
 //
