@@ -21,7 +21,7 @@
 // answers Busy for all its entries, and a settle answers [ErrBusy], or an error like it, for each of its settlements; in
 // neither case was anything written, and the worker asks again: it is no outage. Within a process the wait is
 // first come, first served; between processes SQLite asks again and again. Config.TxLimit ends an InTx that lasts too
-// long; only a process that is frozen (SIGSTOP) inside of one holds everybody up until it wakes up or is killed, which
+// long; only a process that is frozen (SIGSTOP) inside of one, or of a beat, holds everybody up until it wakes up or is killed, which
 // is the price of one file: nothing is lost or run twice by it.
 //
 // # Ranges
@@ -30,9 +30,6 @@
 // of ranges is one transaction like any other. Workers from before that finish what they hold, and are not let in again.
 //
 // # Time
-//
-// A process that is stopped (SIGSTOP, a frozen container) while it holds a file's lock keeps all others out until it goes on or
-// ends: they fail closed.
 //
 // The clock is the machine's, which all processes share; it is read inside the transaction. Times are stored in
 // microseconds.
