@@ -21,8 +21,8 @@
 // answers Busy for all its entries, and a settle answers [ErrBusy], or an error like it, for each of its settlements; in
 // neither case was anything written, and the worker asks again: it is no outage. Within a process the wait is
 // first come, first served; between processes SQLite asks again and again. Config.TxLimit ends an InTx that lasts too
-// long; only a process that is frozen (SIGSTOP) inside of one, or of a beat, holds everybody up until it wakes up or is killed, which
-// is the price of one file: nothing is lost or run twice by it.
+// long; only a process that is frozen (SIGSTOP) inside of one, or of a beat, holds everybody up until it wakes up or is
+// killed, which is the price of one file: nothing is lost or run twice by it.
 //
 // # Ranges
 //
