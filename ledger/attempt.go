@@ -20,8 +20,21 @@ type Attempt struct {
 	state  AttemptState
 	over   bool // no transaction may begin any more, and no result be set
 	err    error
+	rare   *rare // nil: nothing of it
+}
+
+// rare is what most attempts have nothing of.
+type rare struct {
 	before func() error     // a commit; nil: nothing
-	steps  map[int]*stepper // by the index of their message; nil: none was begun
+	steps  map[int]*stepper // by the index of their message
+}
+
+// rarely is the attempt's rare, which is locked.
+func (a *Attempt) rarely() *rare {
+	if a.rare == nil {
+		a.rare = &rare{steps: map[int]*stepper{}}
+	}
+	return a.rare
 }
 
 // batched is what an attempt has of a batch alone.
@@ -171,14 +184,21 @@ func (a *Attempt) Begin() error {
 // BeforeCommit has f called when the attempt's transaction is about to be fenced: its function has returned nil. f may set results.
 // Its error rolls the transaction back, and is InTx's. For processors that know the result only then; it is called before the
 // handler runs. Where there is no transaction, f is not called.
-func (a *Attempt) BeforeCommit(f func() error) { a.before = f }
+func (a *Attempt) BeforeCommit(f func() error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rarely().before = f
+}
 
 // Commits is called by InTx once the function has returned nil, before the fence: an error is to roll back.
 func (a *Attempt) Commits() error {
-	if a.before == nil {
+	a.mu.Lock()
+	r := a.rare
+	a.mu.Unlock()
+	if r == nil || r.before == nil {
 		return nil
 	}
-	return a.before()
+	return r.before()
 }
 
 // End is called by InTx when its transaction has ended: state is how, err is why if it did not succeed. A transaction

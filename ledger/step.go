@@ -135,13 +135,11 @@ func (a *Attempt) stepper(i int) (*stepper, error) {
 	case a.over || a.state != AttemptOpen:
 		return nil, ErrSettled
 	}
-	if a.steps == nil {
-		a.steps = map[int]*stepper{}
+	steps := a.rarely().steps
+	if steps[i] == nil {
+		steps[i] = &stepper{begun: map[string]struct{}{}}
 	}
-	if a.steps[i] == nil {
-		a.steps[i] = &stepper{begun: map[string]struct{}{}}
-	}
-	return a.steps[i], nil
+	return steps[i], nil
 }
 
 // load asks the ledger, once, what is recorded. A first claim has nothing to find. A batch may have run before under the same claims:
