@@ -63,10 +63,10 @@ const (
 // Do runs f for q unless the ledger knows the request: then it answers what was stored, or waits for who runs it now.
 //
 // f runs once at most in one Do, in another goroutine, and Do returns after it; a panic is passed on. Do returns f's own error where f
-// ran and is to be run again ([Release], or an attempt that is not the last). Other errors: a [*FailedError] (the request failed for good, now or before), [ErrMismatch] (the key is
-// known with another body), an [*InProgressError] or [ErrWaited] (somebody else runs it), [ErrFull], [ErrUnavailable], [ErrPaused], a [*KeyError],
-// a [*TooLargeError] (f's result cannot be kept; the request has failed for good, since its effects may have happened),
-// [ErrUnknown], and ctx's, where it ended before f began.
+// ran and is to be run again ([Release], or an attempt that is not the last). Other errors: a [*FailedError] (the request failed for
+// good, now or before), [ErrMismatch] (the key is known with another body), an [*InProgressError] or [ErrWaited] (somebody else runs
+// it), [ErrFull], [ErrUnavailable], [ErrPaused], a [*KeyError], a [*TooLargeError] (f's result cannot be kept; the request has failed for
+// good, since its effects may have happened), [ErrUnknown], and ctx's, where it ended before f began.
 func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err error) {
 	waited := false
 	defer func() { r.telemetry.answered(&out, err, waited) }()
@@ -113,13 +113,13 @@ func (r *Runner) lead(ctx context.Context, k flightKey, x *flight, limit <-chan 
 	if out, err, ok := r.known(ctx, q, key, k.body); ok {
 		return out, err
 	}
+	if r.flights.mismatch(k) {
+		return Outcome{}, ErrMismatch
+	}
 	c := &call{ctx: ctx, key: k, f: f, at: place{key.Sum(), cmp.Or(q.Window, r.opt.Window)}, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
 	it := &engine.Item{
 		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: k.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
 		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,
-	}
-	if r.flights.mismatch(k) {
-		return Outcome{}, ErrMismatch
 	}
 	r.eng.Offer([]*engine.Item{it})
 	return r.await(c, limit)

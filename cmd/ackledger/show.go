@@ -32,8 +32,8 @@ func newShow(t *target) *cobra.Command {
 		Use:   "show ID",
 		Short: "Show everything that the ledger knows of one message",
 		Long: `Show everything that the ledger knows of one message: its state, attempts and errors, its result's size, its
-recorded steps (consumer.Step), its archived deliveries, what operators did to it. ID is an SQS MessageId, Kafka's topic-partition-offset, or what your KeyFunc made;
-several scopes may have seen one id, and all are shown.
+recorded steps (consumer.Step), its archived deliveries, what operators did to it. ID is an SQS MessageId, Kafka's
+topic-partition-offset, or what your KeyFunc made; several scopes may have seen one id, and all are shown.
 
 Of Kafka's messages that succeeded in one go with their neighbours, the answer says between which offsets and times these
 were finished. Rows of workers with kafka.AuditRows are found by their position in the log, which takes --brokers.

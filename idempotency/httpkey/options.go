@@ -31,8 +31,8 @@ type Options struct {
 	// Required says which requests must have a key: others are refused with 400. Default: POST and PATCH. For people whose older
 	// clients send none (a function that says false), or whose PUT and DELETE are to have one.
 	Required func(*http.Request) bool
-	// Caller is whose request it is: a tenant, an account. Two callers' keys never meet; a long name is hashed. Default: one caller. For everybody who has
-	// more than one: without it, callers could meet each other's answers.
+	// Caller is whose request it is: a tenant, an account. Two callers' keys never meet; a long name is hashed. Default: one caller.
+	// For everybody who has more than one: without it, callers could meet each other's answers.
 	Caller func(*http.Request) string
 	// EndWithClient ends a handler's context when its client has gone. Default: the handler goes on, and its answer is kept for the
 	// repetition. For people whose handlers do much, and can leave off.
@@ -47,7 +47,8 @@ type Options struct {
 	// but 408, 425 and 429. For people whose 4xx heal.
 	Store func(status int) bool
 	// KeepHeaders are the headers that are kept with an answer. Default: Content-Language, Content-Location, Location, ETag,
-	// Last-Modified and Link. Content-Type and Content-Encoding are always kept: without them the body is not what it was. Set-Cookie, Date and headers of the connection are never kept. For people with headers of their own.
+	// Last-Modified and Link. Content-Type and Content-Encoding are always kept: without them the body is not what it was.
+	// Set-Cookie, Date and headers of the connection are never kept. For people with headers of their own.
 	KeepHeaders []string
 	// ReplayHeader marks an answer that is given again; its value is "true". Default "Idempotent-Replayed", as Stripe's. For people whose
 	// clients look for another one.
@@ -58,8 +59,8 @@ type Options struct {
 	FailureText func(*idempotency.FailedError) string
 	// RetryAfter is what a client is told to wait at most. Default 5 s. For people whose requests take longer.
 	RetryAfter time.Duration
-	// WithoutLedger lets requests run unprotected while the ledger does not answer: some may be done twice. Default: they get 503, as they do while the runner is paused. For
-	// people to whom doing nothing is worse.
+	// WithoutLedger lets requests run unprotected while the ledger does not answer: some may be done twice. Default: they get 503,
+	// as they do while the runner is paused. For people to whom doing nothing is worse.
 	WithoutLedger bool
 	// OnProblem answers instead of the middleware. Default: application/problem+json. For people with a format of their own.
 	OnProblem func(http.ResponseWriter, *http.Request, *Problem)
