@@ -135,7 +135,7 @@ func (s *settings) measure(ctx context.Context, path string, tests []string, lis
 	}
 	say := func(format string, args ...any) { fmt.Printf("# "+format+"\n", args...) }
 	for _, pr := range programs {
-		if err := pr.survey(ctx, tmp, s.tests, 2*time.Minute, s.atOnce, say); err != nil {
+		if err := pr.survey(ctx, tmp, s.tests, max(s.budget, 2*time.Minute), s.atOnce, say); err != nil {
 			return err
 		}
 	}
