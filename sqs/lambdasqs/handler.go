@@ -193,5 +193,5 @@ func (h *Handler) checkTarget(ctx context.Context, arn string) error {
 	return err
 }
 
-// errNoLedger is why an invocation gives up joining.
-var errNoLedger = errors.New("the ledger must answer within half of the invocation's time, has not")
+// ErrNoLedger says that nothing of an event was handled, since the ledger could not be joined in time.
+var ErrNoLedger = errors.New("the ledger must answer within half of the invocation's time, has not")

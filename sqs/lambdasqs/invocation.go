@@ -58,7 +58,7 @@ func (inv *invocation) run(ctx context.Context) error {
 	}
 	base := context.WithoutCancel(ctx)
 	defer inv.leave(base)
-	joining, cancel := context.WithDeadlineCause(ctx, inv.span.joinBy, errNoLedger)
+	joining, cancel := context.WithDeadlineCause(ctx, inv.span.joinBy, ErrNoLedger)
 	defer cancel()
 	if err := inv.eng.Start(joining); err != nil {
 		return fmt.Errorf("lambdasqs: nothing is handled: %w%s", err, inv.why())
