@@ -84,12 +84,9 @@ func (inv *invocation) build() (err error) {
 	o := inv.cfg.Options
 	o.Lease, o.HandlerTimeout = inv.span.lease, inv.span.handler
 	o.Drain = max(inv.span.end.Sub(inv.span.stop)/2, time.Millisecond)
-	handler := inv.handler
-	if isFIFO(inv.arn) {
-		handler = inv.groups.ordered(handler)
-	}
 	inv.eng, err = engine.New(engine.Config{
-		Options: o, Ledger: inv.ledger, Handler: handler, Sink: inv, System: "sqs", Source: inv.arn, HoldMax: -1, AskMax: askMax, Heard: inv.heard,
+		Options: o, Ledger: inv.ledger, Handler: inv.handler, Sink: inv, System: "sqs", Source: inv.arn, HoldMax: -1, AskMax: askMax,
+		Heard: inv.heard, Failed: inv.groups.stop,
 	})
 	return err
 }
@@ -149,24 +146,24 @@ func (inv *invocation) items() []*engine.Item {
 	return items
 }
 
-// alive is asked right before a handler starts: not in a group that has stopped, and not when the time is up, as after a process was
+// alive is asked right before a handler starts: not in a group that has stopped before it, and not when the time is up, as after a process was
 // frozen in mid-invocation.
 func (inv *invocation) alive(it *engine.Item) bool {
-	return !inv.groups.has(it.OrderingKey) && time.Now().Before(inv.span.stop)
+	return !inv.groups.stopped(it) && time.Now().Before(inv.span.stop)
 }
 
-// heard has a message given back that the ledger refuses or that would be waited for too long, and what is behind it in its group.
-// What runs of them may end.
+// heard stops the group of what fails without a run. It has a message given back that the ledger refuses or that would be waited for
+// too long, and what is behind it in its group. What runs of them may end.
 func (inv *invocation) heard(it *engine.Item, a *ledger.Claim) {
+	if a.Answer == ledger.Spent || a.Answer == ledger.Mismatch || it.Invalid != nil {
+		inv.groups.stop(it)
+	}
 	late := !a.Held && !a.Suspect && a.Wait > dueMax || time.Now().After(inv.waits)
 	if a.Err == nil && (a.Answer != ledger.Busy || !late) {
 		return
 	}
-	group := it.OrderingKey
-	if group != "" {
-		inv.groups.stop(group)
-	}
-	inv.eng.Drop(func(o *engine.Item) bool { return o == it || group != "" && o.OrderingKey == group }, inv.span.handler)
+	inv.groups.stop(it)
+	inv.eng.Drop(func(o *engine.Item) bool { return o == it || inv.groups.stopped(o) }, inv.span.handler)
 }
 
 // Finish implements engine.Sink.
