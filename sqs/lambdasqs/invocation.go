@@ -153,7 +153,7 @@ func (inv *invocation) alive(it *engine.Item) bool {
 }
 
 // heard stops the group of what fails without a run. It has a message given back that the ledger refuses or that would be waited for
-// too long, and what is behind it in its group. What runs of them may end.
+// too long.
 func (inv *invocation) heard(it *engine.Item, a *ledger.Claim) {
 	if a.Answer == ledger.Spent || a.Answer == ledger.Mismatch || it.Invalid != nil {
 		inv.groups.stop(it)
@@ -163,7 +163,7 @@ func (inv *invocation) heard(it *engine.Item, a *ledger.Claim) {
 		return
 	}
 	inv.groups.stop(it)
-	inv.eng.Drop(func(o *engine.Item) bool { return o == it || inv.groups.stopped(o) }, inv.span.handler)
+	inv.eng.Drop(func(o *engine.Item) bool { return o == it }, 0)
 }
 
 // Finish implements engine.Sink.

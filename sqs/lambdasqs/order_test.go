@@ -59,6 +59,16 @@ func TestBehindAMessageThatFailsForGood(t *testing.T) {
 	})
 }
 
+// What is behind a failure and was done long before comes again as well: SQS is told of no gap in a group.
+func TestADuplicateBehindAFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFunction(t, memory.New(), nil, &lambdasqs.Config{})
+		f.handle(event(fifo, "a-2", "b-2"), nil, "a-2 1", "b-2 1")
+		f.errs["a-1"] = errors.New("away")
+		f.handle(event(fifo, "a-1", "a-2", "b-2"), []string{"a-1", "a-2"}, "a-1 1")
+	})
+}
+
 // What is archived without a run is a failure as well.
 func TestBehindAMessageThatIsGivenUp(t *testing.T) {
 	noKey := func(m *consumer.Message) (string, error) {
