@@ -129,7 +129,7 @@ func (h *Handler) Handle(ctx context.Context, event events.SQSEvent) (events.SQS
 	if err != nil {
 		return events.SQSEventResponse{}, err
 	}
-	if err := h.checkTarget(ctx, arn); err != nil {
+	if err := h.checkTarget(ctx, arn, span.askBy); err != nil {
 		return events.SQSEventResponse{}, err
 	}
 	inv := newInvocation(h, arn, span, event.Records)
@@ -145,6 +145,7 @@ func (h *Handler) Handle(ctx context.Context, event events.SQSEvent) (events.SQS
 
 // span is how an invocation's time is divided.
 type span struct {
+	askBy   time.Time // the dead letters' target must have answered
 	joinBy  time.Time // the ledger must have answered
 	stop    time.Time // handlers are cancelled
 	end     time.Time // the response is due
@@ -165,20 +166,22 @@ func (h *Handler) plan(ctx context.Context, now time.Time) (span, error) {
 	margin := min(h.cfg.Margin, left/4)
 	work := left - margin
 	return span{
-		joinBy: now.Add(work / 2), stop: now.Add(work), end: deadline.Add(-margin / 10),
+		askBy: now.Add(work / 4), joinBy: now.Add(work / 2), stop: now.Add(work), end: deadline.Add(-margin / 10),
 		lease: max(min(h.cfg.Lease, left/3), 100*time.Millisecond), handler: min(h.cfg.HandlerTimeout, work-work/10),
 	}, nil
 }
 
 // checkTarget asks, once for each queue, whether dead letters would come back to it. A target that cannot be asked is one that is
 // asked again with the next event: the archive has the messages all the same.
-func (h *Handler) checkTarget(ctx context.Context, arn string) error {
+func (h *Handler) checkTarget(ctx context.Context, arn string, by time.Time) error {
 	h.mu.Lock()
 	err, asked := h.targets[arn]
 	h.mu.Unlock()
 	if asked {
 		return err
 	}
+	ctx, cancel := context.WithDeadline(ctx, by)
+	defer cancel()
 	warning, err := engine.CheckTarget(ctx, &h.cfg.Options, arn)
 	if warning != "" {
 		h.cfg.Logger.Warn(warning, zap.String("source", arn))

@@ -2,13 +2,16 @@ package lambdasqs
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/sqs"
@@ -44,7 +47,7 @@ type invocation struct {
 }
 
 func newInvocation(h *Handler, arn string, s span, from []events.SQSMessage) *invocation {
-	inv := &invocation{Handler: h, arn: arn, span: s, from: from, all: make(chan struct{}), records: make([]record, len(from)), left: len(from)}
+	inv := &invocation{Handler: h, arn: arn, span: s, from: from, all: make(chan struct{}), records: make([]record, len(from))}
 	for i := range from {
 		inv.records[i].id = from[i].MessageId
 	}
@@ -61,10 +64,14 @@ func (inv *invocation) run(ctx context.Context) error {
 	joining, cancel := context.WithDeadlineCause(ctx, inv.span.joinBy, ErrNoLedger)
 	defer cancel()
 	if err := inv.eng.Start(joining); err != nil {
+		if joining.Err() != nil && !errors.Is(err, ErrNoLedger) { // it is the last call's own
+			err = fmt.Errorf("%w: %w", ErrNoLedger, err)
+		}
 		return fmt.Errorf("lambdasqs: nothing is handled: %w%s", err, inv.why())
 	}
+	items := inv.items()
 	inv.waits = time.Now().Add(waitFor * inv.span.lease)
-	inv.eng.Offer(inv.items())
+	inv.offer(items)
 	stop := time.NewTimer(time.Until(inv.span.stop))
 	defer stop.Stop()
 	select {
@@ -118,32 +125,82 @@ func (inv *invocation) leave(base context.Context) {
 	}
 }
 
-// items makes what the engine gets of the records.
+// offer hands what can be handled to the engine.
+func (inv *invocation) offer(items []*engine.Item) {
+	if inv.left = len(items); inv.left == 0 {
+		close(inv.all)
+		return
+	}
+	inv.eng.Offer(items)
+}
+
+// items makes what the engine gets of the records. It has a quarter of the time that is left: a record whose identity takes longer
+// (Options.KeyFunc, Options.FingerprintFunc) comes again, and what is behind it in its group.
 func (inv *invocation) items() []*engine.Item {
 	items := make([]*engine.Item, len(inv.from))
-	scope := sqs.Scope(inv.arn, inv.cfg.Name)
-	for i := range inv.from {
-		raw := rawOf(&inv.from[i])
-		m := sqs.Received(&raw, inv.arn)
-		it := &engine.Item{
-			Msg: &m, Delivery: []byte(m.ID), Window: inv.cfg.Window, Ref: i, Alive: inv.alive,
-			Original: func(*engine.Item) engine.Content {
-				again := sqs.Received(&raw, inv.arn)
-				return engine.Content{Body: again.Body, Headers: again.Headers}
-			},
-		}
-		if !m.SentAt.IsZero() {
-			it.Deadline = m.SentAt.Add(inv.cfg.Retention - min(5*time.Minute, inv.cfg.Retention/10))
-		}
-		if isFIFO(inv.arn) {
-			it.OrderingKey = m.Group
-			inv.records[i].group = m.Group
-		}
-		from := engine.Origin{Key: ledger.Key{Scope: scope, ID: []byte(m.ID)}, Source: inv.arn, Records: engine.NoRecords{}}
-		it.Identity = engine.Identify(&inv.cfg.Options, from, &m)
-		items[i] = it
+	answers := make(chan identified, len(items))
+	for i := range items {
+		items[i] = inv.item(i)
+		own := *items[i].Msg
+		go func() { answers <- inv.identify(i, own) }()
 	}
-	return items
+	limit := time.NewTimer(time.Until(inv.span.stop) / 4)
+	defer limit.Stop()
+	known := make([]*engine.Item, len(items))
+	for n := len(items); n > 0; {
+		select {
+		case a := <-answers:
+			it := items[a.index]
+			it.Msg.ID, it.Identity, known[a.index] = a.id, a.Identity, it
+			n--
+		case <-limit.C:
+			n = 0
+		}
+	}
+	for i, it := range known {
+		if it == nil {
+			inv.groups.stop(items[i])
+			inv.cfg.Logger.Warn("the message's identity was not known in time: it comes again", zap.String("message_id", inv.from[i].MessageId))
+		}
+	}
+	return slices.DeleteFunc(known, func(it *engine.Item) bool { return it == nil })
+}
+
+// identified is a record whose identity is known.
+type identified struct {
+	index int
+	id    string // what the handler sees
+	engine.Identity
+}
+
+// identify has a message of its own: left behind, it may still write to it.
+func (inv *invocation) identify(i int, m consumer.Message) identified {
+	from := engine.Origin{
+		Key: ledger.Key{Scope: sqs.Scope(inv.arn, inv.cfg.Name), ID: []byte(m.ID)}, Source: inv.arn, Records: engine.NoRecords{},
+	}
+	id := engine.Identify(&inv.cfg.Options, from, &m)
+	return identified{index: i, id: m.ID, Identity: id}
+}
+
+// item makes an item of a record, without its identity.
+func (inv *invocation) item(i int) *engine.Item {
+	raw := rawOf(&inv.from[i])
+	m := sqs.Received(&raw, inv.arn)
+	it := &engine.Item{
+		Msg: &m, Delivery: []byte(m.ID), Window: inv.cfg.Window, Ref: i, Alive: inv.alive,
+		Original: func(*engine.Item) engine.Content {
+			again := sqs.Received(&raw, inv.arn)
+			return engine.Content{Body: again.Body, Headers: again.Headers}
+		},
+	}
+	if !m.SentAt.IsZero() {
+		it.Deadline = m.SentAt.Add(inv.cfg.Retention - min(5*time.Minute, inv.cfg.Retention/10))
+	}
+	if isFIFO(inv.arn) {
+		it.OrderingKey = m.Group
+		inv.records[i].group = m.Group
+	}
+	return it
 }
 
 // alive is asked right before a handler starts: not in a group that has stopped before it, and not when the time is up, as after a process was
