@@ -4,7 +4,12 @@
 // A first function:
 //
 //	func main() {
-//		l, err := postgres.New(context.Background(), pool, nil)
+//		ctx := context.Background()
+//		pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		l, err := postgres.New(ctx, pool, nil)
 //		if err != nil {
 //			log.Fatal(err)
 //		}
@@ -13,6 +18,10 @@
 //			log.Fatal(err)
 //		}
 //		lambda.Start(h.Handle)
+//	}
+//
+//	func charge(ctx context.Context, m *consumer.Message) error { // whatever the queue's messages ask for
+//		return nil
 //	}
 //
 // # What the event source mapping needs
@@ -42,9 +51,10 @@
 //
 // # FIFO queues
 //
-// The messages of a group run one after the other. When a handler of the group has returned an error, or panicked, nothing of the group
-// begins any more in this invocation, and nothing behind a message that comes again is acknowledged. That is also so where the failure
-// was the message's last: the message is archived, and what is behind it comes with the next delivery.
+// The messages of a group run one after the other, in the order of the event, and groups do not wait for each other. When a message of a
+// group has failed, nothing behind it begins any more in this invocation, and nothing behind a message that comes again is acknowledged.
+// That is also so where the failure was the message's last, or where it was archived without a run: it is archived and acknowledged, and
+// what is behind it comes with the next delivery.
 //
 // # Deadlines
 //
@@ -56,12 +66,18 @@
 // A handler that ignores its context keeps no invocation from its response. Its message comes again, and may then run while the first
 // run goes on: its ledger calls are fenced, its outside effects are not.
 //
+// A ledger that does not answer makes no response late. Nothing is acknowledged that it did not confirm. The target of dead letters has a
+// quarter of the invocation's time to say where it is, the ledger has half of it to be joined, and Options.KeyFunc and FingerprintFunc
+// have a quarter of the rest: a message of which they do not return comes again, and the others are handled. Where that quarter is more
+// than a minute, such a message is archived as invalid, as a worker would.
+//
 // # A frozen process
 //
 // Lambda freezes the process between two invocations. No timer fires then, and no beat can be sent: a lease that is held over a freeze
 // ends unseen. So none is. Each invocation joins the ledger as an owner of its own and has left it before it responds. Between
-// invocations there is no owner, no transaction and no goroutine of this package, but for handlers that ignored their context. A
-// thawed process has nothing to find out about: its next invocation joins anew, and claims by a lease that has just begun.
+// invocations there is no owner, no transaction and no goroutine of this package, but for handlers that ignored their context and calls
+// of a ledger that did not answer: an owner that could not leave ends with its lease. A thawed process has nothing to find out about: its
+// next invocation joins anew, and claims by a lease that has just begun.
 //
 // Joining and leaving are two small writes to the ledger for each invocation, whatever its number of messages.
 //
@@ -73,8 +89,8 @@
 // # What it does not do
 //
 // It does not maintain the ledger: sweeps are long, and an invocation is short. Run consumer.Maintenance or `ackledger maintain`
-// somewhere, or a worker on the same ledger. Options.NoMaintenance and Options.Breaker are not used. Options.Rate, Limiter and
-// Concurrency are per process, and Lambda runs one invocation at a time in each: the mapping's maximum concurrency bounds their number.
+// somewhere, or a worker on the same ledger. Options.NoMaintenance and Options.Breaker are not used. Options.Rate and
+// Concurrency are per invocation, Options.Limiter is per process: the mapping's maximum concurrency bounds the number of both.
 //
 // A dead letter, a stamp and a replay know the messages by the queue's ARN, as a worker's: both may serve one queue, one after the other
 // or side by side, with the same Options.Name.

@@ -41,7 +41,8 @@ const (
 // begins. Options.BackoffMax is by default 1 s, or BackoffBase if that is more: the queue's visibility timeout is the pause between
 // attempts, and one that comes earlier costs a receive. Options.Window is by default 28 days, the longest retention of a queue and of
 // its dead-letter queue together; a target
-// of Options.DeadLetter that keeps messages for longer needs a longer one. Options.Drain, Grace, Breaker, MaxHeld, MaxHeldBytes and NoMaintenance are not used.
+// of Options.DeadLetter that keeps messages for longer needs a longer one. Options.Drain, Grace, Breaker, MaxHeld, MaxHeldBytes and
+// NoMaintenance are not used.
 type Config struct {
 	consumer.Options
 
@@ -116,7 +117,7 @@ func inRange(field string, v, low, high time.Duration) error {
 //
 // An error says that nothing of the event may be acknowledged: a record is none of SQS, the invocation has less than 500 ms left, the
 // ledger cannot be joined, or Options.DeadLetter is the queue itself. With Config.FailWhole it may also be a [*UnfinishedError].
-// Handle may be called concurrently, as Lambda's own runtime never does.
+// Handle may be called concurrently, as aws-lambda-go does where AWS_LAMBDA_MAX_CONCURRENCY is more than 1.
 func (h *Handler) Handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
 	if len(event.Records) == 0 {
 		return respond(nil), nil
