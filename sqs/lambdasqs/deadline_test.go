@@ -161,7 +161,7 @@ func TestALedgerThatBlocksNearTheDeadline(t *testing.T) {
 		l := memory.New()
 		var f *function
 		f = newFunction(t, l, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
-			f.ran(m)
+			_ = f.ran(m)
 			if m.ID == "2" {
 				time.Sleep(15 * time.Second)
 				l.FailBefore(func(ctx context.Context, _ memory.Op) error {

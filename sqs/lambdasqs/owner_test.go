@@ -14,12 +14,12 @@ import (
 	"github.com/ackledger/ackledger/sqs/lambdasqs"
 )
 
-// record returns what the ledger has of a message.
-func (f *function) record(arn, id string) ledger.Record {
+// record returns what the ledger has of a message of the queue.
+func (f *function) record(id string) ledger.Record {
 	f.t.Helper()
 	recs, err := f.ledger.(interface {
 		Find(context.Context, string, []byte) ([]ledger.Record, error)
-	}).Find(f.t.Context(), sqs.Scope(arn, "billing"), []byte(id))
+	}).Find(f.t.Context(), sqs.Scope(queue, "billing"), []byte(id))
 	if err != nil || len(recs) != 1 {
 		f.t.Fatalf("message %s in the ledger: %+v, %v", id, recs, err)
 	}
@@ -38,7 +38,7 @@ func TestTheTakeOverOfAKilledInvocation(t *testing.T) {
 		if took := time.Since(began); took < lambdasqs.DefaultLease || took > 2*lambdasqs.DefaultLease {
 			t.Errorf("took %s, with a lease of %s", took, lambdasqs.DefaultLease)
 		}
-		if r := f.record(queue, "1"); r.State != ledger.Succeeded || r.Crashes != 1 || r.Token != 2 {
+		if r := f.record("1"); r.State != ledger.Succeeded || r.Crashes != 1 || r.Token != 2 {
 			t.Errorf("in the ledger: %+v", r)
 		}
 	})
@@ -84,7 +84,7 @@ func TestAnInvocationLeavesTheLedger(t *testing.T) {
 		time.Sleep(24 * time.Hour) // frozen
 		delete(f.errs, "2")
 		f.handle(event(queue, "2"), nil, "2 2")
-		if r := f.record(queue, "2"); r.Crashes != 0 {
+		if r := f.record("2"); r.Crashes != 0 {
 			t.Errorf("in the ledger: %+v", r)
 		}
 	})
@@ -123,7 +123,7 @@ func TestAnInvocationThatIsCancelled(t *testing.T) {
 		if err != nil || !slices.Equal(names(out), []string{"1"}) || time.Since(began) > time.Second {
 			t.Errorf("%q, %v, after %s", names(out), err, time.Since(began))
 		}
-		if r := f.record(queue, "1"); r.State != ledger.Pending || r.Owner != "" || r.Attempts != 0 {
+		if r := f.record("1"); r.State != ledger.Pending || r.Owner != "" || r.Attempts != 0 {
 			t.Errorf("in the ledger: %+v", r)
 		}
 	})

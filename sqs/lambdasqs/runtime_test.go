@@ -103,7 +103,7 @@ func (f *files) succeeded(id string, crashes int) {
 	if err := f.effects.QueryRow("SELECT count(*) FROM effect WHERE id = ?", id).Scan(&n); err != nil || n != 1 {
 		f.t.Errorf("message %s: %d effects, %v, want 1", id, n, err)
 	}
-	if r := f.record(queue, id); r.State != ledger.Succeeded || int(r.Crashes) != crashes {
+	if r := f.record(id); r.State != ledger.Succeeded || int(r.Crashes) != crashes {
 		f.t.Errorf("message %s in the ledger: %+v, want it succeeded, with %d crashes", id, r, crashes)
 	}
 }
@@ -232,7 +232,7 @@ func TestADeadlineThatPasses(t *testing.T) {
 	if got := a.end(c); got != oneLeft {
 		t.Errorf("answered %s", got)
 	}
-	if r := f.record(queue, "1"); r.State != ledger.Pending || r.Attempts > 1 {
+	if r := f.record("1"); r.State != ledger.Pending || r.Attempts > 1 {
 		t.Errorf("in the ledger: %+v", r)
 	}
 	a.remove("before 1")
