@@ -40,9 +40,8 @@ const (
 // Options.Name is required. Options.Lease is by default 10 s, and never more than a third of what an invocation has left when it
 // begins. Options.BackoffMax is by default 1 s, or BackoffBase if that is more: the queue's visibility timeout is the pause between
 // attempts, and one that comes earlier costs a receive. Options.Window is by default 28 days, the longest retention of a queue and of
-// its dead-letter queue together; a target
-// of Options.DeadLetter that keeps messages for longer needs a longer one. Options.Drain, Grace, Breaker, MaxHeld, MaxHeldBytes and
-// NoMaintenance are not used.
+// its dead-letter queue together; a target of Options.DeadLetter that keeps messages for longer needs a longer one. Options.Drain,
+// Grace, Breaker, MaxHeld, MaxHeldBytes and NoMaintenance are not used.
 type Config struct {
 	consumer.Options
 
@@ -113,7 +112,7 @@ func inRange(field string, v, low, high time.Duration) error {
 }
 
 // Handle handles one event: it is what lambda.Start gets. The response names the messages that are to be delivered again, each once.
-// ctx is the invocation's, with its deadline; one without has 15 min.
+// ctx is the invocation's, with its deadline; one without has 15 min. Handlers see its values, as package lambdacontext's.
 //
 // An error says that nothing of the event may be acknowledged: a record is none of SQS, the invocation has less than 500 ms left, the
 // ledger cannot be joined, or Options.DeadLetter is the queue itself. With Config.FailWhole it may also be a [*UnfinishedError].

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
@@ -106,6 +108,23 @@ func TestTransactionsOfHandlers(t *testing.T) {
 		time.Sleep(time.Second)
 		delete(f.errs, "2")
 		f.handle(event(queue, "1", "2"), nil, "2 2")
+	})
+}
+
+// A handler knows its invocation, as by its request id.
+func TestHandlersSeeTheInvocationsValues(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var id string
+		f := newFunction(t, memory.New(), consumer.HandlerFunc(func(ctx context.Context, _ *consumer.Message) error {
+			if lc, ok := lambdacontext.FromContext(ctx); ok {
+				id = lc.AwsRequestID
+			}
+			return nil
+		}), &lambdasqs.Config{})
+		ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "request 7"})
+		if out, err := f.handler.Handle(ctx, event(queue, "1")); err != nil || len(out.BatchItemFailures) > 0 || id != "request 7" {
+			t.Errorf("%q, %v, the handler saw %q", names(out), err, id)
+		}
 	})
 }
 
