@@ -33,6 +33,9 @@ type Config struct {
 	// Heard is told what the ledger has answered of an item, before anything follows from it, by the goroutine that asked: it must not
 	// block. Nil: nobody wants to know.
 	Heard func(*Item, *ledger.Claim)
+	// Failed is told of each message that a handler has left without a success, before anything follows from it, by the handler's
+	// goroutine: it must not block. What is run again at once, or asked for again, has not failed yet. Nil: nobody wants to know.
+	Failed func(*Item)
 	// Suspects limits how many suspects run at once: messages whose claims ended in crashes before. Nil: the process' one
 	// place, shared by all workers in it. For tests that play several processes.
 	Suspects *consumer.Limiter

@@ -22,6 +22,7 @@ type handlers struct {
 	archives *archives
 	handler  consumer.Handler
 	batch    consumer.BatchHandler // nil: the handler takes single messages
+	failed   func(*Item)           // nil: nobody wants to know
 	policy   policy
 	calling  calling
 }
@@ -29,7 +30,7 @@ type handlers struct {
 func newHandlers(k *kernel, l *lease, cfg *Config, batch consumer.BatchHandler, archives *archives) *handlers {
 	o := &cfg.Options
 	return &handlers{
-		kernel: k, lease: l, archives: archives, handler: cfg.Handler, batch: batch, calling: calling{born: k.born, timeout: o.HandlerTimeout},
+		kernel: k, lease: l, archives: archives, handler: cfg.Handler, batch: batch, failed: cfg.Failed, calling: calling{born: k.born, timeout: o.HandlerTimeout},
 		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
 	}
 }
@@ -162,6 +163,9 @@ func (h *handlers) decide(r *run, o outcome) {
 	}
 	if st != (step{settle: ledger.Succeed}) {
 		r.end = &end{outcome: o, step: st}
+		if h.failed != nil && (st.settle == ledger.Release || st.settle == ledger.Fail) {
+			h.failed(it)
+		}
 		if st.settle == ledger.Fail {
 			r.end.dead = h.archives.of(it, it.Attempt(), st.kind, o.failure(it.Attempt(), time.Now()))
 		}
