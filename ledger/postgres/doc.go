@@ -101,6 +101,7 @@
 //	call.go                how a call is sent: its deadline, connection and plan settings
 //	ledger.go              the Ledger, and its pools
 //	lock_waits.go          how long sessions have waited for locks
+//	past.go                what is kept of rows that are gone
 //	scopes.go              the numbers of scopes
 //	roles.go               Grant, and what a role may do
 //	migrate.go             Migrate
