@@ -50,7 +50,7 @@ func (r *Runner) Audit(ctx context.Context, q Request) ([]Audited, error) {
 		return nil, fmt.Errorf("idempotency: Audit: %w", err)
 	}
 	lives := rec.Past
-	if rec.State != ledger.Pending && rec.Result != nil {
+	if rec.Result != nil {
 		now := ledger.Past{State: rec.State, Attempts: rec.Attempts, At: rec.At, Expiry: rec.Expiry, Result: rec.Result}
 		lives = append([]ledger.Past{now}, lives...)
 	}

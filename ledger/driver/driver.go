@@ -151,8 +151,8 @@ type Tx interface {
 	// due from then on, with the result; if it is covered, has no result and nothing is archived under its key, it expires at
 	// fold at the latest. It says whether it did that; false changes nothing, and costs no more than the way by Put.
 	Succeed(key Key, token uint64, owner OwnerID, result []byte, fold time.Time) (bool, error)
-	// Remove removes messages' rows and their steps; the archive stays. Of a row that is not pending, has a result, and is of a scope
-	// with something to keep, it keeps the past for so long beyond the row's expiry.
+	// Remove removes messages' rows and their steps; the archive stays. Of a row with a result (so no pending one), of a
+	// scope for which KeepPast was told a time, it keeps the past for so long beyond the row's expiry.
 	Remove(keys []Key) error
 
 	// Record adds a step to a message that this transaction has read, unless it has one of that name.

@@ -26,8 +26,7 @@ type life struct {
 // outlive keeps what is to be kept of a row that is about to go.
 func (t *rows) outlive(r *row) {
 	result := t.more[r.key].result
-	keep, ok := t.past.keep[r.scope]
-	if ok && r.state != ledger.Pending && result != nil {
+	if keep, ok := t.past.keep[r.scope]; ok && result != nil {
 		t.past.lives[r.key] = append(t.past.lives[r.key], life{*r, bytes.Clone(t.id(r)), result, r.expiry + keep})
 	}
 }

@@ -37,7 +37,7 @@ BEGIN
         INSERT INTO past (at, expiry, until, token, scope, state, attempts, crashes, key, id, result)
         SELECT g.at, g.expiry, g.expiry + s.keep_past, g.token, g.scope, g.state, g.attempts, g.crashes, g.key, g.id, g.result
         FROM gone g JOIN scope s ON s.id = g.scope
-        WHERE g.result IS NOT NULL AND g.state <> 1 AND s.keep_past IS NOT NULL;
+        WHERE g.result IS NOT NULL AND s.keep_past IS NOT NULL;
     END IF;
     RETURN NULL;
 END $$;

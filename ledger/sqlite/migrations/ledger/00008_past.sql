@@ -24,7 +24,7 @@ CREATE INDEX ackledger_past_until ON ackledger_past (until);
 
 -- Whoever removes a row keeps its past, programs of earlier versions as well. Rows without a result cost them nothing.
 -- +goose StatementBegin
-CREATE TRIGGER ackledger_past_kept AFTER DELETE ON ackledger_message WHEN OLD.result IS NOT NULL AND OLD.state <> 1
+CREATE TRIGGER ackledger_past_kept AFTER DELETE ON ackledger_message WHEN OLD.result IS NOT NULL
 BEGIN
     INSERT INTO ackledger_past (key, scope, id, state, token, attempts, crashes, at, expiry, until, result)
     SELECT OLD.key, OLD.scope, OLD.id, OLD.state, OLD.token, OLD.attempts, OLD.crashes, OLD.at, OLD.expiry, OLD.expiry + s.keep_past, OLD.result
