@@ -81,6 +81,7 @@ func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err er
 		return Outcome{}, err
 	}
 	defer r.leave()
+	r.audits.met(q.Scope)
 	limit := time.NewTimer(r.opt.Wait)
 	defer limit.Stop()
 	k := flightKey{key.Sum(), q.fingerprint()}
@@ -116,7 +117,7 @@ func (r *Runner) lead(ctx context.Context, k flightKey, x *flight, limit <-chan 
 	if r.flights.mismatch(k) {
 		return Outcome{}, ErrMismatch
 	}
-	c := &call{ctx: ctx, key: k, f: f, at: place{key.Sum(), cmp.Or(q.Window, r.opt.Window)}, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
+	c := &call{ctx: ctx, key: k, f: f, at: place{key.Sum(), cmp.Or(q.Window, r.opt.Window) + r.audits.keep}, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
 	it := &engine.Item{
 		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: k.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
 		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,

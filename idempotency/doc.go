@@ -18,6 +18,7 @@
 //	do.go       one request: what is asked of the ledger, and what its answers mean
 //	handle.go   one run of a function, and what is stored of its end
 //	filter.go   what is asked before a claim
+//	audit.go    answers that are kept for operators when their rows are gone
 //	lookups.go  successes that are read, not claimed
 //	flights.go  what is in progress in this process
 //	telemetry.go how requests are counted

@@ -39,3 +39,38 @@ func ExampleRunner_Do() {
 	// 40 bills true <nil>
 	// <nil>
 }
+
+// What was answered is looked up by an operator's program, here within the request's window; beyond it, for Options.Audit.
+func ExampleRunner_Audit() {
+	l := memory.New()
+	runner, err := idempotency.New(l, idempotency.Options{Window: time.Hour, Audit: 30 * 24 * time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Run(ctx) }()
+	for !runner.Health().Ready {
+		time.Sleep(time.Millisecond)
+	}
+	q := idempotency.Request{Scope: "payments", Caller: "shop 7", Key: "8f14e45f"}
+	_, err = runner.Do(ctx, q, func(context.Context) (idempotency.Result, error) {
+		return idempotency.Result{Status: 201, MediaType: "application/json", Body: []byte(`{"paid":true}`)}, nil
+	})
+	stop()
+	fmt.Println(err, <-ended)
+
+	operator, err := idempotency.New(l, idempotency.Options{}) // it need not run; with the runner's Cipher and Spill, if it has any
+	if err != nil {
+		panic(err)
+	}
+	answers, err := operator.Audit(context.Background(), q)
+	for _, a := range answers {
+		fmt.Println(a.State, a.Result.Status, a.Result.MediaType, string(a.Result.Body), a.Expiry.Sub(a.At))
+	}
+	fmt.Println(err)
+	// Output:
+	// <nil> <nil>
+	// succeeded 201 application/json {"paid":true} 1h0m0s
+	// <nil>
+}

@@ -20,6 +20,7 @@ const (
 	DefaultWaiting     = 10_000
 	DefaultWait        = 10 * time.Second
 	DefaultWindow      = 24 * time.Hour
+	DefaultAudit       = 7 * 24 * time.Hour
 	DefaultTimeout     = time.Minute
 )
 
@@ -48,6 +49,13 @@ type Options struct {
 	// Window is how long a request is recognised that says nothing else, 1 s to 100 years. Default 24 h, as Stripe does
 	// (docs.stripe.com/api/idempotent_requests). For people whose callers repeat for longer.
 	Window time.Duration
+	// Audit is how long an answer can still be looked up ([Runner.Audit], ackledger show) when its request is recognised no more and
+	// its row is gone, 1 s to 100 years. Default 7 days, on a ledger that is a [ledger.PastKeeper], as those of this module are. It holds
+	// for the scopes of this runner's requests; of several runners with one scope, the one that began last says it for all. For people
+	// who are asked later what was answered, or who must not keep it.
+	Audit time.Duration
+	// NoAudit has answers go with their requests' rows. Default: they are kept for Audit.
+	NoAudit bool
 	// Keep is how long the archive keeps what failed for good. Default 90 days, or Window where that is longer. For people who look into
 	// failures later.
 	Keep time.Duration
@@ -107,6 +115,10 @@ func (o Options) withDefaults() (Options, consumer.Options, error) {
 		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.Wait: must be 1ms to 1h, is %s", o.Wait)
 	case o.Window < time.Second:
 		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.Window: must be at least 1s, is %s", o.Window)
+	case o.Audit != 0 && (o.Audit < time.Second || o.Audit > ledger.MaxWindow):
+		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.Audit: must be 1s to %s, is %s", ledger.MaxWindow, o.Audit)
+	case o.Audit != 0 && o.NoAudit:
+		return o, consumer.Options{}, errors.New("idempotency: Options.Audit: must not be set with NoAudit: nothing is kept")
 	case o.SpillLimit < 1 || o.SpillLimit > maxSpillLimit:
 		return o, consumer.Options{}, fmt.Errorf("idempotency: Options.SpillLimit: must be 1 to %d bytes, is %d", maxSpillLimit, o.SpillLimit)
 	case o.FilterLimit < time.Millisecond || o.FilterLimit > time.Second:

@@ -23,7 +23,8 @@ type Runner struct {
 	results results
 	began   atomic.Bool
 	flights flights
-	sieve   *sieve       // nil: there is no filter
+	sieve   *sieve // nil: there is no filter
+	audits  *audits
 	waiting atomic.Int64 // calls of Do
 
 	pausing sync.Mutex // of what pauses and resumes
@@ -52,6 +53,9 @@ func New(l ledger.Ledger, o Options) (*Runner, error) {
 	if r.sieve, err = newSieve(l, &opt); err != nil {
 		return nil, err
 	}
+	if r.audits, err = newAudits(l, &opt); err != nil {
+		return nil, err
+	}
 	if r.telemetry, err = newTelemetry(&worker, opt.Name); err != nil {
 		return nil, fmt.Errorf("idempotency: %w", err)
 	}
@@ -78,6 +82,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if !r.began.CompareAndSwap(false, true) {
 		return errors.New("idempotency: Run: a runner runs once")
 	}
+	defer r.auditing(context.WithoutCancel(ctx))()
 	started := r.eng.Start(ctx)
 	if started == nil {
 		<-ctx.Done()
@@ -97,6 +102,20 @@ func (r *Runner) Run(ctx context.Context) error {
 		return fmt.Errorf("idempotency: %w", err)
 	}
 	return nil
+}
+
+// auditing has the ledger told of scopes until the function is called that it returns.
+func (r *Runner) auditing(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.audits.run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // MaxResult is how many bytes a stored result may have, its status, headers and so on included: the ledger's limit, or

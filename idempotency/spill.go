@@ -34,7 +34,7 @@ const (
 	DefaultSpillLimit = 4 << 20          // bytes
 	maxSpillLimit     = 1 << 30          // bytes
 	spillTimeout      = 10 * time.Second // for one call
-	spillMargin       = time.Hour        // beyond the request's window: clocks differ, and rows go later than they may
+	spillMargin       = time.Hour        // beyond the request's window and audit: clocks differ, and rows go later than they may
 )
 
 // What a repetition is told of a result that is no more.
@@ -43,10 +43,10 @@ const (
 	spillChanged = "the result was stored outside of the ledger, and is not what was stored"
 )
 
-// place is whose result is stored, and for how long it is asked for.
+// place is whose result is stored, and for how long it is asked for: its window, and its audit's after that.
 type place struct {
-	key    [ledger.KeySize]byte
-	window time.Duration
+	key  [ledger.KeySize]byte
+	keep time.Duration
 }
 
 // spilled puts a stored result elsewhere, and returns what is stored instead. Like the cipher's, its time is not the function's.
@@ -54,7 +54,7 @@ func (s *results) spilled(ctx context.Context, at place, stored []byte) ([]byte,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spillTimeout)
 	defer cancel()
 	name := hex.EncodeToString(at.key[:]) + "-" + strings.ToLower(rand.Text())
-	if err := s.spill.Put(ctx, name, stored, at.window+spillMargin); err != nil {
+	if err := s.spill.Put(ctx, name, stored, at.keep+spillMargin); err != nil {
 		return nil, fmt.Errorf("idempotency: spilling a result: %w", err)
 	}
 	sum := sha256.Sum256(stored)

@@ -18,6 +18,7 @@ import (
 //     reported, and runs if it does come. It goes only after [MaintainConfig.Keep] and its own window have passed again,
 //     and never while its owner is live.
 //   - an archived delivery, at its own expiry.
+//   - what is kept of messages that have gone ([PastKeeper]), at its own expiry.
 //   - an audit row, after [MaintainConfig.KeepAudit].
 //   - an owner that left or died, once that was at least [OwnerRest] ago and a whole pass that began after it met no
 //     pending message that names it.
@@ -114,6 +115,7 @@ type SweepReport struct {
 	Archives int64 // archived deliveries removed
 	Owners   int64 // owners removed
 	Audits   int64 // audit rows removed
+	Past     int64 // results removed that were kept beyond their rows
 	Locked   int64 // expired rows that others held locked: the next pass looks again
 
 	Abandoned int64       // pending messages past their expiry that are still there
@@ -125,7 +127,7 @@ type SweepReport struct {
 
 // Removed is the number of rows that the pass removed.
 func (r *SweepReport) Removed() int64 {
-	return r.Messages + r.Dropped + r.Archives + r.Owners + r.Audits
+	return r.Messages + r.Dropped + r.Archives + r.Owners + r.Audits + r.Past
 }
 
 // Abandoned is a pending message past its expiry.

@@ -157,7 +157,7 @@ func inBatches[T any](ctx context.Context, list iter.Seq2[T, error], fn func([]T
 	return flush()
 }
 
-// FindRecords is a store's Find; archived are the keys under which deliveries of that id are archived, in any scope.
+// FindRecords is a store's Find; archived are the keys under which deliveries of that id are archived or results kept, in any scope.
 func FindRecords(ctx context.Context, f Operator, archived []Key, scope string, id []byte) ([]Record, error) {
 	scopes := []string{scope}
 	if scope == "" {
@@ -194,7 +194,7 @@ func FindRecords(ctx context.Context, f Operator, archived []Key, scope string, 
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
-		if rec.State == 0 && len(rec.Archived) == 0 {
+		if rec.State == 0 && len(rec.Archived) == 0 && len(rec.Past) == 0 {
 			continue // it went meanwhile
 		}
 		rec.Scope, rec.ID = key.Scope, id

@@ -22,12 +22,12 @@ import (
 // killed in the middle leaves whole messages behind, changed or not; the same call goes on with the rest.
 type Operator interface {
 	// Get returns all that the ledger knows of one message, by its key. [ErrNotFound] if there is no row; the record then
-	// still carries the archive, which outlives its row; with [WithoutBodies], without bodies.
+	// still carries the archive and the past ([Past]), which outlive it; with [WithoutBodies], without bodies and earlier results.
 	Get(ctx context.Context, key Key) (Record, error)
 
 	// Find looks a message up by its readable id, in one scope or (scope "") in all of them, and returns what it finds, at
-	// most [MaxFound]; [ErrNotFound] if that is nothing. A record of which only the archive is left has State 0. Archives
-	// come as with Get.
+	// most [MaxFound]; [ErrNotFound] if that is nothing. A record of which only the archive or the past is left has State
+	// 0. Archives come as with Get.
 	//
 	// It costs two look-ups by index a scope, and one look at the logs of which there are ranges, whatever the size of the
 	// tables. So it does not find all: a row that is kept by its position (Kafka) is found if its log has ranges or it has

@@ -91,6 +91,7 @@ type Record struct {
 	Expiry      time.Time
 	Archived    []ArchiveRecord // failed deliveries, oldest first
 	Steps       []Step          // as they were recorded, without results but with their sizes
+	Past        []Past          // earlier lives of the key, the latest first, at most MaxPast (see PastKeeper)
 	// In is set when the message has no row: the ledger holds it together with its neighbours in the log. Of a succeeded
 	// one the rest says little: At is when the first of them was claimed, and Token is zero.
 	In *Neighbours

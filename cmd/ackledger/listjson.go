@@ -14,7 +14,7 @@ type message struct {
 	Scope       string     `json:"scope"`
 	ID          string     `json:"id"`
 	Key         string     `json:"key,omitempty"` // the stored bytes, in hexadecimal digits
-	State       string     `json:"state"`         // "gone": only its archive is left
+	State       string     `json:"state"`         // "gone": only its archive or past is left
 	Fingerprint string     `json:"fingerprint,omitempty"`
 	Token       uint64     `json:"token"`
 	Generation  int        `json:"generation"`

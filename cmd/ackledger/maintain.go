@@ -88,6 +88,7 @@ type sweep struct {
 	Archives     int64              `json:"archives"`
 	Owners       int64              `json:"owners"`
 	Audits       int64              `json:"audits"`
+	Past         int64              `json:"past"`
 	Locked       int64              `json:"locked"`
 	Abandoned    int64              `json:"abandoned"`
 	Oldest       []abandonedMessage `json:"oldest_abandoned"`
@@ -105,7 +106,7 @@ type abandonedMessage struct {
 func newSweep(r *ledger.SweepReport) sweep {
 	s := sweep{
 		Began: r.Began, Took: r.Took.Seconds(), Rows: r.Rows, Messages: r.Messages, Dropped: r.Dropped, Archives: r.Archives,
-		Owners: r.Owners, Audits: r.Audits, Locked: r.Locked, Abandoned: r.Abandoned, Oldest: []abandonedMessage{},
+		Owners: r.Owners, Audits: r.Audits, Past: r.Past, Locked: r.Locked, Abandoned: r.Abandoned, Oldest: []abandonedMessage{},
 		Transactions: r.Transactions, Longest: r.Longest.Seconds(),
 	}
 	for _, a := range r.Oldest {
@@ -125,7 +126,7 @@ func (m *maintain) print(out io.Writer, r *ledger.SweepReport) error {
 		n    int64
 		what string
 	}{
-		{r.Audits, "%s rows of the audit"}, {r.Dropped, "%s pending ones long past their window"}, {r.Locked, "%s were locked"}, {r.Abandoned, "%s are abandoned"},
+		{r.Audits, "%s rows of the audit"}, {r.Past, "%s results kept beyond their rows"}, {r.Dropped, "%s pending ones long past their window"}, {r.Locked, "%s were locked"}, {r.Abandoned, "%s are abandoned"},
 	} {
 		if also.n > 0 {
 			fmt.Fprintf(&b, "; "+also.what, count(also.n))

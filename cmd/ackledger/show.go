@@ -32,7 +32,8 @@ func newShow(t *target) *cobra.Command {
 		Use:   "show ID",
 		Short: "Show everything that the ledger knows of one message",
 		Long: `Show everything that the ledger knows of one message: its state, attempts and errors, its result's size, its
-recorded steps (consumer.Step), its archived deliveries, what operators did to it. ID is an SQS MessageId, Kafka's
+recorded steps (consumer.Step), its archived deliveries, what is kept of earlier rows of its key (answers of an
+idempotency.Runner, for Options.Audit), what operators did to it. ID is an SQS MessageId, Kafka's
 topic-partition-offset, or what your KeyFunc made; several scopes may have seen one id, and all are shown.
 
 Of Kafka's messages that succeeded in one go with their neighbours, the answer says between which offsets and times these
@@ -62,6 +63,7 @@ type shown struct {
 	Child    map[string]string `json:"child_keys,omitempty"`
 	Result   []byte            `json:"result,omitempty"` // asked for
 	Steps    []recordedStep    `json:"steps,omitempty"`
+	Past     []pastLife        `json:"past,omitempty"`
 	Archived []deadLetter      `json:"archived"`
 	Audit    []audited         `json:"audit"`
 }
@@ -148,7 +150,7 @@ func (s *showOne) find(ctx context.Context, op ledger.Operator, id string) ([]le
 
 // gather adds what stands in other tables, and what can be worked out.
 func (s *showOne) gather(ctx context.Context, op ledger.Operator, r *ledger.Record) (shown, error) {
-	one := shown{message: newRecord(r), Archived: []deadLetter{}, Audit: []audited{}}
+	one := shown{message: newRecord(r), Past: newPast(r.Past), Archived: []deadLetter{}, Audit: []audited{}}
 	for i := range r.Archived {
 		d := newArchived(&r.Archived[i])
 		if s.body {
@@ -227,6 +229,7 @@ func (s *showOne) print(out io.Writer, r *ledger.Record, one shown) error {
 	for i := range r.Archived {
 		s.printArchived(p, &r.Archived[i])
 	}
+	printPast(p, r.Past)
 	for _, a := range one.Audit {
 		p.line("audit", "%s  %s by %s%s: was %s, token %d%s%s", instant(*a.At), a.Action, text(a.Actor), in(" as ", a.Role),
 			a.State, a.Token, in("; ", a.Detail), in("; ", a.Reason))
@@ -274,6 +277,8 @@ func (s *showOne) printArchived(p *page, a *ledger.ArchiveRecord) {
 // describe says in words how a message is.
 func describe(one *shown) string {
 	switch {
+	case one.State == "gone" && len(one.Archived) == 0:
+		return "its row is gone, what it ended with is kept"
 	case one.State == "gone":
 		return "its row is gone, its archive is left"
 	case one.Free != nil && *one.Free:

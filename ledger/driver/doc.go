@@ -2,7 +2,8 @@
 //
 // The author of a store writes [Store]: transactions that read and write rows ([Tx]), owners ([Owners]), and pages of
 // lists. [New] makes of it all that a ledger of this module is: a [ledger.Ledger] whose owners hold records of a log in
-// ranges, a [ledger.Operator], [ledger.Maintainer], [ledger.Inspector], [ledger.DeliveryCounter], [ledger.ArchiveMeter] and [ledger.SuccessReader].
+// ranges, a [ledger.Operator], [ledger.Maintainer], [ledger.Inspector], [ledger.DeliveryCounter], [ledger.ArchiveMeter], [ledger.SuccessReader]
+// and [ledger.PastKeeper].
 // A store with transactions of its own for handlers fences them with [Begin]. docs/store.md leads through a new store.
 //
 // # How a call goes

@@ -79,6 +79,8 @@ type Reader interface {
 	Message(key Key, delivery []byte) (*Message, error)
 	// Steps returns the steps of a message in the order in which they were recorded; without results their sizes are set.
 	Steps(key Key, results bool) ([]ledger.Step, error)
+	// Past returns what is kept of earlier lives of a key, the latest first, at most n; without results their sizes are set.
+	Past(key Key, results bool, n int) ([]ledger.Past, error)
 	// Owner returns an owner. One without a row is one that left: rows that name an owner keep it, unless it was lost.
 	Owner(id OwnerID) (Owner, error)
 
@@ -125,6 +127,8 @@ type Lists interface {
 	Bodies(of []DeadLetter) ([]DeadLetter, error)
 	// ArchivedKeys returns the keys under which deliveries of a message id are archived, at most n.
 	ArchivedKeys(id []byte, n int) ([]ledger.Key, error)
+	// PastKeys returns the keys under which something is kept of earlier lives of a message id, at most n.
+	PastKeys(id []byte, n int) ([]ledger.Key, error)
 	// ArchivedBytes adds up [ledger.Archive.Weight] of a page of a scope's deliveries that are not purged. more: there may be
 	// another page.
 	ArchivedBytes(scope string, behind Mark) (n int64, next Mark, more bool, err error)
@@ -147,7 +151,8 @@ type Tx interface {
 	// due from then on, with the result; if it is covered, has no result and nothing is archived under its key, it expires at
 	// fold at the latest. It says whether it did that; false changes nothing, and costs no more than the way by Put.
 	Succeed(key Key, token uint64, owner OwnerID, result []byte, fold time.Time) (bool, error)
-	// Remove removes messages' rows and their steps; the archive stays.
+	// Remove removes messages' rows and their steps; the archive stays. Of a row with a result (so no pending one), of a
+	// scope for which KeepPast was told a time, it keeps the past for so long beyond the row's expiry.
 	Remove(keys []Key) error
 
 	// Record adds a step to a message that this transaction has read, unless it has one of that name.
@@ -181,6 +186,10 @@ type Tx interface {
 	SweepMessages(behind, until Mark, n int) (Swept, error)
 	// SweepArchive looks at about n archived deliveries, and removes those that expired before a time.
 	SweepArchive(behind Mark, n int, before time.Time) (last Mark, looked, removed int64, err error)
+	// KeepPast says how long the past of a scope's messages is kept; 0: not at all.
+	KeepPast(scope string, keep time.Duration) error
+	// SweepPast removes what is kept of the past and expired before a time, at most about n.
+	SweepPast(n int, before time.Time) (removed int64, err error)
 	// SweepAudits removes audit rows from before a time, at most about n.
 	SweepAudits(n int, before time.Time) (removed int64, err error)
 }

@@ -48,7 +48,9 @@ func get(r Reader, key Key, bodies bool) (ledger.Record, error) {
 			rec.Owner = owner.String()
 		}
 	}
-	rec.Archived, err = r.Archive(key, bodies)
+	if rec.Archived, err = r.Archive(key, bodies); err == nil {
+		rec.Past, err = r.Past(key, bodies, ledger.MaxPast)
+	}
 	return rec, err
 }
 
@@ -71,6 +73,11 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		if keys, err = r.ArchivedKeys(id, findKeys); err != nil {
 			return err
 		}
+		past, err := r.PastKeys(id, findKeys)
+		if err != nil {
+			return err
+		}
+		keys = append(keys, past...)
 		return eachLog(r, func(g *Log) error {
 			if key, ok := g.KeyOf(id); ok {
 				keys = append(keys, key)

@@ -43,6 +43,7 @@ var (
 	_ ledger.ArchiveMeter    = (*Ledger)(nil)
 	_ ledger.DeliveryCounter = (*Ledger)(nil)
 	_ ledger.SuccessReader   = (*Ledger)(nil)
+	_ ledger.PastKeeper      = (*Ledger)(nil)
 )
 
 // New returns the ledger that a store holds. It does nothing with the store yet.

@@ -42,7 +42,7 @@ func (p *pass) run(ctx context.Context) error {
 	if p.from != "" {
 		steps = append(steps, p.messages("", p.from))
 	}
-	steps = append(steps, p.archives(), p.audits, p.logs())
+	steps = append(steps, p.archives(), p.past, p.audits, p.logs())
 	for i := 0; i < len(steps) && err == nil; i++ {
 		err = p.each(ctx, steps[i])
 	}
@@ -262,6 +262,15 @@ func (p *pass) archives() step {
 			p.report.Archives += removed
 		}, err
 	}
+}
+
+// past removes what of the past had expired before the pass began.
+func (p *pass) past(tx Tx) (looked, removed int64, then func(), err error) {
+	if err := p.hold(tx, ""); err != nil {
+		return 0, 0, nil, err
+	}
+	removed, err = tx.SweepPast(p.pace.Rows(), p.began)
+	return removed, removed, func() { p.report.Past += removed }, err
 }
 
 // audits removes what of the audit is older than it is kept.

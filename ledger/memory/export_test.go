@@ -72,6 +72,8 @@ func (f *forgetful) PutSegment(driver.LogID, *driver.Segment) error { return nil
 func (f *forgetful) DropSegment(driver.LogID, int64) error          { return nil }
 func (f *forgetful) Trim(string, string, int64, time.Time) error    { return nil }
 
+func (f *forgetful) KeepPast(string, time.Duration) error { return nil }
+
 func (f *forgetful) PutTurn(driver.Turn) error { return nil }
 
 func (f *forgetful) SweepArchive(behind driver.Mark, n int, _ time.Time) (driver.Mark, int64, int64, error) {
@@ -81,3 +83,5 @@ func (f *forgetful) SweepArchive(behind driver.Mark, n int, _ time.Time) (driver
 func (f *forgetful) SweepAudits(n int, _ time.Time) (int64, error) {
 	return f.Tx.SweepAudits(n, time.Time{})
 }
+
+func (f *forgetful) SweepPast(int, time.Time) (int64, error) { return f.Tx.SweepPast(0, time.Time{}) }

@@ -18,6 +18,7 @@ type rows struct {
 	open   uint32           // the page that takes new rows
 	more   map[driver.Key]extra
 	steps  map[driver.Key][]ledger.Step
+	past   past
 	scopes map[string]uint32
 	names  []string // of scopes; like programs' queues and groups, they are few
 }
@@ -64,7 +65,7 @@ type extra struct {
 
 func newRows() rows {
 	return rows{at: map[driver.Key]ref{}, pages: map[uint32]*page{0: {}}, more: map[driver.Key]extra{}, steps: map[driver.Key][]ledger.Step{},
-		scopes: map[string]uint32{}}
+		past: past{keep: map[uint32]time.Duration{}, lives: map[driver.Key][]life{}}, scopes: map[string]uint32{}}
 }
 
 // get returns a message's row; nil: there is none.
@@ -111,6 +112,7 @@ func (t *rows) remove(key driver.Key) {
 	if !ok {
 		return
 	}
+	t.outlive(t.row(at))
 	delete(t.more, key)
 	delete(t.steps, key)
 	delete(t.at, key)

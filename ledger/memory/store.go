@@ -101,6 +101,7 @@ func (s *store) sweepSome(since time.Duration, n int) {
 		live, needed := o != nil && o.fate == driver.Live, r.covered && r.state != ledger.Succeeded
 		if r.expiry+driver.Grace(r.state, r.expiry-r.at, s.keep) < since && !live && !needed {
 			s.rows.remove(r.key)
+			s.rows.past.drop(since, 2)
 		}
 	}
 }

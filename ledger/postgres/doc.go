@@ -79,6 +79,7 @@
 //	maintain.go            Maintain and Sweep: whose turn it is to sweep
 //	sweep.go               a pass over the pages of messages and archive, owners and the audit
 //	sweep_ranges.go        a pass over the ranges and segments of logs
+//	past.go                what is kept of rows that are gone: how it is told, read and swept
 //	sweep_pass.go          what a pass knows, and its short transactions
 //	intx.go                InTx and InSQLTx: the fence, COMMIT, and what became of it
 //	intx_ranges.go         the fence of messages that lie in ranges

@@ -30,6 +30,8 @@ func OperateStatements(l *Ledger, keys []ledger.Key, until int64) map[string]Sta
 		"status": of(sqlStatus, sums), "list by keys": of(sqlListKeys, sums), "bodies": of(sqlDeadBodies, sums, deliveries),
 		"successes":    of(sqlSuccesses, sums),
 		"find":         of(sqlArchivedID, []byte("id 7")),
+		"past":         of(sqlPast, sums[0], true, int64(ledger.MaxPast)),
+		"find past":    of(sqlPastID, []byte("id 7")),
 		"list pages":   of(sqlListPages, "(0,0)", "(10,0)", int32(0), int32(3), until),
 		"renew":        of(sqlRenew, sums[0], int64(1), (*pgtype.UUID)(nil), []byte(nil)),
 		"renew kept":   of(sqlRenewKept, sums[0], []byte("d"), int64(2)),

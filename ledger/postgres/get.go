@@ -15,7 +15,7 @@ import (
 const readLimit = time.Minute
 
 // Get returns all that the ledger knows of one message, as of one moment. [ledger.ErrNotFound] if there is no row; the
-// record then still carries the archive, which outlives its row.
+// record then still carries the archive and the past, which outlive its row.
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
 	rec := ledger.Record{Key: key.Sum()}
 	ctx, cancel := ledger.WithDeadline(ctx)
@@ -26,6 +26,9 @@ func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error)
 				return err
 			}
 			if err := l.getArchive(ctx, tx, &rec); err != nil {
+				return err
+			}
+			if err := l.getPast(ctx, tx, &rec); err != nil {
 				return err
 			}
 			err := l.getMessage(ctx, tx, &rec)

@@ -44,6 +44,11 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		archived = append(archived, ledger.KeyOfSum(string(name), id, sum))
 	}))
 	if err == nil {
+		var past []ledger.Key
+		past, err = l.pastKeys(ctx, id)
+		archived = append(archived, past...)
+	}
+	if err == nil {
 		err = l.list(ctx, sqlLogsOf, []any{id}, into([]any{&name, &log, &prefix}, func() {
 			info := ranges.Info{Scope: string(name), Log: logOf(log), Prefix: string(prefix)}
 			if key, ok := info.KeyOf(id); ok {

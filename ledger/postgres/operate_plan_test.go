@@ -19,7 +19,7 @@ const manyDead = 100_000
 // fillDead archives so many failed messages of two scopes, of which one in a thousand is a mismatch, and as many audit rows.
 func fillDead(t *testing.T, b *bench) {
 	t.Helper()
-	for _, table := range []string{"message", "archive", "audit"} {
+	for _, table := range []string{"message", "archive", "past", "audit"} {
 		b.exec(t, "ALTER TABLE ackledger."+table+" SET (autovacuum_enabled = off)")
 	}
 	b.exec(t, `INSERT INTO ackledger.scope (name) VALUES ('s1'), ('s2')`)
@@ -33,6 +33,8 @@ func fillDead(t *testing.T, b *bench) {
 			md5(i::text)::uuid, 'd', ('id ' || i)::bytea, CASE WHEN i % 1000 = 0 THEN 'mismatch' ELSE 'error' END::bytea, '', '',
 			'[]', ('body ' || repeat(i::text, 30))::bytea
 		FROM generate_series(1, $1::integer) i`, manyDead)
+	b.exec(t, `INSERT INTO ackledger.past (at, expiry, until, token, scope, state, attempts, crashes, key, id, result)
+		SELECT at, expiry, expiry, token, scope, state, 0, 0, key, id, 'result' FROM ackledger.message`)
 	b.exec(t, `INSERT INTO ackledger.audit (actor, action, key) SELECT 'a', 'replay', md5(i::text)::uuid
 		FROM generate_series(1, $1::integer) i`, manyDead)
 }

@@ -35,15 +35,17 @@ var grants = map[Right]string{
 	Worker: `
 REVOKE ALL ON ALL TABLES IN SCHEMA {s} FROM {r};
 GRANT USAGE ON SCHEMA {s} TO {r};
-GRANT SELECT ON {s}.meta, {s}.scope, {s}.owner, {s}.message, {s}.archive, {s}.maintenance TO {r};
+GRANT SELECT ON {s}.meta, {s}.scope, {s}.owner, {s}.message, {s}.archive, {s}.past, {s}.maintenance TO {r};
 GRANT INSERT ON {s}.scope, {s}.owner, {s}.message, {s}.archive TO {r};
 GRANT UPDATE ON {s}.owner, {s}.message, {s}.maintenance TO {r};
+GRANT UPDATE (keep_past) ON {s}.scope TO {r};
 GRANT SELECT, INSERT ON {s}.step TO {r};
 GRANT SELECT, INSERT, UPDATE ON {s}.range_log, {s}.delivery TO {r};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {s}.claim_range, {s}.segment TO {r};
 GRANT EXECUTE ON FUNCTION {s}.sweep_message(bigint, bigint, bigint, bigint, bigint),
 	{s}.sweep_archive(bigint, bigint, bigint, bigint), {s}.sweep_owner(bigint, bigint[]),
-	{s}.sweep_log(bigint, bigint, bigint, bigint), {s}.sweep_audit(bigint, bigint, bigint, bigint) TO {r}`,
+	{s}.sweep_log(bigint, bigint, bigint, bigint), {s}.sweep_audit(bigint, bigint, bigint, bigint),
+	{s}.sweep_past(bigint, bigint, bigint) TO {r}`,
 	Operator: `
 GRANT SELECT, INSERT (actor, action, key, detail) ON {s}.audit TO {r};
 GRANT UPDATE ON {s}.archive TO {r}`,

@@ -71,7 +71,7 @@ func (p *pass) ends(ctx context.Context, whole bool) error {
 	if err := p.exec(ctx, sqlArchiveBegin, p.me); err != nil {
 		return err
 	}
-	if err := errors.Join(p.archives(ctx, 0), p.audits(ctx)); err != nil || !whole {
+	if err := errors.Join(p.archives(ctx, 0), p.past(ctx), p.audits(ctx)); err != nil || !whole {
 		return err
 	}
 	return p.owners(ctx)

@@ -1,0 +1,16 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// KeepPast implements [ledger.PastKeeper].
+func (l *Ledger) KeepPast(ctx context.Context, scope string, keep time.Duration) error {
+	if err := ledger.CheckPast(scope, keep); err != nil {
+		return err
+	}
+	return l.named("keep the past", l.operate(ctx, func(tx Tx) error { return tx.KeepPast(scope, keep) }))
+}
