@@ -54,6 +54,7 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 			p.mustBeOver(sess, err)
 			return err
 		}
+		p.answers.claims(answers)
 		for i := range answers {
 			answers[i].Wait = p.seconds(answers[i].Wait)
 		}
@@ -133,6 +134,7 @@ func (p *process) askRanges(c *flow.Claim, then func()) {
 		err = p.torn(func() error { tokens, err = sess.ranges.ClaimStretches(context.Background(), asks); return err }, ofClaim(c), true)
 		for i := range tokens {
 			if tokens[i] != 0 {
+				p.answers.whole(c.Ranges[i].Len)
 				p.mustClaimRange(sess, c.Ranges[i].Of.(several), tokens[i])
 			}
 			for _, d := range c.Ranges[i].Of.(several).deliveries() {

@@ -181,6 +181,7 @@ func (w *world) mustHaveEnded() {
 	}
 	w.mustBeEmpty()
 	w.mustBeClosed()
+	w.mustCountAnswers()
 	w.mustBeOne()
 }
 

@@ -73,6 +73,7 @@ func (p *process) torn(execute func() error, of func(yield func(delivery)), clai
 	err := execute()
 	p.tear.in = 0
 	if err != nil && p.tear.met {
+		p.answers.unsure = true
 		of(func(d delivery) {
 			if p.tear.wrote > 0 || !claim && ledger.Unknown(err) {
 				p.twin.forget(d)

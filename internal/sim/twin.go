@@ -311,6 +311,9 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 	case s.Ticket.Token() != x.token:
 	case x.state == ledger.Pending && x.owner == sess:
 		want = nil
+		if s.Kind == ledger.Release && !s.Count && s.After <= 0 && is == nil {
+			p.answers.back(x.ranged && x.takes == 1)
+		}
 		x.settle(s, p.now)
 	case x.state == ledger.Succeeded && x.loose && p.now-x.ended > p.seconds(folded):
 		return // its row may have gone, and what speaks for it then knows no token

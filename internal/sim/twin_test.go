@@ -46,6 +46,7 @@ func TestBrokenPromisesOfTheLedgerAreTold(t *testing.T) {
 			x.w.twin.rows[x.d.key.Sum()].state = ledger.Failed
 			x.w.mustCount()
 		},
+		"the ledger counts its answers": func(x *broken) { x.w.answers.whole(1); x.w.mustCountAnswers() },
 		"what is over is closed": func(x *broken) {
 			owner, ctx := x.both[0].sess.owner, context.Background()
 			var asks []ledger.Entry

@@ -38,6 +38,7 @@ type world struct {
 	workers []*worker
 	facts   facts
 	twin    twin
+	answers answered
 
 	redrives            redrives
 	anew                int  // messages that were reopened
