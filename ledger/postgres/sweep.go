@@ -71,8 +71,16 @@ func (p *pass) ends(ctx context.Context, whole bool) error {
 	if err := p.exec(ctx, sqlArchiveBegin, p.me); err != nil {
 		return err
 	}
-	if err := errors.Join(p.archives(ctx, 0), p.past(ctx), p.audits(ctx)); err != nil || !whole {
-		return err
+	archives := func(ctx context.Context) error { return p.archives(ctx, 0) }
+	var errs error
+	for _, sweep := range []func(context.Context) error{archives, p.past, p.audits} {
+		err := sweep(ctx)
+		if errs = errors.Join(errs, err); errors.Is(err, errTurnLost) {
+			return errs
+		}
+	}
+	if errs != nil || !whole {
+		return errs
 	}
 	return p.owners(ctx)
 }
