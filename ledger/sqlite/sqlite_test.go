@@ -79,16 +79,18 @@ func TestOpenNewerSchema(t *testing.T) {
 func TestOpenAtOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a file is made by one after the other
+	defer cancel()
 	var wg sync.WaitGroup
 	var ids sync.Map
 	for range 8 {
 		wg.Go(func() {
-			l, err := sqlite.Open(t.Context(), path, nil)
+			l, err := sqlite.Open(ctx, path, nil)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			o, err := l.Join(t.Context(), time.Minute)
+			o, err := l.Join(ctx, time.Minute)
 			if err != nil {
 				t.Error(err)
 			} else if _, double := ids.LoadOrStore(o.ID(), true); double {
