@@ -128,37 +128,64 @@ func (a *audits) next(drop bool) (scope string, ok bool) {
 	return a.due[0], true
 }
 
-// The pause after a scope that could not be told.
 const (
+	// The pause after a scope that could not be told.
 	minAuditPause = time.Second
 	maxAuditPause = time.Minute
+	// auditGrace is how long a runner that ends waits for the ledger to hear of the scopes that are left.
+	auditGrace = 2 * time.Second
 )
 
-// run tells the ledger of scopes until ctx ends. What fails is tried again, and logged once.
-func (a *audits) run(ctx context.Context) {
+// begin tells the ledger of scopes until end is called, which tells of those that are left: a process may end after its one request.
+func (a *audits) begin(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.run(ctx, stop)
+	}()
+	return func() {
+		close(stop)
+		grace := time.AfterFunc(auditGrace, cancel)
+		<-ended
+		grace.Stop()
+		cancel()
+	}
+}
+
+func (a *audits) run(ctx context.Context, stop <-chan struct{}) {
 	for {
 		select {
 		case <-a.wake:
-		case <-ctx.Done():
+			a.tell(ctx, stop)
+		case <-stop:
+			a.tell(ctx, stop)
+			if scope, ok := a.next(false); ok {
+				a.log.Warn("answers are not kept for audits: the ledger could not be told in time", zap.String("scope", scope))
+			}
 			return
 		}
-		pause := time.Duration(0)
-		for scope, ok := a.next(false); ok; {
-			err := a.ledger.KeepPast(ctx, scope, a.keep)
-			if err == nil {
-				pause = 0
-				scope, ok = a.next(true)
-				continue
-			}
-			if pause == 0 && ctx.Err() == nil {
-				a.log.Warn("answers are not kept for audits yet; it is tried again", zap.String("scope", scope), zap.Error(err))
-			}
-			pause = min(max(2*pause, minAuditPause), maxAuditPause)
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return
-			}
+	}
+}
+
+// tell tells the ledger of what is due. What fails is tried again until stop, and logged once.
+func (a *audits) tell(ctx context.Context, stop <-chan struct{}) {
+	pause := time.Duration(0)
+	for scope, ok := a.next(false); ok; {
+		err := a.ledger.KeepPast(ctx, scope, a.keep)
+		if err == nil {
+			pause = 0
+			scope, ok = a.next(true)
+			continue
+		}
+		if pause == 0 && ctx.Err() == nil {
+			a.log.Warn("answers are not kept for audits yet; it is tried again", zap.String("scope", scope), zap.Error(err))
+		}
+		pause = min(max(2*pause, minAuditPause), maxAuditPause)
+		select {
+		case <-time.After(pause):
+		case <-stop:
+			return
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,6 +178,54 @@ func TestAuditIsToldUntilItIsHeard(t *testing.T) {
 		}
 		l.mu.Unlock()
 	})
+}
+
+// slow is a ledger that takes its time to hear what it is to keep.
+type slow struct {
+	*memory.Ledger
+	takes time.Duration
+	heard atomic.Int64
+}
+
+func (s *slow) KeepPast(ctx context.Context, scope string, keep time.Duration) error {
+	select {
+	case <-time.After(s.takes):
+		s.heard.Add(1)
+		return s.Ledger.KeepPast(ctx, scope, keep)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A process that ends right after its one request, as a cron job does, has told the ledger before; it does not wait for one that is away.
+func TestAuditIsToldByWhoEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for takes, heard := range map[time.Duration]int64{500 * time.Millisecond: 2, time.Hour: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &slow{Ledger: memory.New(), takes: takes}
+			r, err := idempotency.New(l, idempotency.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- r.Run(ctx) }()
+			synctest.Wait() // it has joined
+			f, _ := answers("paid", nil)
+			for _, scope := range []string{"a", "b"} {
+				q := request("k")
+				q.Scope = scope
+				if _, err := r.Do(t.Context(), q, f); err != nil {
+					t.Error(err)
+				}
+			}
+			cancel()
+			began := time.Now()
+			if err := <-ended; err != nil || l.heard.Load() != heard || time.Since(began) > 3*time.Second {
+				t.Errorf("a ledger that takes %s: %v after %s, it heard %d scopes, want %d", takes, err, time.Since(began), l.heard.Load(), heard)
+			}
+		})
+	}
 }
 
 type bare struct{ ledger.Ledger }

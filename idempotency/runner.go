@@ -76,13 +76,13 @@ const askMax = 500 * time.Millisecond
 const closeLimit = 10 * time.Second
 
 // Run joins the ledger and keeps the lease until ctx is cancelled. Then it takes no request any more, waits for those that run
-// (Options.Drain), leaves the ledger, and returns nil, or an error that names what still ran. It returns early on what cannot heal. A
+// (Options.Drain), leaves the ledger, tells it for up to 2 s what is left to say of Options.Audit, and returns nil, or an error that names what still ran. It returns early on what cannot heal. A
 // runner runs once. It is a [consumer.Worker], so [consumer.Run] runs it beside others.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.began.CompareAndSwap(false, true) {
 		return errors.New("idempotency: Run: a runner runs once")
 	}
-	defer r.auditing(context.WithoutCancel(ctx))()
+	defer r.audits.begin(context.WithoutCancel(ctx))()
 	started := r.eng.Start(ctx)
 	if started == nil {
 		<-ctx.Done()
@@ -102,20 +102,6 @@ func (r *Runner) Run(ctx context.Context) error {
 		return fmt.Errorf("idempotency: %w", err)
 	}
 	return nil
-}
-
-// auditing has the ledger told of scopes until the function is called that it returns.
-func (r *Runner) auditing(ctx context.Context) (end func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		r.audits.run(ctx)
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
 }
 
 // MaxResult is how many bytes a stored result may have, its status, headers and so on included: the ledger's limit, or
