@@ -88,16 +88,7 @@ func (l *Ledger) pastKeys(ctx context.Context, id []byte) (keys []ledger.Key, er
 	return keys, err
 }
 
-// past removes what is kept no longer, as much as one transaction removes each time.
+// past removes what is kept no longer.
 func (p *pass) past(ctx context.Context) error {
-	for {
-		removed, err := p.removed(ctx, sqlSweepPast, p.me, maintainLease.Microseconds(), p.cfg.Batch)
-		p.report.Past += removed
-		if code(err) == codeNoFunction { // the schema is older than this program
-			return nil
-		}
-		if err != nil || removed == 0 {
-			return err
-		}
-	}
+	return p.trim(ctx, &p.report.Past, sqlSweepPast, p.me, maintainLease.Microseconds(), p.cfg.Batch)
 }

@@ -132,6 +132,17 @@ func TestGrantRefusesEverybody(t *testing.T) {
 	}
 }
 
+// One pass removes all that is old, however much that is and however large the transactions may be.
+func TestALongAuditGoesInOnePass(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	b.exec(t, "INSERT INTO ackledger.audit (at, actor, action) SELECT now() - interval '500 days', 'x', 'purge' FROM generate_series(1, 25000)")
+	report, err := b.Sweep(t.Context(), ledger.MaintainConfig{Batch: 20_000})
+	if left := b.number(t, "SELECT count(*) FROM ackledger.audit"); err != nil || report.Audits != 25_000 || left != 0 {
+		t.Errorf("%v: %d removed, %d left", err, report.Audits, left)
+	}
+}
+
 // The audit goes after its retention, by whoever sweeps, and never before 90 days, whatever a worker's role asks for.
 func TestAuditRetention(t *testing.T) {
 	t.Parallel()

@@ -85,15 +85,21 @@ func (p *pass) ends(ctx context.Context, whole bool) error {
 	return p.owners(ctx)
 }
 
-// audits removes what is old of the audit, as much as one transaction looks at each time.
+// audits removes what is old of the audit.
 func (p *pass) audits(ctx context.Context) error {
+	return p.trim(ctx, &p.report.Audits, sqlSweepAudit, p.me, maintainLease.Microseconds(), p.cfg.KeepAudit.Microseconds(), p.cfg.Batch)
+}
+
+// trim has a function of the schema remove and count rows, as many as it removes in one transaction, until there is none. A schema that is
+// older than this program has no such rows.
+func (p *pass) trim(ctx context.Context, count *int64, sql string, args ...any) error {
 	for {
-		removed, err := p.removed(ctx, sqlSweepAudit, p.me, maintainLease.Microseconds(), p.cfg.KeepAudit.Microseconds(), p.cfg.Batch)
-		p.report.Audits += removed
-		if code(err) == codeNoFunction { // the schema is older than this program
+		removed, err := p.removed(ctx, sql, args...)
+		*count += removed
+		if code(err) == codeNoFunction {
 			return nil
 		}
-		if err != nil || removed < int64(p.cfg.Batch) {
+		if err != nil || removed == 0 {
 			return err
 		}
 	}
