@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/kafka"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/sqs"
@@ -47,6 +48,15 @@ var defaults = map[string]string{
 	"kafka.Config.Span":           count(kafka.DefaultSpan),
 	"kafka.Config.CommitInterval": span(kafka.DefaultCommitInterval),
 	"kafka.Config.RevokeDrain":    span(kafka.DefaultRevokeDrain),
+
+	"idempotency.Options.Concurrency": count(idempotency.DefaultConcurrency),
+	"idempotency.Options.Waiting":     count(idempotency.DefaultWaiting),
+	"idempotency.Options.Wait":        span(idempotency.DefaultWait),
+	"idempotency.Options.Window":      span(idempotency.DefaultWindow),
+	"idempotency.Options.Audit":       span(idempotency.DefaultAudit),
+	"idempotency.Options.Timeout":     span(idempotency.DefaultTimeout),
+	"idempotency.Options.SpillLimit":  size(idempotency.DefaultSpillLimit),
+	"idempotency.Options.FilterLimit": span(idempotency.DefaultFilterLimit),
 
 	"ledger.MaintainConfig.Keep":      span(ledger.DefaultKeep),
 	"ledger.MaintainConfig.KeepAudit": span(ledger.DefaultKeepAudit),
@@ -83,6 +93,8 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%d h", d/time.Hour)
 	case d > time.Minute:
 		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d/time.Millisecond)
 	}
 	return fmt.Sprintf("%d s", d/time.Second)
 }
@@ -128,7 +140,7 @@ func TestTheTableOfDefaultsIsThatOfTheConstants(t *testing.T) {
 
 // A new constant must come into the table: the map above is held to the packages' sources.
 func TestEveryDefaultIsInTheTable(t *testing.T) {
-	for folder, prefix := range map[string]string{"consumer": "Options.", "sqs": "sqs.Config.", "kafka": "kafka.Config."} {
+	for folder, prefix := range map[string]string{"consumer": "Options.", "sqs": "sqs.Config.", "kafka": "kafka.Config.", "idempotency": "idempotency.Options."} {
 		for _, name := range defaultConstants(t, filepath.Join("..", folder)) {
 			field := strings.Replace(strings.TrimPrefix(name, "Default"), "Breaker", "Breaker.", 1) // a struct in Options
 			if _, known := defaults[prefix+field]; !known {

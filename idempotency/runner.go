@@ -76,8 +76,8 @@ const askMax = 500 * time.Millisecond
 const closeLimit = 10 * time.Second
 
 // Run joins the ledger and keeps the lease until ctx is cancelled. Then it takes no request any more, waits for those that run
-// (Options.Drain), leaves the ledger, tells it for up to 2 s what is left to say of Options.Audit, and returns nil, or an error that names what still ran. It returns early on what cannot heal. A
-// runner runs once. It is a [consumer.Worker], so [consumer.Run] runs it beside others.
+// (Options.Drain), leaves the ledger, tells it for up to 2 s what is left to say of Options.Audit, and returns nil, or an error that
+// names what still ran. It returns early on what cannot heal. A runner runs once. It is a [consumer.Worker], so [consumer.Run] runs it beside others.
 func (r *Runner) Run(ctx context.Context) error {
 	if !r.began.CompareAndSwap(false, true) {
 		return errors.New("idempotency: Run: a runner runs once")

@@ -14,6 +14,7 @@ import (
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/sqs"
 )
 
 // Defaults of Config.
@@ -31,8 +32,6 @@ const (
 	maxTime = 15 * time.Minute
 	// maxRetention is what SQS keeps messages for at most (SQS developer guide, "Amazon SQS message quotas").
 	maxRetention = 14 * 24 * time.Hour
-	// maxMessage is the largest message with its attributes, trace header and group, in bytes (the same).
-	maxMessage = 1<<20 + 1<<10 + 128
 )
 
 // Config is what a handler is built of, beside the ledger and the user's handler. The zero value of each field means its default.
@@ -97,9 +96,9 @@ func New(l ledger.Ledger, h consumer.Handler, c *Config) (*Handler, error) {
 	); err != nil {
 		return nil, err
 	}
-	if have := l.Limits().Archive; have < maxMessage {
+	if have := l.Limits().Archive; have < sqs.MaxMessage {
 		return nil, fmt.Errorf("lambdasqs: New: the ledger must archive at least %d bytes of a failed message (Limits.Archive), its limit is %d",
-			maxMessage, have)
+			sqs.MaxMessage, have)
 	}
 	return &Handler{cfg: cfg, ledger: l, handler: h, targets: map[string]error{}}, nil
 }
