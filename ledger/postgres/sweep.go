@@ -90,21 +90,6 @@ func (p *pass) audits(ctx context.Context) error {
 	return p.trim(ctx, &p.report.Audits, sqlSweepAudit, p.me, maintainLease.Microseconds(), p.cfg.KeepAudit.Microseconds(), p.cfg.Batch)
 }
 
-// trim has a function of the schema remove and count rows, as many as it removes in one transaction, until there is none. A schema that is
-// older than this program has no such rows.
-func (p *pass) trim(ctx context.Context, count *int64, sql string, args ...any) error {
-	for {
-		removed, err := p.removed(ctx, sql, args...)
-		*count += removed
-		if code(err) == codeNoFunction {
-			return nil
-		}
-		if err != nil || removed == 0 {
-			return err
-		}
-	}
-}
-
 // messages looks at every page. It says whether it saw them all: not if the table was written anew meanwhile (VACUUM
 // FULL, CLUSTER), which moves rows.
 func (p *pass) messages(ctx context.Context) (whole bool, err error) {

@@ -66,6 +66,21 @@ func (p *pass) removed(ctx context.Context, sql string, args ...any) (int64, err
 	return *n, nil
 }
 
+// trim has a function of the schema remove and count rows, as many as it removes in one transaction, until there is none. A schema that is
+// older than this program has no such rows.
+func (p *pass) trim(ctx context.Context, count *int64, sql string, args ...any) error {
+	for {
+		removed, err := p.removed(ctx, sql, args...)
+		*count += removed
+		if code(err) == codeNoFunction {
+			return nil
+		}
+		if err != nil || removed == 0 {
+			return err
+		}
+	}
+}
+
 // query carries out one statement in a short transaction, which a crash of the server may forget. All of it goes in one
 // round trip: a process that is frozen (SIGSTOP, a paused machine) or cut off leaves no transaction open, whose locks would
 // keep claims of whole logs, and everybody else's sweep, waiting until the server finds out.
