@@ -100,12 +100,12 @@ func update(tx Tx, me OwnerID, q *ranges.Query, plan func(*ranges.Facts) ranges.
 
 // logTx is one log in one transaction.
 type logTx struct {
-	tx     Tx
-	me     OwnerID
-	g      *Log
-	dirty  bool               // the log's row is to be written
-	owners map[uint64]OwnerID // of the ranges that were read, by token
-	err    error              // of the look for rows
+	tx    Tx
+	me    OwnerID
+	g     *Log
+	dirty bool    // the log's row is to be written
+	open  []Range // that were read
+	err   error   // of the look for rows
 }
 
 // begin makes a log. The rows that lie in it already, from before it had ranges, stay rows.
@@ -137,7 +137,7 @@ func (l *logTx) facts(q *ranges.Query) (*ranges.Facts, error) {
 	f := &ranges.Facts{Now: l.tx.Now(), Version: l.g.Version, Token: l.g.Token, Top: l.g.Top}
 	hull := q.Span
 	var err error
-	if f.Ranges, l.owners, err = openRanges(l.tx, l.me, l.g.Log, q.Span, q.Tokens); err != nil {
+	if f.Ranges, l.open, err = openRanges(l.tx, l.me, l.g.Log, q.Span, q.Tokens); err != nil {
 		return nil, err
 	}
 	for i := range f.Ranges {
@@ -173,21 +173,29 @@ func (l *logTx) facts(q *ranges.Query) (*ranges.Facts, error) {
 	return f, nil
 }
 
-// openRanges reads ranges as plans see them, and their owners by token.
-func openRanges(r Reader, me OwnerID, log LogID, span Span, tokens []uint64) ([]ranges.Range, map[uint64]OwnerID, error) {
-	list, err := r.Ranges(log, span, tokens)
-	if err != nil || len(list) == 0 {
+// openRanges reads ranges, and as plans see them.
+func openRanges(r Reader, me OwnerID, log LogID, span Span, tokens []uint64) (out []ranges.Range, list []Range, err error) {
+	if list, err = r.Ranges(log, span, tokens); err != nil || len(list) == 0 {
 		return nil, nil, err
 	}
-	out, owners := make([]ranges.Range, len(list)), make(map[uint64]OwnerID, len(list))
+	out = make([]ranges.Range, len(list))
 	for i := range list {
 		out[i] = list[i].plan()
-		owners[list[i].Token] = list[i].Owner
 		if out[i].Holder, out[i].HeldFor, err = holds(r, me, list[i].Owner); err != nil {
 			return nil, nil, err
 		}
 	}
-	return out, owners, nil
+	return out, list, nil
+}
+
+// owner is whose a range is, of those that were read.
+func (l *logTx) owner(token uint64) OwnerID {
+	for i := range l.open {
+		if l.open[i].Token == token {
+			return l.open[i].Owner
+		}
+	}
+	return Nobody
 }
 
 // plan is a range as plans have it, whoever holds it.
@@ -206,12 +214,12 @@ func (l *logTx) write(c *ranges.Change) error {
 	}
 	for i := range c.Rows {
 		row := &c.Rows[i]
-		if err := insertRow(tx, g, row, l.owners[row.Token]); err != nil {
+		if err := insertRow(tx, g, row, l.owner(row.Token)); err != nil {
 			return fmt.Errorf("a row for offset %d: %w", row.Offset, err)
 		}
 	}
 	for i := range c.Alter {
-		if err := l.put(&c.Alter[i], l.owners[c.Alter[i].Token]); err != nil {
+		if err := l.put(&c.Alter[i], l.owner(c.Alter[i].Token)); err != nil {
 			return err
 		}
 	}

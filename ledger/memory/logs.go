@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -58,20 +59,34 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 }
 
 func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []driver.Range, err error) {
-	for _, o := range t.open[id] {
-		if !driver.Wanted(o.Span, o.Token, span, tokens) {
-			continue
-		}
-		r := o.Range
-		if r.Done, err = driver.DecodeSet(o.done, r.From); err != nil {
-			return nil, err
-		}
-		if r.Back, err = driver.DecodeSet(o.back, r.From); err != nil {
-			return nil, err
-		}
-		list = append(list, r)
+	take := func(o open) {
+		r, failed := o.read()
+		list, err = append(list, r), errors.Join(err, failed)
 	}
-	return list, nil
+	if span.Len() > 0 {
+		for _, o := range t.open[id] {
+			if driver.Wanted(o.Span, o.Token, span, tokens) {
+				take(o)
+			}
+		}
+		return list, err
+	}
+	for _, token := range tokens {
+		if o, ok := t.open[id][token]; ok {
+			take(o)
+		}
+	}
+	return list, err
+}
+
+// read is a range with its sets.
+func (o *open) read() (r driver.Range, err error) {
+	r = o.Range
+	if r.Done, err = driver.DecodeSet(o.done, r.From); err != nil {
+		return r, err
+	}
+	r.Back, err = driver.DecodeSet(o.back, r.From)
+	return r, err
 }
 
 func (t *tx) PutRange(id driver.LogID, r *driver.Range) error {
