@@ -169,7 +169,6 @@ func (c *claiming) lean(ctx context.Context) error {
 			facts.Segments = []Segment{{Span: Span{0, low}}}
 		}
 		l.answers, l.change = Look(&facts, l.asks, l.window)
-		l.change.Drop, l.change.Put = nil, nil
 		lean = append(lean, l)
 		openings = append(openings, Opening{Log: l.log, Version: l.version, Change: l.change})
 	}

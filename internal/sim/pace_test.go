@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Without trouble a world takes the calls and transactions of the ledger, the rows and the time that it took when these were written
+// Without trouble, or with one kind of it, a world takes the calls and transactions of the ledger, the rows and the time that it took when these were written
 // down: fewer are welcome, and are to be written down; more are a decision that costs every user something. The numbers depend on decisions alone, on no machine.
 func TestWorldsTakeTheirTime(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,34 @@ func TestWorldsTakeTheirTime(t *testing.T) {
 		"ranges, gaps":             {func(c *Config) { c.Ranged, c.Moods[gap], c.Moods[control] = true, 1, 1 }, 270, 282, 0, 190, 3943, 802 * time.Millisecond},
 		"ranges, epochs":           {func(c *Config) { c.Ranged, c.Pace, c.Messages, c.Moods[election] = true, 5*time.Millisecond, 500, 1 }, 513, 533, 0, 1000, 0, 801 * time.Millisecond},
 		"ranges and rows":          {func(c *Config) { c.Ranged, c.Mixed, c.Workers, c.Partitions = true, true, 4, 8; c.Messages = 300 }, 361, 364, 2400, 218, 0, 303 * time.Millisecond},
-		"parked":                   {func(c *Config) { c.Park, c.LimitStarts, c.Messages = true, true, 200 }, 642, 644, 400, 400, 0, 604 * time.Millisecond},
+		"ranges and rows, retries": {func(c *Config) {
+			c.Ranged, c.Mixed, c.Workers, c.Partitions = true, true, 4, 8
+			c.Messages, c.Moods[retried] = 100, 2
+		}, 241, 246, 800, 148, 0, 1202 * time.Millisecond},
+		"ranges, copies": {func(c *Config) { c.Ranged, c.Messages, c.Moods[copied] = true, 500, 1 }, 83, 86, 0, 60, 915, 304 * time.Millisecond},
+		"ranges, rebalances": {func(c *Config) {
+			c.Ranged, c.Workers, c.Partitions, c.Concurrency, c.Messages, c.Pace, c.Moods[revocation] = true, 3, 8, 2, 300, 5*time.Millisecond, 4
+		}, 2512, 2511, 0, 2400, 0, 3203 * time.Millisecond},
+		"ranges, crashes": {func(c *Config) {
+			c.Ranged, c.Workers, c.Partitions, c.Concurrency, c.Messages, c.Pace, c.Moods[mishap], c.Calm = true, 3, 4, 2, 300, 5*time.Millisecond, 4, 10*time.Second
+		}, 1498, 1497, 35, 1202, 0, 18061 * time.Millisecond},
+		"rows, rebalances": {func(c *Config) {
+			c.Workers, c.Partitions, c.Concurrency, c.Messages, c.Keys, c.Pace, c.Moods[revocation] = 3, 8, 2, 300, 8, 5*time.Millisecond, 4
+		}, 2536, 2540, 2400, 2400, 0, 3404 * time.Millisecond},
+		"rows, crashes": {func(c *Config) {
+			c.Workers, c.Partitions, c.Concurrency, c.Messages, c.Keys, c.Pace, c.Moods[mishap], c.Calm = 3, 4, 2, 300, 8, 5*time.Millisecond, 4, 10*time.Second
+		}, 1307, 1301, 1200, 1202, 0, 10990 * time.Millisecond},
+		"a queue": {func(c *Config) { c.Visibility, c.Messages, c.Pace = 4*time.Second, 500, 5*time.Millisecond }, 687, 686, 1000, 1000, 0, 811 * time.Millisecond},
+		"a queue, some are slow": {func(c *Config) {
+			c.Visibility, c.Messages, c.Pace, c.Moods[slow], c.Moods[retried] = 4*time.Second, 500, 5*time.Millisecond, 1, 1
+		}, 1007, 1004, 1000, 1024, 0, 5867 * time.Millisecond},
+		"a budget and a breaker": {func(c *Config) {
+			c.Messages, c.Budget, c.Failures, c.Moods[failing], c.Calm = 500, 5, 5, 4, 10*time.Second
+		}, 142, 128, 1000, 79, 0, 20302 * time.Millisecond},
+		"suspects": {func(c *Config) {
+			c.Workers, c.Partitions, c.Messages, c.Pace, c.Moods[deadly] = 3, 2, 100, 5*time.Millisecond, 8
+		}, 407, 370, 200, 235, 0, 36743 * time.Millisecond},
+		"parked": {func(c *Config) { c.Park, c.LimitStarts, c.Messages = true, true, 200 }, 642, 644, 400, 400, 0, 604 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := base

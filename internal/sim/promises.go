@@ -183,6 +183,7 @@ func (w *world) mustHaveEnded() {
 	w.mustBeClosed()
 	w.mustCountAnswers()
 	w.mustBeOne()
+	w.mustFade()
 }
 
 // straying says whether a delivery may be in hand that its broker does not bring again.

@@ -46,22 +46,11 @@ func TestBrokenPromisesOfTheLedgerAreTold(t *testing.T) {
 			x.w.twin.rows[x.d.key.Sum()].state = ledger.Failed
 			x.w.mustCount()
 		},
-		"the ledger counts its answers": func(x *broken) { x.w.answers.whole(1); x.w.mustCountAnswers() },
-		"what is over is closed": func(x *broken) {
-			owner, ctx := x.both[0].sess.owner, context.Background()
-			var asks []ledger.Entry
-			for _, r := range x.part().records[:2] {
-				asks = append(asks, ledger.Entry{Key: r.key, Delivery: r.key.ID, Window: time.Hour, Ranged: true})
-			}
-			claims, err := owner.Claim(ctx, asks)
-			if err != nil { // the promise is not broken, then
-				return
-			}
-			ctx = ledger.WithAttempt(ctx, ledger.NewBatchAttempt(owner, []ledger.Ticket{claims[0].Ticket}))
-			_ = memory.InTx(ctx, func(context.Context) error { return nil }) // one of two: the range is not over
-			x.fact().key = x.d.key
-			x.w.mustBeClosed()
-		},
+		"the ledger counts its answers":        func(x *broken) { x.w.answers.whole(1); x.w.mustCountAnswers() },
+		"what is over is closed":               func(x *broken) { x.succeedsHalf(); x.w.mustBeClosed() },
+		"what owners left that are gone":       func(x *broken) { x.succeedsHalf(); x.w.mustHaveDissolved() },
+		"what has succeeded is forgotten":      func(x *broken) { x.succeedsHalf(); x.w.mustHaveForgotten() },
+		"in the end nothing is left: 0 rows":   func(x *broken) { x.w.mustBeBare() }, // but for two owners
 		"the settle rules answer":              func(x *broken) { x.claimsFirst(0); x.settles(0, ledger.ErrLost) },
 		"a fence commits what is its own":      func(x *broken) { x.claimsFirst(0); x.commitsFirst(1) },
 		"the claim table answers: worker 1.1 ": func(x *broken) { x.claimsFirst(0); x.claimsFirst(1) },
@@ -85,6 +74,22 @@ func TestFatesShowInAnswers(t *testing.T) {
 	if x.w.broken == nil {
 		t.Fatal("the dead claim")
 	}
+}
+
+// succeedsHalf has two messages claimed as a range, of which one succeeds.
+func (x *broken) succeedsHalf() {
+	owner, ctx := x.both[0].sess.owner, context.Background()
+	var asks []ledger.Entry
+	for _, r := range x.part().records[:2] {
+		asks = append(asks, ledger.Entry{Key: r.key, Delivery: r.key.ID, Window: time.Hour, Ranged: true})
+	}
+	claims, err := owner.Claim(ctx, asks)
+	if err != nil { // the promise is not broken, then
+		return
+	}
+	ctx = ledger.WithAttempt(ctx, ledger.NewBatchAttempt(owner, []ledger.Ticket{claims[0].Ticket}))
+	_ = memory.InTx(ctx, func(context.Context) error { return nil }) // the range is not over
+	x.fact().key = x.d.key
 }
 
 // alone is a range of the message alone.
