@@ -328,6 +328,7 @@ func (p *process) hearAll() {
 // hear checks news: each has its reason.
 func (p *process) hear(n *flow.News) {
 	k, d := &p.known, delivery{message: none}
+	p.report.News++
 	if n.Item != nil {
 		d = of(n.Item)
 	}

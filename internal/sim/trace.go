@@ -12,6 +12,7 @@ type Report struct {
 	Dispatches                   int
 	Taken, Calls, Whole          int           // deliveries taken in, calls of the ledger, messages that were settled in ranges
 	Transactions, Rows           int           // of the ledger, in which messages are claimed or settled; messages with rows of their own at the end
+	Ranges, News                 int           // ranges that were claimed; what workers told of that is for logs and metrics
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }

@@ -14,7 +14,14 @@ import (
 // ranges. It knows no more of owners than the worker does: whether a peer has declared an overdue one dead follows from the first answer
 // that shows it. Of messages in ranges it leaves open how much a token grows, and it knows no body of them.
 type twin struct {
-	rows map[[ledger.KeySize]byte]*row
+	rows   map[[ledger.KeySize]byte]*row
+	ranges map[claimedRange]bool // that were claimed
+}
+
+// claimedRange is a range of a log.
+type claimedRange struct {
+	log   ranges.Log
+	token uint64
 }
 
 // row is what is known of a message. It says nothing about one whose window may be over.
@@ -47,7 +54,15 @@ const (
 	folded  = 10 * time.Minute // a row stays for which a range speaks
 )
 
-func newTwin() twin { return twin{rows: map[[ledger.KeySize]byte]*row{}} }
+func newTwin() twin {
+	return twin{rows: map[[ledger.KeySize]byte]*row{}, ranges: map[claimedRange]bool{}}
+}
+
+// opened notes a range.
+func (t *twin) opened(key ledger.Key, token uint64) {
+	log, _ := ranges.SplitSum(key.Sum())
+	t.ranges[claimedRange{log, token}] = true
+}
 
 // fates are what may have become of an owner, as another one sees it.
 func (s *session) fates(now time.Duration) []ledger.Holder {
@@ -106,6 +121,9 @@ func (p *process) mustClaim(sess *session, c *flow.Claim, entries []ledger.Entry
 
 // mustClaimOne checks an answer about one message.
 func (p *process) mustClaimOne(sess *session, d delivery, e *ledger.Entry, is *ledger.Claim) {
+	if is.Ranged {
+		p.twin.opened(e.Key, is.Token)
+	}
 	x := p.twin.rows[e.Key.Sum()]
 	switch {
 	case x == nil:
@@ -261,6 +279,7 @@ func (x *row) take(sess *session, now time.Duration, is *ledger.Claim) {
 // mustClaimRange checks that a range is claimed where nothing is.
 func (p *process) mustClaimRange(sess *session, of several, token uint64) {
 	for _, d := range of.deliveries() {
+		p.twin.opened(d.key, token)
 		x := p.twin.rows[d.key.Sum()]
 		if x == nil {
 			x = &row{began: p.now, back: true, loose: true, filed: map[string]bool{}}

@@ -122,7 +122,7 @@ func (w *world) run() {
 	for len(w.queue) > 0 && w.broken == nil && (!w.broker.done() || !w.redrives.done()) {
 		w.step()
 	}
-	w.report.Took, w.report.Rows = w.now, w.ledger.Len()
+	w.report.Took, w.report.Rows, w.report.Ranges = w.now, w.ledger.Len(), len(w.twin.ranges)
 	if w.broken == nil {
 		w.mustHaveEnded()
 	}
