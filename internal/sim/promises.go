@@ -287,6 +287,27 @@ func (p *process) mustBeOpen() {
 	}
 }
 
+// ended is how many messages came to their end that the breaker must have counted.
+func (p *process) ended() (n int) {
+	for _, e := range p.known.ends {
+		if e.at > max(p.known.closed, p.now-40*time.Second) && e.at < p.now-5*time.Second {
+			n++
+		}
+	}
+	return n
+}
+
+// mustHaveCalledOff checks that the handler of what is given back is cancelled.
+func (p *process) mustHaveCalledOff(it *flow.Item) {
+	for _, c := range p.chunks {
+		for _, r := range c.running {
+			if r.it == it && r.sess == p.sess && !c.off[r.at] {
+				p.breaks(of(it).message, "a handler is cancelled whose message is given back: %s runs on", p)
+			}
+		}
+	}
+}
+
 // room is what a scope has in the archive, as the ledger said it last.
 type room struct {
 	asked time.Duration
@@ -340,7 +361,7 @@ func (p *process) hear(n *flow.News) {
 		k.refused[n.Item]--
 		lie = k.refused[n.Item] < 0
 	case flow.BreakerOpened:
-		lie = k.open || p.cfg.Failures == 0 || n.Failed <= p.cfg.Failures || n.Failed > n.All
+		lie = k.open || p.cfg.Failures == 0 || n.Failed <= p.cfg.Failures || n.Failed > n.All || n.All < p.ended()
 		k.open = true
 	case flow.BreakerClosed:
 		lie = !k.open

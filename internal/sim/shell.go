@@ -176,6 +176,9 @@ func (p *process) told(t *flow.Telling) {
 	for i := range t.Finished {
 		f := &t.Finished[i]
 		if f.Item != nil {
+			if !f.Verdict.Ack {
+				p.mustHaveCalledOff(f.Item)
+			}
 			p.finished(of(f.Item), f.Verdict)
 			continue
 		}
