@@ -211,16 +211,17 @@ func (w written) less(o written) written {
 	return written{w.rows - o.rows, w.commits - o.commits, w.wal - o.wal}
 }
 
-// written is how many rows of a schema were inserted, updated and deleted, and how many transactions and bytes of the log the database
-// and the server have seen. A session reports what it did when it ends, so it waits for those of the schema's name.
-func (d *database) written(ctx context.Context, schema string) (w written, err error) {
-	err = until(ctx, func() (gone bool, err error) {
+// gone waits until a schema's sessions have ended, which report what they did at the latest then.
+func (d *database) gone(ctx context.Context, schema string) error {
+	return until(ctx, func() (gone bool, err error) {
 		err = d.admin.QueryRow(ctx, `SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, schema).Scan(&gone)
 		return gone, err
 	})
-	if err != nil {
-		return w, err
-	}
+}
+
+// written is how many rows of a schema were inserted, updated and deleted, and how many transactions and bytes of the log the database
+// and the server have seen.
+func (d *database) written(ctx context.Context, schema string) (w written, err error) {
 	err = d.admin.QueryRow(ctx, `SELECT
 		(SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::float8 FROM pg_stat_user_tables WHERE schemaname = $1),
 		(SELECT xact_commit::float8 FROM pg_stat_database WHERE datname = current_database()),

@@ -2,6 +2,7 @@ package cases
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,7 +76,7 @@ func stepped(ctx context.Context, r *suite.Run, open opens, steps int) (took tim
 	if err != nil {
 		return 0, w, err
 	}
-	if err := s.end(); err != nil {
+	if err := errors.Join(s.end(), d.gone(ctx, s.schema)); err != nil {
 		return 0, w, err
 	}
 	w, err = d.written(ctx, s.schema)
