@@ -3,10 +3,16 @@ package idempotency_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/idempotency"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
 
@@ -37,4 +43,59 @@ func TestStepOfARequest(t *testing.T) {
 	if out, err := do(); err != nil || out.Replayed || made != 1 {
 		t.Fatalf("%+v, %v, %d calls", out, err, made)
 	}
+}
+
+// grouping is a ledger whose owners group what is called at once, and hold back what records steps until open is closed.
+type grouping struct {
+	ledger.Ledger
+	open    chan struct{}
+	records atomic.Int32 // calls that recorded steps
+}
+
+func (l *grouping) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
+	o, err := l.Ledger.Join(ctx, lease)
+	return ledger.Group(&groupingOwner{o, l}, ledger.GroupConfig{Flushes: 2}), err
+}
+
+type groupingOwner struct {
+	ledger.Owner
+	l *grouping
+}
+
+func (o *groupingOwner) Unwrap() ledger.Owner { return o.Owner }
+
+func (o *groupingOwner) Settle(ctx context.Context, s []ledger.Settlement) ([]error, error) {
+	if s[0].Kind == ledger.RecordStep {
+		o.l.records.Add(1)
+		<-o.l.open
+	}
+	return o.Owner.Settle(ctx, s)
+}
+
+// TestStepsOfRequestsAreGrouped: what requests record at the same time is one write of the ledger.
+func TestStepsOfRequestsAreGrouped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const requests = 100
+		l := &grouping{Ledger: memory.New(), open: make(chan struct{})}
+		r := begin(t, l, idempotency.Options{})
+		var all sync.WaitGroup
+		for n := range requests {
+			all.Go(func() {
+				_, err := r.Do(t.Context(), request(fmt.Sprint(n)), func(ctx context.Context) (idempotency.Result, error) {
+					_, err := consumer.Step(ctx, "charge", func(context.Context, string) (int, error) { return n, nil })
+					return idempotency.Result{}, err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait() // two calls are on their way, what came after them waits
+		close(l.open)
+		all.Wait()
+		if n := l.records.Load(); n != 3 {
+			t.Errorf("%d writes of %d steps at once, want 3", n, requests)
+		}
+	})
 }

@@ -280,3 +280,47 @@ func TestHandlerContext(t *testing.T) {
 		}
 	})
 }
+
+// ownedBy is a ledger whose owner groups calls.
+type ownedBy struct {
+	ledger.Ledger
+	owner ledger.Owner
+}
+
+func (l *ownedBy) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
+	o, err := l.Ledger.Join(ctx, lease)
+	l.owner = ledger.Group(o, ledger.GroupConfig{})
+	return l.owner, err
+}
+
+// TestAttemptsHaveTheOwnerThatGroups: what handlers ask of the ledger one by one is grouped, such as the recording of steps.
+func TestAttemptsHaveTheOwnerThatGroups(t *testing.T) {
+	for name, handler := range map[string]func(consumer.HandlerFunc) consumer.Handler{
+		"each": func(h consumer.HandlerFunc) consumer.Handler { return h },
+		"batch": func(h consumer.HandlerFunc) consumer.Handler {
+			return consumer.Batch(2, func(ctx context.Context, _ []*consumer.Message) []error { return []error{h(ctx, nil)} })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, runs := &ownedBy{Ledger: memory.New()}, 0
+				e, b := begin(t, l, options(), nil, func(c *engine.Config) {
+					c.Handler = handler(func(ctx context.Context, _ *consumer.Message) error {
+						runs++
+						if a, _ := ledger.AttemptFrom(ctx); a.Owner() != l.owner {
+							t.Errorf("the attempt's owner is a %T, want a %T", a.Owner(), l.owner)
+						}
+						return nil
+					})
+				})
+				it := item("one", "")
+				e.Offer([]*engine.Item{it})
+				pass(time.Second)
+				end(t, e)
+				if b.wantAcked(t, it); runs != 1 {
+					t.Errorf("%d runs", runs)
+				}
+			})
+		})
+	}
+}

@@ -30,7 +30,7 @@ func (h *handlers) runBatch(c *chunk) {
 		batch[i], tickets[i] = &r.msg, r.item.Ticket()
 		lead.batch.Deliveries[i] = r.delivery
 	}
-	lead.attempt.InitBatch(sessionOf(runs[0].item.Session()).owner, tickets)
+	lead.attempt.InitBatch(sessionOf(runs[0].item.Session()).single, tickets)
 	h.executeBatch(lead, runs, batch)
 }
 

@@ -59,7 +59,7 @@ func (h *handlers) mayBegin(c *chunk, r *run, now time.Duration) bool {
 
 // execute calls the handler and notes how it ended, whichever way: return, panic or Goexit.
 func (h *handlers) execute(r *run) {
-	r.attempt.Init(sessionOf(r.item.Session()).owner, r.item.Ticket())
+	r.attempt.Init(sessionOf(r.item.Session()).single, r.item.Ticket())
 	ctx, span := h.tel.span(r)
 	var o outcome
 	returned := false

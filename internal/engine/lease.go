@@ -16,6 +16,7 @@ import (
 type session struct {
 	flow   flow.Session
 	owner  ledger.Owner
+	single ledger.Owner        // owner, with what handlers call one by one grouped
 	late   bool                // it asks Entry.Late
 	ranges ledger.StretchOwner // owner; nil: it cannot
 	until  time.Time           // end of the lease, counted from before the request that extended it was sent; the kernel's lock guards it
@@ -70,7 +71,7 @@ func (l *lease) join(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	sess := &session{owner: ledger.Ungroup(owner), ended: make(chan struct{})}
+	sess := &session{owner: ledger.Ungroup(owner), single: owner, ended: make(chan struct{})}
 	_, sess.late = sess.owner.(ledger.LateOwner)
 	sess.ranges, _ = sess.owner.(ledger.StretchOwner)
 	sess.flow = flow.Session{Ranges: sess.ranges != nil, Of: sess}

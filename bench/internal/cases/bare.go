@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -26,24 +27,31 @@ var barePlans = map[string]string{"enable_seqscan": "off", "enable_hashjoin": "o
 
 // newBare makes the table in a fresh schema.
 func newBare(ctx context.Context, r *suite.Run, conns int32) (*bare, error) {
+	pool, err := freshPool(ctx, r, conns)
+	if err != nil {
+		return nil, err
+	}
+	_, err = pool.Exec(ctx, `CREATE TABLE bare (token bigint NOT NULL, at timestamptz NOT NULL, expiry timestamptz NOT NULL,
+		owner bigint NOT NULL, scope integer NOT NULL, state smallint NOT NULL, key uuid PRIMARY KEY, fingerprint uuid NOT NULL,
+		id bytea NOT NULL) WITH (fillfactor = 70)`)
+	return &bare{pool}, err
+}
+
+// freshPool is of a fresh schema, which is its search_path and names its sessions.
+func freshPool(ctx context.Context, r *suite.Run, conns int32) (*pgxpool.Pool, error) {
 	d, schema, drop, err := newSchema(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	r.Cleanup(drop)
-	params := map[string]string{"search_path": schema}
-	for k, v := range barePlans {
-		params[k] = v
-	}
+	params := map[string]string{"search_path": schema, "application_name": schema}
+	maps.Copy(params, barePlans)
 	pool, err := newPool(ctx, d.url, conns, params)
 	if err != nil {
 		return nil, err
 	}
 	r.Cleanup(func() error { pool.Close(); return nil })
-	_, err = pool.Exec(ctx, `CREATE TABLE bare (token bigint NOT NULL, at timestamptz NOT NULL, expiry timestamptz NOT NULL,
-		owner bigint NOT NULL, scope integer NOT NULL, state smallint NOT NULL, key uuid PRIMARY KEY, fingerprint uuid NOT NULL,
-		id bytea NOT NULL) WITH (fillfactor = 70)`)
-	return &bare{pool}, err
+	return pool, nil
 }
 
 // bareBatch are the columns of a batch of new messages.

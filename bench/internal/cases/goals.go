@@ -8,7 +8,8 @@ import (
 
 // Values are the names of all values that cases report, for the check of the goals.
 func Values() []string {
-	return []string{suite.Rate, suite.BytesEach, suite.HotShare, suite.P50, suite.P99, suite.Resident, riverWorked, growth, rowsLeft, behind, kilobytes, lastTenth}
+	return []string{suite.Rate, suite.BytesEach, suite.HotShare, suite.P50, suite.P99, suite.Resident, riverWorked, growth, rowsLeft, behind, kilobytes, lastTenth,
+		requestRate, replayRate, stepRate, writesEach, commitsEach, walEach}
 }
 
 // Goals are the numbers that the benchmark is compared with, in the order of the report.
@@ -54,6 +55,19 @@ func Goals() []suite.Goal {
 		latency("p99", suite.P99, 1.5),
 		inRanges("p50", suite.P50),
 		inRanges("p99", suite.P99),
+		requestRatio("a request, of the one by hand", requestGroup+"/ours", requestRate, requestGroup+"/by hand", 1),
+		requestRatio("a request with ReadFirst, of the one by hand", requestGroup+"/ours, ReadFirst", requestRate, requestGroup+"/by hand", 1),
+		requestRatio("a repetition, of a new request of ours", requestGroup+"/ours", replayRate, requestGroup+"/ours", 3),
+		requestRatio("a repetition with ReadFirst, of a new request of ours", requestGroup+"/ours, ReadFirst", replayRate, requestGroup+"/ours, ReadFirst", 3),
+		prompt("ours"),
+		prompt("ours, ReadFirst"),
+		{Text: "ledger writes a step", Unit: "rows", Bound: 1.1, AtMost: true,
+			Value: func(r suite.Round) float64 { return r.Of(stepGroup+"/ours", writesEach) }},
+		{Text: "steps, of those by hand", Unit: "×", Bound: 1,
+			Value: func(r suite.Round) float64 {
+				return r.Of(stepGroup+"/ours", stepRate) / r.Of(stepGroup+"/by hand", stepRate)
+			}},
+		requestRatio("an HTTP request through httpkey, of the one by hand", httpGroup+"/ours, httpkey", requestRate, httpGroup+"/by hand", 1),
 		{Text: "larger table: how much slower than the smaller", Unit: "×", Bound: 1.15, AtMost: true, Value: func(r suite.Round) float64 {
 			return r.Rate(tableGroup+"/ours, smaller table") / r.Rate(tableGroup+"/ours, larger table")
 		}},
@@ -74,6 +88,19 @@ func faster(r suite.Round, group string) float64 {
 // ratio compares the rates of two cases: the first is to be at least so many times the second.
 func ratio(text, ours, theirs string, bound float64) suite.Goal {
 	return suite.Goal{Text: text, Unit: "×", Bound: bound, Value: func(r suite.Round) float64 { return r.Rate(ours) / r.Rate(theirs) }}
+}
+
+// requestRatio compares a rate of ours with that of other new requests.
+func requestRatio(text, ours, rate, theirs string, bound float64) suite.Goal {
+	return suite.Goal{Text: text, Unit: "×", Bound: bound, Value: func(r suite.Round) float64 { return r.Of(ours, rate) / r.Of(theirs, requestRate) }}
+}
+
+// prompt compares the 99th percentile of requests with that of two bare commits.
+func prompt(name string) suite.Goal {
+	return suite.Goal{Text: "requests at 500/s, " + name + ", p99, of two bare commits", Unit: "×", Bound: 1.5, AtMost: true,
+		Value: func(r suite.Round) float64 {
+			return r.Of(promptGroup+"/"+name, suite.P99) / r.Of(promptGroup+"/by hand", suite.P99)
+		}}
 }
 
 // inLedger is what records take in the ledger.

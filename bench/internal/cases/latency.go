@@ -13,7 +13,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-const perSecond = 1000
+const perSecond = 1000 // of group latency
 
 func latencyCases() []suite.Case {
 	const group = "latency at 1,000 messages/s"
@@ -26,7 +26,7 @@ func latencyCases() []suite.Case {
 					return nil, err
 				}
 				batch := newBareBatch(0, 0, r.N)
-				return atRate(ctx, r.N, func(i int) error { return errors.Join(b.claimOne(ctx, batch, i), b.settleOne(ctx, batch, i)) })
+				return atRate(ctx, r.N, perSecond, func(i int) error { return errors.Join(b.claimOne(ctx, batch, i), b.settleOne(ctx, batch, i)) })
 			}},
 		{Group: group, Name: "ours, claim and settle", Main: suite.P50, N: n, Note: "the same through the ledger's own group commit",
 			Run: func(ctx context.Context, r *suite.Run) (suite.Result, error) {
@@ -36,7 +36,7 @@ func latencyCases() []suite.Case {
 				}
 				entries := newEntries(0, 0, r.N)
 				return joined(ctx, l, func(o ledger.Owner) (suite.Result, error) {
-					return atRate(ctx, r.N, func(i int) error { return claimAndSettle(ctx, o, entries[i:i+1]) })
+					return atRate(ctx, r.N, perSecond, func(i int) error { return claimAndSettle(ctx, o, entries[i:i+1]) })
 				})
 			}},
 		{Group: group, Name: "ours, in ranges", Main: suite.P50, N: n, Note: "the same for records of 8 partitions that are held in ranges",
@@ -47,7 +47,7 @@ func latencyCases() []suite.Case {
 				}
 				entries := rangedEntries(r.N)
 				return joined(ctx, l, func(o ledger.Owner) (suite.Result, error) {
-					return atRate(ctx, r.N, func(i int) error { return claimAndSettle(ctx, o, entries[i:i+1]) })
+					return atRate(ctx, r.N, perSecond, func(i int) error { return claimAndSettle(ctx, o, entries[i:i+1]) })
 				})
 			}},
 	}
@@ -66,16 +66,16 @@ func rangedEntries(n int) []ledger.Entry {
 	return out
 }
 
-// atRate calls f for 0 to n-1, a thousand a second, whether the calls before have ended or not, and times each from when
+// atRate calls f for 0 to n-1, so many a second, whether the calls before have ended or not, and times each from when
 // it was due: a stall is seen by all that it held up.
-func atRate(ctx context.Context, n int, f func(int) error) (suite.Result, error) {
+func atRate(ctx context.Context, n, perSecond int, f func(int) error) (suite.Result, error) {
 	var mu sync.Mutex
 	took := make([]time.Duration, 0, n)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(10_000)
 	begin := time.Now()
 	for i := range n {
-		due := begin.Add(time.Duration(i) * time.Second / perSecond)
+		due := begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
 		select {
 		case <-time.After(time.Until(due)):
 		case <-ctx.Done():

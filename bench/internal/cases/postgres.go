@@ -151,13 +151,13 @@ type rows struct {
 	schema string
 }
 
-// newRows makes a ledger in PostgreSQL whose pool for InTx has so many connections, and what undoes it.
+// newRows makes a ledger in PostgreSQL whose pool for InTx has so many connections, and what undoes it. The schema names its sessions.
 func newRows(ctx context.Context, r *suite.Run, conns int32) (*rows, func() error, error) {
 	d, schema, drop, err := newSchema(ctx, r)
 	if err != nil {
 		return nil, nil, err
 	}
-	pool, err := newPool(ctx, d.url, conns, nil)
+	pool, err := newPool(ctx, d.url, conns, map[string]string{"application_name": schema})
 	if err != nil {
 		return nil, nil, errors.Join(err, drop())
 	}
@@ -202,4 +202,29 @@ func (d *database) hot(ctx context.Context, schema string) (percent float64, err
 	err = d.admin.QueryRow(ctx, `SELECT coalesce(100.0 * sum(n_tup_hot_upd) / nullif(sum(n_tup_upd), 0), 0)::float8
 		FROM pg_stat_user_tables WHERE schemaname = $1`, schema).Scan(&percent)
 	return percent, err
+}
+
+// written is what has gone to the disk so far.
+type written struct{ rows, commits, wal float64 }
+
+func (w written) less(o written) written {
+	return written{w.rows - o.rows, w.commits - o.commits, w.wal - o.wal}
+}
+
+// gone waits until a schema's sessions have ended, which report what they did at the latest then.
+func (d *database) gone(ctx context.Context, schema string) error {
+	return until(ctx, func() (gone bool, err error) {
+		err = d.admin.QueryRow(ctx, `SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, schema).Scan(&gone)
+		return gone, err
+	})
+}
+
+// written is how many rows of a schema were inserted, updated and deleted, and how many transactions and bytes of the log the database
+// and the server have seen.
+func (d *database) written(ctx context.Context, schema string) (w written, err error) {
+	err = d.admin.QueryRow(ctx, `SELECT
+		(SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::float8 FROM pg_stat_user_tables WHERE schemaname = $1),
+		(SELECT xact_commit::float8 FROM pg_stat_database WHERE datname = current_database()),
+		(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8`, schema).Scan(&w.rows, &w.commits, &w.wal)
+	return w, err
 }
