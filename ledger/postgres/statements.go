@@ -107,11 +107,12 @@ RETURNING 1, true, 1::bigint, NULL::uuid[]`
 // sqlClaim is the claim table in one statement; [ledger.Decide] is its truth. In turn:
 //
 // me: this owner, live and before the deadline, else nothing below happens. entry: what is asked, with what the
-// statement's snapshot shows. locked: the rows that are there, in key order, as they are NOW, which may be newer than
-// the snapshot; a row that another transaction holds is skipped. fact: what the table asks about them. A row whose
-// token or state moved on since the snapshot is unseen (rule 2): its owner and archive cannot be trusted to be in
-// the snapshot. fresh: keys without a row in the snapshot; the plain look first matters, since ON CONFLICT would wait
-// for a row that is being updated. What appears nowhere in the answer is Busy.
+// statement's snapshot shows. known: the rows that are there. What has succeeded in the snapshot is only read, since nothing
+// is written of it: a repetition needs no lock, and its COMMIT waits for a synchronous standby alone ({mark}). The others are
+// locked in key order, as they are NOW, which may be newer than the snapshot; a row that another transaction holds is
+// skipped. fact: what the table asks about them. A row whose token or state moved on since the snapshot is unseen (rule 2):
+// its owner and archive cannot be trusted to be in the snapshot. fresh: keys without a row in the snapshot; the plain look
+// first matters, since ON CONFLICT would wait for a row that is being updated. What appears nowhere in the answer is Busy.
 //
 // No join may be turned around into a scan of a table, whatever the planner believes of its size: rows are looked up in
 // LATERAL queries that cannot be, and written by ON CONFLICT DO UPDATE, which finds each by the primary key. Those rows
@@ -121,7 +122,7 @@ WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
 ), me AS MATERIALIZED (
 	SELECT o.fate, o.fate = 1 AND (extract(epoch FROM c.at) * 1000000)::bigint < $2::bigint AS ok,
-		{durable}, set_config('lock_timeout', $3::text, true)
+		{durable}, {mark}, set_config('lock_timeout', $3::text, true)
 	FROM {s}.owner o, clock c WHERE o.id = $1::bigint
 ), entry AS MATERIALIZED (
 	SELECT e.*, s.token AS seen_token, s.state AS seen_state
@@ -129,12 +130,16 @@ WITH clock AS MATERIALIZED (
 		$11::smallint[]) AS e(key, print, scope, id, delivery, keep, stamp, flags)
 	LEFT JOIN LATERAL (SELECT m.token, m.state FROM {s}.message m WHERE m.key = e.key OFFSET 0) s ON true
 	WHERE (SELECT ok FROM me) AND (s.token IS NOT NULL OR coalesce(e.flags, 0) & 4 = 0)
-), locked AS MATERIALIZED (
+), known AS MATERIALIZED (
 	SELECT m.*, e.print, e.delivery, e.keep, e.seen_token, e.seen_state, coalesce(e.stamp, 0) AS stamp,
 		coalesce(e.flags, 0) & 1 <> 0 AS solo, coalesce(e.flags, 0) & 2 <> 0 AS park,
 		coalesce(e.flags, 0) & 8 <> 0 AS keep_failed
-	FROM (SELECT * FROM entry WHERE seen_token IS NOT NULL ORDER BY key) e
+	FROM (SELECT * FROM entry WHERE seen_state <> 2 ORDER BY key) e
 	CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = e.key FOR NO KEY UPDATE SKIP LOCKED) m
+	UNION ALL
+	SELECT m.*, e.print, e.delivery, e.keep, e.seen_token, e.seen_state, 0, false, false, false
+	FROM entry e CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = e.key OFFSET 0) m
+	WHERE e.seen_state = 2
 ), fact AS MATERIALIZED (
 	SELECT l.*, o.lease_end, h.holder,
 		l.crashes + (l.state = 1 AND coalesce(h.holder, 0) = 4)::integer AS counted,
@@ -145,7 +150,7 @@ WITH clock AS MATERIALIZED (
 		l.fingerprint = '00000000-0000-0000-0000-000000000000'
 			OR substring(uuid_send(l.fingerprint), 1, 8) = substring(uuid_send(l.print), 1, 8)
 			OR substring(uuid_send(l.fingerprint), 9, 8) = substring(uuid_send(l.print), 9, 8) AS agrees
-	FROM locked l
+	FROM known l
 	LEFT JOIN LATERAL (SELECT p.fate, p.lease_end FROM {s}.owner p WHERE p.id = l.owner OFFSET 0) o ON true
 	CROSS JOIN LATERAL (SELECT CASE
 		WHEN l.owner IS NULL THEN 0
