@@ -21,6 +21,9 @@ var (
 	// ErrUnknown says that the request ran, and that it is not known whether the ledger has noted how it ended: its lease was lost, or
 	// its transaction was not answered. Asking again says it.
 	ErrUnknown = errors.New("idempotency: whether the request was done is not known: ask again")
+	// ErrNoValue says that the request was done, and that there is no value to give ([Do]): what is stored does not fit the type, or
+	// nothing could be stored. It does not run again.
+	ErrNoValue = errors.New("idempotency: the request was done, and there is no value to give")
 )
 
 // InProgressError says that the same request is in progress, and that the caller does not wait for it.
