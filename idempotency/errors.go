@@ -13,6 +13,10 @@ var (
 	ErrWaited = errors.New("idempotency: waited in vain for the same request, which is in progress")
 	// ErrFull says that as many requests wait or run as may. It was not run.
 	ErrFull = errors.New("idempotency: too many requests wait or run")
+	// ErrNoTurn says that the request's turn did not come for as long as could be waited: the ledger had not answered yet, or as many
+	// functions ran as may. It was not run. It is no ErrUnavailable, so that who runs requests unprotected while the ledger is away does
+	// not run them because of a queue.
+	ErrNoTurn = errors.New("idempotency: waited in vain for the request's turn")
 	// ErrUnavailable says that the ledger does not answer, or the runner does not run: nothing is done, since nothing would be remembered.
 	ErrUnavailable = errors.New("idempotency: the ledger is not available")
 	// ErrPaused says that somebody has paused the runner ([Runner.Pause]). It was not run. It is no ErrUnavailable, so that who runs
