@@ -63,17 +63,15 @@ func ask(t *testing.T, r *idempotency.Runner, key, body string, f idempotency.Fu
 // silent fails if a request has been answered.
 func silent(t *testing.T, ended <-chan error) {
 	t.Helper()
-	select {
-	case err := <-ended:
-		t.Errorf("answered with %v", err)
-	default:
+	if len(ended) > 0 {
+		t.Error("a request is answered")
 	}
 }
 
 // eachWay plays a case where duplicates wait, and where they are refused.
 func eachWay(t *testing.T, play func(*testing.T, idempotency.Options)) {
 	t.Helper()
-	for name, o := range map[string]idempotency.Options{"waits": {Wait: time.Hour}, "refuses": {Refuse: true}} {
+	for name, o := range map[string]idempotency.Options{"waits": {}, "refuses": {Refuse: true}} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { play(t, o) }) })
 	}
 }

@@ -285,10 +285,10 @@ func TestHijacked(t *testing.T) {
 	}
 }
 
-// away is a ledger that does not answer: claims and beats fail, or take as long as they may.
+// away is a ledger that does not answer: claims and beats fail, but not before after is closed.
 type away struct {
 	ledger.Ledger
-	hangs bool
+	after <-chan struct{} // nil: at once
 }
 
 type awayOwner struct {
@@ -301,18 +301,18 @@ func (a away) Join(ctx context.Context, lease time.Duration) (ledger.Owner, erro
 	return awayOwner{o, a}, err
 }
 
-func (a away) fail(ctx context.Context) error {
-	if a.hangs {
-		<-ctx.Done()
+func (a away) fail() error {
+	if a.after != nil {
+		<-a.after
 	}
 	return ledger.MarkUnavailable(errors.New("it does not answer"))
 }
 
-func (o awayOwner) Claim(ctx context.Context, _ []ledger.Entry) ([]ledger.Claim, error) {
-	return nil, o.fail(ctx)
+func (o awayOwner) Claim(context.Context, []ledger.Entry) ([]ledger.Claim, error) {
+	return nil, o.fail()
 }
 
-func (o awayOwner) Beat(ctx context.Context) (time.Duration, error) { return 0, o.fail(ctx) }
+func (o awayOwner) Beat(context.Context) (time.Duration, error) { return 0, o.fail() }
 
 // Where the ledger does not answer nothing is done, or everything, by name only.
 func TestTheLedgerIsAway(t *testing.T) {
@@ -344,7 +344,9 @@ func TestItsTurnDoesNotCome(t *testing.T) {
 		t.Run(strconv.FormatBool(pass), func(t *testing.T) {
 			protocols(t, func(t *testing.T, http2 bool) {
 				h, runs := counted(http.StatusCreated)
-				e := serveOn(t, away{Ledger: memory.New(), hangs: true}, idempotency.Options{Wait: time.Millisecond}, httpkey.Options{WithoutLedger: pass, RetryAfter: 3 * time.Second}, h, http2)
+				after := make(chan struct{})
+				defer close(after)
+				e := serveOn(t, away{memory.New(), after}, idempotency.Options{Wait: time.Millisecond}, httpkey.Options{WithoutLedger: pass, RetryAfter: 3 * time.Second}, h, http2)
 				a := e.ask(asked{key: "k", body: "b"})
 				if a.status != http.StatusServiceUnavailable || a.problem() != httpkey.Unavailable || a.header.Get("Retry-After") != "3" || runs.Load() != 0 {
 					t.Errorf("%+v after %d runs", a, runs.Load())
