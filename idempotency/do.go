@@ -92,10 +92,10 @@ func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err er
 			return r.lead(ctx, x, limit.C, &q, key, f)
 		case meets == meetsOther:
 			return Outcome{}, ErrMismatch
-		case meets == meetsUnknown:
-			goesOn = x.heard
-		case r.opt.Refuse:
+		case meets == meetsEqual && r.opt.Refuse:
 			return Outcome{}, &InProgressError{Rest: r.worker.Lease}
+		case r.opt.Refuse, x.body != k.body:
+			goesOn = x.heard
 		}
 		waited = true
 		select {
@@ -105,8 +105,12 @@ func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err er
 		case <-ctx.Done():
 			return Outcome{}, context.Cause(ctx)
 		}
-		if meets == meetsEqual && x.kept {
-			return x.out, x.err
+		select {
+		case <-x.done:
+			if x.body == k.body && x.kept {
+				return x.out, x.err
+			}
+		default: // only heard of
 		}
 	}
 }

@@ -27,6 +27,21 @@ func TestWhatIsLetGoOfDoesNotBegin(t *testing.T) {
 	}
 }
 
+// What the ledger has said of a request holds for who has waited for it, also where nothing starts any more.
+func TestWaitedForAMismatch(t *testing.T) {
+	t.Parallel()
+	r, err := New(memory.New(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &flight{}
+	for state, want := range map[int32]error{turn: ErrUnavailable, another: ErrUnavailable, strange: ErrMismatch} {
+		if x.state.Store(state); !errors.Is(r.waited(x), want) {
+			t.Errorf("state %d: %v, want %v", state, r.waited(x), want)
+		}
+	}
+}
+
 // Of equal requests one asks, and the others get what it learned, if that holds for them.
 func TestFlights(t *testing.T) {
 	t.Parallel()
@@ -47,7 +62,7 @@ func TestFlights(t *testing.T) {
 		k, other := flightKey{}, flightKey{body: ledger.Fingerprint{1}} // one without a body agrees with all
 		x, leads := f.join(k)
 		same, follows := f.join(k)
-		if _, alone := f.join(other); leads != meetsNobody || follows != meetsEqual || same != x || alone != meetsNobody {
+		if _, alone := f.join(other); leads != meetsNobody || follows != meetsUnknown || same != x || alone != meetsNobody {
 			t.Errorf("%s: they meet %d and %d, one with another body %d", c.name, leads, follows, alone)
 		}
 		f.land(x, Outcome{Result: Result{Body: []byte("paid")}, Attempt: 3}, c.err, c.keepFailed)
@@ -79,6 +94,9 @@ func TestFlightsOfAnotherBody(t *testing.T) {
 		t.Errorf("the key is elsewhere: the other meets %d", meets)
 	}
 	f.answered(x, true)
+	if same, meets := f.join(first); same != x || meets != meetsEqual {
+		t.Errorf("the key is ours: an equal one meets %d", meets)
+	}
 	if len(x.told) != 0 || len(y.told) != 1 || !errors.Is(<-y.told, ErrMismatch) {
 		t.Error("the key is ours: the other is not told, or the first is")
 	}

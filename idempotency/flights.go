@@ -54,8 +54,8 @@ type meeting int
 
 const (
 	meetsNobody  meeting = iota // the flight begins with it, and it is to land it
-	meetsEqual                  // the flight is an equal request's
-	meetsUnknown                // the flight has another body, and the ledger has not said who has the key
+	meetsEqual                  // the flight is an equal request's, and the ledger has said who has the key
+	meetsUnknown                // the ledger has not said who has the key, which the flight asks for, with this body or another one
 	meetsOther                  // the ledger knows the key with another body
 )
 
@@ -66,8 +66,10 @@ func (f *flights) join(k flightKey) (*flight, meeting) {
 	var unknown *flight
 	for _, x := range f.all[k.key] {
 		switch {
-		case x.body == k.body:
+		case x.body == k.body && x.answered:
 			return x, meetsEqual
+		case x.body == k.body:
+			return x, meetsUnknown
 		case x.agrees(k.body):
 		case x.ours:
 			return x, meetsOther
@@ -135,7 +137,7 @@ func (f *flights) land(x *flight, out Outcome, err error, keepFailed bool) {
 	} else {
 		delete(f.all, x.key)
 	}
+	close(x.done)
 	x.hear()
 	f.mu.Unlock()
-	close(x.done)
 }

@@ -144,16 +144,37 @@ func TestTheBodyThatIsKnownComesSecond(t *testing.T) {
 	})
 }
 
-// What runs in another process is asked of the ledger, also beside an equal request that waits for it here.
+// An equal request is not refused beside one of which nothing is known yet: it may be a success.
+func TestAnEqualOneBeforeTheLedgerAnswers(t *testing.T) {
+	eachWay(t, func(t *testing.T, o idempotency.Options) {
+		l := &sluggish{Ledger: memory.New(), opened: make(chan struct{})}
+		f, _ := answers("paid", nil)
+		if err := <-ask(t, begin(t, l.Ledger, o), "k", "a", f); err != nil {
+			t.Fatal(err)
+		}
+		r := begin(t, l, o)
+		first, equal := ask(t, r, "k", "a", never(t)), ask(t, r, "k", "a", never(t))
+		silent(t, equal)
+		close(l.opened)
+		if err := errors.Join(<-first, <-equal); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What runs in another process is asked of the ledger, also beside an equal request that is asked for here, or waits for it.
 func TestAnotherBodyElsewhere(t *testing.T) {
 	eachWay(t, func(t *testing.T, o idempotency.Options) {
-		l := memory.New()
-		here, there := begin(t, l, o), begin(t, l, o)
+		l := &sluggish{Ledger: memory.New(), opened: make(chan struct{})}
+		here, there := begin(t, l, o), begin(t, l.Ledger, o)
 		release, began := make(chan struct{}), time.Now()
 		first := ask(t, there, "k", "a", blocks(release))
-		equal := ask(t, here, "k", "a", never(t))
-		if err := <-ask(t, here, "k", "b", never(t)); !errors.Is(err, idempotency.ErrMismatch) || time.Since(began) != 0 {
-			t.Errorf("%v after %s", err, time.Since(began))
+		equal, other := ask(t, here, "k", "a", never(t)), ask(t, here, "k", "b", never(t))
+		close(l.opened)
+		for _, ended := range []<-chan error{other, ask(t, here, "k", "b", never(t))} {
+			if err := <-ended; !errors.Is(err, idempotency.ErrMismatch) || time.Since(began) != 0 {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
 		}
 		close(release)
 		err := <-equal

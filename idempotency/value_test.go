@@ -95,7 +95,7 @@ func TestValuesThatDoNotFit(t *testing.T) {
 	store("text", idempotency.Result{Body: []byte("paid")})
 	store("list", idempotency.Result{Body: []byte(`[1, 2]`)})
 	store("cut", idempotency.Result{Body: []byte(`{"charge":"ch_7","cents":`)})
-	store("tombstone", idempotency.Result{Tombstone: "sent piece by piece"})
+	store("tombstone", idempotency.Result{Tombstone: "sent piece by piece", Body: []byte(`{}`)})
 	f, runs := charges(receipt{Charge: "twice"}, nil)
 	for _, key := range []string{"text", "list", "cut", "tombstone"} {
 		if got, err := idempotency.Do(t.Context(), r, request(key), f); !errors.Is(err, idempotency.ErrNoValue) || got != (receipt{}) || *runs != 0 {
