@@ -200,7 +200,7 @@ func (s *six) outlive(l *sqlite.Ledger) {
 		}
 	}
 	var steps int
-	if err := s.app.main.QueryRowContext(s.Context(), "SELECT count(*) FROM ackledger_step WHERE result = 'ch_held'").Scan(&steps); err != nil || steps != 0 {
+	if err := s.app.main.QueryRowContext(s.Context(), "SELECT count(*) FROM ackledger_step WHERE result = ?", []byte("ch_held")).Scan(&steps); err != nil || steps != 0 {
 		s.Errorf("%d steps are left of a row that is gone, %v", steps, err)
 	}
 	if dead, err := l.Get(s.Context(), message("failed").Key); !errors.Is(err, ledger.ErrNotFound) || len(dead.Archived) != 1 || string(dead.Archived[0].Body) != "body" {
