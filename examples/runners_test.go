@@ -44,10 +44,10 @@ func TestAHostDiesInItsTick(t *testing.T) {
 	second := start(t, nil, binary(t, "cron"), append(args, "-lease", "5s")...)
 	second.logs = true
 	first.kill()
-	second.waitLine("host 1: report 1")
+	second.waitLine("host 1: report")
 	third := start(t, nil, binary(t, "cron"), args...)
 	third.logs = true
-	third.waitLine("host 1: report 1")
+	third.waitLine("host 1: report")
 	for _, p := range []*program{second, third} {
 		p.signal()
 	}

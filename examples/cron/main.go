@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -63,16 +64,20 @@ func (h *host) report(ctx context.Context) (number int, err error) {
 	return number, err
 }
 
-// ask asks for a tick's report until there is one; false: ctx has ended before.
+// ask asks for a tick's report until there is one, or can be none; false: ctx has ended before.
 func (h *host) ask(ctx context.Context, tick time.Time) bool {
 	q := idempotency.Request{Scope: "report", Key: tick.Format(time.RFC3339Nano)}
 	for {
 		number, err := idempotency.Do(ctx, h.runner, q, h.report)
-		if err == nil {
+		failed, forGood := errors.AsType[*idempotency.FailedError](err)
+		switch {
+		case err == nil:
 			fmt.Printf("host %d: report %d\n", h.number, number)
 			return true
-		}
-		if ctx.Err() != nil {
+		case forGood:
+			fmt.Printf("host %d: there is no report: %v\n", h.number, failed)
+			return true
+		case ctx.Err() != nil:
 			return false
 		}
 		fmt.Printf("host %d asks again: %v\n", h.number, err) // such as after 10 s beside a host that makes it still
