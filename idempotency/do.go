@@ -34,14 +34,13 @@ type Outcome struct {
 
 // call is one Do.
 type call struct {
-	ctx   context.Context // Do's
-	key   flightKey
-	f     Func
-	at    place         // of its result
-	state atomic.Int32  // of a stage
-	heard ledger.Claim  // what the ledger said last; who asked it writes it
-	bad   chan struct{} // closed when the ledger has refused it
-	ended chan flow.Verdict
+	ctx    context.Context // Do's
+	flight *flight
+	f      Func
+	at     place        // of its result
+	state  atomic.Int32 // of a stage
+	heard  ledger.Claim // what the ledger said last; who asked it writes it
+	ended  chan flow.Verdict
 
 	over atomic.Bool // its function has ended: what follows may be read
 
@@ -65,7 +64,7 @@ const (
 // f runs once at most in one Do, in another goroutine, and Do returns after it; a panic is passed on. Do returns f's own error where f
 // ran and is to be run again ([Release], or an attempt that is not the last). Other errors: a [*FailedError] (the request failed for
 // good, now or before), [ErrMismatch] (the key is known with another body), an [*InProgressError] or [ErrWaited] (somebody else runs
-// it), [ErrFull], [ErrUnavailable], [ErrPaused], a [*KeyError], a [*TooLargeError] (f's result cannot be kept; the request has failed for
+// it), [ErrFull], [ErrNoTurn], [ErrUnavailable], [ErrPaused], a [*KeyError], a [*TooLargeError] (f's result cannot be kept; the request has failed for
 // good, since its effects may have happened), [ErrUnknown], and ctx's, where it ended before f began.
 func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err error) {
 	waited := false
@@ -86,40 +85,46 @@ func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err er
 	defer limit.Stop()
 	k := flightKey{key.Sum(), q.fingerprint()}
 	for {
-		x, lead := r.flights.join(k)
+		x, meets := r.flights.join(k)
+		goesOn := x.done
 		switch {
-		case lead:
-			return r.lead(ctx, k, x, limit.C, &q, key, f)
-		case r.opt.Refuse:
+		case meets == meetsNobody:
+			return r.lead(ctx, x, limit.C, &q, key, f)
+		case meets == meetsOther:
+			return Outcome{}, ErrMismatch
+		case meets == meetsEqual && r.opt.Refuse:
 			return Outcome{}, &InProgressError{Rest: r.worker.Lease}
+		case r.opt.Refuse, x.body != k.body:
+			goesOn = x.heard
 		}
 		waited = true
 		select {
-		case <-x.done:
+		case <-goesOn:
 		case <-limit.C:
-			return Outcome{}, r.waited()
+			return Outcome{}, r.waited(x)
 		case <-ctx.Done():
 			return Outcome{}, context.Cause(ctx)
 		}
-		if x.kept {
-			return x.out, x.err
+		select {
+		case <-x.done:
+			if x.body == k.body && x.kept {
+				return x.out, x.err
+			}
+		default: // only heard of
 		}
 	}
 }
 
 // lead asks the ledger for a request, and runs it if it is to be run.
-func (r *Runner) lead(ctx context.Context, k flightKey, x *flight, limit <-chan time.Time, q *Request, key ledger.Key, f Func) (out Outcome, err error) {
+func (r *Runner) lead(ctx context.Context, x *flight, limit <-chan time.Time, q *Request, key ledger.Key, f Func) (out Outcome, err error) {
 	err = ErrUnknown // if it panics
-	defer func() { r.flights.land(k, x, out, err, !r.opt.RerunFailed) }()
-	if out, err, ok := r.known(ctx, q, key, k.body); ok {
+	defer func() { r.flights.land(x, out, err, !r.opt.RerunFailed) }()
+	if out, err, ok := r.known(ctx, q, key, x.body); ok {
 		return out, err
 	}
-	if r.flights.mismatch(k) {
-		return Outcome{}, ErrMismatch
-	}
-	c := &call{ctx: ctx, key: k, f: f, at: place{key.Sum(), cmp.Or(q.Window, r.opt.Window) + r.audits.keep}, bad: make(chan struct{}), ended: make(chan flow.Verdict, 1)}
+	c := &call{ctx: ctx, flight: x, f: f, at: place{x.key, cmp.Or(q.Window, r.opt.Window) + r.audits.keep}, ended: make(chan flow.Verdict, 1)}
 	it := &engine.Item{
-		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: k.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
+		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: x.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
 		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,
 	}
 	r.eng.Offer([]*engine.Item{it})
@@ -175,12 +180,9 @@ func (r *Runner) await(c *call, limit <-chan time.Time) (Outcome, error) {
 	select {
 	case v := <-c.ended:
 		return r.outcome(c, v)
-	case <-c.bad:
-		err = fmt.Errorf("idempotency: the ledger refuses the request: %w", c.heard.Err)
+	case err = <-c.flight.told:
 	case <-limit:
-		if err = r.waited(); r.flights.mismatch(c.key) {
-			err = ErrMismatch
-		}
+		err = r.waited(c.flight)
 	case <-c.ctx.Done():
 		err = context.Cause(c.ctx)
 	}
@@ -190,12 +192,17 @@ func (r *Runner) await(c *call, limit <-chan time.Time) (Outcome, error) {
 	return r.outcome(c, <-c.ended)
 }
 
-// waited is the error of who has waited for long enough.
-func (r *Runner) waited() error {
-	if !r.eng.Open() {
+// waited is the error of who has waited for a flight for long enough.
+func (r *Runner) waited(x *flight) error {
+	switch state := x.state.Load(); {
+	case state == strange:
+		return ErrMismatch
+	case !r.eng.Open():
 		return r.unavailable()
+	case state == another:
+		return fmt.Errorf("%w: for %s", ErrWaited, r.opt.Wait)
 	}
-	return fmt.Errorf("%w: for %s", ErrWaited, r.opt.Wait)
+	return fmt.Errorf("%w: for %s", ErrNoTurn, r.opt.Wait)
 }
 
 // outcome is what a call's end means.
@@ -210,14 +217,12 @@ func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 		return r.ran(c, v)
 	}
 	switch {
-	case !v.Ack && r.flights.mismatch(c.key):
+	case c.heard.Answer == ledger.Mismatch:
 		return Outcome{}, ErrMismatch
 	case !v.Ack && r.opt.Refuse && r.eng.Open():
 		return Outcome{}, &InProgressError{Rest: cmp.Or(c.heard.Wait, r.worker.Lease)}
 	case !v.Ack:
 		return Outcome{}, r.unavailable()
-	case c.heard.Answer == ledger.Mismatch:
-		return Outcome{}, ErrMismatch
 	case c.heard.Answer != ledger.Done: // Spent
 		return Outcome{}, &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.heard.Crashes)}
 	}
@@ -267,8 +272,19 @@ func (r *Runner) heard(it *engine.Item, a *ledger.Claim) {
 		return // it was told
 	}
 	c.heard = *a
-	if a.Err != nil {
-		close(c.bad)
+	x := c.flight
+	switch {
+	case a.Err != nil:
+		x.tell(fmt.Errorf("idempotency: the ledger refuses the request: %w", a.Err))
+	case a.Answer == ledger.Run:
+		x.state.Store(turn)
+		r.flights.answered(x, true)
+	case a.Answer == ledger.Busy:
+		if x.state.Store(another); !r.opt.Refuse { // else it lands now
+			r.flights.answered(x, false)
+		}
+	case a.Answer == ledger.Mismatch:
+		x.state.Store(strange)
 	}
 }
 

@@ -5,7 +5,7 @@
 // repetition of what succeeded gets the stored result, one of what failed for good the stored error, one of what is in progress waits.
 // A function that runs in postgres.InTx or sqlite.InTx and calls [SetResult] there has its effects, its result and the success in one
 // commit. A function with outside effects is at least once: it passes on consumer.ChildKey. Where the ledger does not answer nothing
-// is done.
+// is done. [Do] is for functions with a value of any type.
 //
 // Its own process' crash leaves a request to whoever asks next, once the lease is over; crashes are counted, and one that kills five
 // processes has failed for good.
@@ -14,6 +14,7 @@
 //
 // Each file uses what stands below it:
 //
+//	value.go    values of a type instead of results
 //	runner.go   the Runner: how it starts and ends
 //	do.go       one request: what is asked of the ledger, and what its answers mean
 //	handle.go   one run of a function, and what is stored of its end

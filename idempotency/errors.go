@@ -13,6 +13,10 @@ var (
 	ErrWaited = errors.New("idempotency: waited in vain for the same request, which is in progress")
 	// ErrFull says that as many requests wait or run as may. It was not run.
 	ErrFull = errors.New("idempotency: too many requests wait or run")
+	// ErrNoTurn says that the request's turn did not come for as long as could be waited: the ledger had not answered yet, or as many
+	// functions ran as may. It was not run. It is no ErrUnavailable, so that who runs requests unprotected while the ledger is away does
+	// not run them because of a queue.
+	ErrNoTurn = errors.New("idempotency: waited in vain for the request's turn")
 	// ErrUnavailable says that the ledger does not answer, or the runner does not run: nothing is done, since nothing would be remembered.
 	ErrUnavailable = errors.New("idempotency: the ledger is not available")
 	// ErrPaused says that somebody has paused the runner ([Runner.Pause]). It was not run. It is no ErrUnavailable, so that who runs
@@ -21,6 +25,9 @@ var (
 	// ErrUnknown says that the request ran, and that it is not known whether the ledger has noted how it ended: its lease was lost, or
 	// its transaction was not answered. Asking again says it.
 	ErrUnknown = errors.New("idempotency: whether the request was done is not known: ask again")
+	// ErrNoValue says that the request was done, and that there is no value to give ([Do]): what is stored does not fit the type, or
+	// nothing could be stored. It does not run again.
+	ErrNoValue = errors.New("idempotency: the request was done, and there is no value to give")
 )
 
 // InProgressError says that the same request is in progress, and that the caller does not wait for it.

@@ -40,6 +40,40 @@ func ExampleRunner_Do() {
 	// <nil>
 }
 
+// A charge that is asked for twice is made once, and both callers get its receipt.
+func ExampleDo() {
+	runner, err := idempotency.New(memory.New(), idempotency.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Run(ctx) }() // until the process ends
+	for !runner.Health().Ready {
+		time.Sleep(time.Millisecond)
+	}
+
+	type receipt struct {
+		Charge string
+		Cents  int
+	}
+	for range 2 {
+		paid, err := idempotency.Do(ctx, runner, idempotency.Request{Scope: "charges", Key: "order-1"}, func(context.Context) (receipt, error) {
+			fmt.Println("charging")
+			return receipt{Charge: "ch_7", Cents: 4200}, nil
+		})
+		fmt.Println(paid.Charge, paid.Cents, err)
+	}
+
+	stop()
+	fmt.Println(<-ended)
+	// Output:
+	// charging
+	// ch_7 4200 <nil>
+	// ch_7 4200 <nil>
+	// <nil>
+}
+
 // What was answered is looked up by an operator's program, here within the request's window; beyond it, for Options.Audit.
 func ExampleRunner_Audit() {
 	l := memory.New()

@@ -2,68 +2,128 @@ package idempotency
 
 import (
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ackledger/ackledger/ledger"
 )
 
 // flights are the requests that are in progress in this process: of equal ones, one asks the ledger, and the others wait for what it
-// learns. Asked by each, the ledger would answer them one after the other.
+// learns. Asked by each, the ledger would answer them one after the other. The engine asks the ledger for no second call of a key in
+// hand: so one with another body waits here until the ledger has answered, and then is a mismatch, or asks for itself.
 type flights struct {
 	mu  sync.Mutex
-	all map[flightKey]*flight
-	// running are the bodies of those whose function runs: the ledger knows the key with that body. The engine asks the ledger for no
-	// second call of a key that runs here, so that another body would wait, and not be told that it is a mismatch.
-	running map[[ledger.KeySize]byte]ledger.Fingerprint
+	all map[[ledger.KeySize]byte][]*flight // one for each body: mostly one
 }
 
-// flightKey is what makes two requests one. One with another body asks for itself, and learns that it is a mismatch.
+// flightKey is what makes two requests one.
 type flightKey struct {
 	key  [ledger.KeySize]byte
 	body ledger.Fingerprint
 }
 
-func newFlights() flights {
-	return flights{all: map[flightKey]*flight{}, running: map[[ledger.KeySize]byte]ledger.Fingerprint{}}
-}
+func newFlights() flights { return flights{all: map[[ledger.KeySize]byte][]*flight{}} }
 
 // flight is one request, and what came of it.
 type flight struct {
+	flightKey
+	told  chan error    // why it is not to begin: one error at most
+	state atomic.Int32  // what it waits for
+	heard chan struct{} // closed when the ledger has said who has the key, or the flight has landed
+
+	// Guarded by the lock of the flights.
+	answered bool // heard is closed
+	ours     bool // this process has claimed the key: the ledger knows it with this body
+
 	done chan struct{} // closed when the rest may be read
 	kept bool          // it holds for whoever waited; else one of them asks now
 	out  Outcome
 	err  error
 }
 
-// join returns the request's flight; lead: it began with this call, which is to land it.
-func (f *flights) join(k flightKey) (x *flight, lead bool) {
+// What a flight waits for.
+const (
+	turn    int32 = iota // the ledger's answer, or a place among the functions that run
+	another              // the same request, which runs: here, or elsewhere as the ledger says
+	strange              // nothing: the ledger knows the key with another body
+)
+
+// meeting is what a request meets when it joins.
+type meeting int
+
+const (
+	meetsNobody  meeting = iota // the flight begins with it, and it is to land it
+	meetsEqual                  // the flight is an equal request's, and the ledger has said who has the key
+	meetsUnknown                // the ledger has not said who has the key, which the flight asks for, with this body or another one
+	meetsOther                  // the ledger knows the key with another body
+)
+
+// join returns the flight that the request is in, or waits for.
+func (f *flights) join(k flightKey) (*flight, meeting) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if x = f.all[k]; x != nil {
-		return x, false
+	var unknown *flight
+	for _, x := range f.all[k.key] {
+		switch {
+		case x.body == k.body && x.answered:
+			return x, meetsEqual
+		case x.body == k.body:
+			return x, meetsUnknown
+		case x.agrees(k.body):
+		case x.ours:
+			return x, meetsOther
+		case !x.answered:
+			unknown = x
+		}
 	}
-	x = &flight{done: make(chan struct{})}
-	f.all[k] = x
-	return x, true
+	if unknown != nil {
+		return unknown, meetsUnknown
+	}
+	x := &flight{flightKey: k, told: make(chan error, 1), heard: make(chan struct{}), done: make(chan struct{})}
+	f.all[k.key] = append(f.all[k.key], x)
+	return x, meetsNobody
 }
 
-// run notes that a request's function runs, until its flight lands.
-func (f *flights) run(k flightKey) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.running[k.key] = k.body
+// agrees says whether two bodies are no mismatch.
+func (k *flightKey) agrees(body ledger.Fingerprint) bool {
+	return k.body.IsZero() || body.IsZero() || k.body.Agrees(body)
 }
 
-// mismatch says whether the key's function runs with another body.
-func (f *flights) mismatch(k flightKey) bool {
+// answered notes that the ledger has said who has the flight's key: this process, or another one. What has another body than ours is
+// told.
+func (f *flights) answered(x *flight, ours bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	body, is := f.running[k.key]
-	return is && !body.IsZero() && !k.body.IsZero() && !body.Agrees(k.body)
+	x.hear()
+	if x.ours = ours; !ours {
+		return
+	}
+	for _, y := range f.all[x.key] {
+		if !x.agrees(y.body) {
+			y.tell(ErrMismatch)
+		}
+	}
+}
+
+// hear lets those go on who have another body.
+func (x *flight) hear() {
+	if !x.answered {
+		x.answered = true
+		close(x.heard)
+	}
+}
+
+// tell says why it is not to begin, unless that was said.
+func (x *flight) tell(why error) {
+	select {
+	case x.told <- why:
+	default:
+	}
 }
 
 // land ends a flight. What is kept is a success, or a failure that repetitions get, too.
-func (f *flights) land(k flightKey, x *flight, out Outcome, err error, keepFailed bool) {
+func (f *flights) land(x *flight, out Outcome, err error, keepFailed bool) {
 	failed, is := errors.AsType[*FailedError](err)
 	if x.kept = err == nil || is && keepFailed; x.kept {
 		x.out = Outcome{Result: out.Result, Replayed: true}
@@ -72,10 +132,12 @@ func (f *flights) land(k flightKey, x *flight, out Outcome, err error, keepFaile
 		}
 	}
 	f.mu.Lock()
-	delete(f.all, k)
-	if f.running[k.key] == k.body { // only one flight has both
-		delete(f.running, k.key)
+	if rest := slices.DeleteFunc(f.all[x.key], func(y *flight) bool { return y == x }); len(rest) > 0 {
+		f.all[x.key] = rest
+	} else {
+		delete(f.all, x.key)
 	}
-	f.mu.Unlock()
 	close(x.done)
+	x.hear()
+	f.mu.Unlock()
 }

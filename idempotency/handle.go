@@ -55,7 +55,7 @@ func (r *Runner) handle(ctx context.Context, m *consumer.Message) error {
 		return engine.ErrGiveBack
 	}
 	defer c.over.Store(true)
-	r.flights.run(c.key)
+	c.flight.state.Store(another)
 	c.out.Attempt = m.Attempt
 	ctx = &scope{Context: ctx, call: c, results: &r.results}
 	attempt, _ := ledger.AttemptFrom(ctx)

@@ -43,8 +43,8 @@ type Options struct {
 	// Refuse has a duplicate of what is in progress refused at once, with an [*InProgressError]. Default: it waits. For people whose
 	// callers come again by themselves.
 	Refuse bool
-	// Wait is how long such a duplicate waits at most, 1 ms to 1 h. Default 10 s; then it gets [ErrWaited]. For people whose functions
-	// take longer, or whose callers wait less.
+	// Wait is how long such a duplicate waits at most, 1 ms to 1 h. Default 10 s; then it gets [ErrWaited]. So long any request waits for
+	// its turn; then it gets [ErrNoTurn]. For people whose functions take longer, or whose callers wait less.
 	Wait time.Duration
 	// Window is how long a request is recognised that says nothing else, 1 s to 100 years. Default 24 h, as Stripe does
 	// (docs.stripe.com/api/idempotent_requests). For people whose callers repeat for longer.

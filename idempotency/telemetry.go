@@ -26,7 +26,7 @@ const (
 	conflict       = "conflict"        // its key is known with another body
 	inProgress     = "in_progress"     // it was refused beside another that runs
 	pendingTimeout = "pending_timeout" // it waited in vain for another that runs
-	full           = "full"            // as many wait as may
+	full           = "full"            // as many wait as may, or its turn did not come
 	unavailable    = "unavailable"     // the ledger did not answer, or the runner is paused
 	otherwise      = "other"           // its key was none, its caller was gone before it began, its processes crashed, or its end is not known
 )
@@ -80,7 +80,7 @@ func resultOf(out *Outcome, err error) string {
 		return inProgress
 	case errors.Is(err, ErrWaited):
 		return pendingTimeout
-	case errors.Is(err, ErrFull):
+	case errors.Is(err, ErrFull), errors.Is(err, ErrNoTurn):
 		return full
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrPaused):
 		return unavailable

@@ -41,10 +41,10 @@ func (l *Ledger) Reading() int { return l.store.read.Stats().InUse }
 // SchemaVersion is the schema that this program knows.
 const SchemaVersion = schemaVersion
 
-// Downgrade takes the files at path back to an earlier schema, in which the data is as a program of that time left it.
-func Downgrade(ctx context.Context, path string, version int64) error {
+// MigrateTo takes the files at path to a schema, forward or back: in an earlier one data is as a program of that time left it.
+func MigrateTo(ctx context.Context, path string, version int64) error {
 	for file, dir := range map[string]string{path: "ledger", ownersPath(path): "owners"} {
-		if err := downgrade(ctx, file, dir, version); err != nil {
+		if err := migrateTo(ctx, file, dir, version); err != nil {
 			return err
 		}
 	}
@@ -98,7 +98,7 @@ func (s first) Join(ctx context.Context, lease time.Duration) (id driver.OwnerID
 	return id, err
 }
 
-func downgrade(ctx context.Context, file, dir string, version int64) (err error) {
+func migrateTo(ctx context.Context, file, dir string, version int64) (err error) {
 	c, err := newConnector(file)
 	if err != nil {
 		return err
@@ -109,6 +109,14 @@ func downgrade(ctx context.Context, file, dir string, version int64) (err error)
 	if err != nil {
 		return err
 	}
-	_, err = provider.DownTo(ctx, version)
+	now, err := provider.GetDBVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if now > version {
+		_, err = provider.DownTo(ctx, version)
+		return err
+	}
+	_, err = provider.UpTo(ctx, version)
 	return err
 }

@@ -101,7 +101,7 @@ func TestRanges_RowsOfBefore(t *testing.T) {
 	t.Parallel()
 	path := sqlite.Fresh(t)
 	old, _ := openAt(t, path, nil)
-	if err := sqlite.Downgrade(t.Context(), path, 3); err != nil {
+	if err := sqlite.MigrateTo(t.Context(), path, 3); err != nil {
 		t.Fatal(err)
 	}
 	if err := old.PlayFirst(t.Context()); err != nil {

@@ -22,7 +22,7 @@ func TestPitfall102_RollingDeploy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	old, app := openAt(t, path, nil)
-	if err := sqlite.Downgrade(t.Context(), path, 1); err != nil {
+	if err := sqlite.MigrateTo(t.Context(), path, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := old.PlayFirst(t.Context()); err != nil {
