@@ -154,7 +154,7 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 	})
 	ended = true
 	// What ran and is Replayed has lost its lease, or the answer to its commit: what the ledger has is the answer, not what was written here.
-	send := ran && !out.Replayed && (err == nil || errors.Is(err, errReleased)) && !errors.Is(err, idempotency.ErrUnknown)
+	send := ran && !out.Replayed && (err == nil || errors.Is(err, errReleased))
 	seen, failed := rec.end(send)
 	switch {
 	case send:
