@@ -96,7 +96,9 @@ func TestALeaseThatIsLost(t *testing.T) {
 }
 
 // keyOf is the ledger's key of a request.
-func keyOf(key string) ledger.Key { return ledger.Key{Scope: "payments", ID: []byte("shop%207/" + key)} }
+func keyOf(key string) ledger.Key {
+	return ledger.Key{Scope: "payments", ID: []byte("shop%207/" + key)}
+}
 
 // A request whose processes have crashed five times has failed for good.
 func TestCrashes(t *testing.T) {

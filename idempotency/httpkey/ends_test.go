@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,7 +138,8 @@ func TestWhoWaitedIsGone(t *testing.T) {
 	protocols(t, func(t *testing.T, http2 bool) {
 		began, release := make(chan struct{}), make(chan struct{})
 		arrived, over := make(chan struct{}, 2), make(chan struct{}, 2)
-		e := serve(t, idempotency.Options{Wait: time.Hour}, httpkey.Options{OnProblem: func(_ http.ResponseWriter, _ *http.Request, p *httpkey.Problem) {
+		core, logs := observer.New(zapcore.DebugLevel)
+		e := serve(t, idempotency.Options{Wait: time.Hour}, httpkey.Options{Logger: zap.New(core), OnProblem: func(_ http.ResponseWriter, _ *http.Request, p *httpkey.Problem) {
 			t.Errorf("a problem: %+v", p)
 		}}, func(http.ResponseWriter, *http.Request) {
 			close(began)
@@ -171,45 +171,10 @@ func TestWhoWaitedIsGone(t *testing.T) {
 		<-arrived
 		leave()
 		<-over
+		if logs.FilterMessage("an answer was not sent").Len() != 1 {
+			t.Errorf("logged: %v", logs.All())
+		}
 		close(release)
 		first.Wait()
 	})
-}
-
-// What operators are told: of requests that were not answered as asked for a reason of the server's, and of those that run unprotected.
-func TestWhatIsLogged(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name string
-		l    ledger.Ledger
-		o    httpkey.Options
-		ask  []asked
-		want []string
-	}{
-		{"all well, and clients' mistakes", memory.New(), httpkey.Options{}, append(then(asked{}, func(q *asked) { q.body = "x" }), asked{}, asked{key: "k"}), nil},
-		{"the ledger is away", away{memory.New()}, httpkey.Options{}, []asked{{key: "k"}}, []string{"a request was not answered as asked"}},
-		{"unprotected", away{memory.New()}, httpkey.Options{WithoutLedger: true}, []asked{{key: "k"}}, []string{"the ledger does not answer: a request runs unprotected"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			core, logs := observer.New(zapcore.DebugLevel)
-			c.o.Logger = zap.New(core)
-			h, _ := counted(http.StatusCreated)
-			e := serveOn(t, c.l, idempotency.Options{Wait: time.Second}, c.o, h, false)
-			for _, q := range c.ask {
-				for deadline := time.Now().Add(time.Minute); e.ask(q).problem() == httpkey.InProgress && time.Now().Before(deadline); {
-				} // the ledger had said nothing yet, not even that it is away
-			}
-			var got []string
-			for _, entry := range logs.All() {
-				got = append(got, entry.Message)
-				if source := entry.ContextMap()["source"]; source != "POST /pay/{id}" {
-					t.Errorf("%s: of %v", entry.Message, source)
-				}
-			}
-			if !slices.Equal(slices.Compact(got), c.want) {
-				t.Errorf("%v, want %v", got, c.want)
-			}
-		})
-	}
 }

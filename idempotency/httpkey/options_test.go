@@ -74,18 +74,37 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// Whoever allows keys with spaces has them, in quotes and bare.
+// Whoever takes any key has them with spaces, too, in quotes and bare. What is no string is refused all the same.
 func TestKeysOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	h, runs := counted(http.StatusCreated)
-	e := serve(t, idempotency.Options{CheckKey: func(string) error { return nil }}, httpkey.Options{}, h, false)
-	for n, key := range []string{`" ~"`, `" ~"`, "a b"} {
+	anyKey := idempotency.Options{CheckKey: func(string) error { return nil }}
+	e := serve(t, anyKey, httpkey.Options{}, h, false)
+	for n, key := range []string{`" ~"`, `" ~"`, "a b", `"a\"\\"`, `a"\`} {
 		a := e.ask(asked{header: http.Header{"Idempotency-Key": {key}}})
-		if a.status != http.StatusCreated || a.replayed() != (n == 1) {
+		if a.status != http.StatusCreated || a.replayed() != (n == 1 || n == 4) {
 			t.Errorf("%s: %+v", key, a)
 		}
 	}
-	if runs.Load() != 2 {
+	strict := serve(t, anyKey, httpkey.Options{Strict: true}, h, false)
+	for said, keys := range map[string][]string{
+		"must end with its quote, and not be empty": {`""`, `"k"x`, `"k";a=1`}, "must end with a quote": {`"k`, `"k\"`},
+		"byte 2 is not": {`"k\n"`, "\"k\xc3\xa9\"", `"k\`}, "must be in quotes": {"k", ""},
+	} {
+		for _, key := range keys {
+			a := strict.ask(asked{header: http.Header{"Idempotency-Key": {key}}})
+			if a.status != http.StatusBadRequest || a.problem() != httpkey.KeyInvalid || !strings.Contains(a.body, said) {
+				t.Errorf("%s: %+v, want %s", key, a, said)
+			}
+		}
+	}
+	if a := e.ask(asked{header: http.Header{"Idempotency-Key": {"k", "k"}}}); a.problem() != httpkey.KeyInvalid || !strings.Contains(a.body, "stands there 2 times") {
+		t.Errorf("two: %+v", a)
+	}
+	if a := e.ask(asked{header: http.Header{"Idempotency-Key": {""}}}); a.problem() != httpkey.KeyInvalid || !strings.Contains(a.body, "the key is empty") {
+		t.Errorf("an empty one: %+v", a)
+	}
+	if runs.Load() != 3 {
 		t.Errorf("%d runs", runs.Load())
 	}
 }
