@@ -194,6 +194,11 @@ func sentCases() []conformance {
 				w.WriteHeader(http.StatusCreated)
 				w.WriteHeader(http.StatusAccepted)
 			}},
+		{name: "status written after the body", source: "net/http takes 200", ask: twice(asked{}), want: "200 new, 200 again", runs: 1,
+			run: func(_ int32, w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "a")
+				w.WriteHeader(http.StatusCreated)
+			}},
 		{name: "released, then kept", source: stripe, ask: append(twice(asked{}), asked{key: "k"}), want: "503 new, 201 new, 201 again", runs: 2,
 			run: func(n int32, w http.ResponseWriter, _ *http.Request) { w.WriteHeader([]int{0, 503, 201}[n]) }},
 	}
