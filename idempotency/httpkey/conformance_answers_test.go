@@ -108,6 +108,8 @@ func headerCases() (cases []conformance) {
 			ask: twice(asked{}), want: "200 new, 200 again", runs: 1, check: headers("X-Trace", "t", "t")},
 		conformance{name: "an encoding beside headers of one's own choice", source: rfc + " 8.4", options: httpkey.Options{KeepHeaders: []string{"x-trace"}},
 			run: saying("Content-Encoding", "br"), ask: twice(asked{}), want: "200 new, 200 again", runs: 1, check: headers("Content-Encoding", "br", "br")},
+		conformance{name: "an encoding that one has named", source: rfc + " 8.4", options: httpkey.Options{KeepHeaders: []string{"content-encoding"}},
+			run: saying("Content-Encoding", "br"), ask: twice(asked{}), want: "200 new, 200 again", runs: 1, check: headers("Content-Encoding", "br", "br")},
 		conformance{name: "a header added to one from around", source: "a middleware around it", options: httpkey.Options{KeepHeaders: []string{"Vary"}},
 			run: added, ask: twice(asked{}), want: "200 new, 200 again", runs: 1, check: vary},
 		conformance{name: "an encoded body is not guessed", source: "net/http guesses", run: saying("Content-Encoding", "br"), ask: twice(asked{}),

@@ -76,7 +76,7 @@ func TestTheLeaseIsLost(t *testing.T) {
 					}
 					close(lost)
 					<-release
-					w.WriteHeader(http.StatusCreated)
+					w.WriteHeader(http.StatusOK)
 					_, _ = io.WriteString(w, "stale")
 				}, http2)
 				fresh := serveOn(t, l, idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, _ *http.Request) {

@@ -2,8 +2,10 @@ package httpkey_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +71,62 @@ func TestWhatTheWriterSays(t *testing.T) {
 			t.Errorf("%d, %d bytes", a.status, len(a.body))
 		}
 	})
+}
+
+// An answer that is too large to be kept goes to its client while it is made, and takes no memory.
+func TestALargeAnswerGoesAtOnce(t *testing.T) {
+	protocols(t, func(t *testing.T, http2 bool) {
+		read := make(chan struct{})
+		e := serve(t, idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 1<<20))
+			select {
+			case <-read:
+			case <-time.After(30 * time.Second):
+				t.Error("the client has read nothing")
+			}
+		}, http2)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.server.URL+"/pay/7", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		resp, err := e.server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		close(read)
+		if n, err := io.Copy(io.Discard, resp.Body); n != 1<<20 || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+	})
+}
+
+// A handler is told that its client takes nothing, where that is known while it answers.
+func TestWritesThatFail(t *testing.T) {
+	t.Parallel()
+	e := serve(t, idempotency.Options{}, httpkey.Options{}, nil, false)
+	wrap, err := httpkey.New(e.runner, httpkey.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, do := range map[string]func(w http.ResponseWriter) (int, error){
+		"too large": func(w http.ResponseWriter) (int, error) { return w.Write(make([]byte, 100<<10)) },
+		"flushed":   func(w http.ResponseWriter) (int, error) { return 0, http.NewResponseController(w).Flush() },
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/pay/7", http.NoBody)
+		r.Header.Set("Idempotency-Key", strings.ReplaceAll(what, " ", "-"))
+		asks := 0
+		wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asks++
+			if n, err := do(w); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("%s: %d, %v", what, n, err)
+			}
+		})).ServeHTTP(deaf{http.Header{}}, r)
+		if asks != 1 {
+			t.Errorf("%s: it has run %d times", what, asks)
+		}
+	}
 }
 
 // An answer that could not be taken over is kept like any other.
