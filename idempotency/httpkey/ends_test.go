@@ -43,6 +43,9 @@ func TestFailedForGood(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			protocols(t, func(t *testing.T, http2 bool) {
+				core, logs := observer.New(zapcore.WarnLevel)
+				o := o
+				o.Logger = zap.New(core)
 				h, runs := counted(http.StatusCreated)
 				e := serve(t, idempotency.Options{Cipher: &failsOnce{}}, o, h, http2)
 				for n := range 2 {
@@ -53,6 +56,9 @@ func TestFailedForGood(t *testing.T) {
 					if told := strings.Contains(a.body, "it says: "); told != (name == "told") || strings.Contains(a.body, "no key today") != told {
 						t.Errorf("%d: its client is told %s", n, a.body)
 					}
+				}
+				if n := logs.FilterMessage("a request was not answered as asked").Len(); n != 2 {
+					t.Errorf("operators are told %d times", n)
 				}
 			})
 		})
