@@ -16,6 +16,8 @@ import (
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/idempotency"
@@ -211,8 +213,9 @@ func TestAFilterThatFailsRests(t *testing.T) {
 		var asked int
 		var deaf atomic.Bool
 		reader := sdkmetric.NewManualReader()
+		core, logs := observer.New(zap.InfoLevel)
 		r := begin(t, memory.New(), idempotency.Options{
-			MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), FilterLimit: 20 * time.Millisecond,
+			MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), FilterLimit: 20 * time.Millisecond, Logger: zap.New(core),
 			Filter: filterFunc(func(ctx context.Context, _ [ledger.KeySize]byte, window time.Duration) (bool, error) {
 				asked++
 				if window != 24*time.Hour {
@@ -249,6 +252,11 @@ func TestAFilterThatFailsRests(t *testing.T) {
 		want := map[string]int64{"new": 1, "hit": 2, "wrong": 1, "failed": 2, "rested": 11}
 		if got := filtered(t, reader); !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
+		}
+		for _, said := range []string{"the filter does not answer", "the filter answers again"} { // once each, however many ask
+			if n := logs.FilterMessageSnippet(said).Len(); n != 1 {
+				t.Errorf("%s is told %d times", said, n)
+			}
 		}
 	})
 }

@@ -11,19 +11,21 @@ import (
 	"github.com/ackledger/ackledger/idempotency/httpkey"
 )
 
+// infos has what came before the first answer.
+func infos(want string) func([]*answer) error {
+	return func(all []*answer) error {
+		if got := strings.Join(all[0].infos, ","); got != want {
+			return fmt.Errorf("first came %q, want %q", got, want)
+		}
+		return nil
+	}
+}
+
 // bodyCases are about the bodies of requests.
 func bodyCases() []conformance {
 	short := httpkey.Options{MaxBody: 10}
 	expect := http.Header{"Expect": {"100-continue"}}
 	const tooLong = "413 " + httpkey.BodyTooLong
-	infos := func(want string) func([]*answer) error {
-		return func(all []*answer) error {
-			if got := strings.Join(all[0].infos, ","); got != want {
-				return fmt.Errorf("first came %q, want %q", got, want)
-			}
-			return nil
-		}
-	}
 	parsed := func(_ *http.Request, body []byte) ([]byte, error) {
 		if !json.Valid(body) {
 			return nil, errors.New("not JSON")
@@ -34,7 +36,7 @@ func bodyCases() []conformance {
 		{name: "the handler reads the body", source: ours, ask: []asked{{key: "k", body: "abc"}}, want: "201 new", runs: 1, check: bodies(`run 1 of "abc"`)},
 		{name: "a body in pieces is read", source: rfc, ask: twice(asked{body: "abc", chunked: true}), want: "201 new, 201 again", runs: 1, check: bodies(`run 1 of "abc"`, `run 1 of "abc"`)},
 		{name: "the longest body", source: ours, options: short, ask: []asked{{key: "k", body: "0123456789"}}, want: "201 new", runs: 1},
-		{name: "a body too long", source: ours, options: short, ask: []asked{{key: "k", body: "0123456789x"}}, want: tooLong},
+		{name: "a body too long", source: ours, options: short, ask: []asked{{key: "k", body: "0123456789x"}}, want: tooLong, check: told("at most 10 bytes")},
 		{name: "a body in pieces too long", source: ours, options: short, ask: []asked{{key: "k", body: "0123456789x", chunked: true}}, want: tooLong},
 		{name: "a key is not taken by a body too long", source: ours, options: short, want: tooLong + ", 201 new", runs: 1,
 			ask: then(asked{body: "0123456789x"}, func(q *asked) { q.body = "x" })},
@@ -46,7 +48,7 @@ func bodyCases() []conformance {
 		{name: "what of a body must be equal", source: ours, options: httpkey.Options{Body: parsed}, want: "201 new, 201 again", runs: 1,
 			ask: then(asked{body: "[1]"}, func(q *asked) { q.body = "[ 1 ]" })},
 		{name: "a body that cannot be compared", source: ours, options: httpkey.Options{Body: parsed}, want: "400 new", ask: []asked{{key: "k", body: "["}},
-			check: headers("Content-Type", "application/problem+json")},
+			check: every(headers("Content-Type", "application/problem+json"), told("not JSON"))},
 	}
 }
 
@@ -56,7 +58,7 @@ func keptCases() (cases []conformance) {
 		cases = append(cases, conformance{name: fmt.Sprint("kept: ", status), source: source, run: answering(status), ask: twice(asked{}),
 			want: fmt.Sprintf("%d new, %[1]d again", status), runs: 1})
 	}
-	for status, source := range map[int]string{408: ours, 425: ours, 429: stripe, 500: ours + ", other than Stripe", 503: draft, 599: ours} {
+	for status, source := range map[int]string{408: ours, 425: ours, 429: stripe, 500: ours + ", other than Stripe", 503: draft, 599: ours, 999: "net/http takes it"} {
 		cases = append(cases, conformance{name: fmt.Sprint("not kept: ", status), source: source, run: answering(status), ask: twice(asked{}),
 			want: fmt.Sprintf("%d new, %[1]d new", status), runs: 2})
 	}
@@ -106,8 +108,12 @@ func headerCases() (cases []conformance) {
 			ask: twice(asked{}), want: "200 new, 200 again", runs: 1, check: headers("X-Trace", "t", "t")},
 		conformance{name: "an encoding beside headers of one's own choice", source: rfc + " 8.4", options: httpkey.Options{KeepHeaders: []string{"x-trace"}},
 			run: saying("Content-Encoding", "br"), ask: twice(asked{}), want: "200 new, 200 again", runs: 1, check: headers("Content-Encoding", "br", "br")},
+		conformance{name: "an encoding that one has named", source: rfc + " 8.4", options: httpkey.Options{KeepHeaders: []string{"content-encoding"}},
+			run: saying("Content-Encoding", "br"), ask: twice(asked{}), want: "200 new, 200 again", runs: 1, check: headers("Content-Encoding", "br", "br")},
 		conformance{name: "a header added to one from around", source: "a middleware around it", options: httpkey.Options{KeepHeaders: []string{"Vary"}},
 			run: added, ask: twice(asked{}), want: "200 new, 200 again", runs: 1, check: vary},
+		conformance{name: "an encoded body is not guessed", source: "net/http guesses", run: saying("Content-Encoding", "br"), ask: twice(asked{}),
+			want: "200 new, 200 again", runs: 1, check: headers("Content-Type", "", "")},
 		conformance{name: "a guessed content type", source: "net/http guesses", run: func(_ int32, w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
 			ask: twice(asked{}), want: "200 new, 200 again", runs: 1, check: headers("Content-Type", "text/html; charset=utf-8", "text/html; charset=utf-8")})
 }
@@ -123,17 +129,18 @@ func sentCases() []conformance {
 	trailers := func(flushed bool) func(int32, http.ResponseWriter, *http.Request) {
 		return func(_ int32, w http.ResponseWriter, _ *http.Request) {
 			h := w.Header()
-			h.Set("Trailer", "X-Sum")
+			h.Set("Trailer", "X-Sum, X-Count")
 			_, _ = io.WriteString(w, "a")
 			if flushed {
 				flush(w)
 			}
 			h.Set("X-Sum", "1")
+			h.Set("X-Count", "3")
 			h.Set(http.TrailerPrefix+"X-Late", "2")
 		}
 	}
 	sums := func(all []*answer) error {
-		if a := all[0]; a.trailer.Get("X-Sum") != "1" || a.trailer.Get("X-Late") != "2" || a.header.Get("X-Sum") != "" || all[1].header.Get("X-Sum") != "" {
+		if a := all[0]; a.trailer.Get("X-Sum") != "1" || a.trailer.Get("X-Count") != "3" || a.trailer.Get("X-Late") != "2" || a.header.Get("X-Sum") != "" || all[1].header.Get("X-Sum") != "" {
 			return fmt.Errorf("trailers %v, headers %v, again %v", a.trailer, a.header, all[1].header)
 		}
 		return nil
@@ -163,6 +170,11 @@ func sentCases() []conformance {
 		{name: "trailers", source: rfc + " 6.5", ask: twice(asked{}), want: "200 new, 200 again", runs: 1, run: trailers(false), check: sums},
 		{name: "trailers after a flush", source: rfc + " 6.5", ask: twice(asked{}), want: tombstone, runs: 1, run: trailers(true), check: sums},
 		{name: "early hints", source: "RFC 8297", ask: twice(asked{}), want: "201 new, 201 again", runs: 1, run: hints, check: hinted},
+		{name: "informed with 100", source: rfc + " 15.2.1", ask: twice(asked{}), want: "201 new, 201 again", runs: 1, check: infos("100"),
+			run: func(_ int32, w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusContinue)
+				w.WriteHeader(http.StatusCreated)
+			}},
 		{name: "no body where none may be", source: rfc + " 15.3.5", ask: twice(asked{}), want: "204 new, 204 again", runs: 1,
 			run: func(_ int32, w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusNoContent)
@@ -170,12 +182,24 @@ func sentCases() []conformance {
 					panic(fmt.Sprint("a body was taken: ", err))
 				}
 			}},
+		{name: "no body where nothing has changed", source: rfc + " 15.4.5", ask: twice(asked{}), want: "304 new, 304 again", runs: 1,
+			run: func(_ int32, w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNotModified)
+				if _, err := w.Write([]byte("a")); !errors.Is(err, http.ErrBodyNotAllowed) {
+					panic(fmt.Sprint("a body was taken: ", err))
+				}
+			}},
 		{name: "no answer at all", source: "net/http answers 200", ask: twice(asked{}), want: "200 new, 200 again", runs: 1,
-			run: func(int32, http.ResponseWriter, *http.Request) {}},
+			check: every(headers("Content-Type", "", ""), bodies("", "")), run: func(int32, http.ResponseWriter, *http.Request) {}},
 		{name: "status written twice", source: "net/http takes the first", ask: twice(asked{}), want: "201 new, 201 again", runs: 1,
 			run: func(_ int32, w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusCreated)
 				w.WriteHeader(http.StatusAccepted)
+			}},
+		{name: "status written after the body", source: "net/http takes 200", ask: twice(asked{}), want: "200 new, 200 again", runs: 1,
+			run: func(_ int32, w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "a")
+				w.WriteHeader(http.StatusCreated)
 			}},
 		{name: "released, then kept", source: stripe, ask: append(twice(asked{}), asked{key: "k"}), want: "503 new, 201 new, 201 again", runs: 2,
 			run: func(n int32, w http.ResponseWriter, _ *http.Request) { w.WriteHeader([]int{0, 503, 201}[n]) }},

@@ -149,6 +149,16 @@ func headers(name string, want ...string) func([]*answer) error {
 	}
 }
 
+// told has the last answer say something.
+func told(what string) func([]*answer) error {
+	return func(all []*answer) error {
+		if a := all[len(all)-1]; !strings.Contains(a.body, what) {
+			return fmt.Errorf("%q, want a word of %q", a.body, what)
+		}
+		return nil
+	}
+}
+
 // every has all of several checks.
 func every(checks ...func([]*answer) error) func([]*answer) error {
 	return func(all []*answer) error {
@@ -232,17 +242,19 @@ func keyCases() []conformance {
 		{name: "no key", source: draft + " 2.7", ask: []asked{{}}, want: missing},
 		{name: "no key, PATCH", source: draft + " 2.7", ask: []asked{{method: http.MethodPatch}}, want: missing},
 		{name: "no key where none is needed", source: draft + " 2.3", options: nobody, ask: []asked{{}, {}}, want: both, runs: 2},
-		{name: "an empty key", source: draft + " 2.1", ask: values(""), want: invalid},
+		{name: "an empty key", source: draft + " 2.1", ask: values(""), want: invalid, check: told("the key is empty")},
 		{name: "an empty string", source: draft + " 2.1", ask: values(`""`), want: invalid},
 		{name: "an open string", source: "RFC 8941 4.2.5", ask: values(`"k`), want: invalid},
 		{name: "a foreign escape", source: "RFC 8941 4.2.5", ask: values(`"\k"`), want: invalid},
+		{name: "a string that ends in an escape", source: "RFC 8941 4.2.5", ask: values(`"k\`), want: invalid},
 		{name: "what follows a string", source: "RFC 8941 4.2", ask: values(`"k" x`), want: invalid},
-		{name: "two keys", source: "RFC 8941 4.2", ask: values("k", "l"), want: invalid},
+		{name: "two keys", source: "RFC 8941 4.2", ask: values("k", "l"), want: invalid, check: told("stands there 2 times")},
 		{name: "a key with a space", source: ours, ask: values("a b"), want: invalid},
 		{name: "255 characters", source: stripe, ask: values(strings.Repeat("k", 255)), want: valid, runs: 1},
-		{name: "256 characters", source: stripe, ask: values(strings.Repeat("k", 256)), want: invalid},
+		{name: "256 characters", source: stripe, ask: values(strings.Repeat("k", 256)), want: invalid, check: told("1 to 255 characters, has 256")},
 		{name: "GET", source: stripe, ask: method(http.MethodGet, "k"), want: both, runs: 2},
 		{name: "HEAD", source: stripe, ask: method(http.MethodHead, "k"), want: both, runs: 2},
+		{name: "TRACE", source: rfc + " 9.2.1", ask: method(http.MethodTrace, "k"), want: both, runs: 2},
 		{name: "OPTIONS", source: rfc + " 9.2.1", ask: method(http.MethodOptions, "k"), want: both, runs: 2},
 		{name: "DELETE", source: ours, ask: method(http.MethodDelete, "k"), want: "201 new, 201 again", runs: 1},
 		{name: "DELETE without a key", source: stripe, ask: method(http.MethodDelete, ""), want: both, runs: 2},
@@ -250,7 +262,7 @@ func keyCases() []conformance {
 		{name: "headers of other names", source: ours, options: named, want: both, runs: 1, check: headers("X-Again", "", "true"),
 			ask: twice(asked{header: http.Header{"X-Request-Key": {"k"}}})},
 		{name: "a problem's form", source: "RFC 9457, " + draft + " 2.7", ask: []asked{{}}, want: missing, check: every(
-			headers("Content-Type", "application/problem+json"), headers("Cache-Control", "no-store"),
+			headers("Content-Type", "application/problem+json"), headers("Cache-Control", "no-store"), headers("Retry-After", ""),
 			bodies(`{"type":"`+httpkey.DefaultTypeBase+httpkey.KeyMissing+`","title":"The request needs the header Idempotency-Key","status":400}`+"\n"))},
 		{name: "problems of one's own", source: ours, want: "418 new", ask: []asked{{}}, options: httpkey.Options{
 			OnProblem: func(w http.ResponseWriter, _ *http.Request, p *httpkey.Problem) {

@@ -141,20 +141,14 @@ var errReleased = errors.New("httpkey: the answer is one to be asked for again")
 // do runs the request, or answers as it was answered.
 func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Request, body []byte) {
 	rec := newRecorder(w, m.runner.MaxResult())
-	ended := false
-	defer func() { // a panic goes on, and nothing is written afterwards
-		if !ended {
-			_, _ = rec.end(false)
-		}
-	}()
+	defer func() { _, _ = rec.end(false) }() // a panic goes on, and nothing is written afterwards
 	ran := false
 	out, err := m.runner.Do(r.Context(), q, func(ctx context.Context) (idempotency.Result, error) {
 		ran = true
 		return m.run(ctx, rec, r, body)
 	})
-	ended = true
 	// What ran and is Replayed has lost its lease, or the answer to its commit: what the ledger has is the answer, not what was written here.
-	send := ran && !out.Replayed && (err == nil || errors.Is(err, errReleased)) && !errors.Is(err, idempotency.ErrUnknown)
+	send := ran && !out.Replayed && (err == nil || errors.Is(err, errReleased))
 	seen, failed := rec.end(send)
 	switch {
 	case send:
@@ -211,11 +205,11 @@ func rolledBack(a *ledger.Attempt) bool {
 	return state == ledger.AttemptOpen && err != nil
 }
 
-// late says whether the answer is another one than what the handler's transaction has committed.
+// late says whether the answer is another one than what the handler's transaction has committed. Its status is not: the first one counts.
 func late(a *ledger.Attempt, committed, res *idempotency.Result) bool {
 	state, _ := a.State()
 	return state == ledger.AttemptSucceeded && committed.Status != 0 &&
-		(committed.Tombstone != res.Tombstone || committed.Status != res.Status || !bytes.Equal(committed.Body, res.Body))
+		(committed.Tombstone != res.Tombstone || !bytes.Equal(committed.Body, res.Body))
 }
 
 // again is the request with its body to be read.

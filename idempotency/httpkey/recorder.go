@@ -198,9 +198,7 @@ func (r *recorder) result(keep []string) idempotency.Result {
 	}
 	for _, name := range keep {
 		for _, value := range r.header.Values(name) {
-			if name = http.CanonicalHeaderKey(name); name != "Content-Type" {
-				res.Headers = append(res.Headers, ledger.Header{Name: name, Value: []byte(value)})
-			}
+			res.Headers = append(res.Headers, ledger.Header{Name: http.CanonicalHeaderKey(name), Value: []byte(value)})
 		}
 	}
 	return res

@@ -228,8 +228,9 @@ func TestAClientHasSeenAPart(t *testing.T) {
 // A panic goes on: its client is cut off, and the next request runs. So is a status that is none.
 func TestPanics(t *testing.T) {
 	for name, blow := range map[string]func(http.ResponseWriter){
-		"abort":     func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
-		"no status": func(w http.ResponseWriter) { w.WriteHeader(7) },
+		"abort":       func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		"no status":   func(w http.ResponseWriter) { w.WriteHeader(99) },
+		"none either": func(w http.ResponseWriter) { w.WriteHeader(1000) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			protocols(t, func(t *testing.T, http2 bool) {
@@ -393,7 +394,7 @@ func TestInTx(t *testing.T) {
 				w.WriteHeader(http.StatusEarlyHints)
 				answer()
 			case err != nil:
-				http.Error(w, "no money", http.StatusPaymentRequired)
+				http.Error(w, "no money", http.StatusBadRequest)
 			case late:
 				answer()
 			}
@@ -410,7 +411,7 @@ func TestInTx(t *testing.T) {
 			t.Errorf("late, again: %+v", a)
 		}
 		for n := range 2 {
-			if a := e.ask(asked{key: "fails", path: "/pay/7?fails"}); a.status != http.StatusPaymentRequired || a.body != "no money\n" || a.replayed() {
+			if a := e.ask(asked{key: "fails", path: "/pay/7?fails"}); a.status != http.StatusBadRequest || a.body != "no money\n" || a.replayed() {
 				t.Errorf("rolled back, %d: %+v", n, a)
 			}
 		}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/idempotency/redisfilter"
 	"github.com/ackledger/ackledger/integration/services"
@@ -38,11 +40,15 @@ func TestFaults(t *testing.T) {
 		},
 		"frozen": func(_ *testing.T, s *services.RedisServer, _ *wire.Proxy) fault { return fault{s.Freeze, s.Thaw} },
 		"flushed": func(t *testing.T, s *services.RedisServer, _ *wire.Proxy) fault {
-			return fault{dial(t, s.Addr()).FlushAll(t.Context()).Err, nothing}
+			direct := dial(t, s.Addr())
+			return fault{func() error { return direct.FlushAll(t.Context()).Err() }, nothing}
 		},
 		"full": func(t *testing.T, s *services.RedisServer, _ *wire.Proxy) fault {
 			direct := dial(t, s.Addr())
-			return fault{direct.ConfigSet(t.Context(), "maxmemory", "1").Err, direct.ConfigSet(t.Context(), "maxmemory", "0").Err}
+			limit := func(bytes string) func() error {
+				return func() error { return direct.ConfigSet(t.Context(), "maxmemory", bytes).Err() }
+			}
+			return fault{limit("1"), limit("0")}
 		},
 		"slow": func(_ *testing.T, _ *services.RedisServer, p *wire.Proxy) fault {
 			return onWire(p, wire.Fault{Delay: 40 * time.Millisecond, Jitter: 10 * time.Millisecond})
@@ -56,22 +62,10 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			services.NeedServers(t)
-			s, err := services.StartRedis(t.Context(), "--maxmemory-policy", "noeviction")
-			if errors.Is(err, services.ErrNoRedis) {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Close() })
-			p, err := wire.New(s.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(p.Close)
+			s := startRedis(t, "--maxmemory-policy", "noeviction")
+			p := before(t, s)
 			f := make(t, s, p)
-			w := newWorld(t, p.Addr())
+			w := newWorld(t, dial(t, p.Addr()))
 			w.load("before", nothing)
 			w.heals()
 			w.load("while it begins", f.begin)
@@ -80,6 +74,32 @@ func TestFaults(t *testing.T) {
 			w.heals()
 		})
 	}
+}
+
+// startRedis starts a Redis of the test's own.
+func startRedis(t *testing.T, args ...string) *services.RedisServer {
+	t.Helper()
+	services.NeedServers(t)
+	s, err := services.StartRedis(t.Context(), args...)
+	if errors.Is(err, services.ErrNoRedis) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // its data is of no use
+	return s
+}
+
+// before is a proxy before a Redis.
+func before(t *testing.T, s *services.RedisServer) *wire.Proxy {
+	t.Helper()
+	p, err := wire.New(s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
 }
 
 func onWire(p *wire.Proxy, f wire.Fault) fault {
@@ -103,7 +123,7 @@ func TestALyingServer(t *testing.T) {
 			go lie(conn)
 		}
 	}()
-	w := newWorld(t, listener.Addr().String())
+	w := newWorld(t, dial(t, listener.Addr().String()))
 	for range 3 {
 		w.load("lies", nothing)
 	}
@@ -161,10 +181,10 @@ type world struct {
 	loads   int
 }
 
-func newWorld(t *testing.T, addr string) *world {
+func newWorld(t *testing.T, client redis.Cmdable) *world {
 	t.Helper()
 	w := &world{t: t}
-	f, err := redisfilter.New(dial(t, addr), redisfilter.Options{})
+	f, err := redisfilter.New(client, redisfilter.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@
 // While a storm runs: committed offsets (read first) are never ahead of what the ledger and the effects say is terminal.
 // At its end, when everything is well again: each message has its effect exactly once, or is in the archive if it was to
 // end there; no claim had the token of another process' claim, and no attempt with a higher token than that of the
-// effect; order inside groups and keys; dead letters that are marked as sent are there; attempts and crashes are bounded;
-// drained workers leave no goroutine and no connection; memory is bounded.
+// effect; no outside call was made again that is recorded as a step; order inside groups and keys; dead letters that are
+// marked as sent are there; attempts and crashes are bounded; drained workers leave no goroutine and no connection; memory
+// is bounded.
 package chaos

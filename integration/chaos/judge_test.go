@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ackledger/ackledger/integration/chaos/plan"
 )
 
 // sound is an arm in which all is well: two messages done in order, one archived, one perhaps never sent, and a plain one that is
@@ -25,6 +27,12 @@ func sound() *verdict {
 		},
 		archived: map[string][]filed{"bad 3": {{id: "c", published: true, attempts: 1}}},
 		dead:     map[string]int{"bad 3": 1},
+		hasCalls: func(body string) bool { return body == "fine 1" },
+		calls: map[string][]call{"fine 1": {
+			{plan.CallMade, "kc", "charge", "c1", "p1", 1}, {plan.CallReturned, "kc", "charge", "c1", "p1", 1},
+			{plan.CallMade, "ks", "ship", "s1", "p1", 1}, {plan.CallReturned, "kc", "charge", "c1", "p2", 2},
+			{plan.CallMade, "ks", "ship", "s2", "p2", 2}, {plan.CallReturned, "ks", "ship", "s2", "p2", 2},
+		}},
 	}
 }
 
@@ -35,7 +43,7 @@ func TestOracleFindsWhatIsWrong(t *testing.T) {
 		if v.judge(); len(v.wrong) > 0 {
 			t.Errorf("of an arm in which all is well it says %v", v.wrong)
 		}
-		if v.tally != (tally{fine: 3, plain: 1, repeated: 1, doomed: 1}) {
+		if v.tally != (tally{fine: 3, plain: 1, repeated: 1, doomed: 1, stepped: 1, givenBack: 1}) {
 			t.Errorf("it counts %+v", v.tally)
 		}
 	}
@@ -57,6 +65,13 @@ func TestOracleFindsWhatIsWrong(t *testing.T) {
 		"done after":           func(v *verdict) { slices.Reverse(v.effects) },
 		"marked as sent":       func(v *verdict) { v.dead = nil },
 		"that is not archived": func(v *verdict) { v.dead["bad 4"] = 1 },
+		"ship never returned":  func(v *verdict) { v.calls["fine 1"] = v.calls["fine 1"][:5] },
+		"under its token 2":    makes(call{plan.CallMade, "ks", "ship", "s3", "p2", 2}),
+		"again under token 3":  makes(call{plan.CallMade, "kc", "charge", "c3", "p2", 3}),
+		"two results":          makes(call{plan.CallReturned, "ks", "ship", "s1", "p1", 1}),
+		"a result of no call":  makes(call{plan.CallReturned, "ks", "ship", "s9", "p1", 2}),
+		"the child keys kc":    makes(call{plan.CallReturned, "k9", "charge", "c1", "p1", 1}),
+		"has the child key of": func(v *verdict) { v.calls["fine 2"] = v.calls["fine 1"] },
 		"it killed 6 processes": func(v *verdict) {
 			v.sent[2], v.archived = "poison 3", map[string][]filed{"poison 3": {{id: "c"}}}
 			v.begins["poison 3"] = slices.Repeat(v.begins["bad 3"], 6)
@@ -69,6 +84,11 @@ func TestOracleFindsWhatIsWrong(t *testing.T) {
 			t.Errorf("it does not find %q, it says %v", want, v.wrong)
 		}
 	}
+}
+
+// makes adds a row of an outside call.
+func makes(c call) func(*verdict) {
+	return func(v *verdict) { v.calls["fine 1"] = append(v.calls["fine 1"], c) }
 }
 
 // What there may be a little of is bounded.

@@ -57,6 +57,8 @@ type verdict struct {
 	archived map[string][]filed // by body
 	dead     map[string]int     // dead letters by body
 	held     map[string]bool    // by id: the ledger has a row that says it succeeded; nil: most have none
+	calls    map[string][]call  // by body, in order
+	hasCalls func(body string) bool
 
 	tally
 	wrong []wrong
@@ -71,6 +73,8 @@ type tally struct {
 	spared      int // messages that were to succeed, and that the crash limit archived
 	unsent      int // dead letters of doomed messages that are in the archive alone
 	doomed      int // archived as they were to be, poison left out: past the crash limit nothing is published
+	stepped     int // done after outside calls, each of which is a step
+	givenBack   int // results of steps that an attempt got from the ledger
 }
 
 // wrong is what is wrong with a message, which is named by its id, or its body if it has none.
@@ -86,6 +90,7 @@ func (a *arm) verify() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), 2*time.Minute)
 	defer cancel()
 	v := &verdict{sent: a.bodies, gone: a.gone, doubt: a.doubt, ordered: a.ordered}
+	v.hasCalls = func(body string) bool { return plan.HasCalls(a.crew.orders.Seed, []byte(body)) }
 	err := v.read(ctx, a)
 	if err != nil {
 		a.t.Errorf("%s: %v", a.name, err)
@@ -140,6 +145,9 @@ func (v *verdict) read(ctx context.Context, a *arm) (err error) {
 	if v.begins, err = readJournal(a.journal); err != nil {
 		return err
 	}
+	if v.calls, err = readCalls(ctx, a.store); err != nil {
+		return err
+	}
 	if v.dead, err = a.broker.deadLetters(ctx); err != nil {
 		return fmt.Errorf("dead letters: %w", err)
 	}
@@ -187,6 +195,7 @@ func (v *verdict) judge() {
 	}
 	v.once()
 	v.fenced()
+	v.called()
 	if v.ordered {
 		v.inOrder()
 	}
@@ -358,6 +367,13 @@ func (a *arm) timeline(id string) string {
 	err := a.store.rows(ctx, `SELECT seq, process, token, body FROM effect WHERE message = '`+id+`' OR body = '`+id+`'`, func() {
 		fmt.Fprintf(&text, "effect %d by %s, token %d: %s\n", seq, process, token, body)
 	}, &seq, &process, &token, &body)
+	if err != nil {
+		fmt.Fprintln(&text, err)
+	}
+	var event, step, callID string
+	err = a.store.rows(ctx, `SELECT process, token, event, step, id FROM outside_call WHERE body = '`+body+`' ORDER BY seq`, func() {
+		fmt.Fprintf(&text, "outside call %s of %s, token %d: %s %s\n", step, process, token, event, callID)
+	}, &process, &token, &event, &step, &callID)
 	if err != nil {
 		fmt.Fprintln(&text, err)
 	}

@@ -37,6 +37,7 @@ func (r *report) text() string {
 		messages, begun, samples = messages+a.messages, begun+a.begun, samples+a.samples
 		all.lost, all.twice = all.lost+a.found.lost, all.twice+a.found.twice
 		all.fine, all.plain, all.repeated = all.fine+a.found.fine, all.plain+a.found.plain, all.repeated+a.found.repeated
+		all.stepped, all.givenBack = all.stepped+a.found.stepped, all.givenBack+a.found.givenBack
 	}
 	for _, n := range r.faults {
 		faults += n
@@ -44,8 +45,9 @@ func (r *report) text() string {
 	fmt.Fprintf(&b, "Run of %s UTC, seed %d: faults for %s, %s in all until everything was done and checked; %d CPUs, shared.\n\n",
 		r.began.UTC().Format("2006-01-02 15:04"), r.seed, r.lasts, r.took.Round(time.Second), runtime.NumCPU())
 	fmt.Fprintf(&b, "%d messages, %d handlers begun, %d faults, %d samples of committed offsets. Lost: %d. Of %d with their effect "+
-		"InTx done twice: %d. Of %d without, as at-least-once has it: %d.\n\n",
-		messages, begun, faults, samples, all.lost, all.fine, all.twice, all.plain, all.repeated)
+		"InTx done twice: %d. Of %d without, as at-least-once has it: %d. Done after outside calls: %d; their recorded steps were given "+
+		"back %d times.\n\n",
+		messages, begun, faults, samples, all.lost, all.fine, all.twice, all.plain, all.repeated, all.stepped, all.givenBack)
 	b.WriteString("| fault | times |\n|---|---|\n")
 	for _, kind := range slices.Sorted(maps.Keys(r.faults)) {
 		fmt.Fprintf(&b, "| %s | %d |\n", kind, r.faults[kind])

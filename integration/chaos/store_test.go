@@ -27,6 +27,10 @@ type database struct {
 const effectTable = `CREATE TABLE effect (seq %s, message text NOT NULL, body text NOT NULL, grp text NOT NULL,
 	part integer NOT NULL, off bigint NOT NULL, process text NOT NULL, token bigint NOT NULL)`
 
+// callTable has a row of each outside call, and one of each return of its result to a handler.
+const callTable = `CREATE TABLE outside_call (seq %s, event text NOT NULL, child text NOT NULL, body text NOT NULL, step text NOT NULL,
+	id text NOT NULL, process text NOT NULL, token bigint NOT NULL)`
+
 func newPostgres(t *testing.T, url string) *database {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
@@ -61,11 +65,10 @@ func (d *database) open(t *testing.T, driver, dsn, seq string) *database {
 	}
 	d.db.SetMaxOpenConns(2)
 	t.Cleanup(func() { _ = d.db.Close() }) // nothing is written through it
-	if _, err := d.db.ExecContext(t.Context(), format(effectTable, seq)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.db.ExecContext(t.Context(), `CREATE INDEX effect_place ON effect (part, off)`); err != nil {
-		t.Fatal(err)
+	for _, statement := range []string{format(effectTable, seq), `CREATE INDEX effect_place ON effect (part, off)`, format(callTable, seq)} {
+		if _, err := d.db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return d
 }

@@ -254,6 +254,9 @@ func (s *storm) calm() {
 	}
 	for _, a := range s.arms {
 		a.verify()
+		if a.found.givenBack == 0 {
+			s.t.Errorf("%s: no recorded step was given back: nothing is shown of them", a.name)
+		}
 		if l, ok := a.broker.(*log); ok {
 			if err := a.sampleOnce(s.t.Context(), l); err != nil { // all is well again
 				s.t.Errorf("%s: committed offsets: %v", a.name, err)

@@ -46,10 +46,10 @@ func newClient(t *testing.T, where func() string) *client {
 // between lies between a request that got no answer and its repetition.
 const between = 10 * time.Millisecond
 
-// ask repeats a request until it is answered. It gives up when its context ends, and on an answer that says that it would be in vain.
-func (c *client) ask(ctx context.Context, path, key string) (answer, error) {
+// ask repeats the request to a path, whose last part is its key, until it is answered. It gives up when its context ends, and on an answer that says that it would be in vain.
+func (c *client) ask(ctx context.Context, path string) (answer, error) {
 	for {
-		a, err := c.once(ctx, path, key)
+		a, err := c.once(ctx, path)
 		final, is := errors.AsType[*finalError](err)
 		switch {
 		case err == nil:
@@ -59,7 +59,7 @@ func (c *client) ask(ctx context.Context, path, key string) (answer, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return a, fmt.Errorf("%s, key %s: no answer: %w; the last try: %w", path, key, context.Cause(ctx), err)
+			return a, fmt.Errorf("%s: no answer: %w; the last try: %w", path, context.Cause(ctx), err)
 		case <-time.After(between):
 		}
 	}
@@ -72,12 +72,12 @@ type finalError struct{ status, body string }
 func (e *finalError) Error() string { return "answered with " + e.status + ": " + e.body }
 
 // once asks once. Its error says that there is no answer yet, unless it is a finalError.
-func (c *client) once(ctx context.Context, path, key string) (a answer, err error) {
+func (c *client) once(ctx context.Context, path string) (a answer, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.where()+path, strings.NewReader(`{"amount":10}`))
 	if err != nil {
 		return a, &finalError{body: err.Error()}
 	}
-	r.Header.Set("Idempotency-Key", key)
+	r.Header.Set("Idempotency-Key", path[strings.LastIndex(path, "/")+1:])
 	r.Header.Set("Content-Type", "application/json")
 	resp, err := c.http.Do(r)
 	if err != nil {

@@ -132,6 +132,13 @@ func (s *server) kill() {
 	<-s.done
 }
 
+// stop stops the process with SIGSTOP for a time. It may wake up to find its lease lost.
+func (s *server) stop(lasts time.Duration) {
+	_ = s.cmd.Process.Signal(syscall.SIGSTOP) // it may have ended
+	time.Sleep(lasts)
+	_ = s.cmd.Process.Signal(syscall.SIGCONT) // the same
+}
+
 // wasKilled waits until the process has killed itself.
 func (s *server) wasKilled() {
 	s.t.Helper()

@@ -53,7 +53,7 @@ func open(t *testing.T, store string) *database {
 	}
 	d.db.SetMaxOpenConns(2)
 	t.Cleanup(func() { _ = d.db.Close() }) // nothing is written through it
-	for _, table := range []string{plan.Table, plan.OutsideTable} {
+	for _, table := range []string{plan.Table, plan.OutsideTable, plan.CallTable} {
 		if _, err := d.db.ExecContext(t.Context(), table); err != nil {
 			t.Fatal(err)
 		}
@@ -61,32 +61,46 @@ func open(t *testing.T, store string) *database {
 	return d
 }
 
-// effect is one of a name's.
-type effect struct {
-	answer, process string
-	token           int64
+// history is all that was done, and nothing of what was answered.
+func (d *database) history(t *testing.T) *history {
+	t.Helper()
+	h := &history{given: map[string][]answer{}, effects: map[string][]effect{}, calls: map[string][]call{}}
+	var path string
+	var e effect
+	d.rows(t, `SELECT path, id, answer, process, token FROM effect UNION ALL SELECT path, id, answer, '', 0 FROM outside`,
+		func() { h.effects[path] = append(h.effects[path], e) }, &path, &e.id, &e.answer, &e.process, &e.token)
+	var c call
+	d.rows(t, `SELECT path, event, child, step, id, token FROM outside_call`,
+		func() { h.calls[path] = append(h.calls[path], c) }, &path, &c.event, &c.child, &c.step, &c.id, &c.token)
+	return h
 }
 
-// effects are all, by name.
-func (d *database) effects(t *testing.T) map[string][]effect {
+// of is what was done for one path alone, and the answers to it.
+func (d *database) of(t *testing.T, path string, given ...answer) *history {
 	t.Helper()
-	rows, err := d.db.QueryContext(t.Context(), `SELECT name, answer, process, token FROM effect
-		UNION ALL SELECT name, answer, '', 0 FROM outside`)
+	all := d.history(t)
+	return &history{
+		given:   map[string][]answer{path: given},
+		effects: map[string][]effect{path: all.effects[path]},
+		calls:   map[string][]call{path: all.calls[path]},
+	}
+}
+
+// rows calls f with each row of a query, whose columns dest receives.
+func (d *database) rows(t *testing.T, query string, f func(), dest ...any) {
+	t.Helper()
+	rows, err := d.db.QueryContext(t.Context(), query)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rows.Close()
-	all := map[string][]effect{}
 	for rows.Next() {
-		var name string
-		var e effect
-		if err := rows.Scan(&name, &e.answer, &e.process, &e.token); err != nil {
+		if err := rows.Scan(dest...); err != nil {
 			t.Fatal(err)
 		}
-		all[name] = append(all[name], e)
+		f()
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return all
 }

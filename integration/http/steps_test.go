@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"syscall"
 	"testing"
@@ -24,6 +25,9 @@ var (
 	committed = []killpoint.Step{plan.Committed, plan.Sending, plan.HalfSent}
 )
 
+// recorded are the steps at which the first outside call is recorded: nobody makes it again.
+var recorded = []killpoint.Step{plan.Recorded, plan.Effected, killpoint.BeforeSettle, plan.Sending}
+
 // A server is killed with SIGKILL at each step of a request's way, and its client repeats the request until it has an answer; or a proxy
 // does, unseen. There is one effect, the answer is the effect's, and so is that of one more repetition. In `make test` the two ways take
 // turns; the long run takes both.
@@ -36,8 +40,9 @@ func TestKilledAtEachStep(t *testing.T) {
 			d := open(t, store)
 			survivor := start(t, d, "", false)
 			t.Run("steps", func(t *testing.T) { // the survivor outlives them
-				each(t, n, "/pay/", plan.Steps, d, survivor)
-				each(t, n, "/outside/", plan.OutsideSteps, d, survivor)
+				each(t, n, plan.Pay, plan.Steps, d, survivor)
+				each(t, n, plan.Outside, plan.OutsideSteps, d, survivor)
+				each(t, n, plan.Calls, plan.CallSteps, d, survivor)
 			})
 		})
 	}
@@ -61,7 +66,7 @@ func each(t *testing.T, first int, route string, steps []killpoint.Step, d *data
 // killedAt kills one server at a step.
 func killedAt(t *testing.T, d *database, survivor *server, step killpoint.Step, proxied bool, route string) {
 	doomed := start(t, d, step, false)
-	name := services.Name(t)
+	path := route + services.Name(t)
 	c := newClient(t, func() string {
 		if doomed.alive() {
 			return doomed.address
@@ -76,30 +81,36 @@ func killedAt(t *testing.T, d *database, survivor *server, step killpoint.Step, 
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	got, err := c.ask(ctx, route+name, name)
+	got, err := c.ask(ctx, path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	doomed.wasKilled()
-	again, err := c.ask(ctx, route+name, name)
-	if err != nil || !again.replayed || !again.same(got) {
+	again, err := c.ask(ctx, path)
+	if err != nil || !again.replayed {
 		t.Errorf("the repetition got %+v, %v; the client had %+v", again, err, got)
 	}
-	effects := d.effects(t)[name]
-	if len(effects) != 1 || effects[0].answer != got.body {
-		t.Fatalf("effects %+v, the client's answer is %+v", effects, got)
+	h := d.of(t, path, got, again)
+	if _, wrong := h.judge(); len(wrong) > 0 {
+		t.Fatal(errors.Join(wrong...))
 	}
 	if proxied && p.resent.Load() == 0 {
 		t.Error("the proxy has handed nothing on")
 	}
-	if route == "/outside/" {
-		return
-	}
-	if by := effects[0].process; slices.Contains(uncommitted, step) && by != survivor.name || slices.Contains(committed, step) && by != doomed.name {
-		t.Errorf("the effect is of %s; %s was killed, %s not", by, doomed.name, survivor.name)
-	}
-	if slices.Contains(committed, step) && !got.replayed {
-		t.Error("the answer of what was done is not marked as a replay")
+	switch route {
+	case plan.Pay:
+		by := h.effects[path][0].process
+		if slices.Contains(uncommitted, step) && by != survivor.name || slices.Contains(committed, step) && by != doomed.name {
+			t.Errorf("the effect is of %s; %s was killed, %s not", by, doomed.name, survivor.name)
+		}
+		if slices.Contains(committed, step) && !got.replayed {
+			t.Error("the answer of what was done is not marked as a replay")
+		}
+	case plan.Calls:
+		made := h.made(path, plan.OutsideCalls[0])
+		if step == plan.Called && made < 2 || slices.Contains(recorded, step) && made != 1 {
+			t.Errorf("the first call was made %d times: %+v", made, h.calls[path])
+		}
 	}
 }
 
@@ -110,8 +121,8 @@ func TestKilledInAReplay(t *testing.T) {
 	first := start(t, d, "", false)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	name := services.Name(t)
-	want, err := newClient(t, func() string { return first.address }).ask(ctx, "/pay/"+name, name)
+	path := plan.Pay + services.Name(t)
+	want, err := newClient(t, func() string { return first.address }).ask(ctx, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,26 +132,28 @@ func TestKilledInAReplay(t *testing.T) {
 			return doomed.address
 		}
 		return first.address
-	}).ask(ctx, "/pay/"+name, name)
-	if err != nil || !got.replayed || !got.same(want) {
+	}).ask(ctx, path)
+	if err != nil || !got.replayed {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	doomed.wasKilled()
-	if effects := d.effects(t)[name]; len(effects) != 1 {
-		t.Errorf("effects %+v", effects)
+	if _, wrong := d.of(t, path, want, got).judge(); len(wrong) > 0 {
+		t.Error(errors.Join(wrong...))
 	}
 }
 
 // A server is stopped in its handler for longer than its lease, another one does its request, and it goes on as if nothing had happened: its
-// transaction is refused, and its client gets the other's answer.
+// transaction is refused, or the step that it is about to record, and its client gets the other's answer.
 func TestStoppedForTooLong(t *testing.T) {
 	t.Parallel()
 	services.NeedServers(t)
 	for _, store := range plan.Stores {
-		t.Run(store, func(t *testing.T) {
-			t.Parallel()
-			stoppedForTooLong(t, open(t, store))
-		})
+		for _, route := range []string{plan.Pay, plan.Calls} {
+			t.Run(store+route, func(t *testing.T) {
+				t.Parallel()
+				stoppedForTooLong(t, open(t, store), route)
+			})
+		}
 	}
 }
 
@@ -148,17 +161,17 @@ func TestStoppedForTooLong(t *testing.T) {
 // lock, and nobody else gets on.
 const maxStop = 15 * time.Second
 
-func stoppedForTooLong(t *testing.T, d *database) {
+func stoppedForTooLong(t *testing.T, d *database, route string) {
 	stopped, other := start(t, d, "", true), start(t, d, "", false)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	name := services.Name(t)
+	path := route + services.Name(t)
 	wake := func() { _ = stopped.cmd.Process.Signal(syscall.SIGCONT) } // it may have ended
 	defer wake()
 	answered := func(by *server) <-chan result {
 		c, given := newClient(t, func() string { return by.address }), make(chan result, 1)
 		go func() {
-			got, err := c.ask(ctx, "/pay/"+name, name)
+			got, err := c.ask(ctx, path)
 			given <- result{got, err}
 		}()
 		return given
@@ -181,15 +194,21 @@ func stoppedForTooLong(t *testing.T, d *database) {
 		want = <-second
 	}
 	got := <-early
-	if got.err != nil || want.err != nil || !got.same(want.answer) {
+	if got.err != nil || want.err != nil {
 		t.Fatalf("the early client got %+v, the other one %+v", got, want)
 	}
-	effects := d.effects(t)[name]
-	if len(effects) != 1 || effects[0].answer != got.body {
-		t.Fatalf("effects %+v, the answer is %+v", effects, got)
+	h := d.of(t, path, got.answer, want.answer)
+	if _, wrong := h.judge(); len(wrong) > 0 {
+		t.Fatal(errors.Join(wrong...))
 	}
-	if tooLong && (effects[0].process != other.name || !got.replayed) {
-		t.Errorf("effect %+v is not of %s, or the early client's answer %+v is not marked as a replay", effects[0], other.name, got)
+	if tooLong && !got.replayed {
+		t.Errorf("the early client's answer %+v is not marked as a replay", got)
+	}
+	if tooLong && route == plan.Pay && h.effects[path][0].process != other.name {
+		t.Errorf("the effect %+v is not of %s", h.effects[path][0], other.name)
+	}
+	if tooLong && route == plan.Calls && h.made(path, plan.OutsideCalls[0]) < 2 {
+		t.Errorf("both have made the first call, the rows are %+v", h.calls[path])
 	}
 }
 

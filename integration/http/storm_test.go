@@ -3,7 +3,6 @@ package http_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -22,27 +21,30 @@ func long() bool { return os.Getenv("ACKLEDGER_LONG") != "" }
 // What a storm is made of.
 const (
 	servers  = 3
-	lanes    = 6 // keys that are asked for at once
-	clients  = 3 // of each key
+	lanes    = 6 // requests that are asked for at once
+	clients  = 3 // of each
 	repeats  = 2 // how often each client asks again
-	leastHit = 2 // requests that were taken over from a killed server, at least
+	leastHit = 2 // payments that were taken over from a killed server, at least
+	stopEach = 5 // one of so many faults stops a server for longer than its lease; the others kill one
+	stopped  = 3 * lease / 2
 )
 
 // storm is servers that are killed at random, and what their clients were answered.
 type storm struct {
 	t        *testing.T
 	d        *database
-	begun    atomic.Int64 // keys so far
+	begun    atomic.Int64 // paths so far
 	answered atomic.Int64 // answers so far
 
 	mu    sync.Mutex
 	crew  []*server
 	draw  *rand.Rand
-	given map[string]answer // the first one of each key
+	given map[string][]answer // by path
 }
 
-// Servers are killed and started again at random while clients repeat their requests, directly and through a proxy that hands them on. Each key
-// has one effect, all its clients have one answer, and it is the effect's. The seed is in the log; ACKLEDGER_SEED repeats its draws.
+// Servers are killed and started again at random, or stopped for too long, while clients repeat their requests, directly and through a proxy
+// that hands them on. Each request has one effect, all its clients have one answer, and it is the effect's; an outside call that is recorded
+// is not made again. The seed is in the log; ACKLEDGER_SEED repeats its draws.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	services.NeedServers(t)
@@ -60,7 +62,7 @@ func weather(t *testing.T, store string) {
 		lasts = 5 * time.Minute
 	}
 	seed := seed(t)
-	s := &storm{t: t, d: open(t, store), draw: rand.New(rand.NewPCG(seed, 0)), given: map[string]answer{}}
+	s := &storm{t: t, d: open(t, store), draw: rand.New(rand.NewPCG(seed, 0)), given: map[string][]answer{}}
 	for range servers {
 		s.crew = append(s.crew, start(t, s.d, "", false))
 	}
@@ -73,18 +75,25 @@ func weather(t *testing.T, store string) {
 	for lane := range lanes {
 		all.Go(func() {
 			for n := 0; !closed(over) && ctx.Err() == nil; n++ {
-				s.key(ctx, fmt.Sprintf("%d-%d", lane, n), direct, proxied)
+				s.path(ctx, plan.Path(seed, lane, n), direct, proxied)
 			}
 		})
 	}
-	kills := s.rage(ctx, time.Now().Add(lasts))
+	kills, stops := s.rage(ctx, time.Now().Add(lasts))
 	close(over)
 	all.Wait()
-	for name := range s.given { // once more, when all is calm
-		s.ask(ctx, direct, name)
+	for path := range s.given { // once more, when all is calm
+		s.ask(ctx, direct, path)
 	}
-	hits := s.judge()
-	t.Logf("seed %d: %d keys, %d answers, %d kills, %d requests taken over, %d handed on by the proxy", seed, len(s.given), s.answered.Load(), kills, hits, p.resent.Load())
+	h := s.d.history(t)
+	h.given = s.given
+	found, wrong := h.judge()
+	t.Logf("seed %d: %d requests, %d answers, %d kills, %d stops, %d payments taken over, %d outside calls given back, %d replays, %d handed on by the proxy",
+		seed, len(s.given), s.answered.Load(), kills, stops, found.takenOver, found.givenBack, found.replays, p.resent.Load())
+	if len(wrong) > 0 {
+		t.Error(errors.Join(wrong[:min(len(wrong), 10)]...))
+	}
+	found.enough(t.Errorf)
 	if p.resent.Load() == 0 {
 		t.Error("the proxy has handed nothing on")
 	}
@@ -112,24 +121,30 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// rage kills and starts servers until the storm's time is over and enough requests were hit. A kill comes soon after a key's first request, so
-// that it hits something. How many answers lie between two kills is drawn, and not how much time, so that a slow machine's requests are not
-// hit more often than the five times that the ledger lets pass.
-func (s *storm) rage(ctx context.Context, end time.Time) (kills int) {
-	for ; time.Now().Before(end) || s.hits() < leastHit; kills++ {
+// rage kills and starts servers, and stops some for too long, until the storm's time is over and enough requests were hit. A fault comes soon
+// after a request's first try, so that it hits something. How many answers lie between two faults is drawn, and not how much time, so that a
+// slow machine's requests are not hit more often than the five times that the ledger lets pass.
+func (s *storm) rage(ctx context.Context, end time.Time) (kills, stops int) {
+	for time.Now().Before(end) || !s.hasHit() {
 		if !reaches(ctx, &s.answered, s.drawn(30, 100)) || !reaches(ctx, &s.begun, 1) {
-			s.t.Errorf("the storm does not end: %d kills, %d requests hit", kills, s.hits())
-			return kills
+			s.t.Errorf("the storm does not end: %d kills, %d stops", kills, stops)
+			return kills, stops
 		}
 		time.Sleep(time.Duration(s.drawn(0, 60)) * time.Millisecond) // into some line of the handler
 		n := s.drawn(0, servers)
+		if s.drawn(0, stopEach) == 0 {
+			s.crew[n].stop(stopped)
+			stops++
+			continue
+		}
 		s.crew[n].kill() // the crew is changed here alone
+		kills++
 		born := start(s.t, s.d, "", false)
 		s.mu.Lock()
 		s.crew[n] = born
 		s.mu.Unlock()
 	}
-	return kills
+	return kills, stops
 }
 
 // reaches waits until a number has grown by some; false: the context has ended.
@@ -144,12 +159,15 @@ func reaches(ctx context.Context, number *atomic.Int64, by int64) bool {
 	return true
 }
 
-// hits counts the requests that were taken over from a server that was killed.
-func (s *storm) hits() (n int) {
-	if err := s.d.db.QueryRowContext(s.t.Context(), `SELECT count(*) FROM effect WHERE token > 1`).Scan(&n); err != nil {
+// hasHit says whether enough requests were taken over from a server that was killed, and an outside call was given back.
+func (s *storm) hasHit() bool {
+	var hits, back int
+	if err := s.d.db.QueryRowContext(s.t.Context(), `SELECT (SELECT count(*) FROM effect WHERE token > 1),
+		(SELECT count(*) FROM outside_call r WHERE event = '`+plan.CallReturned+`' AND NOT EXISTS (SELECT 1 FROM outside_call m
+			WHERE m.event = '`+plan.CallMade+`' AND m.path = r.path AND m.step = r.step AND m.token = r.token))`).Scan(&hits, &back); err != nil {
 		s.t.Error(err)
 	}
-	return n
+	return hits >= leastHit && back > 0
 }
 
 // drawn draws a number from one up to another.
@@ -172,8 +190,8 @@ func (s *storm) addresses() []string {
 
 func (s *storm) any() string { return s.addresses()[0] }
 
-// key has several clients ask for one key at once, again and again.
-func (s *storm) key(ctx context.Context, name string, direct, proxied *client) {
+// path has several clients ask for one path at once, again and again.
+func (s *storm) path(ctx context.Context, path string, direct, proxied *client) {
 	s.begun.Add(1)
 	var all sync.WaitGroup
 	for n := range clients {
@@ -183,16 +201,16 @@ func (s *storm) key(ctx context.Context, name string, direct, proxied *client) {
 		}
 		all.Go(func() {
 			for range 1 + repeats {
-				s.ask(ctx, c, name)
+				s.ask(ctx, c, path)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// ask asks once for a key, until it is answered, and compares the answer with the first one.
-func (s *storm) ask(ctx context.Context, c *client, name string) {
-	got, err := c.ask(ctx, "/pay/"+name, name)
+// ask asks once for a path, until it is answered.
+func (s *storm) ask(ctx context.Context, c *client, path string) {
+	got, err := c.ask(ctx, path)
 	if err != nil {
 		s.t.Error(err)
 		return
@@ -200,30 +218,5 @@ func (s *storm) ask(ctx context.Context, c *client, name string) {
 	s.answered.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first, known := s.given[name]
-	if !known {
-		s.given[name] = got
-	} else if !got.same(first) {
-		s.t.Errorf("key %s: answers %+v and %+v", name, first, got)
-	}
-}
-
-// judge compares what was done with what was answered, and returns how many requests were taken over.
-func (s *storm) judge() (hits int) {
-	effects := s.d.effects(s.t)
-	var wrong []error
-	for name, given := range s.given {
-		if of := effects[name]; len(of) != 1 || of[0].answer != given.body {
-			wrong = append(wrong, fmt.Errorf("key %s: answered %+v, effects %+v", name, given, of))
-		} else if of[0].token > 1 {
-			hits++
-		}
-	}
-	if len(effects) != len(s.given) {
-		wrong = append(wrong, fmt.Errorf("%d names have effects, %d were asked for", len(effects), len(s.given)))
-	}
-	if len(wrong) > 0 {
-		s.t.Error(errors.Join(wrong[:min(len(wrong), 10)]...))
-	}
-	return hits
+	s.given[path] = append(s.given[path], got)
 }

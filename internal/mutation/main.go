@@ -33,6 +33,8 @@ var packages = []struct {
 	{"./internal/visibility", []string{"./sqs", "./internal/sim"}},
 	{"./internal/engine", nil},
 	{"./consumer", []string{"./consumer/consumertest"}},
+	{"./idempotency", []string{"./idempotency/httpkey"}},
+	{"./idempotency/httpkey", nil},
 	{"./replay", nil},
 	{"./sqs", []string{"./replay"}}, // which tests its replay sources and targets
 	{"./kafka", []string{"./replay"}},

@@ -114,6 +114,21 @@ func Deafness(seed uint64, body []byte, attempt, permille int, longest time.Dura
 	return longest/eighths + time.Duration(d>>32%1000)*(longest-longest/eighths)/1000
 }
 
+// Calls are the outside calls of a message that has some, in their order. Each is a step of the message.
+var Calls = []string{"charge", "ship"}
+
+// HasCalls draws whether a message has outside calls: one of eight that are to succeed does. It makes them at each attempt, before
+// anything else.
+func HasCalls(seed uint64, body []byte) bool {
+	return Parse(body).Succeeds() && draw(seed, string(body), 0, 4)%8 == 0
+}
+
+// The events of an outside call.
+const (
+	CallMade     = "made"     // it was made
+	CallReturned = "returned" // its result was given to its handler, by this attempt's call or from the ledger
+)
+
 // Refuses draws whether the n-th dead letter of a process is refused, as percent of them are.
 func Refuses(seed uint64, process string, n, percent int) bool {
 	return int(draw(seed, process, n, 2)%100) < percent

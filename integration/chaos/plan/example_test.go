@@ -49,6 +49,17 @@ func TestDrawsEveryClassAndFault(t *testing.T) {
 	if deaf < n/200 || deaf > n/50 {
 		t.Errorf("%d of %d handlers are deaf, want about %d", deaf, n, n/100)
 	}
+	calls := 0
+	for i := range n {
+		if body := []byte(plan.Body(7, i)); plan.HasCalls(7, body) {
+			if calls++; !plan.Parse(body).Succeeds() {
+				t.Fatalf("message %q has outside calls", body)
+			}
+		}
+	}
+	if calls < n/10 || calls > n/6 {
+		t.Errorf("%d of %d messages have outside calls, want about %d", calls, n, n/8)
+	}
 	for f := plan.NoFault; f <= plan.AfterEffect; f++ {
 		if faults[f] == 0 {
 			t.Errorf("fault %d is never drawn", f)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/integration/chaos/plan"
@@ -34,11 +35,11 @@ func (h *handler) together(ctx context.Context, class plan.Class, batch []*consu
 	errs := make([]error, len(batch))
 	for i, m := range batch {
 		h.page.Add(plan.Begun, 1)
-		if errs[i] = h.note(ctx, m); errs[i] == nil && class == plan.Plain {
+		if errs[i] = errors.Join(h.note(ctx, m), h.calls(ctx, m)); errs[i] == nil && class == plan.Plain {
 			errs[i] = h.store.plain(ctx, m)
 		}
 	}
-	if class == plan.Plain {
+	if class == plan.Plain || errors.Join(errs...) != nil { // one transaction has the effects of all
 		return errs
 	}
 	if err := h.store.effect(ctx, batch...); err != nil {

@@ -69,6 +69,9 @@ func (h *handler) work(ctx context.Context, m *consumer.Message) error {
 	if !h.orders.Faults {
 		fault = plan.NoFault
 	}
+	if err := h.calls(ctx, m); err != nil {
+		return err
+	}
 	if deaf := plan.Deafness(h.orders.Seed, m.Body, m.Attempt, h.orders.Deaf, h.orders.DeafFor); deaf > 0 {
 		return h.deaf(ctx, m, deaf)
 	}

@@ -18,11 +18,12 @@ import (
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
-// store is a ledger, and the ways to have an effect: with the message's success, and by itself.
+// store is a ledger, and the ways to have an effect: with the message's success, by itself, and by an outside call.
 type store struct {
 	ledger ledger.Ledger
 	effect func(ctx context.Context, batch ...*consumer.Message) error
 	plain  func(ctx context.Context, m *consumer.Message) error
+	note   func(ctx context.Context, event string, c *call) error
 	close  func() error
 }
 
@@ -63,6 +64,11 @@ func openPostgres(ctx context.Context, o *plan.Orders, log *zap.Logger) (*store,
 			_, err := pool.Exec(ctx, insert, effectOf(ctx, o, m)...)
 			return err
 		},
+		note: func(ctx context.Context, event string, c *call) error {
+			_, err := pool.Exec(ctx, `INSERT INTO outside_call (event, child, body, step, id, process, token) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+				event, c.child, c.body, c.step, c.id, c.process, c.token)
+			return err
+		},
 		close: func() error { l.Close(); pool.Close(); return nil },
 	}, nil
 }
@@ -91,6 +97,11 @@ func openSQLite(ctx context.Context, o *plan.Orders, log *zap.Logger) (*store, e
 		},
 		plain: func(ctx context.Context, m *consumer.Message) error {
 			_, err := db.ExecContext(ctx, insert, effectOf(ctx, o, m)...)
+			return err
+		},
+		note: func(ctx context.Context, event string, c *call) error {
+			_, err := db.ExecContext(ctx, `INSERT INTO outside_call (event, child, body, step, id, process, token) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+				event, c.child, c.body, c.step, c.id, c.process, c.token)
 			return err
 		},
 		close: func() error { return errors.Join(l.Close(), db.Close()) },

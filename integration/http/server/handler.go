@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,14 +18,14 @@ import (
 	"github.com/ackledger/ackledger/internal/killpoint"
 )
 
-// handler is both routes.
+// handler is all routes.
 type handler struct {
 	orders *plan.Orders
 	store  *store
 	stops  sync.Once
 }
 
-// work is how long a handler takes before its effect, and again between that and its commit, so that there is something to kill.
+// work is how long a handler takes before its effect, and again between that and its end, so that there is something to kill.
 const work = 25 * time.Millisecond
 
 // answer is never the same in two runs.
@@ -32,9 +33,9 @@ func (h *handler) answer(r *http.Request) string {
 	return fmt.Sprintf("%s: %s, paid by %s", r.PathValue("id"), rand.Text(), h.orders.Name)
 }
 
-// send answers with all that is kept of an answer.
-func send(w http.ResponseWriter, answer string) error {
-	w.Header().Set("Location", "/receipts/"+fmt.Sprintf("%x", answer))
+// send answers with all that is kept of an answer, which names the effect.
+func send(w http.ResponseWriter, id, answer string) error {
+	w.Header().Set("Location", plan.Receipt(id))
 	w.Header().Set("Content-Type", "text/x-receipt")
 	w.WriteHeader(http.StatusCreated)
 	_, err := io.WriteString(w, answer)
@@ -49,13 +50,13 @@ func (h *handler) pay(w http.ResponseWriter, r *http.Request) {
 	ctx := context.WithoutCancel(r.Context())
 	err := h.store.inTx(ctx, func(put func(*effect) error) error {
 		killpoint.At(plan.InTransaction)
-		answer := h.answer(r)
-		if err := put(&effect{r.PathValue("id"), answer, h.orders.Name, int64(consumer.Token(ctx))}); err != nil {
+		e := &effect{id: rand.Text(), path: r.URL.Path, answer: h.answer(r), process: h.orders.Name, token: int64(consumer.Token(ctx))}
+		if err := put(e); err != nil {
 			return err
 		}
 		killpoint.At(plan.Effected)
 		time.Sleep(work)
-		if err := send(w, answer); err != nil {
+		if err := send(w, e.id, e.answer); err != nil {
 			return err
 		}
 		killpoint.At(plan.Answered)
@@ -72,16 +73,58 @@ func (h *handler) pay(w http.ResponseWriter, r *http.Request) {
 // outside has its effect elsewhere, under a key that is the same in each run.
 func (h *handler) outside(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	answer, err := h.store.outside(ctx, consumer.ChildKey(ctx, "charge"), r.PathValue("id"), h.answer(r))
-	if err != nil {
+	e := &effect{id: rand.Text(), path: r.URL.Path, answer: h.answer(r)}
+	if err := h.store.outside(ctx, consumer.ChildKey(ctx, "charge"), e); err != nil {
 		fmt.Fprintln(os.Stderr, "outside:", err)
 		http.Error(w, "not charged", http.StatusServiceUnavailable)
 		return
 	}
 	killpoint.At(plan.Effected)
-	if err := send(w, answer); err != nil {
+	time.Sleep(work)
+	if err := send(w, e.id, e.answer); err != nil {
 		fmt.Fprintln(os.Stderr, "outside:", err)
 	}
+}
+
+// calls makes outside calls, each of which is a step. Its answer is made of their ids, and names the first one.
+func (h *handler) calls(w http.ResponseWriter, r *http.Request) {
+	var ids []string
+	for _, step := range plan.OutsideCalls {
+		id, err := h.call(r, step)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "calls:", err)
+			http.Error(w, "not called", http.StatusServiceUnavailable)
+			return
+		}
+		ids = append(ids, id)
+	}
+	killpoint.At(plan.Effected)
+	if err := send(w, ids[0], strings.Join(ids, " ")); err != nil {
+		fmt.Fprintln(os.Stderr, "calls:", err)
+	}
+}
+
+// call makes one outside call, unless an earlier attempt's is recorded, and returns its id. Like pay it does not ask whether its context has
+// ended: only the ledger keeps a process that was stopped from recording.
+func (h *handler) call(r *http.Request, step string) (id string, err error) {
+	ctx := context.WithoutCancel(r.Context())
+	row := call{path: r.URL.Path, step: step, child: consumer.ChildKey(ctx, step), token: int64(consumer.Token(ctx))}
+	row.id, err = consumer.Step(ctx, step, func(ctx context.Context, key string) (string, error) {
+		time.Sleep(work)
+		made := row
+		made.child, made.id = key, rand.Text()
+		if err := h.store.note(ctx, plan.CallMade, &made); err != nil {
+			return "", err
+		}
+		killpoint.At(plan.Called)
+		h.stop()
+		return made.id, nil
+	})
+	if err != nil {
+		return "", err
+	}
+	killpoint.At(plan.Recorded)
+	return row.id, h.store.note(ctx, plan.CallReturned, &row)
 }
 
 // stop stops the process, once, if that is ordered, and returns when it was woken.

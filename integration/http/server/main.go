@@ -58,8 +58,9 @@ func serve(o *plan.Orders) (err error) {
 	}
 	h := &handler{orders: o, store: s}
 	mux := http.NewServeMux()
-	mux.Handle("POST /pay/{id}", h.around(once(http.HandlerFunc(h.pay))))
-	mux.Handle("POST /outside/{id}", h.around(once(http.HandlerFunc(h.outside))))
+	for route, handle := range map[string]http.HandlerFunc{plan.Pay: h.pay, plan.Outside: h.outside, plan.Calls: h.calls} {
+		mux.Handle("POST "+route+"{id}", h.around(once(handle)))
+	}
 	return run(ctx, runner, mux)
 }
 

@@ -17,9 +17,15 @@ import (
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
-// effect is a row of plan.Table.
+// effect is a row of plan.Table, or of plan.OutsideTable.
 type effect struct {
-	name, answer, process string
+	id, path, answer, process string
+	token                     int64
+}
+
+// call is a row of plan.CallTable.
+type call struct {
+	child, path, step, id string
 	token                 int64
 }
 
@@ -27,7 +33,8 @@ type effect struct {
 type store struct {
 	ledger  ledger.Ledger
 	inTx    func(ctx context.Context, f func(put func(*effect) error) error) error
-	outside func(ctx context.Context, child, name, answer string) (known string, err error)
+	outside func(ctx context.Context, child string, e *effect) error // e becomes what was done first under this key
+	note    func(ctx context.Context, event string, c *call) error
 	close   func() error
 }
 
@@ -56,16 +63,20 @@ func openPostgres(ctx context.Context, url string, log *zap.Logger) (*store, err
 		inTx: func(ctx context.Context, f func(put func(*effect) error) error) error {
 			return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 				return f(func(e *effect) error {
-					_, err := tx.Exec(ctx, `INSERT INTO effect VALUES ($1, $2, $3, $4)`, e.name, e.answer, e.process, e.token)
+					_, err := tx.Exec(ctx, `INSERT INTO effect VALUES ($1, $2, $3, $4, $5)`, e.id, e.path, e.answer, e.process, e.token)
 					return err
 				})
 			})
 		},
-		outside: func(ctx context.Context, child, name, answer string) (known string, err error) {
-			if _, err = pool.Exec(ctx, `INSERT INTO outside VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, child, name, answer); err == nil {
-				err = pool.QueryRow(ctx, `SELECT answer FROM outside WHERE child = $1`, child).Scan(&known)
+		outside: func(ctx context.Context, child string, e *effect) error {
+			if _, err := pool.Exec(ctx, `INSERT INTO outside VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, child, e.id, e.path, e.answer); err != nil {
+				return err
 			}
-			return known, err
+			return pool.QueryRow(ctx, `SELECT id, answer FROM outside WHERE child = $1`, child).Scan(&e.id, &e.answer)
+		},
+		note: func(ctx context.Context, event string, c *call) error {
+			_, err := pool.Exec(ctx, `INSERT INTO outside_call VALUES ($1, $2, $3, $4, $5, $6)`, event, c.child, c.path, c.step, c.id, c.token)
+			return err
 		},
 		close: func() error { l.Close(); pool.Close(); return nil },
 	}, nil
@@ -85,16 +96,20 @@ func openSQLite(ctx context.Context, path string, log *zap.Logger) (*store, erro
 		inTx: func(ctx context.Context, f func(put func(*effect) error) error) error {
 			return sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 				return f(func(e *effect) error {
-					_, err := tx.ExecContext(ctx, `INSERT INTO effect VALUES (?, ?, ?, ?)`, e.name, e.answer, e.process, e.token)
+					_, err := tx.ExecContext(ctx, `INSERT INTO effect VALUES (?, ?, ?, ?, ?)`, e.id, e.path, e.answer, e.process, e.token)
 					return err
 				})
 			})
 		},
-		outside: func(ctx context.Context, child, name, answer string) (known string, err error) {
-			if _, err = db.ExecContext(ctx, `INSERT INTO outside VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, child, name, answer); err == nil {
-				err = db.QueryRowContext(ctx, `SELECT answer FROM outside WHERE child = ?`, child).Scan(&known)
+		outside: func(ctx context.Context, child string, e *effect) error {
+			if _, err := db.ExecContext(ctx, `INSERT INTO outside VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, child, e.id, e.path, e.answer); err != nil {
+				return err
 			}
-			return known, err
+			return db.QueryRowContext(ctx, `SELECT id, answer FROM outside WHERE child = ?`, child).Scan(&e.id, &e.answer)
+		},
+		note: func(ctx context.Context, event string, c *call) error {
+			_, err := db.ExecContext(ctx, `INSERT INTO outside_call VALUES (?, ?, ?, ?, ?, ?)`, event, c.child, c.path, c.step, c.id, c.token)
+			return err
 		},
 		close: func() error { return errors.Join(l.Close(), db.Close()) },
 	}, nil
