@@ -40,6 +40,7 @@ type call struct {
 	at    place         // of its result
 	state atomic.Int32  // of a stage
 	heard ledger.Claim  // what the ledger said last; who asked it writes it
+	other atomic.Bool   // the ledger knows the key with another body
 	bad   chan struct{} // closed when the ledger has refused it
 	ended chan flow.Verdict
 
@@ -178,7 +179,7 @@ func (r *Runner) await(c *call, limit <-chan time.Time) (Outcome, error) {
 	case <-c.bad:
 		err = fmt.Errorf("idempotency: the ledger refuses the request: %w", c.heard.Err)
 	case <-limit:
-		if err = r.waited(); r.flights.mismatch(c.key) {
+		if err = r.waited(); c.other.Load() || r.flights.mismatch(c.key) {
 			err = ErrMismatch
 		}
 	case <-c.ctx.Done():
@@ -210,25 +211,31 @@ func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 		return r.ran(c, v)
 	}
 	switch {
-	case !v.Ack && r.flights.mismatch(c.key):
+	case c.other.Load(), !v.Ack && r.flights.mismatch(c.key):
 		return Outcome{}, ErrMismatch
 	case !v.Ack && r.opt.Refuse && r.eng.Open():
 		return Outcome{}, &InProgressError{Rest: cmp.Or(c.heard.Wait, r.worker.Lease)}
 	case !v.Ack:
 		return Outcome{}, r.unavailable()
-	case c.heard.Answer == ledger.Mismatch:
-		return Outcome{}, ErrMismatch
 	case c.heard.Answer != ledger.Done: // Spent
-		return Outcome{}, &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.heard.Crashes)}
+		return Outcome{}, c.crashed()
 	}
 	return r.replayed(c.ctx, c.heard.Outcome)
 }
 
-// ran is the outcome of a call whose function has run.
+// crashed is the error of a request that has failed for good because of its crashes.
+func (c *call) crashed() error {
+	return &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.heard.Crashes)}
+}
+
+// ran is the outcome of a call whose function has run. Where its transaction was not answered, or its lease was lost, the ledger was asked
+// again what became of the request.
 func (r *Runner) ran(c *call, v flow.Verdict) (Outcome, error) {
 	switch {
-	case v.Ack && !c.committed && c.heard.Answer == ledger.Done: // its transaction was not answered, and the ledger says what it was
+	case v.Ack && !c.committed && c.heard.Answer == ledger.Done:
 		return r.replayed(c.ctx, c.heard.Outcome)
+	case v.Ack && !c.committed && c.heard.Answer == ledger.Spent:
+		return c.out, c.crashed()
 	case v.Ack && c.err != nil && !c.committed:
 		return c.out, &FailedError{Text: c.err.Error(), Err: c.err}
 	case v.Ack:
@@ -260,11 +267,16 @@ func (r *Runner) replayed(ctx context.Context, stored ledger.Outcome) (Outcome, 
 // alive says whether somebody waits for the call, and it has not begun before.
 func alive(it *engine.Item) bool { return it.Ref.(*call).state.Load() == waits }
 
-// heard notes what the ledger says.
+// heard notes what the ledger says. Who asks again once the call's own failure is filed is told of the key's row, whatever that has become:
+// of another body's success, or that it is pending, since somebody runs it again. So what the ledger has said of the call itself stays.
 func (r *Runner) heard(it *engine.Item, a *ledger.Claim) {
 	c := it.Ref.(*call)
-	if c.heard.Err != nil {
-		return // it was told
+	filed := a.Answer == ledger.Done && a.Outcome.State == ledger.Pending
+	if a.Answer == ledger.Mismatch {
+		c.other.Store(true)
+	}
+	if c.heard.Err != nil || filed {
+		return
 	}
 	c.heard = *a
 	if a.Err != nil {
