@@ -13,6 +13,7 @@ import (
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/told"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -39,8 +40,7 @@ type call struct {
 	f     Func
 	at    place         // of its result
 	state atomic.Int32  // of a stage
-	heard ledger.Claim  // what the ledger said last; who asked it writes it
-	other atomic.Bool   // the ledger knows the key with another body
+	said  told.Call     // what the ledger has said
 	bad   chan struct{} // closed when the ledger has refused it
 	ended chan flow.Verdict
 
@@ -177,9 +177,9 @@ func (r *Runner) await(c *call, limit <-chan time.Time) (Outcome, error) {
 	case v := <-c.ended:
 		return r.outcome(c, v)
 	case <-c.bad:
-		err = fmt.Errorf("idempotency: the ledger refuses the request: %w", c.heard.Err)
+		err = fmt.Errorf("idempotency: the ledger refuses the request: %w", c.said.Heard.Err)
 	case <-limit:
-		if err = r.waited(); c.other.Load() || r.flights.mismatch(c.key) {
+		if err = r.waited(); c.said.Differs() || r.flights.mismatch(c.key) {
 			err = ErrMismatch
 		}
 	case <-c.ctx.Done():
@@ -208,40 +208,30 @@ func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 		if c.panicked != nil {
 			panic(c.panicked)
 		}
-		return r.ran(c, v)
+		return r.tell(c, c.said.Ran(v.Ack, c.committed, c.err != nil))
 	}
-	switch {
-	case c.other.Load(), !v.Ack && r.flights.mismatch(c.key):
-		return Outcome{}, ErrMismatch
-	case !v.Ack && r.opt.Refuse && r.eng.Open():
-		return Outcome{}, &InProgressError{Rest: cmp.Or(c.heard.Wait, r.worker.Lease)}
-	case !v.Ack:
-		return Outcome{}, r.unavailable()
-	case c.heard.Answer != ledger.Done: // Spent
-		return Outcome{}, c.crashed()
-	}
-	return r.replayed(c.ctx, c.heard.Outcome)
+	return r.tell(c, c.said.NotRun(v.Ack, !v.Ack && r.flights.mismatch(c.key), !v.Ack && r.opt.Refuse && r.eng.Open()))
 }
 
-// crashed is the error of a request that has failed for good because of its crashes.
-func (c *call) crashed() error {
-	return &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.heard.Crashes)}
-}
-
-// ran is the outcome of a call whose function has run. Where its transaction was not answered, or its lease was lost, the ledger was asked
-// again what became of the request.
-func (r *Runner) ran(c *call, v flow.Verdict) (Outcome, error) {
-	switch {
-	case v.Ack && !c.committed && c.heard.Answer == ledger.Done:
-		return r.replayed(c.ctx, c.heard.Outcome)
-	case v.Ack && !c.committed && c.heard.Answer == ledger.Spent:
-		return c.out, c.crashed()
-	case v.Ack && c.err != nil && !c.committed:
-		return c.out, &FailedError{Text: c.err.Error(), Err: c.err}
-	case v.Ack:
+// tell is what a caller is told.
+func (r *Runner) tell(c *call, what told.Told) (Outcome, error) {
+	switch what {
+	case told.Answer:
 		return c.out, nil
-	case c.err != nil && !c.committed:
+	case told.Failure:
+		return c.out, &FailedError{Text: c.err.Error(), Err: c.err}
+	case told.Stored:
+		return r.replayed(c.ctx, c.said.Heard.Outcome)
+	case told.Crashed:
+		return c.out, &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.said.Heard.Crashes)}
+	case told.Error:
 		return c.out, c.err
+	case told.Unavailable:
+		return Outcome{}, r.unavailable()
+	case told.InProgress:
+		return Outcome{}, &InProgressError{Rest: cmp.Or(c.said.Heard.Wait, r.worker.Lease)}
+	case told.Mismatch:
+		return Outcome{}, ErrMismatch
 	}
 	return c.out, ErrUnknown
 }
@@ -267,19 +257,11 @@ func (r *Runner) replayed(ctx context.Context, stored ledger.Outcome) (Outcome, 
 // alive says whether somebody waits for the call, and it has not begun before.
 func alive(it *engine.Item) bool { return it.Ref.(*call).state.Load() == waits }
 
-// heard notes what the ledger says. Who asks again once the call's own failure is filed is told of the key's row, whatever that has become:
-// of another body's success, or that it is pending, since somebody runs it again. So what the ledger has said of the call itself stays.
+// heard notes what the ledger says.
 func (r *Runner) heard(it *engine.Item, a *ledger.Claim) {
 	c := it.Ref.(*call)
-	filed := a.Answer == ledger.Done && a.Outcome.State == ledger.Pending
-	if a.Answer == ledger.Mismatch {
-		c.other.Store(true)
-	}
-	if c.heard.Err != nil || filed {
-		return
-	}
-	c.heard = *a
-	if a.Err != nil {
+	refused := c.said.Heard.Err != nil // it was told
+	if c.said.Hear(a); a.Err != nil && !refused {
 		close(c.bad)
 	}
 }

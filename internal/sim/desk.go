@@ -151,9 +151,9 @@ func (k *caller) comesBack() {
 }
 
 // hears is what the caller makes of what it is told.
-func (k *caller) hears(what told) {
+func (k *caller) hears(what reply) {
 	switch what {
-	case toldAnswer, toldFailure, toldMismatch:
+	case gotAnswer, gotFailure, gotMismatch:
 		k.done, k.at = true, nil
 		k.of.desk.open--
 	default:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/told"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -43,9 +44,8 @@ type call struct {
 	leads    bool
 	taken    bool          // it was offered to the core
 	letGo    time.Duration // when the core let go of it; 0: it has it, if it was offered
-	asking   bool          // the ledger has said something
-	mismatch bool          // it has said that it knows the request with another body
-	heard    ledger.Claim  // what it said last
+	answered bool          // the ledger has said something
+	said     told.Call     // what that was
 
 	begun, over, returned bool // its function has begun, and ended; its caller has been told
 	committed             bool
@@ -85,7 +85,7 @@ func (r *runner) do(k *caller) {
 	c.of.calls = append(c.of.calls, c)
 	r.note(r.process, "is asked for", c.of.message, int64(k.body))
 	if !r.mayDo() {
-		c.returns(toldUnavailable, nil)
+		c.returns(gotUnavailable, nil)
 		return
 	}
 	r.after(callWait, c.limit)
@@ -108,7 +108,7 @@ func (c *call) join() {
 	case x == nil:
 		c.lead()
 	case r.cfg.Refuse:
-		c.returns(toldInProgress, nil)
+		c.returns(gotInProgress, nil)
 	default:
 		c.flight = x
 		x.waiting = append(x.waiting, c)
@@ -121,7 +121,7 @@ func (c *call) lead() {
 	c.leads, c.flight = true, &flight{began: r.now}
 	r.flights[c.key()] = c.flight
 	if c.meetsOther() {
-		c.returns(toldMismatch, nil)
+		c.returns(gotMismatch, nil)
 		return
 	}
 	it := r.item(delivery{message: c.of.message, key: c.of.key, first: true, of: c}, "")
@@ -137,12 +137,12 @@ func (c *call) meetsOther() bool {
 }
 
 // land ends a flight: those who waited for it get what it learned, if that is kept, and else ask themselves.
-func (r *runner) land(c *call, what told, answer []byte) {
+func (r *runner) land(c *call, what reply, answer []byte) {
 	delete(r.flights, c.key())
 	if body, is := r.running[c.of.message]; is && body == c.by.body {
 		delete(r.running, c.of.message)
 	}
-	kept := what == toldAnswer || what == toldFailure && r.cfg.KeepFailed
+	kept := what == gotAnswer || what == gotFailure && r.cfg.KeepFailed
 	for _, o := range c.flight.waiting {
 		r.after(r.between(0, time.Millisecond), func() {
 			switch {
@@ -161,12 +161,12 @@ func (c *call) limit() {
 	if c.begun || c.returned {
 		return
 	}
-	what := toldWaited
+	what := gotWaited
 	switch {
-	case c.mismatch, c.leads && c.meetsOther():
-		what = toldMismatch
+	case c.said.Differs(), c.leads && c.meetsOther():
+		what = gotMismatch
 	case !c.in.mayDo():
-		what = toldUnavailable
+		what = gotUnavailable
 	}
 	c.returns(what, nil)
 }
@@ -174,12 +174,12 @@ func (c *call) limit() {
 // giveUp is the end of the caller's context.
 func (c *call) giveUp() {
 	if !c.begun && !c.returned {
-		c.returns(toldGone, nil)
+		c.returns(gotGone, nil)
 	}
 }
 
 // returns tells the caller.
-func (c *call) returns(what told, answer []byte) {
+func (c *call) returns(what reply, answer []byte) {
 	r := c.in
 	c.returned = true
 	r.report.Told[what]++
@@ -192,63 +192,46 @@ func (c *call) returns(what told, answer []byte) {
 }
 
 // outcome is what a call's end means.
-func (c *call) outcome(v flow.Verdict) (told, []byte) {
-	switch done := c.heard.Answer == ledger.Done; {
-	case c.begun:
-		return c.ran(v)
-	case c.mismatch, !v.Ack && c.meetsOther():
-		return toldMismatch, nil
-	case !v.Ack && c.in.cfg.Refuse && c.in.mayDo():
-		return toldInProgress, nil
-	case !v.Ack:
-		return toldUnavailable, nil
-	case !done: // spent
-		return toldFailure, nil
-	}
-	return replayed(&c.heard.Outcome)
-}
-
-// ran is the outcome of a call whose function has run.
-func (c *call) ran(v flow.Verdict) (told, []byte) {
+func (c *call) outcome(v flow.Verdict) (reply, []byte) {
+	what := told.Unknown // a drain's time was up
 	switch {
-	case !c.over:
-		return toldUnknown, nil
-	case v.Ack && !c.committed && c.heard.Answer == ledger.Done:
-		return replayed(&c.heard.Outcome)
-	case v.Ack && !c.committed && c.heard.Answer == ledger.Spent:
-		return toldFailure, nil
-	case v.Ack && c.err != nil && !c.committed:
-		return toldFailure, c.answer
-	case v.Ack:
-		return toldAnswer, c.answer
-	case c.err != nil && !c.committed:
-		return toldError, nil
+	case !c.begun:
+		what = c.said.NotRun(v.Ack, c.meetsOther(), c.in.cfg.Refuse && c.in.mayDo())
+	case c.over:
+		what = c.said.Ran(v.Ack, c.committed, c.err != nil)
 	}
-	return toldUnknown, nil
+	switch what {
+	case told.Answer:
+		return gotAnswer, c.answer
+	case told.Failure:
+		return gotFailure, c.answer
+	case told.Stored:
+		if o := &c.said.Heard.Outcome; o.State == ledger.Failed {
+			return gotFailure, o.Result
+		}
+		return gotAnswer, c.said.Heard.Outcome.Result
+	case told.Crashed:
+		return gotFailure, nil
+	}
+	return replyOf[what], nil
 }
 
-// replayed is what the ledger has.
-func replayed(o *ledger.Outcome) (told, []byte) {
-	if o.State == ledger.Failed {
-		return toldFailure, o.Result
-	}
-	return toldAnswer, o.Result
+// replyOf is what of a call's ends tells no more than that.
+var replyOf = map[told.Told]reply{
+	told.Error: gotError, told.Unknown: gotUnknown, told.Unavailable: gotUnavailable, told.InProgress: gotInProgress, told.Mismatch: gotMismatch,
 }
 
 // tellCalls tells calls what the ledger says of their requests.
 func (p *process) tellCalls(items []*flow.Item, answers []ledger.Claim) {
 	for i, it := range items {
 		c, is := of(it).of.(*call)
-		if !is || c.heard.Err != nil {
+		if !is {
 			continue
 		}
-		c.mismatch = c.mismatch || answers[i].Answer == ledger.Mismatch
-		if a := &answers[i]; a.Answer == ledger.Done && a.Outcome.State == ledger.Pending {
-			continue // its own failure is filed, and somebody runs the request again
-		}
-		c.asking, c.heard = true, answers[i]
-		if c.heard.Err != nil && !c.begun && !c.returned {
-			c.returns(toldRefused, nil)
+		c.answered = true
+		c.said.Hear(&answers[i])
+		if answers[i].Err != nil && !c.begun && !c.returned {
+			c.returns(gotRefused, nil)
 		}
 	}
 }

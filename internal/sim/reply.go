@@ -7,52 +7,52 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// told is what a caller is told in the end.
-type told uint8
+// reply is what a caller is told in the end.
+type reply uint8
 
 // What callers are told.
 const (
-	toldAnswer      told = iota
-	toldFailure          // for good
-	toldError            // its function's, which may run again
-	toldUnknown          // whether it was done
-	toldUnavailable      // nothing starts
-	toldInProgress
-	toldWaited // in vain
-	toldMismatch
-	toldRefused // by the ledger
-	toldGone    // it has given up, and hears nothing
-	tolds
+	gotAnswer      reply = iota
+	gotFailure           // for good
+	gotError             // its function's, which may run again
+	gotUnknown           // whether it was done
+	gotUnavailable       // nothing starts
+	gotInProgress
+	gotWaited // in vain
+	gotMismatch
+	gotRefused // by the ledger
+	gotGone    // it has given up, and hears nothing
+	replies
 )
 
-var toldNames = [tolds]string{"an answer", "a failure", "an error", "not known", "unavailable", "in progress", "waited in vain", "a mismatch", "refused", "nothing"}
+var replyNames = [replies]string{"an answer", "a failure", "an error", "not known", "unavailable", "in progress", "waited in vain", "a mismatch", "refused", "nothing"}
 
 // String is what is told, for people.
-func (t told) String() string { return toldNames[t] }
+func (t reply) String() string { return replyNames[t] }
 
 // mustBeTrue checks what a caller is told.
-func (c *call) mustBeTrue(what told, answer []byte) {
+func (c *call) mustBeTrue(what reply, answer []byte) {
 	r, q := c.in, c.of
-	if c.begun && what >= toldUnavailable {
+	if c.begun && what >= gotUnavailable {
 		r.breaks(q.message, "who is told that nothing was done was not run: %s tells of %s after it ran %s", r, what, q)
 	}
 	if most := max(c.asked+callWait, r.frozen); !c.begun && r.now > most+time.Millisecond {
 		r.breaks(q.message, "no caller waits for longer than its limit: %s tells of %s of %s at %s, not by %s", r, what, q, r.now, most)
 	}
 	switch what {
-	case toldAnswer:
+	case gotAnswer:
 		c.mustBeStored(ledger.Succeeded, answer)
-	case toldFailure:
+	case gotFailure:
 		c.mustBeStored(ledger.Failed, answer)
-	case toldInProgress:
+	case gotInProgress:
 		if !c.isElsewhere() {
 			r.breaks(q.message, "in progress is what somebody else has: %s tells it of %s", r, q)
 		}
-	case toldWaited:
-		if c.mismatch {
+	case gotWaited:
+		if c.said.Differs() {
 			r.breaks(q.message, "who has another body is told so: %s tells of %s of %s", r, what, q)
 		}
-	case toldMismatch:
+	case gotMismatch:
 		if !c.differs() {
 			r.breaks(q.message, "a mismatch is of another body: %s tells it of %s", r, q)
 		}
@@ -77,7 +77,7 @@ func (c *call) differs() bool { return c.of.known && c.of.body != c.by.body }
 
 // isElsewhere says whether another call has had the request since this one began, or its row was locked or in backoff.
 func (c *call) isElsewhere() bool {
-	if h := &c.heard; c.asking && h.Answer == ledger.Busy && !h.Held && !h.Suspect {
+	if h := &c.said.Heard; c.answered && h.Answer == ledger.Busy && !h.Held && !h.Suspect {
 		return true
 	}
 	past := c.of.past
@@ -119,8 +119,8 @@ func (q *request) mustBeMade(s *held) {
 // does not wait, later.
 func (w *world) mustHaveAnswered() {
 	for what, n := range w.report.Told {
-		if told(what) != toldAnswer && told(what) != toldInProgress && n > 0 {
-			w.breaks(none, "without trouble callers are answered: %d were told of %s", n, told(what))
+		if reply(what) != gotAnswer && reply(what) != gotInProgress && n > 0 {
+			w.breaks(none, "without trouble callers are answered: %d were told of %s", n, reply(what))
 		}
 	}
 	if w.report.Runs != w.report.Messages || w.facts.met.Misses != int64(w.report.Messages) {

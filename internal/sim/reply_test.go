@@ -13,31 +13,31 @@ import (
 // Each promise to callers is told by name when it is broken.
 func TestBrokenPromisesToCallersAreTold(t *testing.T) {
 	for promise, breaks := range map[string]func(c *call){
-		"who is told that nothing was done was not run": func(c *call) { c.begun = true; c.mustBeTrue(toldWaited, nil) },
+		"who is told that nothing was done was not run": func(c *call) { c.begun = true; c.mustBeTrue(gotWaited, nil) },
 		"no caller waits for longer than its limit": func(c *call) {
 			c.in.now = callWait + time.Second
-			c.mustBeTrue(toldUnavailable, nil)
+			c.mustBeTrue(gotUnavailable, nil)
 		},
-		"in progress is what somebody else has": func(c *call) { c.mustBeTrue(toldInProgress, nil) },
-		"who has another body is told so":       func(c *call) { c.mismatch = true; c.mustBeTrue(toldWaited, nil) },
-		"a mismatch is of another body":         func(c *call) { c.mustBeTrue(toldMismatch, nil) },
+		"in progress is what somebody else has": func(c *call) { c.mustBeTrue(gotInProgress, nil) },
+		"who has another body is told so":       func(c *call) { c.said.Hear(&ledger.Claim{Answer: ledger.Mismatch}); c.mustBeTrue(gotWaited, nil) },
+		"a mismatch is of another body":         func(c *call) { c.mustBeTrue(gotMismatch, nil) },
 		"what is answered is stored": func(c *call) {
 			c.of.past = []held{{state: ledger.Succeeded, result: []byte("another")}}
-			c.mustBeTrue(toldAnswer, []byte("one"))
+			c.mustBeTrue(gotAnswer, []byte("one"))
 		},
 		"what is answered is stored: worker 0.1 answers that 0-0 is succeeded, \"old\"": func(c *call) {
 			c.of.past = []held{{state: ledger.Succeeded, result: []byte("old")}, {at: time.Second, state: ledger.Pending}}
 			c.flight.began = 2 * time.Second
-			c.mustBeTrue(toldAnswer, []byte("old"))
+			c.mustBeTrue(gotAnswer, []byte("old"))
 		},
 		"what is answered is stored: worker 0.1 answers that 0-0 is failed": func(c *call) {
 			c.of.past = []held{{state: ledger.Succeeded, result: []byte("one")}}
-			c.mustBeTrue(toldFailure, []byte("one"))
+			c.mustBeTrue(gotFailure, []byte("one"))
 		},
 		"what is answered is stored: worker 0.1 answers that 0-0 is succeeded, \"one\"": func(c *call) { // to another body
 			c.of.past = []held{{state: ledger.Succeeded, result: []byte("one")}}
 			c.of.known, c.of.body = true, 1
-			c.mustBeTrue(toldAnswer, []byte("one"))
+			c.mustBeTrue(gotAnswer, []byte("one"))
 		},
 		"nothing runs for a caller that was told otherwise": func(c *call) { c.giveUp(); c.begins(&running{by: c.in.process}) },
 		"a call runs its function once":                     func(c *call) { c.begins(&running{by: c.in.process}); c.begins(&running{by: c.in.process}) },
@@ -50,7 +50,7 @@ func TestBrokenPromisesToCallersAreTold(t *testing.T) {
 			c.ends(engine.Ended{Err: errHandler}, &flow.Outcome{Ask: true})
 			c.of.mustBeMade(&held{state: ledger.Succeeded, result: c.answer})
 		},
-		"without trouble callers are answered": func(c *call) { c.in.report.Told[toldUnknown]++; c.in.mustHaveAnswered() },
+		"without trouble callers are answered": func(c *call) { c.in.report.Told[gotUnknown]++; c.in.mustHaveAnswered() },
 		"without trouble each request runs once": func(c *call) {
 			c.in.report.Runs = 1
 			c.in.mustHaveAnswered()
@@ -92,7 +92,7 @@ func TestCallersAreToldAll(t *testing.T) {
 	}
 	for what, n := range all.Told {
 		if n == 0 {
-			t.Errorf("nobody is told of %s", told(what))
+			t.Errorf("nobody is told of %s", reply(what))
 		}
 	}
 	if all.Recorded == 0 || all.Given == 0 {
