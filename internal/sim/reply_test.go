@@ -76,7 +76,7 @@ func TestBrokenPromisesToCallersAreTold(t *testing.T) {
 func TestCallersAreToldAll(t *testing.T) {
 	t.Parallel()
 	var all Report
-	for seed := uint64(0); seed < 400; seed++ {
+	for seed := uint64(0); seed < 200; seed++ {
 		c := Drawn(seed)
 		if c.Callers == 0 && c.Steps == 0 {
 			continue
