@@ -50,6 +50,12 @@ func TestBrokenPromisesToCallersAreTold(t *testing.T) {
 			c.ends(engine.Ended{Err: errHandler}, &flow.Outcome{Ask: true})
 			c.of.mustBeMade(&held{state: ledger.Succeeded, result: c.answer})
 		},
+		"an answer can be set before the commit": func(c *call) {
+			a := ledger.NewAttempt(c.in.sess.owner, ledger.NewTicket(c.of.key.Sum(), 1))
+			a.End(ledger.AttemptSucceeded, nil)
+			it := c.in.item(delivery{message: c.of.message, key: c.of.key, of: c}, "")
+			(&chunk{p: c.in.process, running: []*running{{it: it}}}).answers(a)
+		},
 		"without trouble callers are answered": func(c *call) { c.in.report.Told[gotUnknown]++; c.in.mustHaveAnswered() },
 		"without trouble each request runs once": func(c *call) {
 			c.in.report.Runs = 1
