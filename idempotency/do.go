@@ -13,6 +13,7 @@ import (
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/told"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -39,7 +40,7 @@ type call struct {
 	f      Func
 	at     place        // of its result
 	state  atomic.Int32 // of a stage
-	heard  ledger.Claim // what the ledger said last; who asked it writes it
+	said   told.Call    // what the ledger has said
 	ended  chan flow.Verdict
 
 	over atomic.Bool // its function has ended: what follows may be read
@@ -214,32 +215,30 @@ func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 		if c.panicked != nil {
 			panic(c.panicked)
 		}
-		return r.ran(c, v)
+		return r.tell(c, c.said.Ran(v.Ack, c.committed, c.err != nil))
 	}
-	switch {
-	case c.heard.Answer == ledger.Mismatch:
-		return Outcome{}, ErrMismatch
-	case !v.Ack && r.opt.Refuse && r.eng.Open():
-		return Outcome{}, &InProgressError{Rest: cmp.Or(c.heard.Wait, r.worker.Lease)}
-	case !v.Ack:
-		return Outcome{}, r.unavailable()
-	case c.heard.Answer != ledger.Done: // Spent
-		return Outcome{}, &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.heard.Crashes)}
-	}
-	return r.replayed(c.ctx, c.heard.Outcome)
+	return r.tell(c, c.said.NotRun(v.Ack, !v.Ack && c.flight.met(), !v.Ack && r.opt.Refuse && r.eng.Open()))
 }
 
-// ran is the outcome of a call whose function has run.
-func (r *Runner) ran(c *call, v flow.Verdict) (Outcome, error) {
-	switch {
-	case v.Ack && !c.committed && c.heard.Answer == ledger.Done: // its transaction was not answered, and the ledger says what it was
-		return r.replayed(c.ctx, c.heard.Outcome)
-	case v.Ack && c.err != nil && !c.committed:
-		return c.out, &FailedError{Text: c.err.Error(), Err: c.err}
-	case v.Ack:
+// tell is what a caller is told.
+func (r *Runner) tell(c *call, what told.Told) (Outcome, error) {
+	switch what {
+	case told.Answer:
 		return c.out, nil
-	case c.err != nil && !c.committed:
+	case told.Failure:
+		return c.out, &FailedError{Text: c.err.Error(), Err: c.err}
+	case told.Stored:
+		return r.replayed(c.ctx, c.said.Heard.Outcome)
+	case told.Crashed:
+		return c.out, &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.said.Heard.Crashes)}
+	case told.Error:
 		return c.out, c.err
+	case told.Unavailable:
+		return Outcome{}, r.unavailable()
+	case told.InProgress:
+		return Outcome{}, &InProgressError{Rest: cmp.Or(c.said.Heard.Wait, r.worker.Lease)}
+	case told.Mismatch:
+		return Outcome{}, ErrMismatch
 	}
 	return c.out, ErrUnknown
 }
@@ -268,14 +267,13 @@ func alive(it *engine.Item) bool { return it.Ref.(*call).state.Load() == waits }
 // heard notes what the ledger says.
 func (r *Runner) heard(it *engine.Item, a *ledger.Claim) {
 	c := it.Ref.(*call)
-	if c.heard.Err != nil {
-		return // it was told
-	}
-	c.heard = *a
+	c.said.Hear(a)
 	x := c.flight
 	switch {
-	case a.Err != nil:
-		x.tell(fmt.Errorf("idempotency: the ledger refuses the request: %w", a.Err))
+	case c.said.Heard.Err != nil:
+		x.tell(fmt.Errorf("idempotency: the ledger refuses the request: %w", c.said.Heard.Err))
+	case c.said.Differs():
+		x.state.Store(strange)
 	case a.Answer == ledger.Run:
 		x.state.Store(turn)
 		r.flights.answered(x, true)
@@ -283,8 +281,6 @@ func (r *Runner) heard(it *engine.Item, a *ledger.Claim) {
 		if x.state.Store(another); !r.opt.Refuse { // else it lands now
 			r.flights.answered(x, false)
 		}
-	case a.Answer == ledger.Mismatch:
-		x.state.Store(strange)
 	}
 }
 

@@ -122,6 +122,16 @@ func (x *flight) tell(why error) {
 	}
 }
 
+// met says whether it was told that it has another body than what runs here.
+func (x *flight) met() bool {
+	select {
+	case why := <-x.told:
+		return why == ErrMismatch
+	default:
+		return false
+	}
+}
+
 // land ends a flight. What is kept is a success, or a failure that repetitions get, too.
 func (f *flights) land(x *flight, out Outcome, err error, keepFailed bool) {
 	failed, is := errors.AsType[*FailedError](err)

@@ -31,8 +31,8 @@ func TestWhatIsLogged(t *testing.T) {
 		want []string
 	}{
 		{"all well, and clients' mistakes", memory.New(), httpkey.Options{}, append(then(asked{}, func(q *asked) { q.body = "x" }), asked{}, asked{key: "k"}), nil},
-		{"the ledger is away", away{memory.New()}, httpkey.Options{}, []asked{{key: "k"}}, []string{"a request was not answered as asked"}},
-		{"unprotected", away{memory.New()}, httpkey.Options{WithoutLedger: true}, []asked{{key: "k"}}, []string{"the ledger does not answer: a request runs unprotected"}},
+		{"the ledger is away", away{Ledger: memory.New()}, httpkey.Options{}, []asked{{key: "k"}}, []string{"a request was not answered as asked"}},
+		{"unprotected", away{Ledger: memory.New()}, httpkey.Options{WithoutLedger: true}, []asked{{key: "k"}}, []string{"the ledger does not answer: a request runs unprotected"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

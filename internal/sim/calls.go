@@ -68,6 +68,7 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 		switch {
 		case err == nil:
 			p.reachable(true)
+			p.tellCalls(c.Items, answers)
 			p.flow.Claimed(p.now, c, answers, p.archives(c, answers))
 			then()
 			return

@@ -31,6 +31,9 @@ type Config struct {
 	Mixed       bool          // some processes want a row for each message, though others hold them in ranges
 	KeepFailed  bool          // what has failed runs again for a redrive alone that knows of which failure it is
 	Hours       bool          // the ledger's clock runs faster
+	Callers     int           // of a request, at most; 0: messages come from a broker
+	Refuse      bool          // a caller of what is in progress does not wait
+	Steps       int           // outside calls of a handler, at most, whose results are recorded
 	Moods       [kinds]float64
 	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
 }
@@ -72,7 +75,23 @@ func Drawn(seed uint64) Config {
 	c.KeepFailed = often(30)
 	c.Mixed = c.Ranged && often(25)
 	c.Hours = often(25)
+	if often(20) {
+		c.asked(1+rnd.IntN(4), often(40))
+	}
+	if often(25) {
+		c.Steps = 1 + rnd.IntN(3)
+	}
 	return c
+}
+
+// asked makes a world of callers: what is for messages of brokers alone is left out.
+func (c *Config) asked(callers int, refuse bool) {
+	c.Callers, c.Refuse = callers, refuse
+	c.Keys, c.Span, c.Held, c.Batch, c.Visibility, c.Failures, c.Budget, c.HoldMax, c.Rules = 0, 0, 0, 0, 0, 0, 0, 0, bounds{}
+	c.Ranged, c.Published, c.Sealed, c.Park, c.LimitStarts, c.Mixed = false, false, false, false, false, false
+	for _, k := range [...]kind{unkeyed, large, redriven, outdated} {
+		c.Moods[k] = 0
+	}
 }
 
 // nobodyTakes says that no message is taken back in such a world, nor in doubt.
@@ -82,7 +101,7 @@ func (c *Config) nobodyTakes() bool {
 			return false
 		}
 	}
-	return c.Visibility == 0
+	return c.Visibility == 0 && c.Callers == 0
 }
 
 // paces are how long handlers take: a range pays below 10 µs.

@@ -8,7 +8,9 @@
 // and an operator who reopens messages. In some worlds the broker is a cluster: its partitions are revoked and moved, with and without
 // their owner's knowledge, its logs have gaps and several leaders, which lose records and write others in their place, and drop what is
 // old, and commits are refused, lost or forgotten. In others it is a queue, standard or FIFO, whose visibility timeouts end, now and then
-// before their time. In some worlds the ledger's clock runs a hundred times faster ([Config].Hours).
+// before their time. In some there is no broker: callers ask processes to do requests once, as package idempotency does them, wait or do
+// not, send the same or another body, give up, and ask again until they are answered. In some worlds handlers make outside calls that are
+// steps (consumer.Step). In some the ledger's clock runs a hundred times faster ([Config].Hours).
 //
 // The promises of docs/design.md §1 are checked when something could break them. A broken one is told as the smallest world in which it
 // breaks ([Shrink]), with the steps of the message in question; the same seed makes the same steps, so the story can be played again.
@@ -25,6 +27,6 @@
 // Any other option of the worlds is a field of [Config], drawn in [Drawn] behind all others, since a draw in between changes all worlds; it
 // is passed on in worker.start and made smaller in shrink.go. Items are made in source.go. A kind of trouble is a constant in config.go
 // with its usual share. A promise is checked where it could break (begins, mustFit, look, mustHaveEnded) and has its line in
-// promises_test.go, where it is broken on purpose. What the ledger answers about rows is held to a twin (twin.go). mustHaveBeenStill
+// promises_test.go, where it is broken on purpose; what callers are told is checked in reply.go, steps in steps.go. What the ledger answers about rows is held to a twin (twin.go). mustHaveBeenStill
 // bounds what a world without trouble may take. TestWorldsTakeTheirTime holds what decisions cost.
 package sim

@@ -35,6 +35,8 @@ type fact struct {
 	effects   int        // that were committed
 	deaths    int        // of processes that it has killed
 	unlucky   int        // deaths of processes by others, while it had their place for suspects
+
+	recorded map[string]kept // steps
 }
 
 func newFacts() facts { return facts{runs: map[message]*fact{}} }
@@ -111,6 +113,9 @@ func (w *world) begins(r *running) {
 	}
 	w.mayBegin(r)
 	w.mustHeedRules(r)
+	if c, is := d.of.(*call); is {
+		c.begins(r)
+	}
 	f.running = append(f.running, r)
 	w.report.Runs++
 }
@@ -180,6 +185,10 @@ func (w *world) takesEffect(r *running) {
 	f := w.facts.of(d.message)
 	w.note(r.by, "commits", d.message, 0)
 	f.succeeded = true
+	if c, is := d.of.(*call); is {
+		c.of.effect = c.answer
+		c.of.look(c)
+	}
 	if f.effects++; f.effects > 1 {
 		w.breaks(d.message, promises.EffectsOnce+": %s commits %s again", r.by, d)
 	}

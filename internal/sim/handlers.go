@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -24,6 +25,7 @@ type chunk struct {
 	seen     int
 	off      map[int]bool // called off
 	running  []*running   // whose handler runs now
+	steps    *stepping    // that it makes; nil: none
 	then     func()
 }
 
@@ -133,20 +135,29 @@ func (c *chunk) handle() {
 	}
 	var ends func()
 	ends = func() {
-		cancelled := slices.ContainsFunc(c.running, func(r *running) bool { return c.off[r.at] })
+		cancelled := c.cancelled()
 		if left := began + took - p.now; left > 0 && !cancelled {
 			p.after(min(left, 5*time.Millisecond), ends)
 			return
 		}
 		for _, r := range c.running {
-			if d := of(r.it); p.marked(deadly, d.message) {
+			if d := of(r.it); p.marked(deadly, d.message) && (p.cfg.Steps == 0 || p.rnd.IntN(2) == 0) {
 				p.kill("is killed by", d.message)
 				return
 			}
 		}
-		c.returns(cancelled && p.now < began+took)
+		if cancelled && p.now < began+took {
+			c.returns(true)
+			return
+		}
+		c.outside()
 	}
 	p.after(min(took, 5*time.Millisecond), ends)
+}
+
+// cancelled says whether the handler's context has ended.
+func (c *chunk) cancelled() bool {
+	return slices.ContainsFunc(c.running, func(r *running) bool { return c.off[r.at] })
 }
 
 // returns is the end of a handler: by an error for all, by errors of some, or well. A transaction is committed if it went well.
@@ -158,6 +169,8 @@ func (c *chunk) returns(cancelled bool) {
 		switch {
 		case cancelled:
 			errs[i], whole.Cause = ledger.ErrLost, ledger.ErrLost
+		case c.steps != nil && c.steps.errs[i] != nil:
+			errs[i] = c.steps.errs[i]
 		case p.marked(hopeless, of(r.it).message), p.trouble(retried):
 			errs[i] = errHandler
 			spoilt = spoilt || p.trouble(failing)
@@ -176,27 +189,40 @@ func (c *chunk) returns(cancelled bool) {
 		c.commit()
 	default:
 		for i, r := range c.running {
-			whole.Err = errs[i]
+			whole.Err, whole.Outage = errs[i], errors.Is(errs[i], errAway)
 			c.conclude(r, whole, false)
 		}
 		c.over()
 	}
 }
 
-// commit commits the handler's effects and the success of its messages as one.
-func (c *chunk) commit() {
-	p := c.p
+// attempt is the handler's attempt: that of its steps, if it made some.
+func (c *chunk) attempt() *ledger.Attempt {
+	if c.steps != nil {
+		return c.steps.attempt
+	}
+	sess := c.running[0].sess
+	if c.p.cfg.Batch == 0 {
+		return ledger.NewAttempt(sess.owner, c.running[0].it.Ticket())
+	}
 	tickets := make([]ledger.Ticket, len(c.running))
 	for i, r := range c.running {
 		tickets[i] = r.it.Ticket()
 	}
+	return ledger.NewBatchAttempt(sess.owner, tickets)
+}
+
+// commit commits the handler's effects and the success of its messages as one.
+func (c *chunk) commit() {
+	p := c.p
 	sess := c.running[0].sess
 	p.call("a commit", func() error {
-		attempt := ledger.NewBatchAttempt(sess.owner, tickets)
+		attempt := c.attempt()
+		c.answers(attempt)
 		err := memory.InTx(ledger.WithAttempt(context.Background(), attempt), func(context.Context) error { return nil })
 		if err == nil {
-			for _, r := range c.running {
-				p.mustCommit(sess, of(r.it), r.it.Ticket())
+			for i, r := range c.running {
+				p.mustCommit(sess, of(r.it), r.it.Ticket(), attempt.ResultAt(i))
 				p.takesEffect(r)
 			}
 		}
@@ -247,13 +273,16 @@ func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 	case p.trouble(resulting) && !p.cfg.InTx:
 		o.More = &ledger.Settlement{Kind: ledger.Succeed, Result: []byte(d.String())}
 	}
+	if asked, is := d.of.(*call); is {
+		asked.ends(e, o)
+	}
 	c.plain = c.plain && *o == (flow.Outcome{}) || c.plain && o.Ack
 	p.ends(r, o)
 }
 
 // over ends the handler, and goes on with the next message.
 func (c *chunk) over() {
-	c.running = c.running[:0]
+	c.running, c.steps = c.running[:0], nil
 	last := c.outcomes[len(c.outcomes)-1]
 	if !c.plain && (c.d.Ordered() || last.More != nil && last.More.Kind == ledger.Fail) {
 		c.end()

@@ -21,6 +21,9 @@ func deliveryOf(it *flow.Item) []byte {
 	if r := of(it).redrive; r != nil {
 		return r.name()
 	}
+	if c, is := of(it).of.(*call); is {
+		return c.name()
+	}
 	if of(it).forged {
 		return append([]byte("forged "), it.Key.ID...)
 	}

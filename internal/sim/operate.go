@@ -95,7 +95,7 @@ func (w *world) beginsAnew(m message, is ledger.State) {
 	w.anew++
 	w.note(nil, "is reopened", m, 0)
 	f.final, f.renewed = true, true
-	f.failed, f.cut, f.fails, f.effects, f.running = false, false, 0, 0, nil
+	f.failed, f.cut, f.fails, f.effects, f.running, f.recorded = false, false, 0, 0, nil, nil
 	w.send(m, 0)
 	if x := w.twin.rows[f.key.Sum()]; x != nil {
 		x.reopen(w.now, is == 0)

@@ -66,6 +66,10 @@ func (w *world) redrive() {
 
 // send sends a message again.
 func (w *world) send(m message, stamp uint64) {
+	if d, is := w.broker.(*desk); is {
+		d.again(m)
+		return
+	}
 	r := &redrive{of: delivery{message: m, key: w.facts.of(m).key, first: true, copied: true}, nth: len(w.redrives), stamp: stamp}
 	if w.cfg.Keys > 0 && w.rnd.IntN(2) == 0 {
 		r.order = fmt.Sprintf("%d/%d", m.partition, w.rnd.IntN(w.cfg.Keys))
@@ -96,7 +100,7 @@ func (r *redrive) finished(now time.Duration, v flow.Verdict) {
 
 // mayRenew says which of the messages that are claimed have failed.
 func (w *world) mayRenew(items []*flow.Item) (failed []bool) {
-	if w.cfg.Moods[redriven]+w.cfg.Moods[reopened]+w.cfg.Moods[outdated] == 0 {
+	if w.cfg.Moods[redriven]+w.cfg.Moods[reopened]+w.cfg.Moods[outdated] == 0 && w.cfg.Callers == 0 {
 		return nil
 	}
 	failed = make([]bool, len(items))
@@ -113,7 +117,7 @@ func (p *process) renewed(items []*flow.Item, failed []bool) {
 			continue
 		}
 		d, f := of(items[i]), p.facts.of(of(items[i]).message)
-		if d.redrive == nil && !f.renewed {
+		if _, asked := d.of.(*call); !asked && d.redrive == nil && !f.renewed {
 			p.breaks(d.message, "what has failed runs again for another delivery alone: %s gets %s", p, d)
 		}
 		f.final, f.renewed = true, true

@@ -62,6 +62,7 @@ var reductions = func() (all []func(*Config)) {
 	for _, n := range []func(*Config) *int{
 		func(c *Config) *int { return &c.Batch }, func(c *Config) *int { return &c.Keys }, func(c *Config) *int { return &c.Failures },
 		func(c *Config) *int { return &c.Budget }, func(c *Config) *int { return &c.Span }, func(c *Config) *int { return &c.Held },
+		func(c *Config) *int { return &c.Steps }, func(c *Config) *int { return &c.Callers },
 	} {
 		all = append(all, func(c *Config) { *n(c) = 0 })
 	}
@@ -69,6 +70,7 @@ var reductions = func() (all []func(*Config)) {
 		func(c *Config) *bool { return &c.InTx }, func(c *Config) *bool { return &c.Ranged }, func(c *Config) *bool { return &c.Published },
 		func(c *Config) *bool { return &c.Sealed }, func(c *Config) *bool { return &c.Park }, func(c *Config) *bool { return &c.LimitStarts },
 		func(c *Config) *bool { return &c.KeepFailed }, func(c *Config) *bool { return &c.Mixed }, func(c *Config) *bool { return &c.Hours },
+		func(c *Config) *bool { return &c.Refuse },
 	} {
 		all = append(all, func(c *Config) { *is(c) = false })
 	}

@@ -78,5 +78,11 @@ func (p *process) item(d delivery, order string) *flow.Item {
 	return it
 }
 
-// of is an item's delivery.
-func of(it *flow.Item) delivery { return it.Of.(delivery) }
+// of is an item's delivery. A caller's has another body if the ledger knows its request by that.
+func of(it *flow.Item) delivery {
+	d := it.Of.(delivery)
+	if c, is := d.of.(*call); is {
+		d.forged = c.differs()
+	}
+	return d
+}

@@ -72,6 +72,9 @@ func (p *process) torn(execute func() error, of func(yield func(delivery)), clai
 	p.tearNext()
 	err := execute()
 	p.tear.in = 0
+	if p.cfg.Callers > 0 {
+		of(p.sees)
+	}
 	if err != nil && p.tear.met {
 		p.answers.unsure = true
 		of(func(d delivery) {

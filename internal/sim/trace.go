@@ -13,6 +13,8 @@ type Report struct {
 	Taken, Calls, Whole          int           // deliveries taken in, calls of the ledger, messages that were settled in ranges
 	Transactions, Rows           int           // of the ledger, in which messages are claimed or settled; messages with rows of their own at the end
 	Ranges, News                 int           // ranges that were claimed; what workers told of that is for logs and metrics
+	Told                         [replies]int  // what callers were told
+	Recorded, Given              int           // steps that were recorded, and given back
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }

@@ -368,7 +368,7 @@ func (x *row) settle(s *ledger.Settlement, now time.Duration) {
 }
 
 // mustCommit checks that a transaction has committed only what was its own still.
-func (p *process) mustCommit(sess *session, d delivery, t ledger.Ticket) {
+func (p *process) mustCommit(sess *session, d delivery, t ledger.Ticket, result []byte) {
 	x := p.twin.rows[t.Sum()]
 	if x.silent(p.now) {
 		return
@@ -376,5 +376,5 @@ func (p *process) mustCommit(sess *session, d delivery, t ledger.Ticket) {
 	if x.state != ledger.Pending || x.owner != sess || x.token != t.Token() {
 		p.breaks(d.message, "a fence commits what is its own: %s commits %s with token %d, the row has %d, %s", p, d, t.Token(), x.token, x.state)
 	}
-	x.settle(&ledger.Settlement{Kind: ledger.Succeed}, p.now)
+	x.settle(&ledger.Settlement{Kind: ledger.Succeed, Result: result}, p.now)
 }

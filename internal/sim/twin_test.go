@@ -115,5 +115,5 @@ func (x *broken) settles(by int, is error) {
 }
 
 func (x *broken) commitsFirst(by int) {
-	x.both[by].mustCommit(x.both[by].sess, x.d, ledger.NewTicket(x.d.key.Sum(), 1))
+	x.both[by].mustCommit(x.both[by].sess, x.d, ledger.NewTicket(x.d.key.Sum(), 1), nil)
 }

@@ -83,12 +83,14 @@ func (k *worker) start() {
 		world: w, worker: k, life: k.lives, alive: true, claimers: 2, settlers: 2, publishers: 2, idle: w.cfg.Concurrency,
 		hands: map[any]int{}, armed: -1, known: known{refused: map[*flow.Item]int{}, verdicts: map[*flow.Item]*session{}, room: map[string]room{}},
 	}
-	p.flow = flow.New(flow.Config{
+	cfg := flow.Config{
 		Concurrency: w.cfg.Concurrency, Batch: w.cfg.Batch > 0, BatchSize: max(w.cfg.Batch, 1), ClaimAhead: claimAhead,
 		MaxHeldBytes: maxHeld * size, LimitStarts: w.cfg.LimitStarts, Park: w.cfg.Park, Target: w.cfg.Published, Cipher: w.cfg.Sealed,
 		HoldMax: w.cfg.HoldMax, Backoff: backoff.Policy{Base: 100 * time.Millisecond, Max: time.Second},
 		Failures: w.cfg.Failures, Percent: 50, Budget: w.budget(), Seed: w.rnd.Uint64(), Rules: w.rules(),
-	})
+	}
+	w.asRunner(&cfg)
+	p.flow = flow.New(cfg)
 	p.after(0, p.look)
 	k.process = p
 	p.enter()

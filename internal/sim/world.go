@@ -102,9 +102,12 @@ func newWorld(cfg Config) *world {
 	began := time.Unix(1_000_000_000, 0)
 	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.hours(w.now)) }))
 	w.tears()
-	if cfg.Visibility > 0 {
+	switch {
+	case cfg.Callers > 0:
+		w.broker = newDesk(w)
+	case cfg.Visibility > 0:
 		w.broker = newQueue(w)
-	} else {
+	default:
 		w.broker = newCluster(w)
 	}
 	return w

@@ -1,0 +1,138 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/idempotency"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// Who loses the answer that a call's failure is filed, and the lease with it, asks again. The caller gets the call's own end, not what the
+// key's row is by then.
+func TestPitfall157_OwnEndOrTheRows(t *testing.T) {
+	for _, wait := range []time.Duration{consumer.DefaultLease / 3, 2 * consumer.DefaultLease} {
+		t.Run(fmt.Sprintf("another body succeeded, %s", wait), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { isAnothers(t, wait) })
+		})
+	}
+	t.Run("it runs again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := memory.New()
+			r := begin(t, l, idempotency.Options{RerunFailed: true})
+			q := request("k")
+			lost := losesSettle(t, l, r, func() { takes(t, l, &q) })
+			f, runs := answers("", consumer.Terminal(errBoom))
+			out, err := r.Do(t.Context(), q, f)
+			if as[*idempotency.FailedError](err) == nil || !errors.Is(err, errBoom) || runs.Load() != 1 || !lost.Load() {
+				t.Errorf("%+v, %v after %d runs; an answer was lost: %t", out, err, runs.Load(), lost.Load())
+			}
+		})
+	})
+}
+
+// isAnothers asks for what has succeeded with another body. The answer to what is filed comes when a beat has learned that the lease is lost.
+func isAnothers(t *testing.T, wait time.Duration) {
+	l := memory.New()
+	r := begin(t, l, idempotency.Options{Wait: wait})
+	f, _ := answers("paid", nil)
+	if _, err := r.Do(t.Context(), request("k"), f); err != nil {
+		t.Fatal(err)
+	}
+	lost := losesSettle(t, l, r, func() { time.Sleep(consumer.DefaultLease) })
+	other := request("k")
+	other.Body = []byte("another")
+	if out, err := r.Do(t.Context(), other, never(t)); !errors.Is(err, idempotency.ErrMismatch) || !lost.Load() {
+		t.Errorf("%+v, %v; an answer was lost: %t", out, err, lost.Load())
+	}
+}
+
+// losesSettle has the ledger carry out the next settlement of a runner, which is not told: its lease is lost, and then something happens.
+func losesSettle(t *testing.T, l *memory.Ledger, r *idempotency.Runner, then func()) (lost *atomic.Bool) {
+	owner := ""
+	_, err := r.Do(t.Context(), request("owner"), func(ctx context.Context) (idempotency.Result, error) {
+		a, _ := ledger.AttemptFrom(ctx)
+		owner = a.Owner().ID()
+		return idempotency.Result{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost = &atomic.Bool{}
+	l.FailAfter(func(_ context.Context, op memory.Op) error {
+		if op != memory.Settle || !lost.CompareAndSwap(false, true) {
+			return nil
+		}
+		if !l.Declare(owner) {
+			t.Errorf("owner %s was not live", owner)
+		}
+		then()
+		return errBoom
+	})
+	return lost
+}
+
+// takes has another process claim a request, which it runs. It returns its owner.
+func takes(t *testing.T, l *memory.Ledger, q *idempotency.Request) string {
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	claims, err := o.Claim(t.Context(), []ledger.Entry{{
+		Key: keyOf(q.Key), Fingerprint: ledger.BodyFingerprint(q.Body), Delivery: []byte("another"), Window: time.Hour, Solo: true,
+	}})
+	if err != nil || claims[0].Answer != ledger.Run {
+		t.Errorf("%+v, %v", claims, err)
+	}
+	return o.ID()
+}
+
+
+
+// A function runs on after its lease was lost, while others take its request over and crash, until that has failed for good: its caller is
+// told so, as whoever repeats it.
+func TestFailedElsewhereMeanwhile(t *testing.T) {
+	for name, end := range map[string]error{"it ends well": nil, "it fails": errBoom} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { failsElsewhere(t, end) })
+		})
+	}
+}
+
+func failsElsewhere(t *testing.T, end error) {
+	l := memory.New()
+	r := begin(t, l, idempotency.Options{})
+	q := request("k")
+	begun, goOn, told := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := r.Do(t.Context(), q, func(context.Context) (idempotency.Result, error) {
+			close(begun)
+			<-goOn
+			return idempotency.Result{Body: []byte("paid")}, end
+		})
+		told <- err
+	}()
+	<-begun
+	rec, err := l.Get(t.Context(), keyOf(q.Key))
+	if err != nil || !l.Declare(rec.Owner) {
+		t.Fatalf("the request is %+v, %v", rec, err)
+	}
+	for range ledger.CrashLimit - 1 {
+		l.Declare(takes(t, l, &q))
+	}
+	close(goOn)
+	if err := <-told; as[*idempotency.FailedError](err) == nil || errors.Is(err, errBoom) {
+		t.Errorf("the call that ran: %v", err)
+	}
+	if _, err := r.Do(t.Context(), q, never(t)); as[*idempotency.FailedError](err) == nil {
+		t.Errorf("a repetition: %v", err)
+	}
+}
