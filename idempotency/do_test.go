@@ -18,12 +18,31 @@ func TestWhatIsLetGoOfDoesNotBegin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &call{ctx: t.Context(), ended: make(chan flow.Verdict, 1)}
+	c := &call{ctx: t.Context(), flight: &flight{}, ended: make(chan flow.Verdict, 1)}
 	if out, err := r.outcome(c, flow.Verdict{}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%+v, %v", out, err)
 	}
 	if c.state.Load() != abandoned || alive(&engine.Item{Ref: c}) {
 		t.Error("it may still begin")
+	}
+}
+
+// Who is given back although another body runs here is told of that, be it that it does not wait.
+func TestAnotherBodyIsToldWithTheVerdict(t *testing.T) {
+	t.Parallel()
+	r, err := New(memory.New(), Options{Refuse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for why, want := range map[error]error{ErrMismatch: ErrMismatch, ErrWaited: ErrUnavailable, nil: ErrUnavailable} {
+		x := &flight{told: make(chan error, 1)}
+		if why != nil {
+			x.tell(why)
+		}
+		c := &call{ctx: t.Context(), flight: x, ended: make(chan flow.Verdict, 1)}
+		if out, err := r.outcome(c, flow.Verdict{}); !errors.Is(err, want) {
+			t.Errorf("told %v: %+v, %v", why, out, err)
+		}
 	}
 }
 

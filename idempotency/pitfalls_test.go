@@ -95,8 +95,6 @@ func takes(t *testing.T, l *memory.Ledger, q *idempotency.Request) string {
 	return o.ID()
 }
 
-
-
 // A function runs on after its lease was lost, while others take its request over and crash, until that has failed for good: its caller is
 // told so, as whoever repeats it.
 func TestFailedElsewhereMeanwhile(t *testing.T) {
