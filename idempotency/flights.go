@@ -126,7 +126,7 @@ func (x *flight) tell(why error) {
 func (x *flight) met() bool {
 	select {
 	case why := <-x.told:
-		return why == ErrMismatch
+		return errors.Is(why, ErrMismatch)
 	default:
 		return false
 	}

@@ -182,6 +182,9 @@ func (w *world) mustCount() {
 		if gaps {
 			c.Succeeded = s.Succeeded
 		}
+		if s.Pending == 0 && s.OldestPending+s.PendingAgeP99 != 0 {
+			w.breaks(none, "the ledger counts what it has: nothing of %s is pending, and the oldest is %s old", s.Scope, s.OldestPending)
+		}
 		if s.Pending != c.Pending || s.Succeeded != c.Succeeded || s.Failed != c.Failed {
 			w.breaks(none, "the ledger counts what it has: %d pending, %d succeeded, %d failed of %s, not %d, %d, %d", s.Pending, s.Succeeded, s.Failed,
 				s.Scope, c.Pending, c.Succeeded, c.Failed)

@@ -39,6 +39,9 @@ func TestWorldsTakeTheirTime(t *testing.T) {
 			c.Ranged, c.Mixed, c.Workers, c.Partitions = true, true, 4, 8
 			c.Messages, c.Moods[retried] = 100, 2
 		}, numbers{241, 246, 800, 148, 0, 0, 0, 1202}},
+		"ranges, rows, rebalances": {func(c *Config) {
+			c.Seed, c.Ranged, c.Mixed, c.Workers, c.Partitions, c.Concurrency, c.Messages, c.Pace, c.Moods[revocation] = 4, true, true, 4, 4, 2, 200, 5*time.Millisecond, 10
+		}, numbers{867, 920, 643, 800, 0, 37, 0, 1602}},
 		"ranges, copies": {func(c *Config) { c.Ranged, c.Messages, c.Moods[copied] = true, 500, 1 }, numbers{83, 86, 0, 60, 915, 50, 0, 304}},
 		"ranges, rebalances": {func(c *Config) {
 			c.Ranged, c.Workers, c.Partitions, c.Concurrency, c.Messages, c.Pace, c.Moods[revocation] = true, 3, 8, 2, 300, 5*time.Millisecond, 4
