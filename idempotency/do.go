@@ -119,7 +119,12 @@ func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err er
 // lead asks the ledger for a request, and runs it if it is to be run.
 func (r *Runner) lead(ctx context.Context, x *flight, limit <-chan time.Time, q *Request, key ledger.Key, f Func) (out Outcome, err error) {
 	err = ErrUnknown // if it panics
-	defer func() { r.flights.land(x, out, err, !r.opt.RerunFailed) }()
+	defer func() {
+		r.flights.land(x, out, err, !r.opt.RerunFailed)
+		if err == nil {
+			r.sieve.note(out.Replayed)
+		}
+	}()
 	if out, err, ok := r.known(ctx, q, key, x.body); ok {
 		return out, err
 	}
@@ -132,9 +137,9 @@ func (r *Runner) lead(ctx context.Context, x *flight, limit <-chan time.Time, q 
 	return r.await(c, limit)
 }
 
-// known answers a request without a claim, where the filter knows it and the ledger says that it has succeeded.
+// known answers a request without a claim, where the filter knows it, or requests repeat much, and the ledger says that it has succeeded.
 func (r *Runner) known(ctx context.Context, q *Request, key ledger.Key, body ledger.Fingerprint) (out Outcome, err error, ok bool) {
-	if r.sieve == nil {
+	if r.sieve.passes() {
 		return Outcome{}, nil, false
 	}
 	ended, why := r.sieve.ended(ctx, key, body, cmp.Or(q.Window, r.opt.Window))

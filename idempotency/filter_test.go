@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,47 @@ func TestAKnownSuccessIsReadInsteadOfClaimed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A runner without a filter reads first while most of its requests are repetitions of successes: new ones among few are claimed alone.
+func TestRepetitionsAreReadFirstWhileTheyAreMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &countingReads{counting: counting{Ledger: memory.New()}}
+		r := begin(t, l, idempotency.Options{})
+		f, _ := answers("paid", nil)
+		do := func(what string, n int, key func(int) string) (claims, reads int64) {
+			t.Helper()
+			claims, reads = l.claims.Load(), l.reads.Load()
+			for i := range n {
+				if out, err := r.Do(t.Context(), request(key(i)), f); err != nil || string(out.Result.Body) != "paid" {
+					t.Fatalf("%s: %+v, %v", what, out, err)
+				}
+			}
+			return l.claims.Load() - claims, l.reads.Load() - reads
+		}
+		one := func(int) string { return "k" }
+		fresh := func(of string) func(int) string { return func(i int) string { return of + strconv.Itoa(i) } }
+		if claims, reads := do("new", 50, fresh("a")); claims != 50 || reads != 0 {
+			t.Errorf("new requests: %d claims, %d reads", claims, reads)
+		}
+		if claims, reads := do("repetitions", 100, one); claims < 2 || claims > 30 || reads != 100-claims {
+			t.Errorf("a new one and 99 repetitions: %d claims, %d reads; want few claims, and reads in their stead", claims, reads)
+		}
+		if claims, reads := do("new again", 100, fresh("b")); claims != 100 || reads < 1 || reads > 30 {
+			t.Errorf("new requests again: %d claims, %d reads; want few reads", claims, reads)
+		}
+	})
+}
+
+// countingReads counts the reads of successes, too.
+type countingReads struct {
+	counting
+	reads atomic.Int64
+}
+
+func (r *countingReads) Successes(ctx context.Context, keys []ledger.Key) ([]ledger.Success, error) {
+	r.reads.Add(int64(len(keys)))
+	return r.Ledger.Successes(ctx, keys)
 }
 
 // Whatever a filter says, and however long it takes: one effect each, the right answers, and no request takes longer than by the limit.

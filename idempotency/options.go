@@ -77,8 +77,9 @@ type Options struct {
 	// SpillLimit is how many bytes it keeps of a result, as it is stored, 1 to 1 GiB. Default 4 MiB. For people with larger answers, and the
 	// memory for Concurrency of them.
 	SpillLimit int
-	// Filter guesses which requests are repetitions, so that a success is read before it is claimed. Default: none. For people whose
-	// callers repeat much, on a ledger that is a [ledger.SuccessReader], as those of this module are.
+	// Filter guesses which requests are repetitions, so that a success is read before it is claimed. Default: all are, while most of the
+	// last ones were. For people whose callers repeat much among many new requests, on a ledger that is a [ledger.SuccessReader], as
+	// those of this module are.
 	Filter Filter
 	// FilterLimit is how long the filter may take for one request, 1 ms to 1 s. Default 5 ms. For people whose filter is far away.
 	FilterLimit time.Duration

@@ -14,12 +14,13 @@
 //
 // # How it works
 //
-// A batch of claims is one autocommit statement (sqlClaim), a batch of settles another (sqlSettle, sqlFail). They lock
-// the rows that are there in the order of their keys, skip what another transaction holds, decide as [ledger.Decide]
-// and [ledger.DecideSettle] do, and write. The database is authoritative for everything, time included: each statement
-// carries a deadline that the database checks by its own clock, so what arrives late changes nothing. A process that is
-// frozen keeps no lock: statements go with their COMMIT in one round trip, and the server ends what has several after
-// three seconds of silence (InTx: Config.IdleLimit; Migrate: ten seconds).
+// A batch of claims is one autocommit statement (sqlClaim), a batch of settles another (sqlSettle, sqlFail). They lock the
+// rows that are there in the order of their keys, skip what another transaction holds, decide as [ledger.Decide] and
+// [ledger.DecideSettle] do, and write. A claim of what has succeeded reads it and locks nothing. The database is
+// authoritative for everything, time included: each statement carries a deadline that the database checks by its own clock,
+// so what arrives late changes nothing. A process that is frozen keeps no lock: statements go with their COMMIT in one
+// round trip, and the server ends what has several after three seconds of silence (InTx: Config.IdleLimit; Migrate: ten
+// seconds).
 //
 // Durability is asked for inside each writing statement (synchronous_commit), whatever the database, the role or a
 // pooler set. One bad item fails none of its neighbours: a batch is split until the item that is refused, or whose key

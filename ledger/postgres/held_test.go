@@ -135,3 +135,31 @@ func TestManyOpenInsertsFailNobody(t *testing.T) {
 		})
 	}
 }
+
+// A repetition of what has succeeded is answered although somebody holds the row, and leaves no lock in it: its commit, which would
+// wait for the disk, changes nothing.
+func TestRepetitionsOnlyRead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	c := claimOne(t, o, entry("a"), ledger.Run)
+	if err := settleOne(t, o, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed, Result: []byte("result")}); err != nil {
+		t.Fatal(err)
+	}
+	other := entry("a")
+	other.Fingerprint = ledger.BodyFingerprint([]byte("another body"))
+	for _, solo := range []bool{false, true} {
+		again := entry("a")
+		again.Solo, other.Solo = solo, solo
+		if got := claimOne(t, o, again, ledger.Done); string(got.Outcome.Result) != "result" || got.Outcome.State != ledger.Succeeded {
+			t.Errorf("solo %t: %+v", solo, got)
+		}
+		claimOne(t, o, other, ledger.Mismatch)
+	}
+	if n := b.number(t, "SELECT count(*) FROM ackledger.message WHERE xmax::text <> '0'"); n > 0 {
+		t.Error("a repetition has locked the row")
+	}
+	hold(t, b, "SELECT FROM ackledger.message FOR UPDATE")
+	claimOne(t, o, entry("a"), ledger.Done)
+	claimOne(t, o, other, ledger.Mismatch)
+}
