@@ -37,7 +37,7 @@ func newTelemetry(o *consumer.Options, source string) (telemetry, error) {
 	if err != nil {
 		return telemetry{}, err
 	}
-	filtered, err := m.Int64Counter("ackledger.idempotency.filter", metric.WithDescription("Requests before which Options.Filter was asked, by what came of it."))
+	filtered, err := m.Int64Counter("ackledger.idempotency.filter", metric.WithDescription("Requests that were read before a claim, or of which Options.Filter was asked, by what came of it."))
 	if err != nil {
 		return telemetry{}, err
 	}
