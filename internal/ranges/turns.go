@@ -10,9 +10,13 @@ import (
 // turns are those of logs: what one call plans and writes of a log must not change under it, while calls for other logs go on
 // beside it. Whoever takes turns of several logs takes them in the logs' order, so nobody waits in a circle.
 type turns struct {
-	mu sync.Mutex
-	of map[Log]*turn
+	mu    sync.Mutex
+	of    map[Log]*turn
+	spare []*turn // nobody's, to be used again
 }
+
+// maxSpare is how many turns are kept to be used again.
+const maxSpare = 64
 
 // turn is one log's, while somebody has it or waits for it.
 type turn struct {
@@ -72,7 +76,11 @@ func (t *turns) join(log Log) *turn {
 	defer t.mu.Unlock()
 	one := t.of[log]
 	if one == nil {
-		one = &turn{free: make(chan struct{}, 1)}
+		if last := len(t.spare) - 1; last >= 0 {
+			one, t.spare = t.spare[last], t.spare[:last]
+		} else {
+			one = &turn{free: make(chan struct{}, 1)}
+		}
 		t.of[log] = one
 	}
 	one.by++
@@ -83,7 +91,11 @@ func (t *turns) leave(log Log) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one := t.of[log]
-	if one.by--; one.by == 0 {
-		delete(t.of, log)
+	if one.by--; one.by > 0 {
+		return
+	}
+	delete(t.of, log)
+	if len(t.spare) < maxSpare {
+		t.spare = append(t.spare, one)
 	}
 }

@@ -71,6 +71,7 @@ func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []
 		}
 		return list, err
 	}
+	list = make([]driver.Range, 0, len(tokens))
 	for _, token := range tokens {
 		if o, ok := t.open[id][token]; ok {
 			take(o)
@@ -109,13 +110,11 @@ func byFrom(s driver.Segment, from int64) int { return cmp.Compare(s.From, from)
 func (t *tx) Segments(id driver.LogID, span driver.Span) (list []driver.Segment, err error) {
 	segments := t.segments[id]
 	first, _ := slices.BinarySearchFunc(segments, span.From, func(s driver.Segment, at int64) int { return cmp.Compare(s.To, at) })
-	for _, s := range segments[first:] {
-		if s.From > span.To {
-			break
-		}
-		list = append(list, s)
+	end := first
+	for end < len(segments) && segments[end].From <= span.To {
+		end++
 	}
-	return list, nil
+	return slices.Clone(segments[first:end]), nil
 }
 
 func (t *tx) PutSegment(id driver.LogID, s *driver.Segment) error {
