@@ -27,6 +27,7 @@
 // Any other option of the worlds is a field of [Config], drawn in [Drawn] behind all others, since a draw in between changes all worlds; it
 // is passed on in worker.start and made smaller in shrink.go. Items are made in source.go. A kind of trouble is a constant in config.go
 // with its usual share. A promise is checked where it could break (begins, mustFit, look, mustHaveEnded) and has its line in
-// promises_test.go, where it is broken on purpose; what callers are told is checked in reply.go, steps in steps.go. What the ledger answers about rows is held to a twin (twin.go). mustHaveBeenStill
+// promises_test.go, where it is broken on purpose; what callers are told is checked in reply.go, steps in steps.go, what is left when all
+// is over in fade.go. What the ledger answers about rows is held to a twin (twin.go). mustHaveBeenStill
 // bounds what a world without trouble may take. TestWorldsTakeTheirTime holds what decisions cost.
 package sim

@@ -169,7 +169,7 @@ type Tx interface {
 	PutLog(g *Log) error
 	// DropLog removes a log in which nothing is left. [Reader.LogFloor] is its token from then on, if that is higher.
 	DropLog(id LogID) error
-	// PutRange writes a range, new or not: of one that is there Done, Back and Messages alone change.
+	// PutRange writes a range, new or not: of one that is there Done, Back and Messages alone change. It keeps no r.
 	PutRange(id LogID, r *Range) error
 	// DropRange removes a range.
 	DropRange(id LogID, token uint64) error

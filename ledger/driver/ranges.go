@@ -87,7 +87,7 @@ func update(tx Tx, me OwnerID, q *ranges.Query, plan func(*ranges.Facts) ranges.
 	if err != nil {
 		return err
 	}
-	facts, err := l.facts(q)
+	facts, err := l.read(q)
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,13 @@ type logTx struct {
 	tx    Tx
 	me    OwnerID
 	g     *Log
-	dirty bool    // the log's row is to be written
+	dirty bool // the log's row is to be written
+	facts ranges.Facts
+	span  Span    // that is asked for
 	open  []Range // that were read
-	err   error   // of the look for rows
+	put   Range   // that is written
+	has   func(int64) (bool, error)
+	err   error // of the look for rows
 }
 
 // begin makes a log. The rows that lie in it already, from before it had ranges, stay rows.
@@ -132,9 +136,10 @@ func (l *logTx) trim(q *ranges.Query) error {
 	return l.tx.Trim(l.g.Scope, q.Info.Name, l.g.Start.Below(now), now.Add(-ranges.TrimAfter))
 }
 
-// facts is what a plan has to know.
-func (l *logTx) facts(q *ranges.Query) (*ranges.Facts, error) {
-	f := &ranges.Facts{Now: l.tx.Now(), Version: l.g.Version, Token: l.g.Token, Top: l.g.Top}
+// read reads what a plan has to know.
+func (l *logTx) read(q *ranges.Query) (*ranges.Facts, error) {
+	f := &l.facts
+	*f = ranges.Facts{Now: l.tx.Now(), Version: l.g.Version, Token: l.g.Token, Top: l.g.Top}
 	hull := q.Span
 	var err error
 	if f.Ranges, l.open, err = openRanges(l.tx, l.me, l.g.Log, q.Span, q.Tokens); err != nil {
@@ -159,18 +164,20 @@ func (l *logTx) facts(q *ranges.Query) (*ranges.Facts, error) {
 			f.Room = Span{From: q.Span.To, To: next}
 		}
 	}
-	var has func(int64) (bool, error)
-	f.HasRow = func(offset int64) bool {
-		if has == nil {
-			has = l.tx.Rows(l.g.Log, q.Span)
-		}
-		there, err := has(offset)
-		if err != nil {
-			l.err = err
-		}
-		return there
-	}
+	l.span, f.HasRow = q.Span, l.hasRow
 	return f, nil
+}
+
+// hasRow says whether a message of those that are asked for has a row.
+func (l *logTx) hasRow(offset int64) bool {
+	if l.has == nil {
+		l.has = l.tx.Rows(l.g.Log, l.span)
+	}
+	there, err := l.has(offset)
+	if err != nil {
+		l.err = err
+	}
+	return there
 }
 
 // openRanges reads ranges, and as plans see them.
@@ -219,7 +226,7 @@ func (l *logTx) write(c *ranges.Change) error {
 		}
 	}
 	for i := range c.Alter {
-		if err := l.put(&c.Alter[i], l.owner(c.Alter[i].Token)); err != nil {
+		if err := l.putRange(&c.Alter[i], l.owner(c.Alter[i].Token)); err != nil {
 			return err
 		}
 	}
@@ -231,17 +238,16 @@ func (l *logTx) write(c *ranges.Change) error {
 	for i := range c.Open {
 		r := c.Open[i]
 		r.At = tx.Now() // a plan that was made without a look knows no time
-		if err := l.put(&r, l.me); err != nil {
+		if err := l.putRange(&r, l.me); err != nil {
 			return err
 		}
 	}
 	return l.putSegments(c)
 }
 
-func (l *logTx) put(r *ranges.Range, owner OwnerID) error {
-	err := l.tx.PutRange(l.g.Log, &Range{Span: r.Span, Token: r.Token, Owner: owner, Done: r.Done, Back: r.Back,
-		Messages: r.Messages, At: r.At, Window: r.Window})
-	if err != nil {
+func (l *logTx) putRange(r *ranges.Range, owner OwnerID) error {
+	l.put = Range{Span: r.Span, Token: r.Token, Owner: owner, Done: r.Done, Back: r.Back, Messages: r.Messages, At: r.At, Window: r.Window}
+	if err := l.tx.PutRange(l.g.Log, &l.put); err != nil {
 		return fmt.Errorf("writing range %d: %w", r.Token, err)
 	}
 	return nil
