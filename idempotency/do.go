@@ -25,6 +25,8 @@ type Func func(ctx context.Context) (Result, error)
 
 // Outcome is what came of a request.
 type Outcome struct {
+	// Result is what was stored, or, of a call whose function ran, what that returned. Callers that waited for one another share its body:
+	// it is not to be changed.
 	Result Result
 	// Replayed says that the result is the one that the ledger has: the function was not run, or it was and another run has answered, since
 	// its lease was lost; or the ledger had to be asked whether it committed.
@@ -119,8 +121,9 @@ func (r *Runner) Do(ctx context.Context, q Request, f Func) (out Outcome, err er
 // lead asks the ledger for a request, and runs it if it is to be run.
 func (r *Runner) lead(ctx context.Context, x *flight, limit <-chan time.Time, q *Request, key ledger.Key, f Func) (out Outcome, err error) {
 	err = ErrUnknown // if it panics
+	var c *call
 	defer func() {
-		r.flights.land(x, out, err, !r.opt.RerunFailed)
+		r.flights.land(x, out, err, !r.opt.RerunFailed, c != nil && c.over.Load() && c.committed)
 		if err == nil {
 			r.sieve.note(out.Replayed)
 		}
@@ -128,7 +131,7 @@ func (r *Runner) lead(ctx context.Context, x *flight, limit <-chan time.Time, q 
 	if out, err, ok := r.known(ctx, q, key, x.body); ok {
 		return out, err
 	}
-	c := &call{ctx: ctx, flight: x, f: f, at: place{x.key, cmp.Or(q.Window, r.opt.Window) + r.audits.keep}, ended: make(chan flow.Verdict, 1)}
+	c = &call{ctx: ctx, flight: x, f: f, at: place{x.key, cmp.Or(q.Window, r.opt.Window) + r.audits.keep}, ended: make(chan flow.Verdict, 1)}
 	it := &engine.Item{
 		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: x.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
 		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,

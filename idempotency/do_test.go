@@ -1,8 +1,10 @@
 package idempotency
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
@@ -84,7 +86,7 @@ func TestFlights(t *testing.T) {
 		if _, alone := f.join(other); leads != meetsNobody || follows != meetsUnknown || same != x || alone != meetsNobody {
 			t.Errorf("%s: they meet %d and %d, one with another body %d", c.name, leads, follows, alone)
 		}
-		f.land(x, Outcome{Result: Result{Body: []byte("paid")}, Attempt: 3}, c.err, c.keepFailed)
+		f.land(x, Outcome{Result: Result{Body: []byte("paid")}, Attempt: 3}, c.err, c.keepFailed, false)
 		<-x.done
 		told, is := errors.AsType[*FailedError](x.err)
 		if x.kept != c.kept || c.kept && (string(x.out.Result.Body) != "paid" || !x.out.Replayed || x.out.Attempt != 0 || is != (c.err != nil)) || is && (told.Err != nil || told.Text != "declined") {
@@ -122,15 +124,46 @@ func TestFlightsOfAnotherBody(t *testing.T) {
 	if _, meets := f.join(third); meets != meetsOther {
 		t.Errorf("the key is ours: a third meets %d", meets)
 	}
-	f.land(y, Outcome{}, ErrMismatch, true)
-	f.land(x, Outcome{}, ErrUnknown, true)
+	f.land(y, Outcome{}, ErrMismatch, true, false)
+	f.land(x, Outcome{}, ErrUnknown, true, false)
 	if z, meets := f.join(third); meets != meetsNobody || len(f.all) != 1 {
 		t.Errorf("both are over: a third meets %d: %+v", meets, z)
 	}
 	w, _ := f.join(flightKey{key: [ledger.KeySize]byte{1}})
-	f.land(w, Outcome{}, ErrUnknown, true)
+	f.land(w, Outcome{}, ErrUnknown, true, false)
 	<-w.heard
 	if len(f.all) != 1 {
 		t.Errorf("%d keys are in progress", len(f.all))
 	}
+}
+
+// What a transaction has committed is not what its function has returned since: whoever waited asks the ledger.
+func TestWhatWasCommittedIsAskedFor(t *testing.T) {
+	t.Parallel()
+	f := newFlights()
+	x, _ := f.join(flightKey{})
+	if f.land(x, Outcome{Result: Result{Body: []byte("returned")}}, nil, true, true); x.kept {
+		t.Error("whoever waited gets what was returned after the commit")
+	}
+}
+
+// A ledger that cannot be read has requests claimed at once.
+func TestAReadThatFailsEndsReadingFirst(t *testing.T) {
+	t.Parallel()
+	s := &sieve{repeats: &repeats{}, look: lookups{ledger: unreadable{}}}
+	for range 40 {
+		s.note(true)
+	}
+	if s.passes() {
+		t.Fatal("40 repetitions are not many")
+	}
+	if known, _ := s.ended(t.Context(), ledger.Key{}, ledger.Fingerprint{}, time.Hour); known != nil || !s.passes() {
+		t.Errorf("after a read that failed: %+v, and requests are read first", known)
+	}
+}
+
+type unreadable struct{}
+
+func (unreadable) Successes(context.Context, []ledger.Key) ([]ledger.Success, error) {
+	return nil, errors.New("not read")
 }

@@ -114,6 +114,13 @@ func (s *sieve) note(repetition bool) {
 	}
 }
 
+// forget has requests claimed at once again: the ledger could not be read.
+func (s *sieve) forget() {
+	if s.repeats != nil {
+		s.repeats.share.Store(0)
+	}
+}
+
 // ended is the stored success of a request that the filter knows, as the ledger has it now; nil: it is to be claimed.
 func (s *sieve) ended(ctx context.Context, key ledger.Key, body ledger.Fingerprint, window time.Duration) (*ledger.Outcome, string) {
 	if s.filter != nil {
@@ -125,6 +132,7 @@ func (s *sieve) ended(ctx context.Context, key ledger.Key, body ledger.Fingerpri
 	defer cancel()
 	switch known, err := s.look.read(ctx, key); {
 	case err != nil:
+		s.forget()
 		return nil, sieveFailed
 	case !known.Of(body):
 		return nil, sieveWrong

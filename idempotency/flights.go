@@ -132,10 +132,11 @@ func (x *flight) met() bool {
 	}
 }
 
-// land ends a flight. What is kept is a success, or a failure that repetitions get, too.
-func (f *flights) land(x *flight, out Outcome, err error, keepFailed bool) {
+// land ends a flight. What is kept is a success, or a failure that repetitions get, too; not what a transaction has committed: that is
+// what repetitions get, whatever the function has returned since.
+func (f *flights) land(x *flight, out Outcome, err error, keepFailed, committed bool) {
 	failed, is := errors.AsType[*FailedError](err)
-	if x.kept = err == nil || is && keepFailed; x.kept {
+	if x.kept = !committed && (err == nil || is && keepFailed); x.kept {
 		x.out = Outcome{Result: out.Result, Replayed: true}
 		if is {
 			x.err = &FailedError{Text: failed.Text}

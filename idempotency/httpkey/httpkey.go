@@ -131,7 +131,11 @@ func identity(r *http.Request, content []byte) []byte {
 	if all, err := url.ParseQuery(query); err == nil { // else parts of it would be left out
 		query = all.Encode()
 	}
-	head := r.Method + "\n" + r.URL.EscapedPath() + "\n" + query + "\n" + kind + "\n"
+	path := r.URL.EscapedPath()
+	if whole, err := url.ParseRequestURI(r.RequestURI); err == nil { // behind http.StripPrefix the path is a part of it
+		path = whole.EscapedPath()
+	}
+	head := r.Method + "\n" + path + "\n" + query + "\n" + kind + "\n"
 	return append([]byte(head), content...)
 }
 
@@ -153,7 +157,8 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 	switch {
 	case send:
 		m.sent(r, failed)
-	case seen: // what its client has is all that there is to say
+	case seen: // its client has a part of an answer that does not hold, and must not take it for whole
+		panic(http.ErrAbortHandler)
 	case errors.Is(err, idempotency.ErrUnavailable) && m.opt.WithoutLedger:
 		m.unprotected(w, r, body)
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
