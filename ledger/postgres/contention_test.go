@@ -49,14 +49,18 @@ func TestPitfall100_HeldForAMoment(t *testing.T) {
 		tx := hold(t, b, "SELECT FROM ackledger.message WHERE state = 1 FOR NO KEY UPDATE")
 		var errs []error
 		var err error
+		var since time.Time
+		if err := b.pool.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&since); err != nil {
+			t.Fatal(err)
+		}
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			errs, err = o.Settle(t.Context(), settlements)
 		}()
 		poll(t, "the full statement finds the rows held", func() bool {
-			return b.number(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-				AND state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%locked AS MATERIALIZED%'`) > 0
+			return b.number(t, fmt.Sprintf(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+				AND query_start > '%s' AND pid <> pg_backend_pid() AND query LIKE '%%locked AS MATERIALIZED%%'`, since.Format(time.RFC3339Nano))) > 0
 		})
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
