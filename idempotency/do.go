@@ -13,7 +13,7 @@ import (
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/flow"
-	"github.com/ackledger/ackledger/internal/told"
+	"github.com/ackledger/ackledger/internal/response"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -40,9 +40,9 @@ type call struct {
 	ctx    context.Context // Do's
 	flight *flight
 	f      Func
-	at     place        // of its result
-	state  atomic.Int32 // of a stage
-	said   told.Call    // what the ledger has said
+	at     place         // of its result
+	state  atomic.Int32  // of a stage
+	said   response.Call // what the ledger has said
 	ended  chan flow.Verdict
 
 	over atomic.Bool // its function has ended: what follows may be read
@@ -229,23 +229,23 @@ func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 }
 
 // tell is what a caller is told.
-func (r *Runner) tell(c *call, what told.Told) (Outcome, error) {
+func (r *Runner) tell(c *call, what response.Response) (Outcome, error) {
 	switch what {
-	case told.Answer:
+	case response.Answer:
 		return c.out, nil
-	case told.Failure:
+	case response.Failure:
 		return c.out, &FailedError{Text: c.err.Error(), Err: c.err}
-	case told.Stored:
+	case response.Stored:
 		return r.replayed(c.ctx, c.said.Heard.Outcome)
-	case told.Crashed:
+	case response.Crashed:
 		return c.out, &FailedError{Text: fmt.Sprintf("idempotency: the request's process crashed %d times", c.said.Heard.Crashes)}
-	case told.Error:
+	case response.Error:
 		return c.out, c.err
-	case told.Unavailable:
+	case response.Unavailable:
 		return Outcome{}, r.unavailable()
-	case told.InProgress:
+	case response.InProgress:
 		return Outcome{}, &InProgressError{Rest: cmp.Or(c.said.Heard.Wait, r.worker.Lease)}
-	case told.Mismatch:
+	case response.Mismatch:
 		return Outcome{}, ErrMismatch
 	}
 	return c.out, ErrUnknown

@@ -36,7 +36,7 @@ type conformance struct {
 }
 
 func TestConformance(t *testing.T) {
-	cases := slicesOf(identityCases(), keyCases(), bodyCases(), keptCases(), headerCases(), sentCases())
+	cases := slicesOf(identityCases(), keyCases(), bodyCases(), keptCases(), headerCases(), sentCases(), bareCases())
 	if len(cases) < 60 {
 		t.Errorf("%d cases, want 60", len(cases))
 	}

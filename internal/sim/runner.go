@@ -6,7 +6,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/flow"
-	"github.com/ackledger/ackledger/internal/told"
+	"github.com/ackledger/ackledger/internal/response"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -45,7 +45,7 @@ type call struct {
 	taken    bool          // it was offered to the core
 	letGo    time.Duration // when the core let go of it; 0: it has it, if it was offered
 	answered bool          // the ledger has said something
-	said     told.Call     // what that was
+	said     response.Call // what that was
 
 	begun, over, returned bool // its function has begun, and ended; its caller has been told
 	committed             bool
@@ -193,7 +193,7 @@ func (c *call) returns(what reply, answer []byte) {
 
 // outcome is what a call's end means.
 func (c *call) outcome(v flow.Verdict) (reply, []byte) {
-	what := told.Unknown // a drain's time was up
+	what := response.Unknown // a drain's time was up
 	switch {
 	case !c.begun:
 		what = c.said.NotRun(v.Ack, c.meetsOther(), c.in.cfg.Refuse && c.in.mayDo())
@@ -201,24 +201,24 @@ func (c *call) outcome(v flow.Verdict) (reply, []byte) {
 		what = c.said.Ran(v.Ack, c.committed, c.err != nil)
 	}
 	switch what {
-	case told.Answer:
+	case response.Answer:
 		return gotAnswer, c.answer
-	case told.Failure:
+	case response.Failure:
 		return gotFailure, c.answer
-	case told.Stored:
+	case response.Stored:
 		if o := &c.said.Heard.Outcome; o.State == ledger.Failed {
 			return gotFailure, o.Result
 		}
 		return gotAnswer, c.said.Heard.Outcome.Result
-	case told.Crashed:
+	case response.Crashed:
 		return gotFailure, nil
 	}
 	return replyOf[what], nil
 }
 
 // replyOf is what of a call's ends tells no more than that.
-var replyOf = map[told.Told]reply{
-	told.Error: gotError, told.Unknown: gotUnknown, told.Unavailable: gotUnavailable, told.InProgress: gotInProgress, told.Mismatch: gotMismatch,
+var replyOf = map[response.Response]reply{
+	response.Error: gotError, response.Unknown: gotUnknown, response.Unavailable: gotUnavailable, response.InProgress: gotInProgress, response.Mismatch: gotMismatch,
 }
 
 // tellCalls tells calls what the ledger says of their requests.

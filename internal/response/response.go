@@ -1,6 +1,4 @@
-// Package told decides what a caller of package idempotency is told: by what the ledger has said of its call, and how its function ended.
-// The simulator of internal/sim goes through the same rules.
-package told
+package response
 
 import (
 	"sync/atomic"
@@ -8,17 +6,17 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Told is what a caller is told.
-type Told uint8
+// Response is what a caller is told of its request.
+type Response uint8
 
-// What a caller is told of its request. What stands from Unavailable on says that its function was not run.
+// The responses. What stands from Unavailable on says that the caller's function was not run.
 const (
-	Answer  Told = iota // its function's, which is stored
-	Failure             // its function's, for good
-	Stored              // what the ledger has: Call.Heard.Outcome
-	Crashed             // it has failed for good because of its crashes: Call.Heard.Crashes
-	Error               // its function's, which is to be run again
-	Unknown             // whether it was done
+	Answer  Response = iota // its function's, which is stored
+	Failure                 // its function's, for good
+	Stored                  // what the ledger has: Call.Heard.Outcome
+	Crashed                 // it has failed for good because of its crashes: Call.Heard.Crashes
+	Error                   // its function's, which is to be run again
+	Unknown                 // whether it was done
 	Unavailable
 	InProgress
 	Mismatch
@@ -48,7 +46,7 @@ func (c *Call) Differs() bool { return c.differs.Load() }
 
 // NotRun is what a caller is told whose function was not run: ack is the core's verdict, meets says that another body runs in this process,
 // and declined that the call does not wait for others, while functions may start.
-func (c *Call) NotRun(ack, meets, declined bool) Told {
+func (c *Call) NotRun(ack, meets, declined bool) Response {
 	switch {
 	case c.Differs(), !ack && meets:
 		return Mismatch
@@ -65,7 +63,7 @@ func (c *Call) NotRun(ack, meets, declined bool) Told {
 // Ran is what a caller is told whose function has run: ack is the core's verdict, committed says that its transaction has settled the
 // request, and failed that it returned an error. Where the transaction was not answered, or the lease was lost, the ledger was asked again
 // what became of the request.
-func (c *Call) Ran(ack, committed, failed bool) Told {
+func (c *Call) Ran(ack, committed, failed bool) Response {
 	switch {
 	case ack && committed:
 		return Answer
