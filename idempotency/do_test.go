@@ -137,25 +137,20 @@ func TestFlightsOfAnotherBody(t *testing.T) {
 	}
 }
 
-// What a transaction has committed is not what its function has returned since: whoever waited asks the ledger.
-func TestWhatWasCommittedIsAskedFor(t *testing.T) {
-	t.Parallel()
-	f := newFlights()
-	x, _ := f.join(flightKey{})
-	if f.land(x, Outcome{Result: Result{Body: []byte("returned")}}, nil, true, true); x.kept {
-		t.Error("whoever waited gets what was returned after the commit")
-	}
-}
-
 // A ledger that cannot be read has requests claimed at once.
-func TestAReadThatFailsEndsReadingFirst(t *testing.T) {
+func TestPitfall161_UnreadLedger(t *testing.T) {
 	t.Parallel()
-	s := &sieve{repeats: &repeats{}, look: lookups{ledger: unreadable{}}}
+	s := &sieve{repeats: &repeats{}, look: lookups{ledger: unreadable{}}, wait: time.Minute}
 	for range 40 {
 		s.note(true)
 	}
 	if s.passes() {
 		t.Fatal("40 repetitions are not many")
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if known, _ := s.ended(gone, ledger.Key{}, ledger.Fingerprint{}, time.Hour); known != nil || s.passes() {
+		t.Errorf("after a caller has gone: %+v, and requests are read first no more", known)
 	}
 	if known, _ := s.ended(t.Context(), ledger.Key{}, ledger.Fingerprint{}, time.Hour); known != nil || !s.passes() {
 		t.Errorf("after a read that failed: %+v, and requests are read first", known)

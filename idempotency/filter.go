@@ -80,6 +80,7 @@ type sieve struct {
 	repeats *repeats // nil: whatever they are, the filter is asked
 	filter  Filter   // nil: all requests are looked up
 	look    lookups
+	wait    time.Duration // for the ledger, at most
 	limit   time.Duration
 	asks    chan struct{} // one for each call under way
 	log     *zap.Logger
@@ -91,17 +92,20 @@ type sieve struct {
 // newSieve is nil without a filter on a ledger that cannot be read so; on others it reads first while requests repeat much.
 func newSieve(l ledger.Ledger, o *Options) (*sieve, error) {
 	reader, ok := l.(ledger.SuccessReader)
+	given := !engine.IsNil(o.Filter)
 	switch {
-	case engine.IsNil(o.Filter) && !ok:
-		return nil, nil
-	case engine.IsNil(o.Filter):
-		return &sieve{repeats: &repeats{}, look: lookups{ledger: reader}}, nil
-	case !ok:
+	case !ok && given:
 		return nil, fmt.Errorf("idempotency: Options.Filter: the ledger must be a ledger.SuccessReader, is a %T", l)
-	case o.Filter == ReadFirst:
-		return &sieve{look: lookups{ledger: reader}}, nil
+	case !ok:
+		return nil, nil
 	}
-	return &sieve{filter: o.Filter, look: lookups{ledger: reader}, limit: o.FilterLimit, asks: make(chan struct{}, asksMax), log: o.Logger, began: time.Now()}, nil
+	s := &sieve{look: lookups{ledger: reader}, wait: min(lookLimit, o.Wait), limit: o.FilterLimit, asks: make(chan struct{}, asksMax), log: o.Logger, began: time.Now()}
+	if !given {
+		s.repeats = &repeats{}
+	} else if o.Filter != ReadFirst {
+		s.filter = o.Filter
+	}
+	return s, nil
 }
 
 // passes says that nothing is to be asked: there is no filter, and requests repeat little.
@@ -128,11 +132,13 @@ func (s *sieve) ended(ctx context.Context, key ledger.Key, body ledger.Fingerpri
 			return nil, why
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	limited, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
-	switch known, err := s.look.read(ctx, key); {
+	switch known, err := s.look.read(limited, key); {
 	case err != nil:
-		s.forget()
+		if ctx.Err() == nil { // else it is the caller who has gone
+			s.forget()
+		}
 		return nil, sieveFailed
 	case !known.Of(body):
 		return nil, sieveWrong

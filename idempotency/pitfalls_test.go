@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -132,5 +133,35 @@ func failsElsewhere(t *testing.T, end error) {
 	}
 	if _, err := r.Do(t.Context(), q, never(t)); as[*idempotency.FailedError](err) == nil {
 		t.Errorf("a repetition: %v", err)
+	}
+}
+
+// Who waits in the same process gets what the transaction has committed, as whoever comes later, not what the function has returned since.
+func TestPitfall160_CommittedOrReturned(t *testing.T) {
+	for name, end := range map[string]error{"it returns another result": nil, "it returns an error": errBoom} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := begin(t, memory.New(), idempotency.Options{})
+				f := func(ctx context.Context) (idempotency.Result, error) {
+					err := memory.InTx(ctx, func(ctx context.Context) error {
+						return idempotency.SetResult(ctx, idempotency.Result{Body: []byte("committed")})
+					})
+					if err != nil {
+						t.Error(err)
+					}
+					time.Sleep(time.Second) // of the bubble's clock: the other one waits by then
+					return idempotency.Result{Body: []byte("returned")}, end
+				}
+				var all sync.WaitGroup
+				defer all.Wait()
+				all.Go(func() { _, _ = r.Do(t.Context(), request("k"), f) })
+				synctest.Wait()
+				for range 2 { // while it runs, and later
+					if out, err := r.Do(t.Context(), request("k"), never(t)); err != nil || string(out.Result.Body) != "committed" || !out.Replayed {
+						t.Errorf("%q, %+v, %v", out.Result.Body, out, err)
+					}
+				}
+			})
+		})
 	}
 }

@@ -72,8 +72,8 @@ func (o *groupingOwner) Settle(ctx context.Context, s []ledger.Settlement) ([]er
 	return o.Owner.Settle(ctx, s)
 }
 
-// TestStepsOfRequestsAreGrouped: what requests record at the same time is one write of the ledger.
-func TestStepsOfRequestsAreGrouped(t *testing.T) {
+// TestPitfall162_StepsOneByOne: what requests record at the same time is one write of the ledger.
+func TestPitfall162_StepsOneByOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const requests = 100

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/ledger"
@@ -34,6 +35,9 @@ type recorder struct {
 
 // tooLarge is why most answers are not kept that are not.
 const tooLarge = "it is larger than what is kept"
+
+// notText is why an answer is not kept that has a header which the ledger cannot hold.
+const notText = "a header of it is not UTF-8"
 
 func newRecorder(w http.ResponseWriter, limit int) *recorder {
 	return &recorder{w: w, limit: limit, around: w.Header().Clone(), header: w.Header().Clone()}
@@ -196,8 +200,14 @@ func (r *recorder) result(keep []string) idempotency.Result {
 	if _, set := r.header["Content-Type"]; !set && len(res.Body) > 0 && r.header.Get("Content-Encoding") == "" {
 		res.MediaType = http.DetectContentType(res.Body)
 	}
+	if !utf8.ValidString(res.MediaType) {
+		return idempotency.Result{Status: res.Status, Tombstone: notText}
+	}
 	for _, name := range keep {
 		for _, value := range r.header.Values(name) {
+			if !utf8.ValidString(value) {
+				return idempotency.Result{Status: res.Status, Tombstone: notText}
+			}
 			res.Headers = append(res.Headers, ledger.Header{Name: http.CanonicalHeaderKey(name), Value: []byte(value)})
 		}
 	}
