@@ -6,10 +6,13 @@
 //
 // An answer that the handler writes after its transaction has committed reaches the first client alone: a repetition is told that it was
 // not kept. Where the transaction failed and the handler answers with 400 or more, that is sent, and the next request runs again.
+// An answer that is flushed, or larger than what is kept, goes to the client before its transaction has ended: where that fails, the
+// connection is cut off, so that nobody takes the answer for whole.
 //
 // # Routers
 //
-// The route's pattern is [http.Request.Pattern]. chi sets it for middlewares of With, not for those of Use. For gin and echo an adapter
+// The route's pattern is [http.Request.Pattern]. Behind http.StripPrefix two routers may have the same one: their requests differ by the
+// whole path, so that one key in both is a mismatch. chi sets it for middlewares of With, not for those of Use. For gin and echo an adapter
 // sets it, hands the middleware's writer to the handlers, and has their errors answered behind the middleware: module
 // integration/routers of this repository has both, tested.
 //
