@@ -44,6 +44,17 @@ func (o awayOwner) Claim(context.Context, []ledger.Entry) ([]ledger.Claim, error
 
 func (o awayOwner) Beat(context.Context) (time.Duration, error) { return 0, o.fail() }
 
+// learns asks once, and waits until the runner knows that its ledger is away. The first request may be answered before.
+func (e *env) learns() {
+	e.Helper()
+	e.ask(asked{key: "first"})
+	for deadline := time.Now().Add(time.Minute); e.runner.Health().Ready; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			e.Fatal("the runner is ready after a minute")
+		}
+	}
+}
+
 // Where the ledger does not answer nothing is done, or everything, by name only.
 func TestTheLedgerIsAway(t *testing.T) {
 	for _, pass := range []bool{false, true} {
@@ -51,12 +62,7 @@ func TestTheLedgerIsAway(t *testing.T) {
 			protocols(t, func(t *testing.T, http2 bool) {
 				h, runs := counted(http.StatusCreated)
 				e := serveOn(t, away{Ledger: memory.New()}, idempotency.Options{Wait: time.Millisecond}, httpkey.Options{WithoutLedger: pass, RetryAfter: 3 * time.Second}, h, http2)
-				e.ask(asked{key: "first"}) // by which the runner learns of it
-				for deadline := time.Now().Add(time.Minute); e.runner.Health().Ready; time.Sleep(time.Millisecond) {
-					if time.Now().After(deadline) {
-						t.Fatal("the runner is ready after a minute")
-					}
-				}
+				e.learns()
 				before := runs.Load() // the first one, if it was told in time that the ledger is away
 				a := e.ask(asked{key: "k", body: "b"})
 				if pass && (a.status != http.StatusCreated || a.body != fmt.Sprintf("run %d of %q", before+1, "b") || a.replayed()) ||

@@ -25,24 +25,32 @@ func TestWhatIsLogged(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		l    ledger.Ledger
+		away bool
 		o    httpkey.Options
 		ask  []asked
 		want []string
 	}{
-		{"all well, and clients' mistakes", memory.New(), httpkey.Options{}, append(then(asked{}, func(q *asked) { q.body = "x" }), asked{}, asked{key: "k"}), nil},
-		{"the ledger is away", away{Ledger: memory.New()}, httpkey.Options{}, []asked{{key: "k"}}, []string{"a request was not answered as asked"}},
-		{"unprotected", away{Ledger: memory.New()}, httpkey.Options{WithoutLedger: true}, []asked{{key: "k"}}, []string{"the ledger does not answer: a request runs unprotected"}},
+		{"all well, and clients' mistakes", false, httpkey.Options{}, append(then(asked{}, func(q *asked) { q.body = "x" }), asked{}, asked{key: "k"}), nil},
+		{"the ledger is away", true, httpkey.Options{}, []asked{{key: "k"}}, []string{"a request was not answered as asked"}},
+		{"unprotected", true, httpkey.Options{WithoutLedger: true}, []asked{{key: "k"}}, []string{"the ledger does not answer: a request runs unprotected"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			core, logs := observer.New(zapcore.DebugLevel)
 			c.o.Logger = zap.New(core)
 			h, _ := counted(http.StatusCreated)
-			e := serveOn(t, c.l, idempotency.Options{Wait: 100 * time.Millisecond}, c.o, h, false)
+			var l ledger.Ledger = memory.New()
+			wait := time.Minute
+			if c.away {
+				l, wait = away{Ledger: l}, time.Millisecond
+			}
+			e := serveOn(t, l, idempotency.Options{Wait: wait}, c.o, h, false)
+			if c.away {
+				e.learns()
+				logs.TakeAll()
+			}
 			for _, q := range c.ask {
-				for deadline := time.Now().Add(time.Minute); e.ask(q).problem() == httpkey.InProgress && time.Now().Before(deadline); {
-				} // the ledger had said nothing yet, not even that it is away
+				e.ask(q)
 			}
 			var got []string
 			for _, entry := range logs.All() {
