@@ -45,7 +45,9 @@ type call struct {
 	said   response.Call // what the ledger has said
 	ended  chan flow.Verdict
 
-	over atomic.Bool // its function has ended: what follows may be read
+	returned atomic.Bool   // its function has returned
+	over     atomic.Bool   // its function has ended: what follows may be read
+	left     chan struct{} // closed then
 
 	// Its handler's goroutine writes these.
 	out       Outcome
@@ -131,7 +133,7 @@ func (r *Runner) lead(ctx context.Context, x *flight, limit <-chan time.Time, q 
 	if out, err, ok := r.known(ctx, q, key, x.body); ok {
 		return out, err
 	}
-	c = &call{ctx: ctx, flight: x, f: f, at: place{x.key, cmp.Or(q.Window, r.opt.Window) + r.audits.keep}, ended: make(chan flow.Verdict, 1)}
+	c = &call{ctx: ctx, flight: x, f: f, at: place{x.key, cmp.Or(q.Window, r.opt.Window) + r.audits.keep}, ended: make(chan flow.Verdict, 1), left: make(chan struct{})}
 	it := &engine.Item{
 		Item: flow.Item{Identity: flow.Identity{Key: key, Fingerprint: x.body}, NoWait: r.opt.Refuse, Size: int64(len(q.Body)) + callBytes},
 		Msg:  &consumer.Message{ID: string(key.ID), Source: r.opt.Name}, Delivery: []byte(rand.Text()), Window: q.Window, Alive: alive, Ref: c,
@@ -178,7 +180,7 @@ func (r *Runner) unavailable() error {
 	if why := r.eng.Health().LastError; why != "" {
 		return fmt.Errorf("%w: %s", ErrUnavailable, why)
 	}
-	return ErrUnavailable
+	return ErrNotRunning
 }
 
 func (r *Runner) leave() { r.waiting.Add(-1) }
@@ -189,6 +191,8 @@ func (r *Runner) await(c *call, limit <-chan time.Time) (Outcome, error) {
 	select {
 	case v := <-c.ended:
 		return r.outcome(c, v)
+	case <-c.left:
+		return r.settled(c)
 	case err = <-c.flight.told:
 	case <-limit:
 		err = r.waited(c.flight)
@@ -198,7 +202,27 @@ func (r *Runner) await(c *call, limit <-chan time.Time) (Outcome, error) {
 	if c.state.CompareAndSwap(waits, abandoned) {
 		return Outcome{}, err
 	}
-	return r.outcome(c, <-c.ended)
+	return r.settled(c)
+}
+
+// settled waits for the function's end, and then for the ledger to have noted it, for as long as its callers wait for others.
+func (r *Runner) settled(c *call) (Outcome, error) {
+	select {
+	case v := <-c.ended:
+		return r.outcome(c, v)
+	case <-c.left:
+	}
+	limit := time.NewTimer(max(r.opt.Wait, DefaultWait))
+	defer limit.Stop()
+	select {
+	case v := <-c.ended:
+		return r.outcome(c, v)
+	case <-limit.C:
+	}
+	if c.panicked != nil {
+		panic(c.panicked)
+	}
+	return Outcome{}, ErrUnknown
 }
 
 // waited is the error of who has waited for a flight for long enough.

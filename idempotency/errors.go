@@ -19,11 +19,15 @@ var (
 	ErrNoTurn = errors.New("idempotency: waited in vain for the request's turn")
 	// ErrUnavailable says that the ledger does not answer, or the runner does not run: nothing is done, since nothing would be remembered.
 	ErrUnavailable = errors.New("idempotency: the ledger is not available")
+	// ErrNotRunning says that the runner does not run, or not any more: it has not joined the ledger yet, or drains. It is an
+	// ErrUnavailable, and says nothing of the ledger.
+	ErrNotRunning = fmt.Errorf("%w: the runner does not run", ErrUnavailable)
 	// ErrPaused says that somebody has paused the runner ([Runner.Pause]). It was not run. It is no ErrUnavailable, so that who runs
 	// requests unprotected while the ledger is away does not run them in a pause.
 	ErrPaused = errors.New("idempotency: the runner is paused")
-	// ErrUnknown says that the request ran, and that it is not known whether the ledger has noted how it ended: its lease was lost, or
-	// its transaction was not answered. Asking again says it.
+	// ErrUnknown says that the request ran, and that it is not known whether the ledger has noted how it ended: its lease was lost, its
+	// transaction was not answered, or the ledger did not answer for as long as callers wait (Options.Wait, and the default at least).
+	// Asking again says it.
 	ErrUnknown = errors.New("idempotency: whether the request was done is not known: ask again")
 	// ErrNoValue says that the request was done, and that there is no value to give ([Do]): what is stored does not fit the type, or
 	// nothing could be stored. It does not run again.

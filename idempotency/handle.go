@@ -54,7 +54,10 @@ func (r *Runner) handle(ctx context.Context, m *consumer.Message) error {
 	if !c.state.CompareAndSwap(waits, begun) {
 		return engine.ErrGiveBack
 	}
-	defer c.over.Store(true)
+	defer func() {
+		c.over.Store(true)
+		close(c.left)
+	}()
 	c.flight.state.Store(another)
 	c.out.Attempt = m.Attempt
 	ctx = &scope{Context: ctx, call: c, results: &r.results}
@@ -78,7 +81,7 @@ func (r *Runner) handle(ctx context.Context, m *consumer.Message) error {
 	case c.err == nil:
 		c.err = r.keep(ctx, c.at, &c.out.Result)
 	}
-	if c.err != nil {
+	if c.err != nil && state != ledger.AttemptRunning { // else what its transaction commits is a success
 		r.keepFailure(ctx, c.at, c.err)
 	}
 	return c.err
@@ -95,9 +98,15 @@ type releaseError struct{ err error }
 func (e *releaseError) Error() string   { return e.err.Error() }
 func (e *releaseError) Unwrap() []error { return []error{e.err, engine.ErrGiveBack} }
 
-// commits is called when the function's transaction is about to commit.
+// commits is called when the function's transaction is about to commit. One that outlives its function rolls back, unless its result was set:
+// what the caller is told would not be what is stored.
 func (c *call) commits(ctx context.Context, attempt *ledger.Attempt) error {
-	if c.soFar == nil || attempt.Result() != nil {
+	switch {
+	case attempt.Result() != nil:
+		return nil
+	case c.returned.Load():
+		return errLeft
+	case c.soFar == nil:
 		return nil
 	}
 	res, err := c.soFar()
@@ -132,14 +141,14 @@ func (c *call) run(ctx context.Context) (r Result, err error) {
 		c.err = errGoexit
 	}()
 	r, err = c.f(ctx)
+	c.returned.Store(true)
 	returned = true
 	return r, err
 }
 
 var errGoexit = errors.New("idempotency: the function ended its goroutine (runtime.Goexit)")
 
-// keep sets a success' result. What cannot be kept fails the request for good: its effects may have happened, so it must not run
-// again.
+// keep sets a success' result. What cannot be kept fails the request for good, since its effects may have happened.
 func (r *Runner) keep(ctx context.Context, at place, res *Result) error {
 	stored, err := r.results.store(ctx, at, res, "")
 	if err != nil {

@@ -37,8 +37,8 @@ type Options struct {
 	// Attempts is how often a request may fail before it fails for good, 1 to 1,000. Default 10. For people whose callers repeat for
 	// long, or who want to look at failures sooner (1: the first error is final).
 	Attempts int
-	// RerunFailed runs a request again that has failed for good. Default: a repetition gets the stored error. For people whose
-	// callers are to try anew under the same key.
+	// RerunFailed runs a request again that has failed for good, also one that was done and whose result could not be kept (a
+	// [*TooLargeError]). Default: a repetition gets the stored error. For people whose callers are to try anew under the same key.
 	RerunFailed bool
 	// Refuse has a duplicate of what is in progress refused at once, with an [*InProgressError]. Default: it waits. For people whose
 	// callers come again by themselves.

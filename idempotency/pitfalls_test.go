@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
 // Who loses the answer that a call's failure is filed, and the lease with it, asks again. The caller gets the call's own end, not what the
@@ -164,4 +166,67 @@ func TestPitfall160_CommittedOrReturned(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A function that returns an error while its transaction goes on does not take the transaction's result away. A transaction without one is
+// rolled back.
+func TestPitfall164_ReturnsBeforeItsTransaction(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]bool{"its result is set": true, "no result is set": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, _ := openFile(t)
+			r, committed := begin(t, l, idempotency.Options{}), make(chan error, 1)
+			_, err := r.Do(t.Context(), request("k"), func(ctx context.Context) (idempotency.Result, error) {
+				started := make(chan struct{})
+				go func() {
+					committed <- sqlite.InTx(context.WithoutCancel(ctx), func(tx context.Context, _ *sql.Tx) (err error) {
+						if set {
+							err = idempotency.SetResult(tx, idempotency.Result{Status: 201})
+						}
+						close(started)
+						<-ctx.Done() // the function has returned
+						return err
+					})
+				}()
+				<-started
+				return idempotency.Result{}, errBoom
+			})
+			if err := <-committed; (err == nil) != set {
+				t.Errorf("committed: %v", err)
+			}
+			f, runs := answers("paid", nil)
+			out, again := r.Do(t.Context(), request("k"), f)
+			if again != nil || out.Result.Status != 201 || out.Replayed != set || (runs.Load() == 0) != set {
+				t.Errorf("%v; again %+v, %v after %d runs", err, out, again, runs.Load())
+			}
+		})
+	}
+}
+
+// A ledger that goes away while a function runs does not keep its caller: it is told that the end is not known, and a repetition is told the end.
+func TestPitfall167_AwayAfterTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		r := begin(t, l, idempotency.Options{Wait: time.Second})
+		f, runs := answers("paid", nil)
+		began := time.Now()
+		_, err := r.Do(t.Context(), request("k"), func(ctx context.Context) (idempotency.Result, error) {
+			l.FailBefore(func(_ context.Context, op memory.Op) error {
+				if op != memory.Settle {
+					return nil
+				}
+				return ledger.MarkUnavailable(errBoom)
+			})
+			return f(ctx)
+		})
+		if took := time.Since(began); !errors.Is(err, idempotency.ErrUnknown) || took != idempotency.DefaultWait {
+			t.Errorf("%v after %s", err, took)
+		}
+		l.FailBefore(nil)
+		time.Sleep(time.Minute)
+		if out, err := r.Do(t.Context(), request("k"), f); err != nil || string(out.Result.Body) != "paid" || runs.Load() != 1 {
+			t.Errorf("again: %+v, %v after %d runs", out, err, runs.Load())
+		}
+	})
 }

@@ -23,8 +23,8 @@ type Result struct {
 	Body []byte
 	// Tombstone says why there is no answer although the request was done: it could not be kept. Empty: there is one.
 	Tombstone string
-	// Instead is the Tombstone that is stored where the result is too large to be kept. Empty: that is refused with a
-	// [*TooLargeError]. For answers that can be sent once without being kept.
+	// Instead is the Tombstone that is stored where the result is too large to be kept; one that cannot be sealed has a Tombstone, too.
+	// Empty: both are refused, with a [*TooLargeError] or the cipher's. For answers that can be sent once without being kept.
 	Instead string
 }
 

@@ -33,7 +33,12 @@ const sealLimit = 5 * time.Second
 // store is what is stored in the ledger of a result, or of what it says is to be stored instead; else a [*TooLargeError].
 func (s *results) store(ctx context.Context, at place, r *Result, failed string) ([]byte, error) {
 	stored, err := s.seal(ctx, r, failed)
-	if err != nil {
+	switch {
+	case err == nil:
+	case s.cipher != nil && r.Instead != "": // a tombstone has nothing to hide
+		s.log.Warn("a result is not kept", zap.Error(err))
+		return encode(&Result{Status: r.Status, Tombstone: "it could not be sealed"}, failed)
+	default:
 		return nil, err
 	}
 	if len(stored) <= s.limit {

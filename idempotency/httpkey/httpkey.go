@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"go.uber.org/zap"
@@ -28,7 +29,8 @@ type middleware struct {
 }
 
 // New makes the middleware. It may wrap a whole mux, or, better, each handler of one: then the route's pattern is part of a request's
-// identity, and not its path alone. Requests with GET, HEAD, OPTIONS and TRACE pass, and so do those without a key that need none.
+// identity, and not its path alone. The host is no part of it, unless it is in the pattern, or Options.Caller adds it: clients may repeat a
+// request by another name of the server. Requests with GET, HEAD, OPTIONS and TRACE pass, and so do those without a key that need none.
 func New(r *idempotency.Runner, o Options) (func(http.Handler) http.Handler, error) {
 	if r == nil {
 		return nil, errors.New("httpkey: New: the runner must not be nil")
@@ -88,7 +90,10 @@ func (m *middleware) request(w http.ResponseWriter, r *http.Request, key string)
 	if err != nil {
 		return q, nil, &Problem{Type: "about:blank", Title: "The request's body cannot be read", Status: http.StatusBadRequest, Err: err}
 	}
-	content := body
+	content, err := read(r, body)
+	if err != nil {
+		return q, nil, &Problem{Type: "about:blank", Title: "The request's body was read before its key", Status: http.StatusInternalServerError, Err: err}
+	}
 	if m.opt.Body != nil {
 		if content, err = m.opt.Body(r, body); err != nil {
 			return q, nil, &Problem{Type: "about:blank", Title: "The request's body is not valid", Status: http.StatusBadRequest, Detail: err.Error(), Err: err}
@@ -97,16 +102,31 @@ func (m *middleware) request(w http.ResponseWriter, r *http.Request, key string)
 	return idempotency.Request{Scope: route(r), Caller: bounded(m.opt.Caller(r)), Key: key, Body: identity(r, content)}, body, nil
 }
 
+// read is the content of a request whose body may have been read by an outer handler: as a form, or else not at all.
+func read(r *http.Request, body []byte) ([]byte, error) {
+	files := r.MultipartForm != nil && len(r.MultipartForm.File) > 0
+	switch {
+	case len(body) > 0:
+		return body, nil
+	case files, r.ContentLength > 0 && r.PostForm == nil:
+		return nil, errors.New("httpkey: the request's body was read before, so that what it asks for is not known: wrap outside of what reads it")
+	}
+	return []byte(r.PostForm.Encode()), nil
+}
+
 // maxPart is how long a scope or a caller may be.
 const maxPart = 255
 
-// bounded is a part of the identity: what is too long ends in its hash.
+// shortened is how a part ends of which only the beginning and the hash are taken.
+var shortened = regexp.MustCompile(`~[0-9a-f]{64}$`)
+
+// bounded is a part of the identity: what is too long ends in its hash, and so does what would look like that.
 func bounded(part string) string {
-	if len(part) <= maxPart {
+	if len(part) <= maxPart && !shortened.MatchString(part) {
 		return part
 	}
 	sum := sha256.Sum256([]byte(part))
-	return strings.ToValidUTF8(part[:maxPart-1-2*len(sum)], "") + "~" + hex.EncodeToString(sum[:])
+	return strings.ToValidUTF8(part[:min(len(part), maxPart-1-2*len(sum))], "") + "~" + hex.EncodeToString(sum[:])
 }
 
 // route is the request's method and its route's pattern; its path where there is none.
@@ -159,7 +179,7 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 		m.sent(r, failed)
 	case seen: // its client has a part of an answer that does not hold, and must not take it for whole
 		panic(http.ErrAbortHandler)
-	case errors.Is(err, idempotency.ErrUnavailable) && m.opt.WithoutLedger:
+	case errors.Is(err, idempotency.ErrUnavailable) && !errors.Is(err, idempotency.ErrNotRunning) && m.opt.WithoutLedger:
 		m.unprotected(w, r, body)
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		m.sent(r, err) // nobody listens
@@ -248,7 +268,7 @@ func (m *middleware) replay(w http.ResponseWriter, r *http.Request, res *idempot
 		h.Set("Content-Type", res.MediaType)
 	}
 	h.Set(m.opt.ReplayHeader, "true")
-	w.WriteHeader(res.Status)
+	w.WriteHeader(cmp.Or(res.Status, http.StatusOK)) // a handler's own SetResult may have none
 	_, err := w.Write(res.Body)
 	m.sent(r, err)
 }

@@ -60,7 +60,7 @@ type Options struct {
 	// RetryAfter is what a client is told to wait at most. Default 5 s. For people whose requests take longer.
 	RetryAfter time.Duration
 	// WithoutLedger lets requests run unprotected while the ledger does not answer: some may be done twice. Default: they get 503,
-	// as they do while the runner is paused, and when their turn does not come in time. For people to whom doing nothing is worse.
+	// as they do while the runner is paused or does not run, and when their turn does not come in time. For people to whom doing nothing is worse.
 	WithoutLedger bool
 	// OnProblem answers instead of the middleware. Default: application/problem+json. For people with a format of their own.
 	OnProblem func(http.ResponseWriter, *http.Request, *Problem)

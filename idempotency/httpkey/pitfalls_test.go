@@ -2,17 +2,22 @@ package httpkey_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/idempotency/httpkey"
+	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
@@ -85,6 +90,128 @@ func TestPitfall163_HeadersThatAreNotText(t *testing.T) {
 		}
 		if a := e.ask(asked{key: "k"}); a.problem() != httpkey.NotReplayed || runs.Load() != 1 {
 			t.Errorf("%s, again: %+v after %d runs", name, a, runs.Load())
+		}
+	}
+}
+
+// failsOnce is a cipher whose first call fails.
+type failsOnce struct {
+	xor
+	calls atomic.Int32
+}
+
+func (f *failsOnce) Seal(ctx context.Context, plain []byte) ([]byte, error) {
+	if f.calls.Add(1) == 1 {
+		return nil, errors.New("no key today")
+	}
+	return f.xor.Seal(ctx, plain)
+}
+
+// An answer that cannot be sealed does not fail a request that was done, nor run it again.
+func TestPitfall165_CipherIsAway(t *testing.T) {
+	t.Parallel()
+	for _, rerun := range []bool{false, true} {
+		h, runs := counted(http.StatusCreated)
+		e := serve(t, idempotency.Options{Cipher: &failsOnce{}, RerunFailed: rerun}, httpkey.Options{}, h, false)
+		if a := e.ask(asked{key: "k"}); a.status != http.StatusCreated {
+			t.Errorf("first: %+v", a)
+		}
+		if a := e.ask(asked{key: "k"}); a.problem() != httpkey.NotReplayed || runs.Load() != 1 {
+			t.Errorf("again: %+v after %d runs", a, runs.Load())
+		}
+	}
+}
+
+// A runner that drains says nothing of the ledger: a repetition of what still runs does not run unprotected beside it.
+func TestPitfall166_UnprotectedInADrain(t *testing.T) {
+	t.Parallel()
+	r, err := idempotency.New(memory.New(), idempotency.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	ready := func(is bool) {
+		for deadline := time.Now().Add(time.Minute); r.Health().Ready != is; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("ready is not %t after a minute", is)
+			}
+		}
+	}
+	ready(true)
+	wrap, err := httpkey.New(r, httpkey.Options{WithoutLedger: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs atomic.Int32
+	began, release := make(chan struct{}), make(chan struct{})
+	h := wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if runs.Add(1) == 1 {
+			close(began)
+			<-release
+		}
+	}))
+	ask := func() int {
+		q, w := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/pay/7", http.NoBody), httptest.NewRecorder()
+		q.Header.Set("Idempotency-Key", "k")
+		h.ServeHTTP(w, q)
+		return w.Code
+	}
+	first := make(chan int, 1)
+	go func() { first <- ask() }()
+	<-began
+	stop()
+	ready(false)
+	if code := ask(); code != http.StatusServiceUnavailable || runs.Load() != 1 {
+		t.Errorf("%d after %d runs", code, runs.Load())
+	}
+	close(release)
+	if code := <-first; code != http.StatusOK {
+		t.Errorf("the first one: %d", code)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A form that was read before is part of what a request asks for. What was read before otherwise is refused.
+func TestPitfall168_FormsThatWereRead(t *testing.T) {
+	t.Parallel()
+	h, runs := counted(http.StatusCreated)
+	e := serve(t, idempotency.Options{}, httpkey.Options{}, h, false)
+	whole := e.server.Config.Handler
+	e.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.PostFormValue("csrf") == "" && r.Header.Get("Content-Type") == "text/plain" {
+			r.PostForm = nil
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+		whole.ServeHTTP(w, r)
+	})
+	kind := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	for _, c := range []struct {
+		body string
+		want int
+	}{{"amount=1&csrf=x", http.StatusCreated}, {"csrf=x&amount=1", http.StatusCreated}, {"amount=2&csrf=x", http.StatusUnprocessableEntity}} {
+		if a := e.ask(asked{key: "k", body: c.body, header: kind}); a.status != c.want || runs.Load() != 1 {
+			t.Errorf("%s: %+v after %d runs", c.body, a, runs.Load())
+		}
+	}
+	if a := e.ask(asked{key: "other", body: "x", header: http.Header{"Content-Type": {"text/plain"}}}); a.status != http.StatusInternalServerError || runs.Load() != 1 {
+		t.Errorf("read before: %+v after %d runs", a, runs.Load())
+	}
+}
+
+// A caller's name that looks like what another's long one is shortened to is shortened, too.
+func TestPitfall169_ShortenedCallers(t *testing.T) {
+	t.Parallel()
+	h, runs := counted(http.StatusCreated)
+	e := serve(t, idempotency.Options{}, httpkey.Options{Caller: func(r *http.Request) string { return r.Header.Get("X-Tenant") }}, h, false)
+	long := strings.Repeat("a", 300)
+	sum := sha256.Sum256([]byte(long))
+	for n, tenant := range []string{long, long[:190] + "~" + hex.EncodeToString(sum[:])} {
+		if a := e.ask(asked{key: "k", header: http.Header{"X-Tenant": {tenant}}}); a.replayed() || int(runs.Load()) != n+1 {
+			t.Errorf("%d: %+v after %d runs", n, a, runs.Load())
 		}
 	}
 }

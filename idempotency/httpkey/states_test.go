@@ -378,3 +378,30 @@ func (xor) Seal(ctx context.Context, plain []byte) ([]byte, error) {
 }
 
 func (x xor) Open(ctx context.Context, sealed []byte) ([]byte, error) { return x.Seal(ctx, sealed) }
+
+// A result that a handler has set itself needs no status.
+func TestResultWithoutStatus(t *testing.T) {
+	t.Parallel()
+	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	e := serveOn(t, l, idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		if err := sqlite.InTx(r.Context(), func(ctx context.Context, _ *sql.Tx) error {
+			return idempotency.SetResult(ctx, idempotency.Result{Body: []byte("paid")})
+		}); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(w, "paid")
+	}, false)
+	for n := range 2 {
+		if a := e.ask(asked{key: "k"}); a.status != http.StatusOK || a.body != "paid" || a.replayed() != (n == 1) {
+			t.Errorf("%d: %+v", n, a)
+		}
+	}
+}
