@@ -57,9 +57,10 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 		}
 	}
 	err := o.live(ctx, call, func(tx Tx) error {
+		l := &logTx{}
 		for i := range queries {
-			err := update(tx, o.id, &queries[i], func(f *ranges.Facts) ranges.Change { return plan(i, f) })
-			if err != nil {
+			*l = logTx{tx: tx, me: o.id, facts: ranges.Facts{Ranges: l.facts.Ranges}}
+			if err := l.update(&queries[i], func(f *ranges.Facts) ranges.Change { return plan(i, f) }); err != nil {
 				return fmt.Errorf("log %x: %w", queries[i].Info.Log, err)
 			}
 		}
@@ -74,11 +75,10 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 	return o.named("ranges of", err)
 }
 
-// update shows one log to a plan and writes what that says.
-func update(tx Tx, me OwnerID, q *ranges.Query, plan func(*ranges.Facts) ranges.Change) error {
-	l := &logTx{tx: tx, me: me}
+// update shows one log to a plan and writes what that says. What the plan is shown is its own until it returns.
+func (l *logTx) update(q *ranges.Query, plan func(*ranges.Facts) ranges.Change) error {
 	var err error
-	if l.g, err = tx.Log(q.Info.Log); err == nil && l.g == nil {
+	if l.g, err = l.tx.Log(q.Info.Log); err == nil && l.g == nil {
 		err = l.begin(q.Info)
 	}
 	if err == nil && q.First > 0 {
@@ -139,10 +139,9 @@ func (l *logTx) trim(q *ranges.Query) error {
 // read reads what a plan has to know.
 func (l *logTx) read(q *ranges.Query) (*ranges.Facts, error) {
 	f := &l.facts
-	*f = ranges.Facts{Now: l.tx.Now(), Version: l.g.Version, Token: l.g.Token, Top: l.g.Top}
+	*f = ranges.Facts{Now: l.tx.Now(), Version: l.g.Version, Token: l.g.Token, Top: l.g.Top, Ranges: f.Ranges[:0]}
 	hull := q.Span
-	var err error
-	if f.Ranges, l.open, err = openRanges(l.tx, l.me, l.g.Log, q.Span, q.Tokens); err != nil {
+	if err := l.readOpen(q); err != nil {
 		return nil, err
 	}
 	for i := range f.Ranges {
@@ -152,6 +151,7 @@ func (l *logTx) read(q *ranges.Query) (*ranges.Facts, error) {
 		}
 		hull = Span{From: min(hull.From, r.From), To: max(hull.To, r.To)}
 	}
+	var err error
 	if f.Segments, err = l.tx.Segments(l.g.Log, hull); err != nil {
 		return nil, err
 	}
@@ -180,19 +180,19 @@ func (l *logTx) hasRow(offset int64) bool {
 	return there
 }
 
-// openRanges reads ranges, and as plans see them.
-func openRanges(r Reader, me OwnerID, log LogID, span Span, tokens []uint64) (out []ranges.Range, list []Range, err error) {
-	if list, err = r.Ranges(log, span, tokens); err != nil || len(list) == 0 {
-		return nil, nil, err
+// readOpen reads ranges, and as plans see them.
+func (l *logTx) readOpen(q *ranges.Query) (err error) {
+	if l.open, err = l.tx.Ranges(l.g.Log, q.Span, q.Tokens); err != nil {
+		return err
 	}
-	out = make([]ranges.Range, len(list))
-	for i := range list {
-		out[i] = list[i].plan()
-		if out[i].Holder, out[i].HeldFor, err = holds(r, me, list[i].Owner); err != nil {
-			return nil, nil, err
+	for i := range l.open {
+		r := l.open[i].plan()
+		if r.Holder, r.HeldFor, err = holds(l.tx, l.me, l.open[i].Owner); err != nil {
+			return err
 		}
+		l.facts.Ranges = append(l.facts.Ranges, r)
 	}
-	return out, list, nil
+	return nil
 }
 
 // owner is whose a range is, of those that were read.

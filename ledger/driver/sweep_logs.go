@@ -162,7 +162,7 @@ func (s *sweptLog) dissolve() error {
 	if len(q.Tokens) == 0 {
 		return nil
 	}
-	return update(s.tx, Nobody, &q, ranges.Abandoned)
+	return (&logTx{tx: s.tx, me: Nobody}).update(&q, ranges.Abandoned)
 }
 
 // count counts the messages of the log that have no rows, and notes the owners of its ranges.

@@ -11,10 +11,13 @@ import (
 )
 
 // logs holds the logs, each at one leader epoch.
-type logs struct {
-	heads    map[driver.LogID]driver.Log
-	segments map[driver.LogID][]driver.Segment // ascending
-	open     map[driver.LogID]map[uint64]open
+type logs map[driver.LogID]*log
+
+// log is one of them. Until its head is written it is none yet.
+type log struct {
+	driver.Log
+	segments []driver.Segment // ascending
+	open     map[uint64]*open
 }
 
 // open is a range with its sets as other stores keep them, so that what is said of ranges here holds there.
@@ -23,35 +26,51 @@ type open struct {
 	done, back []byte
 }
 
-// forget drops all that is held of a log.
-func (s *logs) forget(id driver.LogID) {
-	delete(s.heads, id)
-	delete(s.segments, id)
-	delete(s.open, id)
+// log is a log that there is, or one that nothing is known of. A transaction asks for the same one many times in a row.
+func (t *tx) log(id driver.LogID) *log {
+	if t.last == nil || t.lastID != id {
+		t.last, t.lastID = t.logs[id], id
+	}
+	if t.last == nil {
+		return &log{}
+	}
+	return t.last
+}
+
+// made is a log that is there from now on.
+func (t *tx) made(id driver.LogID) *log {
+	if g := t.log(id); t.last != nil {
+		return g
+	}
+	t.last = &log{open: map[uint64]*open{}}
+	t.logs[id] = t.last
+	return t.last
 }
 
 func (t *tx) Log(id driver.LogID) (*driver.Log, error) {
-	g, ok := t.heads[id]
-	if !ok {
+	g := t.log(id)
+	if g.Log.Log != id {
 		return nil, nil
 	}
-	return &g, nil
+	head := g.Log
+	return &head, nil
 }
 
-func (t *tx) PutLog(g *driver.Log) error { t.heads[g.Log] = *g; return nil }
+func (t *tx) PutLog(g *driver.Log) error { t.made(g.Log).Log = *g; return nil }
 
 func (t *tx) LogFloor() (uint64, error) { return t.floor, nil }
 
 func (t *tx) DropLog(id driver.LogID) error {
-	t.floor = max(t.floor, t.heads[id].Token)
-	t.forget(id)
+	t.floor = max(t.floor, t.log(id).Token)
+	delete(t.logs, id)
+	t.last = nil
 	return nil
 }
 
 func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
-	for id, g := range t.heads {
-		if bytes.Compare(id[:], from[:]) >= 0 {
-			page = append(page, g)
+	for id, g := range t.logs {
+		if g.Log.Log == id && bytes.Compare(id[:], from[:]) >= 0 {
+			page = append(page, g.Log)
 		}
 	}
 	slices.SortFunc(page, func(a, b driver.Log) int { return bytes.Compare(a.Log[:], b.Log[:]) })
@@ -59,12 +78,13 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 }
 
 func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []driver.Range, err error) {
-	take := func(o open) {
+	g := t.log(id)
+	take := func(o *open) {
 		r, failed := o.read()
 		list, err = append(list, r), errors.Join(err, failed)
 	}
 	if span.Len() > 0 {
-		for _, o := range t.open[id] {
+		for _, o := range g.open {
 			if driver.Wanted(o.Span, o.Token, span, tokens) {
 				take(o)
 			}
@@ -73,7 +93,7 @@ func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []
 	}
 	list = make([]driver.Range, 0, len(tokens))
 	for _, token := range tokens {
-		if o, ok := t.open[id][token]; ok {
+		if o := g.open[token]; o != nil {
 			take(o)
 		}
 	}
@@ -91,24 +111,26 @@ func (o *open) read() (r driver.Range, err error) {
 }
 
 func (t *tx) PutRange(id driver.LogID, r *driver.Range) error {
-	if t.open[id] == nil {
-		t.open[id] = map[uint64]open{}
+	g := t.made(id)
+	o := g.open[r.Token]
+	if o == nil {
+		o = &open{}
+		g.open[r.Token] = o
 	}
-	o := open{Range: *r, done: r.Done.Encode(r.From), back: r.Back.Encode(r.From)}
+	*o = open{Range: *r, done: r.Done.Encode(r.From), back: r.Back.Encode(r.From)}
 	o.Done, o.Back = driver.Set{}, driver.Set{}
-	t.open[id][r.Token] = o
 	return nil
 }
 
 func (t *tx) DropRange(id driver.LogID, token uint64) error {
-	delete(t.open[id], token)
+	delete(t.log(id).open, token)
 	return nil
 }
 
 func byFrom(s driver.Segment, from int64) int { return cmp.Compare(s.From, from) }
 
 func (t *tx) Segments(id driver.LogID, span driver.Span) (list []driver.Segment, err error) {
-	segments := t.segments[id]
+	segments := t.log(id).segments
 	first, _ := slices.BinarySearchFunc(segments, span.From, func(s driver.Segment, at int64) int { return cmp.Compare(s.To, at) })
 	end := first
 	for end < len(segments) && segments[end].From <= span.To {
@@ -118,22 +140,24 @@ func (t *tx) Segments(id driver.LogID, span driver.Span) (list []driver.Segment,
 }
 
 func (t *tx) PutSegment(id driver.LogID, s *driver.Segment) error {
-	i, _ := slices.BinarySearchFunc(t.segments[id], s.From, byFrom)
-	t.segments[id] = slices.Insert(t.segments[id], i, *s)
+	g := t.made(id)
+	i, _ := slices.BinarySearchFunc(g.segments, s.From, byFrom)
+	g.segments = slices.Insert(g.segments, i, *s)
 	return nil
 }
 
 func (t *tx) DropSegment(id driver.LogID, from int64) error {
-	if i, ok := slices.BinarySearchFunc(t.segments[id], from, byFrom); ok {
-		t.segments[id] = slices.Delete(t.segments[id], i, i+1)
+	g := t.log(id)
+	if i, ok := slices.BinarySearchFunc(g.segments, from, byFrom); ok {
+		g.segments = slices.Delete(g.segments, i, i+1)
 	}
 	return nil
 }
 
 func (t *tx) Trim(scope, name string, at int64, before time.Time) error {
-	for id, g := range t.heads {
+	for _, g := range t.logs {
 		if g.Scope == scope && g.Name == name {
-			t.segments[id] = slices.DeleteFunc(t.segments[id], func(s driver.Segment) bool { return s.To <= at && s.Until.Before(before) })
+			g.segments = slices.DeleteFunc(g.segments, func(s driver.Segment) bool { return s.To <= at && s.Until.Before(before) })
 		}
 	}
 	return nil

@@ -113,6 +113,6 @@ func (l *Ledger) Drop(key ledger.Key) {
 	l.store.rows.remove(key.Sum())
 	if key.Pos != nil {
 		log, _ := driver.SplitKey(key.Sum())
-		l.store.forget(log)
+		delete(l.store.logs, log)
 	}
 }

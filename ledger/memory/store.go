@@ -27,7 +27,7 @@ type store struct {
 	first  time.Duration // no row ends before
 	looked ref           // where sweepSome goes on
 	archive
-	logs
+	logs   logs
 	floor  uint64 // the highest token of any log that was dropped: no log begins below
 	before Fault
 	after  Fault
@@ -51,11 +51,8 @@ func newStore(now func() time.Time, keep time.Duration) *store {
 		now: now, begin: now(), keep: keep,
 		owners: map[driver.OwnerID]*owner{}, rows: newRows(),
 		archive: archive{archived: map[driver.Key][]*delivery{}, numbered: map[uint64]*delivery{}},
-		logs: logs{
-			heads: map[driver.LogID]driver.Log{}, segments: map[driver.LogID][]driver.Segment{},
-			open: map[driver.LogID]map[uint64]open{},
-		},
-		first: math.MaxInt64, deliveries: map[string]*ledger.Deliveries{},
+		logs:    logs{},
+		first:   math.MaxInt64, deliveries: map[string]*ledger.Deliveries{},
 	}
 }
 

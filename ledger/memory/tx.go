@@ -13,7 +13,9 @@ import (
 // tx implements [driver.Tx]. The store is locked as long as it is used.
 type tx struct {
 	*store
-	now time.Time
+	now    time.Time
+	last   *log // that was asked for; nil: there was none
+	lastID driver.LogID
 }
 
 func (t *tx) Now() time.Time { return t.now }
