@@ -38,6 +38,9 @@ const (
 // kept and does not fit T is an error. An operator who reopens the message, or replays it with fresh keys, has its steps forgotten; a
 // redrive of a failed message keeps them.
 //
+// With Options.Cipher, or that of a runner, results are sealed before they are recorded, and MaxStepResult bounds the sealed form; names and
+// texts of failures stay readable, as those of archives do. A cipher that does not answer is a ledger that does not.
+//
 // An error of fn is returned as it is, and not recorded, unless it is [Terminal]: then its text is, and later attempts get a Terminal
 // error with that text and make no call. A result that cannot be kept (too long, or refused by encoding/json) is recorded as such a
 // failure: the call was made, and no repetition can help.
@@ -55,13 +58,18 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 		return none, fmt.Errorf("consumer: step %q: %w", name, err)
 	}
 	if known != nil {
-		return recorded[T](known)
+		return recorded[T](ctx, known)
 	}
 	out, err := fn(ctx, ChildKey(ctx, name))
 	if err != nil {
 		return none, s.failed(ctx, err)
 	}
 	result, err := json.Marshal(out)
+	if err == nil {
+		if result, err = sealStep(ctx, result); err != nil {
+			return none, fmt.Errorf("consumer: step %q: the call was made, and its result is not recorded: %w", name, err)
+		}
+	}
 	if n := len(result); err == nil && n > ledger.MaxStepResult {
 		err = &ledger.InvalidError{Field: "Step.Result", Bound: fmt.Sprintf("0 to %d bytes", ledger.MaxStepResult), Value: fmt.Sprintf("%d bytes", n)}
 	}
@@ -75,12 +83,16 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 }
 
 // recorded is what an earlier attempt has recorded of a step.
-func recorded[T any](s *ledger.Step) (out T, err error) {
+func recorded[T any](ctx context.Context, s *ledger.Step) (out T, err error) {
 	if s.Failed {
 		return out, Terminal(fmt.Errorf("consumer: step %q failed for good on an earlier attempt: %s", s.Name, s.Result))
 	}
-	if err := json.Unmarshal(s.Result, &out); err != nil {
-		var none T
+	var none T
+	result, err := openStep(ctx, s.Result)
+	if err != nil {
+		return none, fmt.Errorf("consumer: step %q: %w", s.Name, err)
+	}
+	if err := json.Unmarshal(result, &out); err != nil {
 		return none, fmt.Errorf("consumer: step %q: its recorded result does not fit %T: %w", s.Name, none, err)
 	}
 	return out, nil
@@ -146,11 +158,16 @@ func cutShort(err error) bool {
 
 // record records a step, and repeats that while it is not answered.
 func (s *stepOf) record(ctx context.Context, step ledger.Step) error {
+	return persist(ctx, func(ctx context.Context) error { return s.attempt.RecordStep(ctx, s.at, step) })
+}
+
+// persist tries what a step needs until it is answered, whatever becomes of ctx meanwhile.
+func persist(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepLimit)
 	defer cancel()
 	for pause := stepPause; ; pause = min(2*pause, stepPauses) {
 		try, end := context.WithTimeout(ctx, ledger.CallTimeout)
-		err := s.attempt.RecordStep(try, s.at, step)
+		err := call(try)
 		end()
 		if err == nil || refused(err) {
 			return err
@@ -161,4 +178,39 @@ func (s *stepOf) record(ctx context.Context, step ledger.Step) error {
 			return ledger.MarkUnavailable(err)
 		}
 	}
+}
+
+// sealedStep begins a sealed result. No JSON begins so.
+const sealedStep = 0
+
+// sealStep is a step's result as it is recorded.
+func sealStep(ctx context.Context, result []byte) ([]byte, error) {
+	d := deliveryFrom(ctx)
+	if d.Cipher == nil {
+		return result, nil
+	}
+	var sealed []byte
+	err := persist(ctx, func(ctx context.Context) (err error) {
+		sealed, err = d.Cipher.Seal(ctx, result)
+		return err
+	})
+	return append([]byte{sealedStep}, sealed...), err
+}
+
+// openStep is a step's result as it was before it was sealed. One that was recorded without a cipher stays as it is.
+func openStep(ctx context.Context, recorded []byte) ([]byte, error) {
+	if len(recorded) == 0 || recorded[0] != sealedStep {
+		return recorded, nil
+	}
+	d := deliveryFrom(ctx)
+	if d.Cipher == nil {
+		return nil, errors.New("its recorded result is sealed: set Options.Cipher")
+	}
+	ctx, cancel := context.WithTimeout(ctx, ledger.CallTimeout)
+	defer cancel()
+	plain, err := d.Cipher.Open(ctx, recorded[1:])
+	if err != nil {
+		return nil, ledger.MarkUnavailable(fmt.Errorf("opening its recorded result: %w", err))
+	}
+	return plain, nil
 }

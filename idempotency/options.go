@@ -69,7 +69,7 @@ type Options struct {
 	Drain time.Duration
 	// CheckKey says what a key may be. Default [CheckKey]. For people whose callers' keys are of one form, such as UUIDs.
 	CheckKey func(key string) error
-	// Cipher seals stored results. Default: none. For people whose database must not show their answers.
+	// Cipher seals stored results, and those of steps. Default: none. For people whose database must not show their answers.
 	Cipher ledger.Cipher
 	// Spill keeps what is larger than the ledger's limit. Default: none; that is refused, with a [*TooLargeError]. For people whose answers
 	// are large.

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -98,4 +99,32 @@ func TestPitfall162_StepsOneByOne(t *testing.T) {
 			t.Errorf("%d writes of %d steps at once, want 3", n, requests)
 		}
 	})
+}
+
+// TestStepOfASealedRequest: a runner's cipher seals results of steps, too.
+func TestStepOfASealedRequest(t *testing.T) {
+	t.Parallel()
+	r := begin(t, memory.New(), idempotency.Options{Cipher: flip{}})
+	for n, failure := range []error{errBoom, nil} {
+		_, err := r.Do(t.Context(), request("k"), func(ctx context.Context) (idempotency.Result, error) {
+			got, err := consumer.Step(ctx, "charge", func(context.Context, string) (string, error) {
+				if n > 0 {
+					t.Error("called again")
+				}
+				return "card 4111", nil
+			})
+			if err != nil || got != "card 4111" {
+				t.Errorf("step: %q, %v", got, err)
+			}
+			a, _ := ledger.AttemptFrom(ctx)
+			all, err := ledger.ReadSteps(ctx, a.Owner(), a.Ticket())
+			if err != nil || len(all) != 1 || bytes.Contains(all[0].Result, []byte("4111")) {
+				t.Errorf("recorded: %+v, %v", all, err)
+			}
+			return idempotency.Result{}, failure
+		})
+		if !errors.Is(err, failure) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Cipher is the user's encryption of archived deliveries: body and headers are sealed before they are stored, and opened
-// after they were read. Ids, groups, kinds and error texts stay readable, for lists. Safe for concurrent use.
+// after they were read; so are results of runners and of steps, each as one text. Ids, groups, kinds and error texts stay readable, for lists. Safe for concurrent use.
 //
 // Which key sealed what, and its rotation, are the cipher's own matter: Open is given what any earlier Seal returned. An
 // error of Seal means that the delivery cannot be archived now, so nothing is settled and nothing acknowledged.
