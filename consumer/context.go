@@ -16,7 +16,6 @@ type Delivery struct {
 	Key        [ledger.KeySize]byte // the message's in the ledger: ledger.Key.Sum
 	Token      uint64
 	Generation int
-	Cipher     ledger.Cipher // seals what is recorded of steps; nil: none does
 }
 
 type deliveryKey struct{}

@@ -180,18 +180,29 @@ func persist(ctx context.Context, call func(context.Context) error) error {
 	}
 }
 
+type stepCipherKey struct{}
+
+// WithStepCipher returns a context for handlers, in which c seals what is recorded of steps; nil: nothing does. It is for code that runs
+// handlers: the engine, and tests.
+func WithStepCipher(ctx context.Context, c ledger.Cipher) context.Context {
+	if c == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, stepCipherKey{}, c)
+}
+
 // sealedStep begins a sealed result. No JSON begins so.
 const sealedStep = 0
 
 // sealStep is a step's result as it is recorded.
 func sealStep(ctx context.Context, result []byte) ([]byte, error) {
-	d := deliveryFrom(ctx)
-	if d.Cipher == nil {
+	c, ok := ctx.Value(stepCipherKey{}).(ledger.Cipher)
+	if !ok {
 		return result, nil
 	}
 	var sealed []byte
 	err := persist(ctx, func(ctx context.Context) (err error) {
-		sealed, err = d.Cipher.Seal(ctx, result)
+		sealed, err = c.Seal(ctx, result)
 		return err
 	})
 	return append([]byte{sealedStep}, sealed...), err
@@ -202,13 +213,13 @@ func openStep(ctx context.Context, recorded []byte) ([]byte, error) {
 	if len(recorded) == 0 || recorded[0] != sealedStep {
 		return recorded, nil
 	}
-	d := deliveryFrom(ctx)
-	if d.Cipher == nil {
+	c, ok := ctx.Value(stepCipherKey{}).(ledger.Cipher)
+	if !ok {
 		return nil, errors.New("its recorded result is sealed: set Options.Cipher")
 	}
 	ctx, cancel := context.WithTimeout(ctx, ledger.CallTimeout)
 	defer cancel()
-	plain, err := d.Cipher.Open(ctx, recorded[1:])
+	plain, err := c.Open(ctx, recorded[1:])
 	if err != nil {
 		return nil, ledger.MarkUnavailable(fmt.Errorf("opening its recorded result: %w", err))
 	}

@@ -91,7 +91,7 @@ func TestStepCipherAway(t *testing.T) {
 		ctx := claimed(t, o, "m")
 		a, _ := ledger.AttemptFrom(ctx)
 		c := &turned{}
-		ctx = consumer.WithDelivery(ctx, &consumer.Delivery{Token: a.Ticket().Token(), Cipher: c})
+		ctx = consumer.WithStepCipher(ctx, c)
 		for away, recorded := range map[int32]bool{3: true, 1 << 20: false} {
 			c.away.Store(away)
 			name := map[bool]string{true: "back", false: "away"}[recorded]

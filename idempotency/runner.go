@@ -61,7 +61,7 @@ func New(l ledger.Ledger, o Options) (*Runner, error) {
 	}
 	r.eng, err = engine.New(engine.Config{
 		Options: worker, Ledger: l, Handler: consumer.HandlerFunc(r.handle), Sink: r, System: "idempotency", Source: opt.Name,
-		HoldMax: -1, AskMax: askMax, Heard: r.heard, StepCipher: opt.Cipher,
+		HoldMax: -1, AskMax: askMax, Heard: r.heard,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("idempotency: %w", err)
@@ -83,7 +83,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return errors.New("idempotency: Run: a runner runs once")
 	}
 	defer r.audits.begin(context.WithoutCancel(ctx))()
-	started := r.eng.Start(ctx)
+	started := r.eng.Start(consumer.WithStepCipher(ctx, r.opt.Cipher))
 	if started == nil {
 		<-ctx.Done()
 	}

@@ -105,7 +105,7 @@ func flowConfig(o *consumer.Options, cfg *Config, size int, batch bool) flow.Con
 // Start joins the ledger and begins to work. It returns ledger.Unusable errors at once, keeps trying on others until ctx is done,
 // and is called once.
 func (e *Engine) Start(ctx context.Context) error {
-	e.life.base = context.WithoutCancel(ctx)
+	e.life.base = consumer.WithStepCipher(context.WithoutCancel(ctx), e.opt.Cipher)
 	e.pool.handlers.calling.base = e.life.base
 	sess, err := e.lease.untilJoined(ctx, ledger.Unusable)
 	if err != nil {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -31,9 +30,8 @@ type handlers struct {
 func newHandlers(k *kernel, l *lease, cfg *Config, batch consumer.BatchHandler, archives *archives) *handlers {
 	o := &cfg.Options
 	return &handlers{
-		kernel: k, lease: l, archives: archives, handler: cfg.Handler, batch: batch, failed: cfg.Failed,
-		calling: calling{born: k.born, timeout: o.HandlerTimeout, cipher: cmp.Or(cfg.StepCipher, o.Cipher)},
-		policy:  policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
+		kernel: k, lease: l, archives: archives, handler: cfg.Handler, batch: batch, failed: cfg.Failed, calling: calling{born: k.born, timeout: o.HandlerTimeout},
+		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
 	}
 }
 

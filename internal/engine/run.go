@@ -36,7 +36,6 @@ type run struct {
 type calling struct {
 	born    time.Time       // what times are counted from
 	timeout time.Duration   // of one call of the handler
-	cipher  ledger.Cipher   // of steps; nil: none
 	base    context.Context // values of Start's context, never cancelled by it
 }
 
@@ -114,7 +113,7 @@ func (r *run) prepare(since time.Duration) {
 		id = string(it.Key.ID)
 	}
 	r.delivery = consumer.Delivery{
-		Message: &r.msg, ID: id, Key: it.Key.Sum(), Token: it.Ticket().Token(), Generation: it.Generation(), Cipher: r.of.cipher,
+		Message: &r.msg, ID: id, Key: it.Key.Sum(), Token: it.Ticket().Token(), Generation: it.Generation(),
 	}
 	r.began = since
 }
