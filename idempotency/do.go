@@ -46,8 +46,7 @@ type call struct {
 	ended  chan flow.Verdict
 
 	returned atomic.Bool   // its function has returned
-	over     atomic.Bool   // its function has ended: what follows may be read
-	left     chan struct{} // closed then
+	left     chan struct{} // closed once nothing of its handler runs: what follows may be read
 
 	// Its handler's goroutine writes these.
 	out       Outcome
@@ -125,7 +124,7 @@ func (r *Runner) lead(ctx context.Context, x *flight, limit <-chan time.Time, q 
 	err = ErrUnknown // if it panics
 	var c *call
 	defer func() {
-		r.flights.land(x, out, err, !r.opt.RerunFailed, c != nil && c.over.Load() && c.committed)
+		r.flights.land(x, out, err, !r.opt.RerunFailed, c != nil && c.over() && c.committed)
 		if err == nil {
 			r.sieve.note(out.Replayed)
 		}
@@ -225,6 +224,16 @@ func (r *Runner) settled(c *call) (Outcome, error) {
 	return Outcome{}, ErrUnknown
 }
 
+// over says that nothing of its handler runs any more.
+func (c *call) over() bool {
+	select {
+	case <-c.left:
+		return true
+	default:
+		return false
+	}
+}
+
 // waited is the error of who has waited for a flight for long enough.
 func (r *Runner) waited(x *flight) error {
 	switch state := x.state.Load(); {
@@ -241,7 +250,7 @@ func (r *Runner) waited(x *flight) error {
 // outcome is what a call's end means.
 func (r *Runner) outcome(c *call, v flow.Verdict) (Outcome, error) {
 	if !c.state.CompareAndSwap(waits, abandoned) { // else it does not begin any more, whatever the engine still does with it
-		if !c.over.Load() { // a drain's time was up
+		if !c.over() { // a drain's time was up
 			return Outcome{}, ErrUnknown
 		}
 		if c.panicked != nil {

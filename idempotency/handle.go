@@ -54,10 +54,7 @@ func (r *Runner) handle(ctx context.Context, m *consumer.Message) error {
 	if !c.state.CompareAndSwap(waits, begun) {
 		return engine.ErrGiveBack
 	}
-	defer func() {
-		c.over.Store(true)
-		close(c.left)
-	}()
+	defer close(c.left)
 	c.flight.state.Store(another)
 	c.out.Attempt = m.Attempt
 	ctx = &scope{Context: ctx, call: c, results: &r.results}

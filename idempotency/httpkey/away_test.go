@@ -48,11 +48,7 @@ func (o awayOwner) Beat(context.Context) (time.Duration, error) { return 0, o.fa
 func (e *env) learns() {
 	e.Helper()
 	e.ask(asked{key: "first"})
-	for deadline := time.Now().Add(time.Minute); e.runner.Health().Ready; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			e.Fatal("the runner is ready after a minute")
-		}
-	}
+	until(e.T, func() bool { return !e.runner.Health().Ready })
 }
 
 // Where the ledger does not answer nothing is done, or everything, by name only.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/ackledger/ackledger/idempotency/httpkey"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
 // env is a server behind the middleware, and a client.
@@ -43,11 +45,7 @@ func serveOn(t *testing.T, l ledger.Ledger, ro idempotency.Options, o httpkey.Op
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.runner.Run(ctx) }()
-	for deadline := time.Now().Add(time.Minute); !e.runner.Health().Ready; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the runner is not ready after a minute")
-		}
-	}
+	until(t, func() bool { return e.runner.Health().Ready })
 	wrap, err := httpkey.New(e.runner, o)
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +74,31 @@ func serveOn(t *testing.T, l ledger.Ledger, ro idempotency.Options, o httpkey.Op
 		}
 	})
 	return e
+}
+
+// until waits for a condition.
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited for a minute")
+		}
+	}
+}
+
+// openFile opens a ledger with transactions.
+func openFile(t *testing.T) *sqlite.Ledger {
+	t.Helper()
+	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
 }
 
 // outer is a middleware around all: its headers are not the handlers' business.

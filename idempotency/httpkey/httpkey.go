@@ -108,7 +108,7 @@ func read(r *http.Request, body []byte) ([]byte, error) {
 	switch {
 	case len(body) > 0:
 		return body, nil
-	case files, r.ContentLength > 0 && r.PostForm == nil:
+	case files, r.ContentLength > 0 && len(r.PostForm) == 0:
 		return nil, errors.New("httpkey: the request's body was read before, so that what it asks for is not known: wrap outside of what reads it")
 	}
 	return []byte(r.PostForm.Encode()), nil

@@ -9,11 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/idempotency/httpkey"
@@ -24,15 +22,7 @@ import (
 // A client that has a part of an answer whose transaction then fails does not take it for whole.
 func TestPitfall158_LargeAnswerRolledBack(t *testing.T) {
 	protocols(t, func(t *testing.T, http2 bool) {
-		l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		l := openFile(t)
 		e := serveOn(t, l, idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, r *http.Request) {
 			_ = sqlite.InTx(r.Context(), func(context.Context, *sql.Tx) error {
 				w.WriteHeader(http.StatusCreated)
@@ -132,14 +122,7 @@ func TestPitfall166_UnprotectedInADrain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	ready := func(is bool) {
-		for deadline := time.Now().Add(time.Minute); r.Health().Ready != is; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("ready is not %t after a minute", is)
-			}
-		}
-	}
-	ready(true)
+	until(t, func() bool { return r.Health().Ready })
 	wrap, err := httpkey.New(r, httpkey.Options{WithoutLedger: true})
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +145,7 @@ func TestPitfall166_UnprotectedInADrain(t *testing.T) {
 	go func() { first <- ask() }()
 	<-began
 	stop()
-	ready(false)
+	until(t, func() bool { return !r.Health().Ready })
 	if code := ask(); code != http.StatusServiceUnavailable || runs.Load() != 1 {
 		t.Errorf("%d after %d runs", code, runs.Load())
 	}
@@ -183,7 +166,6 @@ func TestPitfall168_FormsThatWereRead(t *testing.T) {
 	whole := e.server.Config.Handler
 	e.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.PostFormValue("csrf") == "" && r.Header.Get("Content-Type") == "text/plain" {
-			r.PostForm = nil
 			_, _ = io.Copy(io.Discard, r.Body)
 		}
 		whole.ServeHTTP(w, r)

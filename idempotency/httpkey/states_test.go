@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -289,15 +288,7 @@ func TestHijacked(t *testing.T) {
 // Effect and answer are one commit. What a handler says of a transaction that failed is sent and not kept. An answer that is written after it is not known to a repetition, which is told so.
 func TestInTx(t *testing.T) {
 	protocols(t, func(t *testing.T, http2 bool) {
-		l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		l := openFile(t)
 		e := serveOn(t, l, idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, r *http.Request) {
 			late := r.URL.Query().Has("late")
 			answer := func() {
@@ -382,15 +373,7 @@ func (x xor) Open(ctx context.Context, sealed []byte) ([]byte, error) { return x
 // A result that a handler has set itself needs no status.
 func TestResultWithoutStatus(t *testing.T) {
 	t.Parallel()
-	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	l := openFile(t)
 	e := serveOn(t, l, idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		if err := sqlite.InTx(r.Context(), func(ctx context.Context, _ *sql.Tx) error {
 			return idempotency.SetResult(ctx, idempotency.Result{Body: []byte("paid")})
