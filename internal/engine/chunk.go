@@ -23,6 +23,7 @@ type chunk struct {
 	next     atomic.Int64  // index of the next run to begin: its goroutine counts up, taking back sets it to takenBack
 	at       atomic.Int64  // when the newest run began, since kernel.born
 	seen     int64         // next at the rescuer's last look; -1: it has not looked. The kernel's lock guards it
+	still    int           // for how many looks in a row it has been that
 }
 
 // newChunk takes a dispatch's items over. The kernel's lock is held.

@@ -162,7 +162,10 @@ func (p *pool) rescue() {
 		p.mu.Lock()
 		for c := range p.chunks {
 			next := c.next.Load()
-			if next == c.seen && c.dispatch.Divisible() && !c.gone() {
+			if c.still++; next != c.seen {
+				c.still = 0
+			}
+			if c.still >= c.dispatch.Patience() && c.dispatch.Divisible() && !c.gone() {
 				p.flow.Stuck(p.now(), c.dispatch)
 				c.recall(p.flow)
 				p.apply(c, c.dispatch.Limit()-1, p.now())

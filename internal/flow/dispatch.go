@@ -10,6 +10,15 @@ import (
 // Divisible says whether what has not begun could be recalled for others.
 func (d *Dispatch) Divisible() bool { return d.ordered || len(d.Items) > 1 && !d.Together }
 
+// Patience is at how many looks in a row, a millisecond apart, it may stand still until it is Stuck. Nobody can run what stands behind a record
+// of an ordered range, so that a goroutine that waits for a processor is not taken for a slow handler.
+func (d *Dispatch) Patience() int {
+	if d.rng != nil && d.rng.Ordered {
+		return 10
+	}
+	return 1
+}
+
 // Limit is how many of the items were not recalled.
 func (d *Dispatch) Limit() int { return d.limit }
 
@@ -203,7 +212,8 @@ func (f *Flow) Recalled(d *Dispatch, begun int) {
 	}
 }
 
-// Took notes how long the runs of a dispatch took, and that they are over.
+// Took notes how long the runs of a dispatch took, and that they are over. Of two dispatches in a row the faster one counts: what the
+// system holds up now and then, such as a goroutine that waits for a processor, says nothing of the handlers.
 func (f *Flow) Took(d *Dispatch, took time.Duration, whole bool) {
 	n := d.limit
 	if n == 0 {
@@ -214,8 +224,9 @@ func (f *Flow) Took(d *Dispatch, took time.Duration, whole bool) {
 	}
 	mean := max(took/time.Duration(n), 1)
 	if f.cost == 0 {
-		f.cost = mean
+		f.cost, f.took = mean, mean
 	}
+	mean, f.took = min(mean, f.took), mean
 	if whole { // a range that pauses says that the system does
 		mean = min(mean, 8*f.cost)
 	}

@@ -204,7 +204,8 @@ func TestWhatDoesNotBegin(t *testing.T) {
 	}
 }
 
-// Slow handlers make a goroutine take one message soon; fast ones bring it back to many.
+// Slow handlers make a goroutine take one message soon; fast ones bring it back to many. One dispatch that takes long says nothing: the system
+// may have held its goroutine up.
 func TestCostFollowsTheHandlers(t *testing.T) {
 	f := readied(Config{})
 	feel := func(each time.Duration, n int) { f.Took(&Dispatch{limit: n}, time.Duration(n)*each, false) }
@@ -213,8 +214,12 @@ func TestCostFollowsTheHandlers(t *testing.T) {
 		t.Errorf("the first: %s", f.cost)
 	}
 	feel(50*time.Millisecond, 1)
+	if n := f.dispatchSize(0); n != dispatchItems {
+		t.Errorf("after a slow one among fast ones a goroutine takes %d", n)
+	}
+	feel(50*time.Millisecond, 1)
 	if n := f.dispatchSize(0); n != 1 {
-		t.Errorf("after a slow one a goroutine takes %d", n)
+		t.Errorf("after two slow ones in a row a goroutine takes %d", n)
 	}
 	for i := 0; f.cost > spread; i++ {
 		if feel(time.Microsecond, 1); i == 100 {
@@ -232,12 +237,25 @@ func TestCostFollowsTheHandlers(t *testing.T) {
 // late at most.
 func TestCostOfABatchAndOfARange(t *testing.T) {
 	f := readied(Config{})
-	f.cost = time.Millisecond
+	f.cost, f.took = time.Millisecond, time.Hour
 	if f.Took(&Dispatch{limit: 10, Together: true}, 5*time.Millisecond, false); f.cost != 2*time.Millisecond {
 		t.Errorf("after a batch of 5 ms: %s, want 2ms", f.cost)
 	}
+	f.took = time.Hour
 	if f.Took(&Dispatch{limit: 10}, time.Hour, true); f.cost != 2*time.Millisecond+14*time.Millisecond/4 {
 		t.Errorf("after a range of an hour: %s", f.cost)
+	}
+}
+
+// What stands behind a record of an ordered range waits for it, whoever would run it.
+func TestPatienceWithOrderedRanges(t *testing.T) {
+	for want, d := range map[int]*Dispatch{1: {}, 10: {rng: &Range{Ordered: true}}} {
+		if d.Patience() != want {
+			t.Errorf("%+v: %d, want %d", d.rng, d.Patience(), want)
+		}
+	}
+	if d := (&Dispatch{rng: &Range{}}); d.Patience() != 1 {
+		t.Errorf("a range without order: %d", d.Patience())
 	}
 }
 

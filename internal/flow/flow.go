@@ -78,6 +78,7 @@ type dispatching struct {
 	watched    int           // of them, those of which others may have to get what has not begun
 	free       []*Dispatch   // to be used again
 	cost       time.Duration // of one call of the handler, of late
+	took       time.Duration // by one call of the handler, in the dispatch that ended last
 	coolUntil  time.Duration // no ranges until then
 	scratch    []*Item
 }

@@ -89,10 +89,10 @@ type Reader interface {
 
 	// Log returns a log; nil if it is not known.
 	Log(id LogID) (*Log, error)
-	// Ranges returns the open ranges of a log that are [Wanted].
-	Ranges(id LogID, span Span, tokens []uint64) ([]Range, error)
-	// Segments returns the segments of a log that touch a span, in ascending order; more of them do no harm.
-	Segments(id LogID, span Span) ([]Segment, error)
+	// Ranges appends the open ranges of a log that are [Wanted].
+	Ranges(to []Range, id LogID, span Span, tokens []uint64) ([]Range, error)
+	// Segments appends the segments of a log that touch a span, in ascending order; more of them do no harm.
+	Segments(to []Segment, id LogID, span Span) ([]Segment, error)
 	// Rows returns a function that says whether offsets of a span have rows. It is called for some of them, in ascending order.
 	Rows(id LogID, span Span) func(offset int64) (bool, error)
 	// Extent is from the first row of a log to behind its last, and the latest expiry of these; an empty span if there is none.

@@ -142,7 +142,7 @@ func (f *Fence) writeRow(tx Tx, i int) error {
 
 // fenced reads the range of some messages, if it is still this owner's and none of them has left it.
 func (f *Fence) fenced(tx Tx, fence *ranges.Fenced) (*Range, error) {
-	list, err := tx.Ranges(fence.Log, Span{}, []uint64{fence.Token})
+	list, err := tx.Ranges(nil, fence.Log, Span{}, []uint64{fence.Token})
 	if err != nil {
 		return nil, err
 	}

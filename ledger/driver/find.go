@@ -189,7 +189,7 @@ func (l *Ledger) finished(ctx context.Context, scope string) (out []ranges.Finis
 			if g.Scope != scope {
 				return nil
 			}
-			all, err := r.Segments(g.Log, everything)
+			all, err := r.Segments(nil, g.Log, everything)
 			f := ranges.Finished{Info: g.Info}
 			for _, s := range all {
 				if !s.Rows {

@@ -155,14 +155,14 @@ func cover(tx Tx, m *Message) (window time.Duration, covered bool, err error) {
 	}
 	log, offset := ranges.SplitSum(m.Key)
 	span := Span{From: offset, To: offset + 1}
-	open, err := tx.Ranges(log, span, nil)
+	open, err := tx.Ranges(nil, log, span, nil)
 	for i := range open {
 		window, covered = max(window, open[i].Window), true
 	}
 	if err != nil {
 		return 0, false, err
 	}
-	near, err := tx.Segments(log, span)
+	near, err := tx.Segments(nil, log, span)
 	for _, s := range near {
 		if s.Has(offset) && !s.Rows {
 			window, covered = max(window, s.Expiry.Sub(tx.Now())), true

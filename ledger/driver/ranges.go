@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
@@ -57,9 +58,10 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 		}
 	}
 	err := o.live(ctx, call, func(tx Tx) error {
-		l := &logTx{}
+		l := logTxs.Get().(*logTx)
+		defer logTxs.Put(l)
 		for i := range queries {
-			*l = logTx{tx: tx, me: o.id, facts: ranges.Facts{Ranges: l.facts.Ranges}}
+			l.reset(tx, o.id)
 			if err := l.update(&queries[i], func(f *ranges.Facts) ranges.Change { return plan(i, f) }); err != nil {
 				return fmt.Errorf("log %x: %w", queries[i].Info.Log, err)
 			}
@@ -112,6 +114,14 @@ type logTx struct {
 	err   error // of the look for rows
 }
 
+// logTxs are used again: what they have read takes no new memory.
+var logTxs = sync.Pool{New: func() any { return &logTx{} }}
+
+// reset begins with another log. It keeps room for lists.
+func (l *logTx) reset(tx Tx, me OwnerID) {
+	*l = logTx{tx: tx, me: me, open: l.open[:0], facts: ranges.Facts{Ranges: l.facts.Ranges[:0], Segments: l.facts.Segments[:0]}}
+}
+
 // begin makes a log. The rows that lie in it already, from before it had ranges, stay rows.
 func (l *logTx) begin(info Info) error {
 	floor, err := l.tx.LogFloor()
@@ -139,7 +149,7 @@ func (l *logTx) trim(q *ranges.Query) error {
 // read reads what a plan has to know.
 func (l *logTx) read(q *ranges.Query) (*ranges.Facts, error) {
 	f := &l.facts
-	*f = ranges.Facts{Now: l.tx.Now(), Version: l.g.Version, Token: l.g.Token, Top: l.g.Top, Ranges: f.Ranges[:0]}
+	*f = ranges.Facts{Now: l.tx.Now(), Version: l.g.Version, Token: l.g.Token, Top: l.g.Top, Ranges: f.Ranges, Segments: f.Segments}
 	hull := q.Span
 	if err := l.readOpen(q); err != nil {
 		return nil, err
@@ -152,7 +162,7 @@ func (l *logTx) read(q *ranges.Query) (*ranges.Facts, error) {
 		hull = Span{From: min(hull.From, r.From), To: max(hull.To, r.To)}
 	}
 	var err error
-	if f.Segments, err = l.tx.Segments(l.g.Log, hull); err != nil {
+	if f.Segments, err = l.tx.Segments(f.Segments, l.g.Log, hull); err != nil {
 		return nil, err
 	}
 	if q.Room && q.Span.To < l.g.Top {
@@ -182,7 +192,7 @@ func (l *logTx) hasRow(offset int64) bool {
 
 // readOpen reads ranges, and as plans see them.
 func (l *logTx) readOpen(q *ranges.Query) (err error) {
-	if l.open, err = l.tx.Ranges(l.g.Log, q.Span, q.Tokens); err != nil {
+	if l.open, err = l.tx.Ranges(l.open, l.g.Log, q.Span, q.Tokens); err != nil {
 		return err
 	}
 	for i := range l.open {
@@ -289,7 +299,7 @@ func known(r Reader, key Key) (rec *ledger.Record, owner OwnerID, err error) {
 		return nil, Nobody, err
 	}
 	span := Span{From: offset, To: offset + 1}
-	open, err := r.Ranges(log, span, nil)
+	open, err := r.Ranges(nil, log, span, nil)
 	if err != nil {
 		return nil, Nobody, err
 	}
@@ -297,7 +307,7 @@ func known(r Reader, key Key) (rec *ledger.Record, owner OwnerID, err error) {
 	for i := range open {
 		f.Ranges = append(f.Ranges, open[i].plan())
 	}
-	if f.Segments, err = r.Segments(log, span); err != nil {
+	if f.Segments, err = r.Segments(nil, log, span); err != nil {
 		return nil, Nobody, err
 	}
 	rec = &ledger.Record{Key: key, Scope: g.Scope, ID: g.ID(offset)}

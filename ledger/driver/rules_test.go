@@ -153,7 +153,7 @@ func TestFencedIsWhatIsStillOurs(t *testing.T) {
 		claims := w.claim(t, w.o, ledger.Run, record(10), record(11), record(12), record(13))
 		log, _ := driver.SplitKey(record(10).Key.Sum())
 		w.write(t, func(tx driver.Tx) error {
-			all, err := tx.Ranges(log, driver.Span{To: 100}, nil)
+			all, err := tx.Ranges(nil, log, driver.Span{To: 100}, nil)
 			if err != nil || len(all) != 1 {
 				t.Fatalf("%+v, %v", all, err)
 			}
@@ -205,7 +205,7 @@ func TestNewLogIsBoundOverItsRows(t *testing.T) {
 		if err != nil || g == nil || g.Top != 31 {
 			t.Fatalf("%+v, %v", g, err)
 		}
-		all, err := tx.Segments(log, driver.Span{To: 100})
+		all, err := tx.Segments(nil, log, driver.Span{To: 100})
 		want := driver.Segment{Span: driver.Span{From: 7, To: 21}, Rows: true, Since: w.now, Until: w.now, Expiry: w.now.Add(3 * time.Hour)}
 		if len(all) != 1 || all[0] != want {
 			t.Errorf("%+v, want %+v", all, want)

@@ -204,7 +204,7 @@ func (s *sweeping) covered(m *Message) (bool, error) {
 	log, offset := ranges.SplitSum(m.Key)
 	var err error
 	if !s.read || s.log != log {
-		if s.open, err = s.tx.Ranges(log, everything, nil); err != nil {
+		if s.open, err = s.tx.Ranges(nil, log, everything, nil); err != nil {
 			return false, err
 		}
 		s.log, s.read, s.segment = log, true, Segment{}
@@ -217,7 +217,7 @@ func (s *sweeping) covered(m *Message) (bool, error) {
 			return true, nil
 		}
 	}
-	near, err := s.tx.Segments(log, Span{From: offset, To: offset + 1})
+	near, err := s.tx.Segments(nil, log, Span{From: offset, To: offset + 1})
 	for _, seg := range near {
 		if seg.Has(offset) && !seg.Rows {
 			s.segment = seg

@@ -77,14 +77,14 @@ func cut(tx Tx, g *Log) error {
 	if low <= 0 {
 		return nil
 	}
-	open, err := tx.Ranges(log, everything, nil)
+	open, err := tx.Ranges(nil, log, everything, nil)
 	if err != nil {
 		return err
 	}
 	for i := range open {
 		low = min(low, open[i].From)
 	}
-	near, err := tx.Segments(log, Span{From: low, To: low})
+	near, err := tx.Segments(nil, log, Span{From: low, To: low})
 	for _, s := range near {
 		if err != nil || s.Rows || s.From >= low || low >= s.To {
 			continue
@@ -111,10 +111,10 @@ type sweptLog struct {
 func (s *sweptLog) sweep(room int) (gone int, err error) {
 	s.now = s.tx.Now()
 	log := s.g.Log
-	if s.open, err = s.tx.Ranges(log, everything, nil); err != nil {
+	if s.open, err = s.tx.Ranges(nil, log, everything, nil); err != nil {
 		return 0, err
 	}
-	all, err := s.tx.Segments(log, everything)
+	all, err := s.tx.Segments(nil, log, everything)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +141,7 @@ func (s *sweptLog) sweep(room int) (gone int, err error) {
 // dissolve ends ranges whose owners left or died some time ago, so that their messages are seen, and their owners can go.
 func (s *sweptLog) dissolve() error {
 	q := ranges.Query{Info: s.g.Info}
-	open, err := s.tx.Ranges(s.g.Log, everything, nil)
+	open, err := s.tx.Ranges(nil, s.g.Log, everything, nil)
 	if err != nil {
 		return err
 	}

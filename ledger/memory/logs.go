@@ -77,11 +77,11 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 	return page[:min(n, len(page))], nil
 }
 
-func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []driver.Range, err error) {
+func (t *tx) Ranges(to []driver.Range, id driver.LogID, span driver.Span, tokens []uint64) (_ []driver.Range, err error) {
 	g := t.log(id)
 	take := func(o *open) {
 		r, failed := o.read()
-		list, err = append(list, r), errors.Join(err, failed)
+		to, err = append(to, r), errors.Join(err, failed)
 	}
 	if span.Len() > 0 {
 		for _, o := range g.open {
@@ -89,15 +89,14 @@ func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []
 				take(o)
 			}
 		}
-		return list, err
+		return to, err
 	}
-	list = make([]driver.Range, 0, len(tokens))
 	for _, token := range tokens {
 		if o := g.open[token]; o != nil {
 			take(o)
 		}
 	}
-	return list, err
+	return to, err
 }
 
 // read is a range with its sets.
@@ -129,14 +128,14 @@ func (t *tx) DropRange(id driver.LogID, token uint64) error {
 
 func byFrom(s driver.Segment, from int64) int { return cmp.Compare(s.From, from) }
 
-func (t *tx) Segments(id driver.LogID, span driver.Span) (list []driver.Segment, err error) {
+func (t *tx) Segments(to []driver.Segment, id driver.LogID, span driver.Span) ([]driver.Segment, error) {
 	segments := t.log(id).segments
 	first, _ := slices.BinarySearchFunc(segments, span.From, func(s driver.Segment, at int64) int { return cmp.Compare(s.To, at) })
 	end := first
 	for end < len(segments) && segments[end].From <= span.To {
 		end++
 	}
-	return slices.Clone(segments[first:end]), nil
+	return append(to, segments[first:end]...), nil
 }
 
 func (t *tx) PutSegment(id driver.LogID, s *driver.Segment) error {

@@ -110,8 +110,8 @@ func (t *tx) Trim(scope, name string, at int64, before time.Time) error {
 }
 
 // Ranges implements [driver.Reader].
-func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []driver.Range, err error) {
-	err = t.each(sqlRanges, []any{id[:]}, func(row scanner) error {
+func (t *tx) Ranges(to []driver.Range, id driver.LogID, span driver.Span, tokens []uint64) ([]driver.Range, error) {
+	err := t.each(sqlRanges, []any{id[:]}, func(row scanner) error {
 		var r driver.Range
 		var keep, at int64
 		var done, back []byte
@@ -126,13 +126,13 @@ func (t *tx) Ranges(id driver.LogID, span driver.Span, tokens []uint64) (list []
 		if r.Done, err = driver.DecodeSet(done, r.From); err == nil {
 			r.Back, err = driver.DecodeSet(back, r.From)
 		}
-		list = append(list, r)
+		to = append(to, r)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading ranges of log %x: %w", id, err)
 	}
-	return list, nil
+	return to, nil
 }
 
 // PutRange implements [driver.Tx].
@@ -149,13 +149,16 @@ func (t *tx) DropRange(id driver.LogID, token uint64) error {
 }
 
 // Segments implements [driver.Reader].
-func (t *tx) Segments(id driver.LogID, span driver.Span) ([]driver.Segment, error) {
-	return rows(t, sqlSegments, []any{id[:], span.From, span.To}, func(row scanner) (s driver.Segment, err error) {
+func (t *tx) Segments(to []driver.Segment, id driver.LogID, span driver.Span) ([]driver.Segment, error) {
+	err := t.each(sqlSegments, []any{id[:], span.From, span.To}, func(row scanner) error {
+		var s driver.Segment
 		var since, until, expiry, kind int64
-		err = row.Scan(&s.From, &s.To, &s.Messages, &since, &until, &expiry, &kind)
+		err := row.Scan(&s.From, &s.To, &s.Messages, &since, &until, &expiry, &kind)
 		s.Since, s.Until, s.Expiry, s.Rows = moment(since), moment(until), moment(expiry), kind == kindRows
-		return s, err
+		to = append(to, s)
+		return err
 	})
+	return to, err
 }
 
 // PutSegment implements [driver.Tx].

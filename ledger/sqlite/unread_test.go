@@ -25,7 +25,7 @@ func TestUnreadStep(t *testing.T) {
 		step func(*tx) error
 	}{
 		"the room of a log":            {"segment", func(t *tx) error { _, err := t.Next(log, 0, 9); return err }},
-		"the segments of a log":        {"segment", func(t *tx) error { _, err := t.Segments(log, driver.Span{To: 1}); return err }},
+		"the segments of a log":        {"segment", func(t *tx) error { _, err := t.Segments(nil, log, driver.Span{To: 1}); return err }},
 		"a segment":                    {"segment", func(t *tx) error { return t.PutSegment(log, &driver.Segment{}) }},
 		"no segment":                   {"segment", func(t *tx) error { return t.DropSegment(log, 1) }},
 		"segments below a log's start": {"segment", func(t *tx) error { return t.Trim("test", "log", 5, t.now) }},
@@ -33,7 +33,7 @@ func TestUnreadStep(t *testing.T) {
 		"logs":                         {"range_log", func(t *tx) error { _, err := t.Logs(log, 9); return err }},
 		"a new log":                    {"range_log", func(t *tx) error { return t.PutLog(&driver.Log{Info: driver.Info{Log: log, Scope: "test"}}) }},
 		"no log":                       {"range_log", func(t *tx) error { return t.DropLog(log) }},
-		"ranges":                       {"claim_range", func(t *tx) error { _, err := t.Ranges(log, driver.Span{}, nil); return err }},
+		"ranges":                       {"claim_range", func(t *tx) error { _, err := t.Ranges(nil, log, driver.Span{}, nil); return err }},
 		"a range":                      {"claim_range", func(t *tx) error { return t.PutRange(log, &driver.Range{}) }},
 		"no range":                     {"claim_range", func(t *tx) error { return t.DropRange(log, 1) }},
 		"the rows of a log":            {"message", func(t *tx) error { _, err := t.Rows(log, driver.Span{To: 9})(1); return err }},
