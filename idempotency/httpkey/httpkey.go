@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -159,13 +160,17 @@ func identity(r *http.Request, content []byte) []byte {
 	return append([]byte(head), content...)
 }
 
-// errReleased is the end of a run whose answer is not kept.
-var errReleased = errors.New("httpkey: the answer is one to be asked for again")
+// How runs end that have no answer which is kept.
+var (
+	errReleased = errors.New("httpkey: the answer is one to be asked for again")
+	errPanicked = errors.New("httpkey: the handler panicked")
+	errTorn     = errors.New("httpkey: the client has a part of an answer, and the transaction has failed")
+)
 
 // do runs the request, or answers as it was answered.
 func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Request, body []byte) {
 	rec := newRecorder(w, m.runner.MaxResult())
-	defer func() { _, _ = rec.end(false) }() // a panic goes on, and nothing is written afterwards
+	defer func() { _, _ = rec.end(false) }() // where Do panics nothing is written afterwards either
 	ran := false
 	out, err := m.runner.Do(r.Context(), q, func(ctx context.Context) (idempotency.Result, error) {
 		ran = true
@@ -174,6 +179,9 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 	// What ran and is Replayed has lost its lease, or the answer to its commit: what the ledger has is the answer, not what was written here.
 	send := ran && !out.Replayed && (err == nil || errors.Is(err, errReleased))
 	seen, failed := rec.end(send)
+	if p := rec.panicked(); p != nil {
+		panic(p)
+	}
 	switch {
 	case send:
 		m.sent(r, failed)
@@ -208,12 +216,16 @@ func (m *middleware) run(ctx context.Context, rec *recorder, r *http.Request, bo
 		defer context.AfterFunc(r.Context(), func() { end(context.Cause(r.Context())) })()
 		ctx = ended
 	}
-	m.next.ServeHTTP(rec, again(r.WithContext(ctx), body))
-	rec.returned()
+	panicked := m.handle(rec, again(r.WithContext(ctx), body))
 	res := rec.result(m.opt.KeepHeaders)
 	a, _ := ledger.AttemptFrom(ctx)
-	if rolledBack(a) && res.Status >= 400 { // nothing is done, and the handler says so
+	switch {
+	case panicked && res.Tombstone == "":
+		return res, idempotency.Release(errPanicked)
+	case rolledBack(a) && res.Status >= 400 && !panicked: // nothing is done, and the handler says so
 		return res, idempotency.Release(errReleased)
+	case rolledBack(a) && res.Tombstone != "": // what the client has may say that it was done
+		return res, consumer.Terminal(errTorn)
 	}
 	if late(a, &committed, &res) {
 		m.opt.Logger.Error("a handler has answered after its transaction's end: a repetition does not get that", zap.String("source", route(r)))
@@ -222,6 +234,19 @@ func (m *middleware) run(ctx context.Context, rec *recorder, r *http.Request, bo
 		return res, idempotency.Release(errReleased)
 	}
 	return res, nil
+}
+
+// handle has the handler answer. Its panic is kept, for the goroutine that serves the request.
+func (m *middleware) handle(rec *recorder, r *http.Request) (panicked bool) {
+	defer func() {
+		p := recover()
+		if rec.returned(p); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // as net/http has it
+			m.opt.Logger.Error("a handler panicked", zap.String("source", route(r)), zap.Any("error", p), zap.Stack("stack"))
+		}
+		panicked = p != nil
+	}()
+	m.next.ServeHTTP(rec, r)
+	return false
 }
 
 // rolledBack says whether the handler's transaction has failed, and nothing of it is there.

@@ -64,6 +64,8 @@ func (m *middleware) problem(err error) *Problem {
 		p.RetryAfter = max(min(inProgress.Rest, m.opt.RetryAfter), time.Second)
 	case errors.Is(err, idempotency.ErrWaited):
 		name, p.Status, p.Title, p.RetryAfter = InProgress, http.StatusConflict, "The same request is in progress", m.opt.RetryAfter
+	case is && failed.Text == errTorn.Error():
+		name, p.Status, p.Title = NotReplayed, http.StatusConflict, "A part of the request's answer was sent, and its transaction has failed"
 	case is:
 		name, p.Status, p.Title, p.Detail = Failed, http.StatusInternalServerError, "The request has failed for good", m.opt.FailureText(failed)
 	case errors.Is(err, idempotency.ErrUnknown):

@@ -29,7 +29,8 @@ type recorder struct {
 	status int         // 0: none yet
 	body   bytes.Buffer
 	lost   string // why the answer is not kept; empty: it is
-	over   bool   // the handler has returned
+	over   bool   // the handler has returned, or panicked
+	blown  any    // what it panicked with
 	closed bool   // nobody listens any more
 }
 
@@ -172,11 +173,18 @@ func become(h, other http.Header) {
 	maps.Copy(h, other)
 }
 
-// returned notes that the handler has returned: nobody changes its header any more.
-func (r *recorder) returned() {
+// returned notes that the handler is over, and what it panicked with: nobody changes its header any more.
+func (r *recorder) returned(panicked any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.over = true
+	r.over, r.blown = true, panicked
+}
+
+// panicked is what the handler has panicked with.
+func (r *recorder) panicked() any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.blown
 }
 
 // answered says whether the handler has begun to answer.

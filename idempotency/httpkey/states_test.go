@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -222,43 +221,6 @@ func TestAClientHasSeenAPart(t *testing.T) {
 			t.Errorf("again: %+v after %d runs", a, runs.Load())
 		}
 	})
-}
-
-// A panic goes on: its client is cut off, and the next request runs. So is a status that is none.
-func TestPanics(t *testing.T) {
-	for name, blow := range map[string]func(http.ResponseWriter){
-		"abort":       func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
-		"no status":   func(w http.ResponseWriter) { w.WriteHeader(99) },
-		"none either": func(w http.ResponseWriter) { w.WriteHeader(1000) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			protocols(t, func(t *testing.T, http2 bool) {
-				var runs atomic.Int32
-				e := serve(t, idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, _ *http.Request) {
-					if runs.Add(1) == 1 {
-						_, _ = w.Write(nil)
-						blow(w)
-					}
-				}, http2)
-				e.server.Config.ErrorLog = quiet
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.server.URL+"/pay/7", strings.NewReader("a"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Header.Set("Idempotency-Key", "k")
-				r.GetBody = nil // the client does not try again by itself
-				if resp, err := e.server.Client().Do(r); err == nil {
-					_ = resp.Body.Close()
-					t.Errorf("first: %d", resp.StatusCode)
-				}
-				for n := range 2 {
-					if a := e.ask(asked{key: "k", body: "a"}); a.status != http.StatusOK || a.replayed() != (n == 1) || runs.Load() != 2 {
-						t.Errorf("%d: %+v after %d runs", n, a, runs.Load())
-					}
-				}
-			})
-		})
-	}
 }
 
 // A connection that was taken over has no answer to be given again.
