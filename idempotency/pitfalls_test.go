@@ -21,40 +21,17 @@ import (
 // Who loses the answer that a call's failure is filed, and the lease with it, asks again. The caller gets the call's own end, not what the
 // key's row is by then.
 func TestPitfall157_OwnEndOrTheRows(t *testing.T) {
-	for _, wait := range []time.Duration{consumer.DefaultLease / 3, 2 * consumer.DefaultLease} {
-		t.Run(fmt.Sprintf("another body succeeded, %s", wait), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { isAnothers(t, wait) })
-		})
-	}
-	t.Run("it runs again", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			l := memory.New()
-			r := begin(t, l, idempotency.Options{RerunFailed: true})
-			q := request("k")
-			lost := losesSettle(t, l, r, func() { takes(t, l, &q) })
-			f, runs := answers("", consumer.Terminal(errBoom))
-			out, err := r.Do(t.Context(), q, f)
-			if as[*idempotency.FailedError](err) == nil || !errors.Is(err, errBoom) || runs.Load() != 1 || !lost.Load() {
-				t.Errorf("%+v, %v after %d runs; an answer was lost: %t", out, err, runs.Load(), lost.Load())
-			}
-		})
+	synctest.Test(t, func(t *testing.T) {
+		l := memory.New()
+		r := begin(t, l, idempotency.Options{RerunFailed: true})
+		q := request("k")
+		lost := losesSettle(t, l, r, func() { takes(t, l, &q) })
+		f, runs := answers("", consumer.Terminal(errBoom))
+		out, err := r.Do(t.Context(), q, f)
+		if as[*idempotency.FailedError](err) == nil || !errors.Is(err, errBoom) || runs.Load() != 1 || !lost.Load() {
+			t.Errorf("%+v, %v after %d runs; an answer was lost: %t", out, err, runs.Load(), lost.Load())
+		}
 	})
-}
-
-// isAnothers asks for what has succeeded with another body. The answer to what is filed comes when a beat has learned that the lease is lost.
-func isAnothers(t *testing.T, wait time.Duration) {
-	l := memory.New()
-	r := begin(t, l, idempotency.Options{Wait: wait})
-	f, _ := answers("paid", nil)
-	if _, err := r.Do(t.Context(), request("k"), f); err != nil {
-		t.Fatal(err)
-	}
-	lost := losesSettle(t, l, r, func() { time.Sleep(consumer.DefaultLease) })
-	other := request("k")
-	other.Body = []byte("another")
-	if out, err := r.Do(t.Context(), other, never(t)); !errors.Is(err, idempotency.ErrMismatch) || !lost.Load() {
-		t.Errorf("%+v, %v; an answer was lost: %t", out, err, lost.Load())
-	}
 }
 
 // losesSettle has the ledger carry out the next settlement of a runner, which is not told: its lease is lost, and then something happens.
@@ -229,4 +206,25 @@ func TestPitfall167_AwayAfterTheFunction(t *testing.T) {
 			t.Errorf("again: %+v, %v after %d runs", out, err, runs.Load())
 		}
 	})
+}
+
+// A client that sends other bodies under a known key is told so, however often, and fills nothing.
+func TestPitfall172_MismatchesAreTold(t *testing.T) {
+	t.Parallel()
+	l := memory.New()
+	r := begin(t, l, idempotency.Options{})
+	f, _ := answers("paid", nil)
+	if _, err := r.Do(t.Context(), request("k"), f); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 10 {
+		other := request("k")
+		other.Body = fmt.Append(nil, n)
+		if _, err := r.Do(t.Context(), other, never(t)); !errors.Is(err, idempotency.ErrMismatch) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	for dead, err := range l.DeadLetters(t.Context(), ledger.Filter{}) {
+		t.Errorf("archived: %+v, %v", dead, err)
+	}
 }

@@ -61,7 +61,7 @@ func New(l ledger.Ledger, o Options) (*Runner, error) {
 	}
 	r.eng, err = engine.New(engine.Config{
 		Options: worker, Ledger: l, Handler: consumer.HandlerFunc(r.handle), Sink: r, System: "idempotency", Source: opt.Name,
-		HoldMax: -1, AskMax: askMax, Heard: r.heard,
+		HoldMax: -1, AskMax: askMax, Heard: r.heard, Told: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("idempotency: %w", err)

@@ -30,6 +30,8 @@ type Config struct {
 	HoldMax time.Duration
 	// AskMax is the longest time after which a busy message is asked for again. Zero: as long as the reason lasts, 10 s at most.
 	AskMax time.Duration
+	// Told says that who offers an item is told by Heard of a mismatch, which then is the end of it: nothing is archived.
+	Told bool
 	// Heard is told what the ledger has answered of an item, before anything follows from it, by the goroutine that asked: it must not
 	// block. Nil: nobody wants to know.
 	Heard func(*Item, *ledger.Claim)

@@ -94,7 +94,7 @@ func flowConfig(o *consumer.Options, cfg *Config, size int, batch bool) flow.Con
 	c := flow.Config{
 		Concurrency: o.Concurrency, Batch: batch, BatchSize: size, ClaimAhead: o.ClaimAhead, MaxHeldBytes: o.MaxHeldBytes,
 		LimitStarts: o.Limiter != nil || o.Rate > 0 || o.Park, Park: o.Park, Target: o.DeadLetter != nil, Cipher: o.Cipher != nil,
-		HoldMax: cfg.HoldMax, AskMax: cfg.AskMax, Backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}, Budget: o.ArchiveBudget, Seed: rand.Uint64(),
+		HoldMax: cfg.HoldMax, AskMax: cfg.AskMax, Told: cfg.Told, Backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}, Budget: o.ArchiveBudget, Seed: rand.Uint64(),
 	}
 	if b := o.Breaker; !b.Off {
 		c.Failures, c.Percent = b.Failures, b.Percent

@@ -66,6 +66,19 @@ func TestWhatDoesNotWait(t *testing.T) {
 	}
 }
 
+// Who is told of a mismatch has the end of it.
+func TestMismatchIsTold(t *testing.T) {
+	f := joined(Config{Concurrency: 1, ClaimAhead: 10, Told: true})
+	it := plainItem("", "a")
+	f.Offer(0, it)
+	var call Claim
+	f.NextClaim(0, &call)
+	f.Claimed(0, &call, []ledger.Claim{{Answer: ledger.Mismatch}}, []*ledger.Archive{{}})
+	if it.phase != finished || len(f.out) != 1 || !f.out[0].Verdict.Ack {
+		t.Errorf("phase %d, %+v", it.phase, f.out)
+	}
+}
+
 // With a bound of its own a flow asks for what is busy soon at first, and often all the time, whatever is known of the reason.
 func TestAskMax(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Millisecond, time.Minute} {

@@ -31,6 +31,7 @@ type Config struct {
 	// AskMax is the longest time after which a busy message is asked for again, which begins short and doubles. Zero: as long as the
 	// reason is known to last, see AskAgain.
 	AskMax   time.Duration
+	Told     bool // who offers an item is told of a mismatch, which then is the end of it: nothing is archived
 	Backoff  backoff.Policy
 	Failures int // of the breaker; zero: it is off
 	Percent  int

@@ -28,9 +28,8 @@ type Call struct {
 	differs atomic.Bool
 }
 
-// Hear notes what the ledger says. Whoever asks again once the call's own failure is filed is told of the key's row, whatever that has become:
-// of another body's success, or that it is pending, since somebody runs the request again. So what the ledger has said of the call itself
-// stays.
+// Hear notes what the ledger says. Whoever asks again once the call's own failure is filed is told that it is
+// pending where somebody runs the request again. So what the ledger has said of the call itself stays.
 func (c *Call) Hear(a *ledger.Claim) {
 	if a.Answer == ledger.Mismatch {
 		c.differs.Store(true)

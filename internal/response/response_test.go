@@ -41,8 +41,6 @@ func TestNotRun(t *testing.T) {
 		"crashes, and it runs again":          {said: []ledger.Claim{spent, pending}, ack: true, want: response.Crashed},
 		"another body":                        {said: []ledger.Claim{mismatch}, ack: true, want: response.Mismatch},
 		"another body, given back":            {said: []ledger.Claim{mismatch}, declined: true, want: response.Mismatch},
-		"another body, filed":                 {said: []ledger.Claim{mismatch, succeeded}, ack: true, want: response.Mismatch},
-		"another body, filed, and it runs":    {said: []ledger.Claim{mismatch, pending}, ack: true, want: response.Mismatch},
 		"another body in this process":        {meets: true, declined: true, want: response.Mismatch},
 		"a success, and another body":         {said: []ledger.Claim{succeeded}, ack: true, meets: true, want: response.Stored},
 		"declined":                            {said: []ledger.Claim{busy}, declined: true, want: response.InProgress},

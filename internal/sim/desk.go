@@ -56,7 +56,7 @@ type caller struct {
 // asRunner makes of a worker's configuration that of a runner (idempotency.New), in a world of callers.
 func (w *world) asRunner(c *flow.Config) {
 	if w.cfg.Callers > 0 {
-		c.HoldMax, c.AskMax = -1, 500*time.Millisecond
+		c.HoldMax, c.AskMax, c.Told = -1, 500*time.Millisecond, true
 		c.Backoff.Base, c.Backoff.Max = runnerRest, runnerRest
 	}
 }

@@ -37,11 +37,7 @@ func TestWorldsOfPastFaults(t *testing.T) {
 				c.Moods[k] = 1
 			}
 		}},
-		"pitfall 157, of another body": {0, func(c *Config) { // that is filed and not answered, and the call asks again
-			c.Messages, c.Partitions, c.Callers, c.Ranged = 5, 1, 4, false
-			c.Moods[forged], c.Moods[unfit], c.Moods[answerLost] = 20, 20, 4
-		}},
-		"pitfall 157, of what runs again": {0, func(c *Config) { // elsewhere, before its failure is told
+		"pitfall 157": {0, func(c *Config) { // elsewhere, before its failure is told
 			c.Workers, c.Messages, c.Partitions, c.Callers, c.Ranged = 2, 5, 1, 4, false
 			c.Moods[failing], c.Moods[answerLost], c.Moods[slow] = 20, 20, 4
 		}},
