@@ -29,8 +29,8 @@ type middleware struct {
 	next   http.Handler
 }
 
-// New makes the middleware. It may wrap a whole mux, or, better, each handler of one: then the route's pattern is part of a request's
-// identity, and not its path alone. The host is no part of it, unless it is in the pattern, or Options.Caller adds it: clients may repeat a
+// New makes the middleware. It may wrap each handler of a mux, or a whole one: then no route's pattern is part of a request's identity, and a
+// key that comes with another path is a mismatch. The host is no part of it, unless it is in the pattern, or Options.Caller adds it: clients may repeat a
 // request by another name of the server. Requests with GET, HEAD, OPTIONS and TRACE pass, and so do those without a key that need none.
 func New(r *idempotency.Runner, o Options) (func(http.Handler) http.Handler, error) {
 	if r == nil {
@@ -130,16 +130,20 @@ func bounded(part string) string {
 	return strings.ToValidUTF8(part[:min(len(part), maxPart-1-2*len(sum))], "") + "~" + hex.EncodeToString(sum[:])
 }
 
-// route is the request's method and its route's pattern; its path where there is none.
+// route is the request's method and its route's pattern: names of which there are few, whatever clients send, since the ledger keeps each
+// scope that it has seen. What is no usual method is a star.
 func route(r *http.Request) string {
+	method := r.Method
+	switch method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		method = "*"
+	}
 	_, pattern, found := strings.Cut(r.Pattern, " ")
 	if !found {
 		pattern = r.Pattern
 	}
-	if pattern == "" {
-		pattern = r.URL.EscapedPath()
-	}
-	return bounded(strings.ToValidUTF8(r.Method+" "+strings.TrimSpace(pattern), "?"))
+	return bounded(strings.ToValidUTF8(strings.TrimSpace(method+" "+strings.TrimSpace(pattern)), "?"))
 }
 
 // identity is what must be equal in a repetition. None of the parts before the content has a line break.

@@ -50,11 +50,12 @@ func TestIdentityInTheLedger(t *testing.T) {
 	}
 }
 
-// Where there is no route, each path is one, and so is its method; a route may have a method and a host.
-func TestRoutes(t *testing.T) {
+// A scope is a method and a route, which may have a method and a host, and not what clients make up.
+func TestPitfall173_ScopesAreFew(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ pattern, path, scope string }{
-		{"", "/pay/7%2F8", "POST /pay/7%2F8"}, {"POST /pay/{id}", "/pay/7", "POST /pay/{id}"}, {"POST  example.org/pay", "/pay", "POST example.org/pay"},
+	for _, c := range []struct{ method, pattern, path, scope string }{
+		{"POST", "", "/pay/7%2F8", "POST"}, {"POST", "POST /pay/{id}", "/pay/7", "POST /pay/{id}"},
+		{"PUT", "PUT  example.org/pay", "/pay", "PUT example.org/pay"}, {"PAY", "/pay/{id}", "/pay/7", "* /pay/{id}"}, {"PAY", "", "/pay", "*"},
 	} {
 		h, runs := counted(http.StatusCreated)
 		e := serve(t, idempotency.Options{}, httpkey.Options{}, h, false)
@@ -66,7 +67,7 @@ func TestRoutes(t *testing.T) {
 			r.Pattern = c.pattern // as a router does
 			wrap(h).ServeHTTP(w, r)
 		})
-		e.ask(asked{key: "k", path: c.path})
+		e.ask(asked{key: "k", method: c.method, path: c.path})
 		list, err := e.runner.Audit(t.Context(), idempotency.Request{Scope: c.scope, Key: "k"})
 		if err != nil || len(list) != 1 || runs.Load() != 1 {
 			t.Errorf("%s of %s: %+v, %v", c.pattern, c.path, list, err)
