@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", "", "a folder for the queue and the ledger; empty: a temporary one")
+	dir := flag.String("dir", "", "a folder for the queue and the ledger, made if it is not there; empty: a temporary one")
 	w := worker{}
 	flag.DurationVar(&w.work, "work", 0, "how long a task takes before it charges")
 	flag.DurationVar(&w.removal, "removal", 0, "how long it takes to remove a task that is done")
@@ -118,6 +118,9 @@ func (w *worker) poll(ctx context.Context) error {
 func run(ctx context.Context, w *worker, dir string, lease time.Duration) (err error) {
 	path := ""
 	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
 		path = filepath.Join(dir, local.Kept)
 	}
 	ledger, err := local.OpenLedger(ctx, path, false)

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"runtime/debug"
 	"strings"
 
 	"go.uber.org/zap"
@@ -245,7 +246,7 @@ func (m *middleware) handle(rec *recorder, r *http.Request) (panicked bool) {
 	defer func() {
 		p := recover()
 		if rec.returned(p); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // as net/http has it
-			m.opt.Logger.Error("a handler panicked", zap.String("source", route(r)), zap.Any("error", p), zap.Stack("stack"))
+			m.opt.Logger.Error("a handler panicked", zap.String("source", route(r)), zap.Error(fmt.Errorf("panic: %v\n%s", p, debug.Stack())))
 		}
 		panicked = p != nil
 	}()

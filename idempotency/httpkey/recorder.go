@@ -27,6 +27,7 @@ type recorder struct {
 	mu     sync.Mutex
 	header http.Header // the handler's, from around on
 	status int         // 0: none yet
+	head   http.Header // what the header was when the answer began, and is; nil: it has not begun
 	body   bytes.Buffer
 	lost   string // why the answer is not kept; empty: it is
 	over   bool   // the handler has returned, or panicked
@@ -62,7 +63,7 @@ func (r *recorder) WriteHeader(status int) {
 		r.w.WriteHeader(status)
 		become(r.w.Header(), r.around) // whoever answers in the end begins anew
 	default:
-		r.status = status
+		r.status, r.head = status, r.header.Clone()
 	}
 }
 
@@ -136,7 +137,7 @@ func (r *recorder) goLive(why string) error {
 // send sends the status, the headers and what was written so far. The recorder is locked.
 func (r *recorder) send() error {
 	h := r.w.Header()
-	become(h, r.header)
+	become(h, r.answer())
 	for name := range r.declared() {
 		delete(h, name)
 	}
@@ -144,6 +145,14 @@ func (r *recorder) send() error {
 	_, err := r.w.Write(r.body.Bytes())
 	r.body = bytes.Buffer{}
 	return err
+}
+
+// answer is the answer's header. What the handler sets once the answer has begun is none of it, as in net/http. The recorder is locked.
+func (r *recorder) answer() http.Header {
+	if r.head != nil {
+		return r.head
+	}
+	return r.header
 }
 
 // sendTrailers hands on what is to follow the body. The recorder is locked.
@@ -204,15 +213,16 @@ func (r *recorder) result(keep []string) idempotency.Result {
 		return res
 	}
 	res.Body = bytes.Clone(r.body.Bytes())
-	res.MediaType = r.header.Get("Content-Type")
-	if _, set := r.header["Content-Type"]; !set && len(res.Body) > 0 && r.header.Get("Content-Encoding") == "" {
+	h := r.answer()
+	res.MediaType = h.Get("Content-Type")
+	if _, set := h["Content-Type"]; !set && len(res.Body) > 0 && h.Get("Content-Encoding") == "" {
 		res.MediaType = http.DetectContentType(res.Body)
 	}
 	if !utf8.ValidString(res.MediaType) {
 		return idempotency.Result{Status: res.Status, Tombstone: notText}
 	}
 	for _, name := range keep {
-		for _, value := range r.header.Values(name) {
+		for _, value := range h.Values(name) {
 			if !utf8.ValidString(value) {
 				return idempotency.Result{Status: res.Status, Tombstone: notText}
 			}

@@ -183,3 +183,23 @@ func TestFlushWithoutAClient(t *testing.T) {
 		t.Errorf("again: %+v", a)
 	}
 }
+
+// A header that is set once the answer has begun is none of it, the first time and again, as in net/http.
+func TestHeadersBehindTheStatus(t *testing.T) {
+	protocols(t, func(t *testing.T, http2 bool) {
+		e := serve(t, idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", "before")
+			w.WriteHeader(http.StatusCreated)
+			w.Header().Set("ETag", "behind")
+			w.Header().Set("Location", "behind")
+			w.Header().Set("Content-Type", "text/behind")
+			_, _ = io.WriteString(w, "here")
+		}, http2)
+		for n := range 2 {
+			if a := e.ask(asked{key: "k"}); a.replayed() != (n == 1) || a.header.Get("ETag") != "before" || a.header.Get("Location") != "" ||
+				a.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+				t.Errorf("%d: %+v", n, a)
+			}
+		}
+	})
+}
