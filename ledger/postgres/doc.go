@@ -86,6 +86,7 @@
 //	intx_ranges.go         the fence of messages that lie in ranges
 //	intx_run.go            one call of InTx, and what its errors mean
 //	session.go             its transaction, of pgx or of database/sql
+//	lazy.go                the transaction of pgx, which begins with its first statement
 //	join.go                Join, which makes an owner
 //	check.go               whether this program may work with the schema
 //	held.go                settlements whose rows others hold, asked for again

@@ -74,17 +74,15 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 	cfg := &r.ledger.cfg
 	inner, cancel := context.WithTimeoutCause(ctx, cfg.TxLimit, ErrTxLimit)
 	defer cancel()
-	if r.session, err = begin(inner, r.ledger); err != nil {
-		return ledger.AttemptOpen, r.broken(inner, fmt.Errorf("postgres: begin: %w", err))
-	}
-	open := true
+	r.session, err = begin(inner, r.ledger)
+	open := r.session != nil
 	defer func() {
 		if open {
 			r.rollback(ctx)
 		}
 	}()
-	if err := r.begin(inner); err != nil {
-		return ledger.AttemptOpen, r.broken(inner, err)
+	if err != nil {
+		return ledger.AttemptOpen, r.broken(inner, named("begin", err))
 	}
 	if err := fn(inner, r.session); err != nil {
 		if errors.Is(context.Cause(inner), ErrTxLimit) && !errors.Is(err, ErrTxLimit) {
@@ -101,7 +99,10 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), cfg.CommitLimit)
 	defer stop()
 	if err := r.session.ending(cfg.CommitLimit); err != nil {
-		return ledger.AttemptOpen, err
+		return ledger.AttemptOpen, r.broken(inner, err)
+	}
+	if r.began, err = r.session.began(last); err != nil {
+		return ledger.AttemptOpen, r.unanswered(ctx, last, named("begin", err))
 	}
 	if state, err := r.fence(ctx, last); err != nil {
 		return state, err

@@ -22,13 +22,9 @@ type run struct {
 	fences  []ranges.Fenced // the ranges of the others
 }
 
-// begin sets the transaction's limits and remembers which one it is.
-func (r *run) begin(ctx context.Context) error {
-	cfg := &r.ledger.cfg
-	var idle string
-	var total *string // there is such a setting from PostgreSQL 17 on
-	args := []any{milliseconds(cfg.IdleLimit), milliseconds(cfg.TxLimit + cfg.CommitLimit)}
-	return named("begin", r.session.scan(ctx, sqlTxBegin, args, &r.began, &idle, &total))
+// txLimits are the limits of a transaction of InTx: arguments of sqlTxBegin.
+func (l *Ledger) txLimits() []any {
+	return []any{milliseconds(l.cfg.IdleLimit), milliseconds(l.cfg.TxLimit + l.cfg.CommitLimit)}
 }
 
 func (r *run) rollback(ctx context.Context) {

@@ -1,10 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,6 +15,8 @@ import (
 
 // session is one transaction, of pgx or of database/sql.
 type session interface {
+	// began is now() of the transaction, which begins at the latest with it.
+	began(ctx context.Context) (int64, error)
 	// scan runs a query of one row in the transaction; pgx.ErrNoRows or sql.ErrNoRows if there is none.
 	scan(ctx context.Context, query string, args []any, dest ...any) error
 	// tuned is scan under the settings of sqlTune, which stay until the transaction's end.
@@ -33,58 +35,55 @@ type session interface {
 type pgxSession struct{ tx *fencedTx }
 
 func beginPgx(ctx context.Context, l *Ledger) (session, error) {
-	tx, err := l.user.BeginTx(ctx, pgx.TxOptions{IsoLevel: l.cfg.Isolation})
+	conn, err := l.user.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &pgxSession{&fencedTx{Tx: tx}}, nil
+	opts := pgx.TxOptions{IsoLevel: l.cfg.Isolation}
+	return &pgxSession{&fencedTx{pooled: conn, conn: conn.Conn(), opts: opts, limits: l.txLimits(), ctx: ctx}}, nil
+}
+
+func (s *pgxSession) began(ctx context.Context) (int64, error) {
+	_, err := s.tx.now(ctx)
+	return s.tx.began, err
 }
 
 func (s *pgxSession) scan(ctx context.Context, query string, args []any, dest ...any) error {
-	return s.tx.Tx.QueryRow(ctx, query, args...).Scan(dest...)
+	return s.tx.tx.QueryRow(ctx, query, args...).Scan(dest...)
 }
 
 func (s *pgxSession) tuned(ctx context.Context, query string, args []any, dest ...any) error {
-	return tunedRow(ctx, s.tx, query, args, dest...)
+	return tunedRow(ctx, s.tx.tx, query, args, dest...)
 }
 
-func (s *pgxSession) alive(context.Context) bool { return !s.tx.Tx.Conn().IsClosed() }
+func (s *pgxSession) alive(context.Context) bool { return !s.tx.conn.IsClosed() }
 
 func (s *pgxSession) ending(time.Duration) error {
 	s.tx.mu.Lock()
 	defer s.tx.mu.Unlock()
-	return s.tx.refused
+	return cmp.Or(s.tx.refused, s.tx.failed)
 }
 
-func (s *pgxSession) commit(ctx context.Context) (bool, error) { return true, s.tx.Tx.Commit(ctx) }
-
-func (s *pgxSession) rollback(ctx context.Context) error { return s.tx.Tx.Rollback(ctx) }
-
-func (s *pgxSession) leave(ctx context.Context) { _ = s.tx.Tx.Conn().Close(ctx) }
-
-// fencedTx is the transaction that the handler gets: it may do everything but end it.
-type fencedTx struct {
-	pgx.Tx
-
-	mu      sync.Mutex
-	refused error
+func (s *pgxSession) commit(ctx context.Context) (bool, error) {
+	defer s.tx.pooled.Release()
+	return true, s.tx.tx.Commit(ctx)
 }
 
-// Commit is refused, and dooms the transaction.
-func (t *fencedTx) Commit(context.Context) error { return t.refuse() }
-
-// Rollback is refused, and dooms the transaction.
-func (t *fencedTx) Rollback(context.Context) error { return t.refuse() }
-
-func (t *fencedTx) refuse() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.refused = fencedsql.ErrRefused
-	return t.refused
+func (s *pgxSession) rollback(ctx context.Context) error {
+	defer s.tx.pooled.Release()
+	if s.tx.tx == nil {
+		return nil
+	}
+	return s.tx.tx.Rollback(ctx)
 }
+
+func (s *pgxSession) leave(ctx context.Context) { _ = s.tx.conn.Close(ctx) }
 
 // sqlSession is a transaction of database/sql.
-type sqlSession struct{ tx *fencedsql.Tx }
+type sqlSession struct {
+	tx    *fencedsql.Tx
+	start int64 // now() of the transaction
+}
 
 func beginSQL(ctx context.Context, l *Ledger) (session, error) {
 	l.openDB.Do(func() {
@@ -102,8 +101,13 @@ func beginSQL(ctx context.Context, l *Ledger) (session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sqlSession{tx}, nil
+	s := &sqlSession{tx: tx}
+	var idle string
+	var total *string // see fencedTx.send
+	return s, s.scan(ctx, sqlTxBegin, l.txLimits(), &s.start, &idle, &total)
 }
+
+func (s *sqlSession) began(context.Context) (int64, error) { return s.start, nil }
 
 func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ...any) error {
 	return s.tx.SQL().QueryRowContext(ctx, query, args...).Scan(dest...)

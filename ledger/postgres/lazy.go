@@ -1,0 +1,276 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ackledger/ackledger/internal/fencedsql"
+)
+
+// fencedTx is the transaction that the handler gets: it may do everything but end it. It begins with the handler's first statement, in the
+// same round trip.
+type fencedTx struct {
+	pooled *pgxpool.Conn
+	conn   *pgx.Conn
+	opts   pgx.TxOptions
+	limits []any           // arguments of sqlTxBegin
+	ctx    context.Context //nolint:containedctx // InTx's, where pgx.Tx has none
+
+	mu      sync.Mutex
+	tx      pgx.Tx // nil: it has not begun
+	began   int64  // now() of the transaction
+	failed  error  // why it could not begin
+	refused error
+}
+
+// Commit is refused, and dooms the transaction.
+func (t *fencedTx) Commit(context.Context) error { return t.refuse() }
+
+// Rollback is refused, and dooms the transaction.
+func (t *fencedTx) Rollback(context.Context) error { return t.refuse() }
+
+func (t *fencedTx) refuse() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused = fencedsql.ErrRefused
+	return t.refused
+}
+
+// Begin makes a savepoint.
+func (t *fencedTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	tx, err := t.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Begin(ctx)
+}
+
+// CopyFrom implements pgx.Tx.
+func (t *fencedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+	tx, err := t.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return tx.CopyFrom(ctx, table, columns, rows)
+}
+
+// Prepare implements pgx.Tx.
+func (t *fencedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	tx, err := t.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Prepare(ctx, name, sql)
+}
+
+// LargeObjects implements pgx.Tx. Where the transaction cannot begin, what is done with them fails (pgx.ErrTxClosed), and InTx does.
+func (t *fencedTx) LargeObjects() pgx.LargeObjects {
+	tx, err := t.now(t.ctx)
+	if err != nil {
+		closed := &pgx.Batch{}
+		closed.BeginTx(t.opts)
+		return pgx.FailedBatchResults(closed, err).Tx().LargeObjects()
+	}
+	return tx.LargeObjects()
+}
+
+// Conn implements pgx.Tx. Where the transaction cannot begin, InTx fails.
+func (t *fencedTx) Conn() *pgx.Conn {
+	_, _ = t.now(t.ctx)
+	return t.conn
+}
+
+// Exec implements pgx.Tx. A text without arguments may have several statements: pgx sends it by itself.
+func (t *fencedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if len(args) > 0 {
+		rows, _ := t.Query(ctx, sql, args...)
+		rows.Close()
+		return rows.CommandTag(), rows.Err()
+	}
+	tx, err := t.now(ctx)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return tx.Exec(ctx, sql)
+}
+
+// QueryRow implements pgx.Tx.
+func (t *fencedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, _ := t.Query(ctx, sql, args...)
+	return firstRow{rows}
+}
+
+// Query implements pgx.Tx.
+func (t *fencedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	tx, first := t.begun()
+	if first && joins(args) {
+		b := &pgx.Batch{}
+		b.Queue(sql, args...)
+		if r := t.first(ctx, b); r != nil {
+			rows, err := r.Query()
+			if err != nil {
+				_ = r.Close() // it says the same
+			}
+			return &firstRows{rows, r}, err
+		}
+	}
+	if tx == nil {
+		var err error
+		if tx, err = t.now(ctx); err != nil {
+			return pgx.FailedBatchResults(&pgx.Batch{}, err).Query()
+		}
+	}
+	return tx.Query(ctx, sql, args...)
+}
+
+// joins says whether a statement with these arguments can be one of a batch.
+func joins(args []any) bool {
+	if len(args) > 0 {
+		switch args[0].(type) {
+		case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
+			return false
+		}
+	}
+	return true
+}
+
+// SendBatch implements pgx.Tx.
+func (t *fencedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	tx, first := t.begun()
+	if first {
+		if r := t.first(ctx, b); r != nil {
+			return r
+		}
+	}
+	if tx == nil {
+		var err error
+		if tx, err = t.now(ctx); err != nil {
+			return pgx.FailedBatchResults(b, err)
+		}
+	}
+	return tx.SendBatch(ctx, b)
+}
+
+// begun is the transaction; nil: the next statement is its first one.
+func (t *fencedTx) begun() (tx pgx.Tx, first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tx, t.tx == nil && t.failed == nil
+}
+
+// first begins the transaction, and sends what b has with it. Nil: the server has refused the text of something in b before anything was
+// carried out. It is refused again in the transaction then, which is to fail with it.
+func (t *fencedTx) first(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, err := t.send(ctx, b)
+	switch {
+	case err == nil:
+		return &userResults{r}
+	case rolledBack(err) && t.conn.PgConn().TxStatus() == 'I':
+		return nil
+	}
+	t.failed = err
+	return pgx.FailedBatchResults(b, err)
+}
+
+// now begins the transaction by itself, if it has not begun.
+func (t *fencedTx) now(ctx context.Context) (pgx.Tx, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tx != nil || t.failed != nil {
+		return t.tx, t.failed
+	}
+	r, err := t.send(ctx, &pgx.Batch{})
+	if err == nil {
+		err = r.Close()
+	}
+	t.failed = err
+	return t.tx, err
+}
+
+// send sends BEGIN, the limits, and what b has. The results of b are still to be read if there is no error. It is locked.
+func (t *fencedTx) send(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, error) {
+	whole := &pgx.Batch{}
+	whole.BeginTx(t.opts)
+	whole.Queue(sqlTxBegin, t.limits...)
+	for _, q := range b.QueuedQueries { // a copy: a batch that failed cannot be sent again
+		whole.QueuedQueries = append(whole.QueuedQueries, &pgx.QueuedQuery{SQL: q.SQL, Arguments: q.Arguments, Fn: q.Fn})
+	}
+	r := t.conn.SendBatch(ctx, whole)
+	var idle string
+	var total *string // there is such a setting from PostgreSQL 17 on
+	_, err := r.Exec()
+	if err == nil {
+		err = r.QueryRow().Scan(&t.began, &idle, &total)
+	}
+	if err != nil {
+		_ = r.Close() // it says the same
+		return nil, err
+	}
+	t.tx = r.Tx()
+	return r, nil
+}
+
+// userResults are the results of a handler's batch.
+type userResults struct{ pgx.BatchResults }
+
+// Tx says that the handler's batch has begun no transaction.
+func (*userResults) Tx() pgx.Tx { return nil }
+
+// firstRows are the rows of a transaction's first statement. Once they are read the connection is free for others.
+type firstRows struct {
+	pgx.Rows
+	of pgx.BatchResults
+}
+
+func (r *firstRows) Close() {
+	r.Rows.Close()
+	_ = r.of.Close() // it says what Err does
+}
+
+func (r *firstRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *firstRows) Scan(dest ...any) error {
+	err := r.Rows.Scan(dest...)
+	if err != nil {
+		r.Close()
+	}
+	return err
+}
+
+func (r *firstRows) Values() ([]any, error) {
+	values, err := r.Rows.Values()
+	if err != nil {
+		r.Close()
+	}
+	return values, err
+}
+
+// firstRow is the one row that is asked for.
+type firstRow struct{ rows pgx.Rows }
+
+func (r firstRow) Scan(dest ...any) error {
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}
