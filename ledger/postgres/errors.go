@@ -22,6 +22,8 @@ const (
 	codeDeadlock      = "40P01"
 	codeLockTimeout   = "55P03"
 	codeUnique        = "23505"
+	// codeUnmet is a fence's that does not meet its rows: it divides by how many it has met. Nothing else in it divides.
+	codeUnmet = "22012"
 	// codeCanceled ends a statement on request: of statement_timeout, of an operator (pg_cancel_backend), or of a lock_timeout
 	// that ran out just as its lock was given, and whose signal the server's next wait for a lock forgets the reason of
 	// (madelson/DistributedLock#147 met that race).

@@ -75,12 +75,9 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 	inner, cancel := context.WithTimeoutCause(ctx, cfg.TxLimit, ErrTxLimit)
 	defer cancel()
 	r.session, err = begin(inner, r.ledger)
-	open := r.session != nil
-	defer func() {
-		if open {
-			r.rollback(ctx)
-		}
-	}()
+	if r.session != nil {
+		defer r.close(ctx)
+	}
 	if err != nil {
 		return ledger.AttemptOpen, r.broken(inner, named("begin", err))
 	}
@@ -104,62 +101,43 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 	if r.began, err = r.session.began(last); err != nil {
 		return ledger.AttemptOpen, r.unanswered(ctx, last, named("begin", err))
 	}
-	if state, err := r.fence(ctx, last); err != nil {
-		return state, err
-	}
-	open = false
-	return r.commit(ctx, last)
+	return r.settle(ctx, last)
 }
 
-// fence writes the success if the messages are still ours, until last ends; ctx is the handler's. Only all of them allow the
-// commit.
-func (r *run) fence(ctx, last context.Context) (ledger.AttemptState, error) {
+// settle writes the success if the messages are still ours, and commits, until last ends; ctx is the handler's. What the sets of a range
+// say of its messages is read between the two.
+func (r *run) settle(ctx, last context.Context) (ledger.AttemptState, error) {
 	tickets := r.attempt.Tickets()
 	r.rows, r.fences = r.owner.ranged.Fences(tickets)
-	n, err := 0, error(nil)
-	switch {
-	case len(r.rows) == 1:
-		n, err = r.fenceOne(last, tickets)
-	case len(r.rows) > 1:
-		n, err = r.fenceAll(last, tickets)
+	if len(r.fences) == 0 {
+		f := r.fenceOf(tickets)
+		here, sent, err := r.session.settle(last, f)
+		r.late = !f.met
+		return r.settled(ctx, last, f, here, sent, err)
 	}
-	if err == nil && n == len(r.rows) && len(r.fences) > 0 {
-		var more int
-		more, err = r.fenceRanges(last, tickets)
-		n += more
+	if len(r.rows) > 0 {
+		f := r.fenceOf(tickets)
+		if here, err := r.session.fence(last, f); err != nil {
+			return r.unfenced(ctx, last, here, err)
+		}
 	}
-	switch {
-	case err == nil && n == len(tickets):
-		return ledger.AttemptRunning, nil
-	case err == nil:
-		return r.unfenced(ctx, last, len(tickets)-n)
-	case code(err) == codeSerialization:
-		return r.serialization(last, err)
-	case code(err) == codeUnique && len(r.fences) > 0: // somebody else's success is there
-		return ledger.AttemptLost, r.lost(1)
+	if state, err := r.fenceRanges(ctx, last, tickets); err != nil {
+		return state, err
 	}
-	return ledger.AttemptOpen, r.unanswered(ctx, last, fmt.Errorf("postgres: the fence failed, rolled back: %w", err))
+	sent, err := r.session.commit(last)
+	return r.committed(ctx, sent, err)
 }
 
-// fenceOne returns how many rows it wrote, as fenceAll does.
-func (r *run) fenceOne(ctx context.Context, tickets []ledger.Ticket) (int, error) {
-	i := r.rows[0]
-	t := tickets[i]
-	result := ledger.CutResult(r.attempt.ResultAt(i), r.ledger.cfg.Limits.Result)
-	var token int64
-	var durable string
-	err := r.session.tuned(ctx, r.ledger.sql(sqlTxFence),
-		[]any{uuid(t.Sum()), int64(t.Token()), r.owner.id, r.began, result}, &token, &durable)
-	switch {
-	case isNoRows(err):
-		return 0, nil
-	case err == nil && uint64(token) != t.Token():
-		return 0, nil
+// fenceOf is the fence of the messages that have rows.
+func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
+	limit := r.ledger.cfg.Limits.Result
+	f := &fence{began: r.began, dest: []any{new(int64), new(string)}}
+	if len(r.rows) == 1 {
+		i := r.rows[0]
+		f.sql = r.ledger.sql(sqlTxFence)
+		f.args = []any{uuid(tickets[i].Sum()), int64(tickets[i].Token()), r.owner.id, r.began, ledger.CutResult(r.attempt.ResultAt(i), limit)}
+		return f
 	}
-	return 1, err
-}
-
-func (r *run) fenceAll(ctx context.Context, tickets []ledger.Ticket) (int, error) {
 	n := len(r.rows)
 	keys, tokens := make(keyArray, n), make([]int64, n)
 	var results byteArray
@@ -167,14 +145,35 @@ func (r *run) fenceAll(ctx context.Context, tickets []ledger.Ticket) (int, error
 		keys[at], tokens[at] = uuid(tickets[i].Sum()), int64(tickets[i].Token())
 		if result := r.attempt.ResultAt(i); result != nil {
 			results = sized(results, n)
-			results[at] = ledger.CutResult(result, r.ledger.cfg.Limits.Result)
+			results[at] = ledger.CutResult(result, limit)
 		}
 	}
-	var written int
-	var durable string
-	err := r.session.tuned(ctx, r.ledger.sql(sqlTxFenceAll),
-		[]any{keys, tokens, r.owner.id, r.began, orEmpty(results)}, &written, &durable)
-	return written, err
+	f.sql, f.args = r.ledger.sql(sqlTxFenceAll), []any{keys, tokens, r.owner.id, r.began, orEmpty(results)}
+	return f
+}
+
+// settled says what came of a fence that was sent with its COMMIT.
+func (r *run) settled(ctx, last context.Context, f *fence, here, sent bool, err error) (ledger.AttemptState, error) {
+	if err != nil && !f.met && (!sent || rolledBack(err)) {
+		return r.unfenced(ctx, last, here, err)
+	}
+	return r.committed(ctx, sent, err)
+}
+
+// unfenced says why a fence has failed; here: it was in the transaction that began.
+func (r *run) unfenced(ctx, last context.Context, here bool, err error) (ledger.AttemptState, error) {
+	switch {
+	case code(err) == codeUnmet && !here:
+		r.ledger.log.Error("a handler ended its transaction", r.fields(ErrEscaped)...)
+		return ledger.AttemptOpen, ErrEscaped
+	case code(err) == codeUnmet:
+		return ledger.AttemptLost, r.lost(1)
+	case code(err) == codeSerialization:
+		return r.serialization(last, err)
+	case code(err) == codeUnique && len(r.fences) > 0: // somebody else's success is there
+		return ledger.AttemptLost, r.lost(1)
+	}
+	return ledger.AttemptOpen, r.unanswered(ctx, last, fmt.Errorf("postgres: the fence failed, rolled back: %w", err))
 }
 
 // serialization is the end under REPEATABLE READ if somebody wrote a row since the transaction's snapshot. It is rolled
@@ -198,23 +197,9 @@ func (r *run) serialization(ctx context.Context, err error) (ledger.AttemptState
 	return ledger.AttemptOpen, err
 }
 
-// unfenced says why the fence did not meet all rows.
-func (r *run) unfenced(ctx, last context.Context, missing int) (ledger.AttemptState, error) {
-	var here bool
-	if err := r.session.scan(last, sqlTxHere, []any{r.began}, &here); err != nil {
-		return ledger.AttemptOpen, r.unanswered(ctx, last, fmt.Errorf("postgres: the fence missed %d rows, rolled back: %w", missing, err))
-	}
-	if !here {
-		r.ledger.log.Error("a handler ended its transaction", r.fields(ErrEscaped)...)
-		return ledger.AttemptOpen, ErrEscaped
-	}
-	return ledger.AttemptLost, r.lost(missing)
-}
-
-// commit commits. If the answer is lost it only reads what became of the transaction: to repeat it, or to settle
+// committed says what came of a COMMIT. If its answer is lost what became of the transaction is only read: to repeat it, or to settle
 // instead, could mark as succeeded what was rolled back.
-func (r *run) commit(ctx, last context.Context) (ledger.AttemptState, error) {
-	sent, err := r.session.commit(last)
+func (r *run) committed(ctx context.Context, sent bool, err error) (ledger.AttemptState, error) {
 	if err == nil {
 		r.owner.ranged.Committed(r.fences)
 		return ledger.AttemptSucceeded, nil
@@ -241,7 +226,7 @@ const outcomePause = 100 * time.Millisecond
 func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, error) {
 	for {
 		state, err := r.readOutcome(ctx, why)
-		if err == nil || state != ledger.AttemptUnknown {
+		if err == nil || state != ledger.AttemptUnknown || errors.Is(err, errNotYet) {
 			return state, err
 		}
 		select {
@@ -253,6 +238,10 @@ func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, erro
 		}
 	}
 }
+
+// errNotYet says that the rows are as they were. The fence, which was sent with its COMMIT, may still be on its way: only the next claim
+// shuts it out, by its token.
+var errNotYet = errors.New("postgres: the transaction is not committed, and still may be")
 
 var errUnseen = errors.New("postgres: the rows of the transaction tell nothing: locked, gone, or at odds with each other")
 
@@ -275,6 +264,9 @@ func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, 
 		r.owner.ranged.Committed(r.fences)
 		return state, nil
 	case ledger.AttemptOpen:
+		if r.late {
+			return ledger.AttemptUnknown, ledger.MarkUnknown(fmt.Errorf("%w: %w", errNotYet, why))
+		}
 		return state, fmt.Errorf("rolled back: %w", why)
 	case ledger.AttemptLost:
 		return state, r.lost(1)

@@ -44,37 +44,38 @@ func (r *run) fenceArgs(tickets []ledger.Ticket) (a fenceArgs) {
 	return a
 }
 
-// fenceRanges writes the successes of what lies in ranges, and returns of how many messages. Until the transaction is over
-// nobody can take a message out of these ranges; what had left them before is seen in their sets.
-func (r *run) fenceRanges(ctx context.Context, tickets []ledger.Ticket) (int, error) {
+// fenceRanges writes the successes of what lies in ranges. Until the transaction is over nobody can take a message out of these ranges;
+// what had left them before is seen in their sets.
+func (r *run) fenceRanges(ctx, last context.Context, tickets []ledger.Ticket) (ledger.AttemptState, error) {
 	a := r.fenceArgs(tickets)
 	var met int
 	var sets []byte
-	var durable string
-	err := r.session.tuned(ctx, r.ledger.sql(sqlRangeFence), []any{a.logs, a.tokens, r.owner.id, r.began,
-		a.places, a.firsts, a.lasts, orEmpty(a.of), orEmpty(a.keys), orEmpty(a.ids), orEmpty(a.results)}, &met, &sets, &durable)
+	f := &fence{began: r.began, sql: r.ledger.sql(sqlRangeFence), dest: []any{&met, &sets, new(string)}, args: []any{a.logs, a.tokens, r.owner.id,
+		r.began, a.places, a.firsts, a.lasts, orEmpty(a.of), orEmpty(a.keys), orEmpty(a.ids), orEmpty(a.results)}}
+	here, err := r.session.fence(last, f)
 	switch {
 	case err != nil:
-		return 0, err
+		return r.unfenced(ctx, last, here, err)
+	case !here:
+		r.ledger.log.Error("a handler ended its transaction", r.fields(ErrEscaped)...)
+		return ledger.AttemptOpen, ErrEscaped
 	case met != len(r.fences):
-		return 0, nil
+		return ledger.AttemptLost, r.lost(1)
 	}
-	written := 0
 	for i := range r.fences {
-		f := &r.fences[i]
+		fenced := &r.fences[i]
 		for range 2 { // done, back
 			var left ranges.Set
-			if left, sets, err = cutSet(sets, f.From); err != nil {
-				return 0, err
+			if left, sets, err = cutSet(sets, fenced.From); err != nil {
+				return ledger.AttemptOpen, err
 			}
-			before := left.Count() + f.Offsets.Count()
-			if left.AddAll(f.Offsets); left.Count() != before {
-				return 0, nil
+			before := left.Count() + fenced.Offsets.Count()
+			if left.AddAll(fenced.Offsets); left.Count() != before {
+				return ledger.AttemptLost, r.lost(1)
 			}
 		}
-		written += len(f.Items)
 	}
-	return written, nil
+	return ledger.AttemptRunning, nil
 }
 
 var errCut = errors.New("postgres: the fence answered less than its ranges")

@@ -20,6 +20,8 @@ type run struct {
 	began   int64           // now() of the transaction
 	rows    []int           // the tickets whose rows are fenced
 	fences  []ranges.Fenced // the ranges of the others
+	// late says that the fence was sent with its COMMIT, and not answered: it may come late, and commits if its rows are still as they were.
+	late bool
 }
 
 // txLimits are the limits of a transaction of InTx: arguments of sqlTxBegin.
@@ -27,10 +29,10 @@ func (l *Ledger) txLimits() []any {
 	return []any{milliseconds(l.cfg.IdleLimit), milliseconds(l.cfg.TxLimit + l.cfg.CommitLimit)}
 }
 
-func (r *run) rollback(ctx context.Context) {
+func (r *run) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
-	if err := r.session.rollback(ctx); err != nil {
+	if err := r.session.close(ctx); err != nil {
 		r.ledger.log.Warn("rolling back a transaction of InTx; its connection is closed", r.fields(err)...)
 	}
 }

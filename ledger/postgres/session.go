@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/ackledger/ackledger/internal/fencedsql"
@@ -19,20 +20,37 @@ type session interface {
 	began(ctx context.Context) (int64, error)
 	// scan runs a query of one row in the transaction; pgx.ErrNoRows or sql.ErrNoRows if there is none.
 	scan(ctx context.Context, query string, args []any, dest ...any) error
-	// tuned is scan under the settings of sqlTune, which stay until the transaction's end.
-	tuned(ctx context.Context, query string, args []any, dest ...any) error
+	// fence runs a fence under the settings of sqlTune, which stay until the transaction's end. here: it is the transaction that
+	// began; false, too, if that was not answered.
+	fence(ctx context.Context, f *fence) (here bool, err error)
+	// settle is fence, and commits, in the same round trip where that can be. With sent false the transaction is not committed for
+	// certain.
+	settle(ctx context.Context, f *fence) (here, sent bool, err error)
 	// alive says whether the connection can still be used.
 	alive(ctx context.Context) bool
 	// ending says why the transaction must not be committed: the handler tried to end it, or its time is up.
 	ending(bound time.Duration) error
 	// commit sends COMMIT. With sent false the transaction is not committed for certain.
 	commit(ctx context.Context) (sent bool, err error)
-	rollback(ctx context.Context) error
+	// close gives the connection back. A transaction that was not committed is rolled back, if its COMMIT was not sent.
+	close(ctx context.Context) error
 	leave(ctx context.Context) // closes the connection, where that can be done
 }
 
+// fence is the last statement of a transaction.
+type fence struct {
+	began int64 // now() of the transaction
+	sql   string
+	args  []any
+	dest  []any // of its one row
+	met   bool  // that was read
+}
+
 // pgxSession is a transaction of pgx.
-type pgxSession struct{ tx *fencedTx }
+type pgxSession struct {
+	tx   *fencedTx
+	over bool // nothing is left to be rolled back
+}
 
 func beginPgx(ctx context.Context, l *Ledger) (session, error) {
 	conn, err := l.user.Acquire(ctx)
@@ -40,7 +58,7 @@ func beginPgx(ctx context.Context, l *Ledger) (session, error) {
 		return nil, err
 	}
 	opts := pgx.TxOptions{IsoLevel: l.cfg.Isolation}
-	return &pgxSession{&fencedTx{pooled: conn, conn: conn.Conn(), opts: opts, limits: l.txLimits(), ctx: ctx}}, nil
+	return &pgxSession{tx: &fencedTx{pooled: conn, conn: conn.Conn(), opts: opts, limits: l.txLimits(), ctx: ctx}}, nil
 }
 
 func (s *pgxSession) began(ctx context.Context) (int64, error) {
@@ -52,8 +70,36 @@ func (s *pgxSession) scan(ctx context.Context, query string, args []any, dest ..
 	return s.tx.tx.QueryRow(ctx, query, args...).Scan(dest...)
 }
 
-func (s *pgxSession) tuned(ctx context.Context, query string, args []any, dest ...any) error {
-	return tunedRow(ctx, s.tx.tx, query, args, dest...)
+func (s *pgxSession) fence(ctx context.Context, f *fence) (here bool, err error) {
+	err = s.tx.tx.SendBatch(ctx, f.batch(&here)).Close()
+	return here, err
+}
+
+func (s *pgxSession) settle(ctx context.Context, f *fence) (here, sent bool, err error) {
+	b := f.batch(&here)
+	b.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" {
+			return pgx.ErrTxCommitRollback
+		}
+		return nil
+	})
+	sent = !s.tx.conn.IsClosed()
+	err = s.tx.tx.SendBatch(ctx, b).Close()
+	s.over = !rolledBack(err) // else it is a transaction that has failed
+	return here, sent, err
+}
+
+// batch is a fence behind its settings.
+func (f *fence) batch(here *bool) *pgx.Batch {
+	b := &pgx.Batch{}
+	var set [4]string
+	b.Queue(sqlTxTune, f.began).QueryRow(func(row pgx.Row) error { return row.Scan(&set[0], &set[1], &set[2], &set[3], here) })
+	b.Queue(f.sql, f.args...).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(f.dest...)
+		f.met = err == nil
+		return err
+	})
+	return b
 }
 
 func (s *pgxSession) alive(context.Context) bool { return !s.tx.conn.IsClosed() }
@@ -65,13 +111,13 @@ func (s *pgxSession) ending(time.Duration) error {
 }
 
 func (s *pgxSession) commit(ctx context.Context) (bool, error) {
-	defer s.tx.pooled.Release()
+	s.over = true
 	return true, s.tx.tx.Commit(ctx)
 }
 
-func (s *pgxSession) rollback(ctx context.Context) error {
-	defer s.tx.pooled.Release()
-	if s.tx.tx == nil {
+func (s *pgxSession) close(ctx context.Context) error {
+	defer s.tx.pooled.Release() // which closes a connection that is in no good state
+	if s.tx.tx == nil || s.over {
 		return nil
 	}
 	return s.tx.tx.Rollback(ctx)
@@ -83,6 +129,7 @@ func (s *pgxSession) leave(ctx context.Context) { _ = s.tx.conn.Close(ctx) }
 type sqlSession struct {
 	tx    *fencedsql.Tx
 	start int64 // now() of the transaction
+	over  bool  // nothing is left to be rolled back
 }
 
 func beginSQL(ctx context.Context, l *Ledger) (session, error) {
@@ -113,12 +160,23 @@ func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ..
 	return s.tx.SQL().QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
-// tuned takes two round trips: database/sql has no batches.
-func (s *sqlSession) tuned(ctx context.Context, query string, args []any, dest ...any) error {
-	if _, err := s.tx.SQL().ExecContext(ctx, sqlTune); err != nil {
-		return err // as the query would
+// fence takes two round trips: database/sql has no batches.
+func (s *sqlSession) fence(ctx context.Context, f *fence) (here bool, err error) {
+	var set [4]string
+	if err := s.scan(ctx, sqlTxTune, []any{f.began}, &set[0], &set[1], &set[2], &set[3], &here); err != nil {
+		return false, err
 	}
-	return s.scan(ctx, query, args, dest...)
+	err = s.scan(ctx, f.sql, f.args, f.dest...)
+	f.met = err == nil
+	return here, err
+}
+
+func (s *sqlSession) settle(ctx context.Context, f *fence) (here, sent bool, err error) {
+	if here, err = s.fence(ctx, f); err != nil {
+		return here, false, err
+	}
+	sent, err = s.commit(ctx)
+	return here, sent, err
 }
 
 func (s *sqlSession) alive(ctx context.Context) bool {
@@ -129,11 +187,17 @@ func (s *sqlSession) alive(ctx context.Context) bool {
 
 func (s *sqlSession) ending(bound time.Duration) error { return s.tx.Ending(bound) }
 
-func (s *sqlSession) commit(context.Context) (bool, error) { return s.tx.Commit() }
+func (s *sqlSession) commit(context.Context) (bool, error) {
+	s.over = true
+	return s.tx.Commit()
+}
 
-func (s *sqlSession) rollback(context.Context) error { return s.tx.Rollback() }
+func (s *sqlSession) close(context.Context) error {
+	if s.over {
+		return nil
+	}
+	return s.tx.Rollback()
+}
 
 // leave leaves the connection to its pool: database/sql has no way to close that of a transaction.
 func (s *sqlSession) leave(context.Context) {}
-
-func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }

@@ -4,24 +4,27 @@ package postgres
 // when it is large. Nothing of the handler comes after them but the constraints and triggers that it deferred.
 //
 // The fence writes only inside the very transaction that InTx began, which its now() tells: after a COMMIT or ROLLBACK
-// sent as text it would else write on its own.
+// sent as text it would else write on its own. One that does not meet all of its rows fails (codeUnmet), so that a COMMIT
+// which was sent with it is a rollback.
 const (
 	sqlTxBegin = `
 SELECT (extract(epoch FROM now()) * 1000000)::bigint, set_config('idle_in_transaction_session_timeout', $1::text, true),
 	CASE WHEN current_setting('server_version_num')::integer >= 170000
 		THEN set_config('transaction_timeout', $2::text, true) END`
 
-	sqlTxHere = `SELECT (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $1::bigint`
+	// sqlTxTune is sqlTune, and says whether this still is the transaction that began.
+	sqlTxTune = sqlTune + `, (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $1::bigint`
 
 	sqlTxFence = `
-UPDATE {s}.message m SET state = 2, owner = NULL, due = NULL, result = $5::bytea,
+WITH done AS (UPDATE {s}.message m SET state = 2, owner = NULL, due = NULL, result = $5::bytea,
 	expiry = CASE WHEN covered IS TRUE AND $5::bytea IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
 		THEN least(expiry, pg_catalog.clock_timestamp() + {fold}) ELSE expiry END
 WHERE key = $1::uuid AND token = $2::bigint AND state = 1 AND owner = $3::bigint
 	AND (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
-RETURNING token, pg_catalog.set_config('synchronous_commit', 'on', true)`
+RETURNING 1)
+SELECT 1 / count(*), pg_catalog.set_config('synchronous_commit', 'on', true) FROM done`
 
-	// sqlTxFenceAll is the fence of a batch. It answers how many rows it wrote. Rows are locked in key order, as by every
+	// sqlTxFenceAll is the fence of a batch. Rows are locked in key order, as by every
 	// statement of the ledger that holds more than one: two batches that share messages (one of them has lost them) wait
 	// for each other, and never in a circle. Why it looks rows up and writes them as it does stands at sqlClaim.
 	sqlTxFenceAll = `
@@ -43,7 +46,7 @@ WITH ask AS MATERIALIZED (
 	ON CONFLICT (key) DO UPDATE SET state = 2, owner = NULL, due = NULL, result = excluded.result, expiry = excluded.expiry
 	RETURNING 1
 )
-SELECT count(*), pg_catalog.set_config('synchronous_commit', 'on', true) FROM done`
+SELECT 1 / (count(*) = cardinality($1::uuid[]))::integer, pg_catalog.set_config('synchronous_commit', 'on', true) FROM done`
 
 	// sqlTxOutcome reads the rows whose locks are free, as they are now: a transaction that fenced them holds all of them
 	// until it is over.
