@@ -24,6 +24,7 @@ type cutter struct {
 	all    bool
 	frozen chan struct{} // closed at the end: until then what is frozen says nothing
 	freeze bool
+	held   chan struct{} // until it is closed the message that is cut at waits; nil: it does not
 	cuts   int
 	conns  map[net.Conn]struct{}
 }
@@ -89,6 +90,16 @@ func (c *cutter) freezeAfter(marker string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.freeze = true
+}
+
+// delay breaks the connection that sends marker, and the server gets the message when deliver is called.
+func (c *cutter) delay(marker string) (deliver func()) {
+	held := make(chan struct{})
+	c.arm(marker, false, false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = held
+	return func() { close(held) }
 }
 
 // closeLater makes the cut close every other connection too.
@@ -175,6 +186,14 @@ func (c *cutter) forward(client, server net.Conn, answers *gate) {
 			return
 		}
 		if cut && !late {
+			if held := c.holds(); held != nil {
+				_ = client.Close()
+				select {
+				case <-held:
+					_, _ = server.Write(buf[:n])
+				case <-c.frozen:
+				}
+			}
 			return
 		}
 		if cut {
@@ -194,6 +213,12 @@ func (c *cutter) lastWords() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.says
+}
+
+func (c *cutter) holds() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
 }
 
 func (c *cutter) isFreezing() bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -141,6 +142,51 @@ func TestPitfall119_CommitAborted(t *testing.T) {
 		}
 		claimOne(t, l.owner, l.entry, ledger.Run)
 	})
+}
+
+// A fence and its COMMIT came to the server late: their InTx, whose connection had broken, was told that it had rolled back, and then it
+// committed. It is not known until the next claim, which shuts a later one out.
+func TestPitfall174_LateFence(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{false, true} { // before the next claim
+		t.Run(fmt.Sprintf("before the next claim %t", first), func(t *testing.T) {
+			t.Parallel()
+			l := newLossy(t, variant{mode: pgx.QueryExecModeExec})
+			deliver := l.cut.delay("commit\x00")
+			a, err := l.attempt(t)
+			abort(t, a, err, true)
+			if n := l.effects(t); n != 0 {
+				t.Errorf("%d effects before it came", n)
+			}
+			if first {
+				deliver()
+				poll(t, "what was late", func() bool { return l.effects(t) == 1 })
+				claimOne(t, l.owner, l.entry, ledger.Done)
+				return
+			}
+			l.claim = claimOne(t, l.owner, l.entry, ledger.Run)
+			if _, err := l.attempt(t); err != nil {
+				t.Fatal(err)
+			}
+			deliver()
+			poll(t, "what was late", func() bool { return l.transactions(t) == 0 })
+			if n := l.effects(t); n != 1 || l.cut.count() != 1 {
+				t.Errorf("%d effects, %d cuts", n, l.cut.count())
+			}
+			claimOne(t, l.owner, l.entry, ledger.Done)
+		})
+	}
+}
+
+// transactions are those of others that have written something.
+func (l *lossy) transactions(t *testing.T) (n int) {
+	t.Helper()
+	err := l.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_xid IS NOT NULL
+		AND pid <> pg_backend_pid()`).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // abort looks at an attempt whose COMMIT did not arrive. Where its fence did not either, both may be on their way.
