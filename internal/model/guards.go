@@ -33,7 +33,7 @@ const (
 	Deadline     // a statement that arrives after the client gave it up changes nothing
 
 	// Of transactions.
-	FenceFirst        // the fence's row was read before COMMIT is sent
+	FenceFirst        // COMMIT is carried out behind a fence that met its row alone
 	UnknownIsOnlyRead // a COMMIT without an answer is read, not settled
 
 	// Of owners.

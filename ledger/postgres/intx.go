@@ -29,14 +29,16 @@ var errAborted = errors.New("postgres: the transaction's function did not return
 // is committed.
 //
 // The transaction is InTx's: Commit and Rollback on tx are refused, and doom it. Begin on tx makes savepoints. Nothing
-// else may use tx once fn has returned. The last statement of the transaction is the fence, which writes the success
-// only while the message is still this attempt's; COMMIT is sent when the fence's one row was read. Fence and commit
-// run although ctx is cancelled meanwhile (shutdown, a lost lease): the fence alone decides.
+// else may use tx once fn has returned. It begins with fn's first statement, in the same round trip (an Exec without arguments, a
+// savepoint, CopyFrom, Prepare and what is done with Conn take one more). Its last statement is the fence, which writes the success while
+// the message is still this attempt's, and else fails, so that the COMMIT that is sent with it is a rollback. (What lies in a range has its
+// COMMIT sent once the fence is answered.) Fence and commit run although ctx is cancelled meanwhile (shutdown, a lost lease): the fence
+// alone decides.
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt, or once its
 // handler has returned; [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unavailable] is true
-// when the database cannot be reached, breaks off, or leaves the fence unanswered for Config.CommitLimit, which counts no
-// attempt; one for which [ledger.Unknown] is true when the answer to COMMIT is lost and the row could not be read;
+// when the database cannot be reached or breaks off, which counts no attempt; one for which [ledger.Unknown] is true when the answer to
+// COMMIT is lost, and the row could not be read or does not have it yet: the ledger is asked again, and no attempt counted;
 // [ErrEscaped]; [ErrTxLimit]; whatever fn returns, after a rollback. A panic of fn goes on after the rollback.
 func InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	return transact(ctx, beginPgx, func(ctx context.Context, s session) error { return fn(ctx, s.(*pgxSession).tx) })

@@ -261,3 +261,32 @@ func TestOutageOfTheFirstStatement(t *testing.T) {
 		})
 	}
 }
+
+// A fence that fails leaves its connection to the pool.
+func TestFailedFenceKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	l := newBench(t, variant{})
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose := func(key string) {
+		claim := claimOne(t, o, entry(key), ledger.Run)
+		a := ledger.NewAttempt(o, claim.Ticket)
+		err := postgres.InTx(ledger.WithAttempt(t.Context(), a), func(ctx context.Context, tx pgx.Tx) error {
+			if err := settleOne(t, o, ledger.Settlement{Ticket: claim.Ticket, Kind: ledger.Release}); err != nil {
+				return err
+			}
+			return run(ctx, tx, insertEffect, "one")
+		})
+		if state, _ := a.State(); !ledger.IsLost(err) || state != ledger.AttemptLost {
+			t.Errorf("%v, state %d", err, state)
+		}
+	}
+	lose("a")
+	before := l.pool.Stat().NewConnsCount()
+	lose("b")
+	if made := l.pool.Stat().NewConnsCount() - before; made != 0 {
+		t.Errorf("%d connections were made", made)
+	}
+}

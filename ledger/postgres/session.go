@@ -85,7 +85,7 @@ func (s *pgxSession) settle(ctx context.Context, f *fence) (here, sent bool, err
 	})
 	sent = !s.tx.conn.IsClosed()
 	err = s.tx.tx.SendBatch(ctx, b).Close()
-	s.over = !rolledBack(err) // else it is a transaction that has failed
+	s.over = err == nil
 	return here, sent, err
 }
 

@@ -34,7 +34,9 @@ func kafkaCases() []suite.Case {
 		{Group: "kafka", Name: "no ledger, one insert in batches", Note: "polls of at most 2,000, 4 inserts of up to 500 rows at once, committed in order once a second",
 			N: someRecords, Run: insertBatches},
 		{Group: "kafka", Name: "ours, InTx, one insert", Note: "the handler's INSERT commits with the message's success; concurrency 32",
-			N: fewRecords, Run: inTx},
+			N: fewRecords, Run: inTx(kafka.AuditRanges)},
+		{Group: "kafka", Name: "ours, InTx, one insert, rows", Note: "the same with a row for each record (kafka.AuditRows)",
+			N: fewRecords, Run: inTx(kafka.AuditRows)},
 		{Group: "kafka", Name: "ours, InTx, batches", Note: "a batch handler of up to 500 messages: one multi-row INSERT, one commit with all successes; concurrency 4",
 			N: someRecords, Run: inTxBatches(kafka.OrderKey)},
 		{Group: "kafka", Name: "ours, InTx, batches, order none", Note: "the same without order, as the loop without a ledger has none",
@@ -96,22 +98,24 @@ func postgresNoop(audit kafka.Audit) func(context.Context, *suite.Run) (suite.Re
 	}
 }
 
-func inTx(ctx context.Context, r *suite.Run) (suite.Result, error) {
-	const handlers = 32
-	l, err := freshRows(ctx, r, handlers)
-	if err != nil {
-		return nil, err
+func inTx(audit kafka.Audit) func(context.Context, *suite.Run) (suite.Result, error) {
+	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+		const handlers = 32
+		l, err := freshRows(ctx, r, handlers)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.createEffects(ctx); err != nil {
+			return nil, err
+		}
+		insert := "INSERT INTO " + l.schema + ".effects (id, body) VALUES ($1, $2)"
+		return consume(ctx, r, l, func(ctx context.Context, m *consumer.Message) error {
+			return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, insert, m.ID, m.Body)
+				return err
+			})
+		}, kafka.Config{Audit: audit, Options: consumer.Options{Concurrency: handlers}})
 	}
-	if err := l.createEffects(ctx); err != nil {
-		return nil, err
-	}
-	insert := "INSERT INTO " + l.schema + ".effects (id, body) VALUES ($1, $2)"
-	return consume(ctx, r, l, func(ctx context.Context, m *consumer.Message) error {
-		return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, insert, m.ID, m.Body)
-			return err
-		})
-	}, kafka.Config{Options: consumer.Options{Concurrency: handlers}})
 }
 
 // inTxBatches is the same with a batch handler.
