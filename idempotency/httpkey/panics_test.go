@@ -19,10 +19,10 @@ import (
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
-// cutOff asks with the key "k" and wants no whole answer.
-func (e *env) cutOff(body string) {
+// cutOff asks with the key "k" and the body "a", and wants no whole answer.
+func (e *env) cutOff() {
 	e.Helper()
-	r, err := http.NewRequestWithContext(e.Context(), http.MethodPost, e.server.URL+"/pay/7", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(e.Context(), http.MethodPost, e.server.URL+"/pay/7", strings.NewReader("a"))
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestPitfall170_PanicsAreReleased(t *testing.T) {
 					}
 				}, http2)
 				e.server.Config.ErrorLog = quiet
-				e.cutOff("a")
+				e.cutOff()
 				for n := range 2 {
 					if a := e.ask(asked{key: "k", body: "a"}); a.status != http.StatusOK || a.replayed() != (n == 1) || runs.Load() != 2 {
 						t.Errorf("%d: %+v after %d runs", n, a, runs.Load())
@@ -94,7 +94,7 @@ func TestPitfall171_TornAnswersDoNotRunAgain(t *testing.T) {
 						})
 					}, http2)
 					e.server.Config.ErrorLog = quiet
-					e.cutOff("a")
+					e.cutOff()
 					for range 2 {
 						if a := e.ask(asked{key: "k", body: "a"}); a.status != http.StatusConflict || a.problem() != httpkey.NotReplayed || runs.Load() != 1 {
 							t.Errorf("again: %+v after %d runs", a, runs.Load())
@@ -121,7 +121,7 @@ func TestPanicsAfterTheCommit(t *testing.T) {
 		panic("ouch")
 	}, false)
 	e.server.Config.ErrorLog = quiet
-	e.cutOff("a")
+	e.cutOff()
 	if a := e.ask(asked{key: "k", body: "a"}); a.status != http.StatusCreated || !a.replayed() || runs.Load() != 1 {
 		t.Errorf("again: %+v after %d runs", a, runs.Load())
 	}
@@ -134,7 +134,7 @@ func TestPanicsAreLogged(t *testing.T) {
 		core, logs := observer.New(zapcore.DebugLevel)
 		e := serve(t, idempotency.Options{}, httpkey.Options{Logger: zap.New(core)}, func(http.ResponseWriter, *http.Request) { panic(panics) }, false)
 		e.server.Config.ErrorLog = quiet
-		e.cutOff("a")
+		e.cutOff()
 		got := logs.FilterMessage("a handler panicked").All()
 		if len(got) != want {
 			t.Fatalf("%v: %v", panics, got)
