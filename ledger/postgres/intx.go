@@ -100,7 +100,7 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 	if err := r.session.ending(cfg.CommitLimit); err != nil {
 		return ledger.AttemptOpen, r.broken(inner, err)
 	}
-	if r.began, err = r.session.began(last); err != nil {
+	if r.mark, err = r.session.begun(last); err != nil {
 		return ledger.AttemptOpen, r.unanswered(ctx, last, named("begin", err))
 	}
 	return r.settle(ctx, last)
@@ -133,11 +133,11 @@ func (r *run) settle(ctx, last context.Context) (ledger.AttemptState, error) {
 // fenceOf is the fence of the messages that have rows.
 func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 	limit := r.ledger.cfg.Limits.Result
-	f := &fence{began: r.began, dest: []any{new(int64), new(string)}}
+	f := &fence{began: r.mark.began, dest: []any{new(int64), new(string)}}
 	if len(r.rows) == 1 {
 		i := r.rows[0]
 		f.sql = r.ledger.sql(sqlTxFence)
-		f.args = []any{uuid(tickets[i].Sum()), int64(tickets[i].Token()), r.owner.id, r.began, ledger.CutResult(r.attempt.ResultAt(i), limit)}
+		f.args = []any{uuid(tickets[i].Sum()), int64(tickets[i].Token()), r.owner.id, r.mark.began, ledger.CutResult(r.attempt.ResultAt(i), limit)}
 		return f
 	}
 	n := len(r.rows)
@@ -150,7 +150,7 @@ func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 			results[at] = ledger.CutResult(result, limit)
 		}
 	}
-	f.sql, f.args = r.ledger.sql(sqlTxFenceAll), []any{keys, tokens, r.owner.id, r.began, orEmpty(results)}
+	f.sql, f.args = r.ledger.sql(sqlTxFenceAll), []any{keys, tokens, r.owner.id, r.mark.began, orEmpty(results)}
 	return f
 }
 
@@ -212,7 +212,11 @@ func (r *run) committed(ctx context.Context, sent bool, err error) (ledger.Attem
 	r.ledger.log.Warn("the answer to a COMMIT is lost: reading what became of it", r.fields(err)...)
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.ledger.cfg.CommitLimit)
 	defer cancel()
-	return r.outcome(reading, fmt.Errorf("postgres: the answer to COMMIT is lost: %w", err))
+	state, err := r.outcome(reading, fmt.Errorf("postgres: the answer to COMMIT is lost: %w", err))
+	if r.late && state == ledger.AttemptOpen && ctx.Err() == nil { // as where the fence alone is not answered
+		err = ledger.MarkUnavailable(err)
+	}
+	return state, err
 }
 
 // commitUnknown says whether a COMMIT that failed with err may have been carried out; [rolledBack] says why so much may.
@@ -220,15 +224,18 @@ func commitUnknown(err error) bool {
 	return !errors.Is(err, pgx.ErrTxCommitRollback) && !rolledBack(err)
 }
 
+// lateLimit is how long the end of a server process is waited for whose connection is gone.
+const lateLimit = time.Second
+
 // outcomePause is how long a reading waits for its turn after one that came to nothing.
 const outcomePause = 100 * time.Millisecond
 
 // outcome reads, under the rows' locks, what became of a transaction that fenced them: as long as it is not over,
 // nobody else gets those locks. It tries until ctx ends.
 func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, error) {
-	for {
+	for began := time.Now(); ; {
 		state, err := r.readOutcome(ctx, why)
-		if err == nil || state != ledger.AttemptUnknown || errors.Is(err, errNotYet) {
+		if err == nil || state != ledger.AttemptUnknown || errors.Is(err, errNotYet) && time.Since(began) > lateLimit {
 			return state, err
 		}
 		select {
@@ -241,13 +248,19 @@ func (r *run) outcome(ctx context.Context, why error) (ledger.AttemptState, erro
 	}
 }
 
-// errNotYet says that the rows are as they were. The fence, which was sent with its COMMIT, may still be on its way: only the next claim
-// shuts it out, by its token.
+// errNotYet says that the rows are as they were, and that the fence, which was sent with its COMMIT, may still be on its way. The end of
+// its server process says that it is not; else the next claim shuts it out, by its token.
 var errNotYet = errors.New("postgres: the transaction is not committed, and still may be")
 
 var errUnseen = errors.New("postgres: the rows of the transaction tell nothing: locked, gone, or at odds with each other")
 
 func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, error) {
+	there := false
+	if r.late { // asked first: what it has done until its end is in the rows
+		if err := r.ledger.own.QueryRow(ctx, sqlTxThere, r.mark.backend).Scan(&there); err != nil {
+			return ledger.AttemptUnknown, err
+		}
+	}
 	rows, err := r.readRows(ctx)
 	if err != nil {
 		return ledger.AttemptUnknown, err
@@ -266,7 +279,7 @@ func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, 
 		r.owner.ranged.Committed(r.fences)
 		return state, nil
 	case ledger.AttemptOpen:
-		if r.late {
+		if there {
 			return ledger.AttemptUnknown, ledger.MarkUnknown(fmt.Errorf("%w: %w", errNotYet, why))
 		}
 		return state, fmt.Errorf("rolled back: %w", why)

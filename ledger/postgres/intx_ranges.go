@@ -50,8 +50,8 @@ func (r *run) fenceRanges(ctx, last context.Context, tickets []ledger.Ticket) (l
 	a := r.fenceArgs(tickets)
 	var met int
 	var sets []byte
-	f := &fence{began: r.began, sql: r.ledger.sql(sqlRangeFence), dest: []any{&met, &sets, new(string)}, args: []any{a.logs, a.tokens, r.owner.id,
-		r.began, a.places, a.firsts, a.lasts, orEmpty(a.of), orEmpty(a.keys), orEmpty(a.ids), orEmpty(a.results)}}
+	f := &fence{began: r.mark.began, sql: r.ledger.sql(sqlRangeFence), dest: []any{&met, &sets, new(string)}, args: []any{a.logs, a.tokens, r.owner.id,
+		r.mark.began, a.places, a.firsts, a.lasts, orEmpty(a.of), orEmpty(a.keys), orEmpty(a.ids), orEmpty(a.results)}}
 	here, err := r.session.fence(last, f)
 	switch {
 	case err != nil:

@@ -22,8 +22,8 @@ type fencedTx struct {
 
 	mu      sync.Mutex
 	tx      pgx.Tx // nil: it has not begun
-	began   int64  // now() of the transaction
-	failed  error  // why it could not begin
+	mark    mark
+	failed  error // why it could not begin
 	refused error
 }
 
@@ -206,7 +206,7 @@ func (t *fencedTx) send(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, er
 	var total *string // there is such a setting from PostgreSQL 17 on
 	_, err := r.Exec()
 	if err == nil {
-		err = r.QueryRow().Scan(&t.began, &idle, &total)
+		err = r.QueryRow().Scan(&t.mark.began, &t.mark.backend, &idle, &total)
 	}
 	if err != nil {
 		_ = r.Close() // it says the same

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -259,6 +260,51 @@ func TestOutageOfTheFirstStatement(t *testing.T) {
 				t.Errorf("%d effects", n)
 			}
 		})
+	}
+}
+
+// A handler that leaves rows open fails each time, and its attempts count: nothing was sent.
+func TestRowsLeftOpen(t *testing.T) {
+	t.Parallel()
+	l := newBench(t, variant{})
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range []bool{false, true} {
+		a := ledger.NewAttempt(o, claimOne(t, o, entry(fmt.Sprint(first)), ledger.Run).Ticket)
+		err := postgres.InTx(ledger.WithAttempt(t.Context(), a), func(ctx context.Context, tx pgx.Tx) error {
+			if !first {
+				if err := run(ctx, tx, insertEffect, "one"); err != nil {
+					return err
+				}
+			}
+			_, err := tx.Query(ctx, "SELECT generate_series(1, $1::integer)", 1000)
+			return err
+		})
+		if state, _ := a.State(); err == nil || ledger.Unknown(err) || ledger.Unavailable(err) || state != ledger.AttemptOpen {
+			t.Errorf("%v, state %d", err, state)
+		}
+	}
+	if n := countEffects(t, l); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// A transaction that ends its server process with its COMMIT has rolled back each time: it is not asked for again for ever.
+func TestCommitThatEndsItsProcess(t *testing.T) {
+	t.Parallel()
+	l := newBench(t, variant{})
+	l.exec(t, `CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER dies AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION die()`)
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := ledger.NewAttempt(o, claimOne(t, o, entry("dies"), ledger.Run).Ticket)
+	err = postgres.InTx(ledger.WithAttempt(t.Context(), a), func(ctx context.Context, tx pgx.Tx) error { return run(ctx, tx, insertEffect, "one") })
+	if state, _ := a.State(); err == nil || ledger.Unknown(err) || state != ledger.AttemptOpen {
+		t.Errorf("%v, state %d", err, state)
 	}
 }
 

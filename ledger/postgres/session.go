@@ -16,8 +16,8 @@ import (
 
 // session is one transaction, of pgx or of database/sql.
 type session interface {
-	// began is now() of the transaction, which begins at the latest with it.
-	began(ctx context.Context) (int64, error)
+	// begun is the transaction's mark. It begins at the latest with that.
+	begun(ctx context.Context) (mark, error)
 	// scan runs a query of one row in the transaction; pgx.ErrNoRows or sql.ErrNoRows if there is none.
 	scan(ctx context.Context, query string, args []any, dest ...any) error
 	// fence runs a fence under the settings of sqlTune, which stay until the transaction's end. here: it is the transaction that
@@ -35,6 +35,12 @@ type session interface {
 	// close gives the connection back. A transaction that was not committed is rolled back, if its COMMIT was not sent.
 	close(ctx context.Context) error
 	leave(ctx context.Context) // closes the connection, where that can be done
+}
+
+// mark tells a transaction from others.
+type mark struct {
+	began   int64 // its now()
+	backend int32 // the server process that carries it out
 }
 
 // fence is the last statement of a transaction.
@@ -61,9 +67,9 @@ func beginPgx(ctx context.Context, l *Ledger) (session, error) {
 	return &pgxSession{tx: &fencedTx{pooled: conn, conn: conn.Conn(), opts: opts, limits: l.txLimits(), ctx: ctx}}, nil
 }
 
-func (s *pgxSession) began(ctx context.Context) (int64, error) {
+func (s *pgxSession) begun(ctx context.Context) (mark, error) {
 	_, err := s.tx.now(ctx)
-	return s.tx.began, err
+	return s.tx.mark, err
 }
 
 func (s *pgxSession) scan(ctx context.Context, query string, args []any, dest ...any) error {
@@ -83,7 +89,7 @@ func (s *pgxSession) settle(ctx context.Context, f *fence) (here, sent bool, err
 		}
 		return nil
 	})
-	sent = !s.tx.conn.IsClosed()
+	sent = !s.tx.conn.IsClosed() && !s.tx.conn.PgConn().IsBusy() // rows that the handler has not closed
 	err = s.tx.tx.SendBatch(ctx, b).Close()
 	s.over = err == nil
 	return here, sent, err
@@ -127,9 +133,9 @@ func (s *pgxSession) leave(ctx context.Context) { _ = s.tx.conn.Close(ctx) }
 
 // sqlSession is a transaction of database/sql.
 type sqlSession struct {
-	tx    *fencedsql.Tx
-	start int64 // now() of the transaction
-	over  bool  // nothing is left to be rolled back
+	tx   *fencedsql.Tx
+	mark mark
+	over bool // nothing is left to be rolled back
 }
 
 func beginSQL(ctx context.Context, l *Ledger) (session, error) {
@@ -151,10 +157,10 @@ func beginSQL(ctx context.Context, l *Ledger) (session, error) {
 	s := &sqlSession{tx: tx}
 	var idle string
 	var total *string // see fencedTx.send
-	return s, s.scan(ctx, sqlTxBegin, l.txLimits(), &s.start, &idle, &total)
+	return s, s.scan(ctx, sqlTxBegin, l.txLimits(), &s.mark.began, &s.mark.backend, &idle, &total)
 }
 
-func (s *sqlSession) began(context.Context) (int64, error) { return s.start, nil }
+func (s *sqlSession) begun(context.Context) (mark, error) { return s.mark, nil }
 
 func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ...any) error {
 	return s.tx.SQL().QueryRowContext(ctx, query, args...).Scan(dest...)

@@ -8,9 +8,12 @@ package postgres
 // which was sent with it is a rollback.
 const (
 	sqlTxBegin = `
-SELECT (extract(epoch FROM now()) * 1000000)::bigint, set_config('idle_in_transaction_session_timeout', $1::text, true),
+SELECT (extract(epoch FROM now()) * 1000000)::bigint, pg_backend_pid(), set_config('idle_in_transaction_session_timeout', $1::text, true),
 	CASE WHEN current_setting('server_version_num')::integer >= 170000
 		THEN set_config('transaction_timeout', $2::text, true) END`
+
+	// sqlTxThere says whether a server process is there: one that is gone carries nothing out any more.
+	sqlTxThere = `SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE pid = $1::integer)`
 
 	// sqlTxTune is sqlTune, and says whether this still is the transaction that began.
 	sqlTxTune = sqlTune + `, (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $1::bigint`
