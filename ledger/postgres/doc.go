@@ -109,9 +109,9 @@
 //	migrate.go             Migrate
 //	migrate_turn.go        one migration at a time
 //	version.go             which versions of schema and program go together
+//	statements_tx.go       the SQL of InTx
 //	statements.go          the SQL of owners, scopes and claims, and the schema's name in all
 //	statements_operate.go  the SQL of operators
-//	statements_tx.go       the SQL of InTx
 //	statements_ranges.go   the SQL of ranges
 //	statements_settle.go   the SQL of settlements, and of Get
 //	params.go              the types of parameters

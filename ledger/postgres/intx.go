@@ -123,8 +123,11 @@ func (r *run) settle(ctx, last context.Context) (ledger.AttemptState, error) {
 			return r.unfenced(ctx, last, here, err)
 		}
 	}
-	if state, err := r.fenceRanges(ctx, last, tickets); err != nil {
-		return state, err
+	switch here, ours, err := r.fenceRanges(last, tickets); {
+	case err != nil:
+		return r.unfenced(ctx, last, here, err)
+	case !ours:
+		return r.missed(here)
 	}
 	sent, err := r.session.commit(last)
 	return r.committed(ctx, sent, err)
@@ -165,17 +168,23 @@ func (r *run) settled(ctx, last context.Context, f *fence, here, sent bool, err 
 // unfenced says why a fence has failed; here: it was in the transaction that began.
 func (r *run) unfenced(ctx, last context.Context, here bool, err error) (ledger.AttemptState, error) {
 	switch {
-	case code(err) == codeUnmet && !here:
-		r.ledger.log.Error("a handler ended its transaction", r.fields(ErrEscaped)...)
-		return ledger.AttemptOpen, ErrEscaped
 	case code(err) == codeUnmet:
-		return ledger.AttemptLost, r.lost(1)
+		return r.missed(here)
 	case code(err) == codeSerialization:
 		return r.serialization(last, err)
 	case code(err) == codeUnique && len(r.fences) > 0: // somebody else's success is there
 		return ledger.AttemptLost, r.lost(1)
 	}
 	return ledger.AttemptOpen, r.unanswered(ctx, last, fmt.Errorf("postgres: the fence failed, rolled back: %w", err))
+}
+
+// missed is the end of a transaction whose fence has not met all of its messages.
+func (r *run) missed(here bool) (ledger.AttemptState, error) {
+	if !here {
+		r.ledger.log.Error("a handler ended its transaction", r.fields(ErrEscaped)...)
+		return ledger.AttemptOpen, ErrEscaped
+	}
+	return ledger.AttemptLost, r.lost(1)
 }
 
 // serialization is the end under REPEATABLE READ if somebody wrote a row since the transaction's snapshot. It is rolled

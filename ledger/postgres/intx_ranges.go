@@ -44,38 +44,31 @@ func (r *run) fenceArgs(tickets []ledger.Ticket) (a fenceArgs) {
 	return a
 }
 
-// fenceRanges writes the successes of what lies in ranges. Until the transaction is over nobody can take a message out of these ranges;
-// what had left them before is seen in their sets.
-func (r *run) fenceRanges(ctx, last context.Context, tickets []ledger.Ticket) (ledger.AttemptState, error) {
+// fenceRanges writes the successes of what lies in ranges, if all of it is still ours there. Until the transaction is over nobody can take
+// a message out of these ranges; what had left them before is seen in their sets.
+func (r *run) fenceRanges(ctx context.Context, tickets []ledger.Ticket) (here, ours bool, err error) {
 	a := r.fenceArgs(tickets)
 	var met int
 	var sets []byte
 	f := &fence{began: r.mark.began, sql: r.ledger.sql(sqlRangeFence), dest: []any{&met, &sets, new(string)}, args: []any{a.logs, a.tokens, r.owner.id,
 		r.mark.began, a.places, a.firsts, a.lasts, orEmpty(a.of), orEmpty(a.keys), orEmpty(a.ids), orEmpty(a.results)}}
-	here, err := r.session.fence(last, f)
-	switch {
-	case err != nil:
-		return r.unfenced(ctx, last, here, err)
-	case !here:
-		r.ledger.log.Error("a handler ended its transaction", r.fields(ErrEscaped)...)
-		return ledger.AttemptOpen, ErrEscaped
-	case met != len(r.fences):
-		return ledger.AttemptLost, r.lost(1)
+	if here, err = r.session.fence(ctx, f); err != nil || met != len(r.fences) {
+		return here, false, err
 	}
 	for i := range r.fences {
 		fenced := &r.fences[i]
 		for range 2 { // done, back
 			var left ranges.Set
 			if left, sets, err = cutSet(sets, fenced.From); err != nil {
-				return ledger.AttemptOpen, err
+				return here, false, err
 			}
 			before := left.Count() + fenced.Offsets.Count()
 			if left.AddAll(fenced.Offsets); left.Count() != before {
-				return ledger.AttemptLost, r.lost(1)
+				return here, false, nil
 			}
 		}
 	}
-	return ledger.AttemptRunning, nil
+	return here, true, nil
 }
 
 var errCut = errors.New("postgres: the fence answered less than its ranges")

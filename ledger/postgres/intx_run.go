@@ -24,11 +24,6 @@ type run struct {
 	late bool
 }
 
-// txLimits are the limits of a transaction of InTx: arguments of sqlTxBegin.
-func (l *Ledger) txLimits() []any {
-	return []any{milliseconds(l.cfg.IdleLimit), milliseconds(l.cfg.TxLimit + l.cfg.CommitLimit)}
-}
-
 func (r *run) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()

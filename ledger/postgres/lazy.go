@@ -11,6 +11,17 @@ import (
 	"github.com/ackledger/ackledger/internal/fencedsql"
 )
 
+// mark tells a transaction from others.
+type mark struct {
+	began   int64 // its now()
+	backend int32 // the server process that carries it out
+}
+
+// txLimits are the limits of a transaction of InTx: arguments of sqlTxBegin.
+func (l *Ledger) txLimits() []any {
+	return []any{milliseconds(l.cfg.IdleLimit), milliseconds(l.cfg.TxLimit + l.cfg.CommitLimit)}
+}
+
 // fencedTx is the transaction that the handler gets: it may do everything but end it. It begins with the handler's first statement, in the
 // same round trip.
 type fencedTx struct {

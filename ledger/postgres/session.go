@@ -37,12 +37,6 @@ type session interface {
 	leave(ctx context.Context) // closes the connection, where that can be done
 }
 
-// mark tells a transaction from others.
-type mark struct {
-	began   int64 // its now()
-	backend int32 // the server process that carries it out
-}
-
 // fence is the last statement of a transaction.
 type fence struct {
 	began int64 // now() of the transaction
