@@ -30,7 +30,7 @@ var errAborted = errors.New("postgres: the transaction's function did not return
 //
 // The transaction is InTx's: Commit and Rollback on tx are refused, and doom it. Begin on tx makes savepoints. Nothing
 // else may use tx once fn has returned. It begins with fn's first statement, in the same round trip (an Exec without arguments, a
-// savepoint, CopyFrom, Prepare and what is done with Conn take one more). Its last statement is the fence, which writes the success while
+// savepoint, CopyFrom, Prepare and what is done with Conn take one more). One that runs no statement takes one round trip in all. Its last statement is the fence, which writes the success while
 // the message is still this attempt's, and else fails, so that the COMMIT that is sent with it is a rollback. (What lies in a range has its
 // COMMIT sent once the fence is answered.) Fence and commit run although ctx is cancelled meanwhile (shutdown, a lost lease): the fence
 // alone decides.
@@ -100,9 +100,6 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 	if err := r.session.ending(cfg.CommitLimit); err != nil {
 		return ledger.AttemptOpen, r.broken(inner, err)
 	}
-	if r.mark, err = r.session.begun(last); err != nil {
-		return ledger.AttemptOpen, r.unanswered(ctx, last, named("begin", err))
-	}
 	return r.settle(ctx, last)
 }
 
@@ -112,11 +109,16 @@ func (r *run) settle(ctx, last context.Context) (ledger.AttemptState, error) {
 	tickets := r.attempt.Tickets()
 	r.rows, r.fences = r.owner.ranged.Fences(tickets)
 	if len(r.fences) == 0 {
+		r.mark = r.session.mark()
 		f := r.fenceOf(tickets)
 		here, sent, err := r.session.settle(last, f)
-		r.late = !f.met
+		r.mark, r.late = r.session.mark(), !f.met
 		return r.settled(ctx, last, f, here, sent, err)
 	}
+	if err := r.session.begin(last); err != nil {
+		return ledger.AttemptOpen, r.unanswered(ctx, last, named("begin", err))
+	}
+	r.mark = r.session.mark()
 	if len(r.rows) > 0 {
 		f := r.fenceOf(tickets)
 		if here, err := r.session.fence(last, f); err != nil {
@@ -136,11 +138,11 @@ func (r *run) settle(ctx, last context.Context) (ledger.AttemptState, error) {
 // fenceOf is the fence of the messages that have rows.
 func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 	limit := r.ledger.cfg.Limits.Result
-	f := &fence{began: r.mark.began, dest: []any{new(int64), new(string)}}
+	f := &fence{began: r.mark.at(), dest: []any{new(int64), new(string)}}
 	if len(r.rows) == 1 {
 		i := r.rows[0]
 		f.sql = r.ledger.sql(sqlTxFence)
-		f.args = []any{uuid(tickets[i].Sum()), int64(tickets[i].Token()), r.owner.id, r.mark.began, ledger.CutResult(r.attempt.ResultAt(i), limit)}
+		f.args = []any{uuid(tickets[i].Sum()), int64(tickets[i].Token()), r.owner.id, f.began, ledger.CutResult(r.attempt.ResultAt(i), limit)}
 		return f
 	}
 	n := len(r.rows)
@@ -153,7 +155,7 @@ func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 			results[at] = ledger.CutResult(result, limit)
 		}
 	}
-	f.sql, f.args = r.ledger.sql(sqlTxFenceAll), []any{keys, tokens, r.owner.id, r.mark.began, orEmpty(results)}
+	f.sql, f.args = r.ledger.sql(sqlTxFenceAll), []any{keys, tokens, r.owner.id, f.began, orEmpty(results)}
 	return f
 }
 
@@ -264,8 +266,8 @@ var errNotYet = errors.New("postgres: the transaction is not committed, and stil
 var errUnseen = errors.New("postgres: the rows of the transaction tell nothing: locked, gone, or at odds with each other")
 
 func (r *run) readOutcome(ctx context.Context, why error) (ledger.AttemptState, error) {
-	there := false
-	if r.late { // asked first: what it has done until its end is in the rows
+	there := r.late
+	if r.late && r.mark.backend != 0 { // asked first: what it has done until its end is in the rows
 		if err := r.ledger.own.QueryRow(ctx, sqlTxThere, r.mark.backend).Scan(&there); err != nil {
 			return ledger.AttemptUnknown, err
 		}

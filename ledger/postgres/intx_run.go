@@ -17,7 +17,7 @@ type run struct {
 	owner   *owner
 	ledger  *Ledger
 	session session
-	mark    mark
+	mark    mark            // nothing, if the transaction has not begun
 	rows    []int           // the tickets whose rows are fenced
 	fences  []ranges.Fenced // the ranges of the others
 	// late says that the fence was sent with its COMMIT, and not answered: it may come late, and commits if its rows are still as they were.

@@ -17,6 +17,14 @@ type mark struct {
 	backend int32 // the server process that carries it out
 }
 
+// at is its now(); nil: it has not begun.
+func (m mark) at() *int64 {
+	if m == (mark{}) {
+		return nil
+	}
+	return &m.began
+}
+
 // txLimits are the limits of a transaction of InTx: arguments of sqlTxBegin.
 func (l *Ledger) txLimits() []any {
 	return []any{milliseconds(l.cfg.IdleLimit), milliseconds(l.cfg.TxLimit + l.cfg.CommitLimit)}
@@ -225,6 +233,20 @@ func (t *fencedTx) send(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, er
 	}
 	t.tx = r.Tx()
 	return r, nil
+}
+
+// carryOut sends a batch without results for the handler, with BEGIN if that was not sent.
+func (t *fencedTx) carryOut(ctx context.Context, b *pgx.Batch) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tx != nil {
+		return t.tx.SendBatch(ctx, b).Close()
+	}
+	r, err := t.send(ctx, b)
+	if err != nil {
+		return err
+	}
+	return r.Close()
 }
 
 // userResults are the results of a handler's batch.

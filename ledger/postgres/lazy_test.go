@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
@@ -335,4 +337,68 @@ func TestFailedFenceKeepsItsConnection(t *testing.T) {
 	if made := l.pool.Stat().NewConnsCount() - before; made != 0 {
 		t.Errorf("%d connections were made", made)
 	}
+}
+
+// trips counts what goes to the server: batches, and single queries.
+type trips struct{ batches, queries atomic.Int32 }
+
+func (c *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.queries.Add(1)
+	return ctx
+}
+func (*trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (c *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	c.batches.Add(1)
+	return ctx
+}
+func (*trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// A handler with one statement takes two round trips, and one with none takes one.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	l := newBench(t, variant{})
+	cfg, counted := l.pool.Config(), &trips{}
+	cfg.ConnConfig.Tracer = counted
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	traced, err := postgres.New(t.Context(), pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(traced.Close)
+	o, err := traced.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, do := range map[int32]func(ctx context.Context, tx pgx.Tx) error{
+		1: func(context.Context, pgx.Tx) error { return nil },
+		2: func(ctx context.Context, tx pgx.Tx) error { return run(ctx, tx, insertEffect, "one") },
+		3: func(ctx context.Context, tx pgx.Tx) error {
+			return errors.Join(run(ctx, tx, insertEffect, "one"), run(ctx, tx, insertEffect, "two"))
+		},
+	} {
+		a := ledger.NewAttempt(o, claimOne(t, o, entry(fmt.Sprint(want)), ledger.Run).Ticket)
+		batches, queries := counted.batches.Load(), counted.queries.Load()
+		if err := postgres.InTx(ledger.WithAttempt(t.Context(), a), do); err != nil {
+			t.Fatal(err)
+		}
+		batches, queries = counted.batches.Load()-batches, counted.queries.Load()-queries
+		if batches != min(want, 2) || queries != max(want-2, 0) {
+			t.Errorf("%d batches and %d queries, want %d in all", batches, queries, want)
+		}
+	}
+}
+
+// A handler without a statement, whose one flush is late: of its server process nothing is known.
+func TestLateFenceWithoutAStatement(t *testing.T) {
+	t.Parallel()
+	l := newLossy(t, variant{mode: pgx.QueryExecModeExec})
+	l.cut.delay("commit\x00")
+	a := ledger.NewAttempt(l.owner, l.claim.Ticket)
+	abort(t, a, postgres.InTx(ledger.WithAttempt(t.Context(), a), func(context.Context, pgx.Tx) error { return nil }), true)
 }

@@ -16,10 +16,10 @@ import (
 
 // session is one transaction, of pgx or of database/sql.
 type session interface {
-	// begun is the transaction's mark. It begins at the latest with that.
-	begun(ctx context.Context) (mark, error)
-	// scan runs a query of one row in the transaction; pgx.ErrNoRows or sql.ErrNoRows if there is none.
-	scan(ctx context.Context, query string, args []any, dest ...any) error
+	// begin begins the transaction, if it has not begun.
+	begin(ctx context.Context) error
+	// mark is the transaction's; nothing, if it has not begun.
+	mark() mark
 	// fence runs a fence under the settings of sqlTune, which stay until the transaction's end. here: it is the transaction that
 	// began; false, too, if that was not answered.
 	fence(ctx context.Context, f *fence) (here bool, err error)
@@ -39,7 +39,7 @@ type session interface {
 
 // fence is the last statement of a transaction.
 type fence struct {
-	began int64 // now() of the transaction
+	began *int64 // now() of the transaction; nil: it begins with the fence
 	sql   string
 	args  []any
 	dest  []any // of its one row
@@ -61,14 +61,12 @@ func beginPgx(ctx context.Context, l *Ledger) (session, error) {
 	return &pgxSession{tx: &fencedTx{pooled: conn, conn: conn.Conn(), opts: opts, limits: l.txLimits(), ctx: ctx}}, nil
 }
 
-func (s *pgxSession) begun(ctx context.Context) (mark, error) {
+func (s *pgxSession) begin(ctx context.Context) error {
 	_, err := s.tx.now(ctx)
-	return s.tx.mark, err
+	return err
 }
 
-func (s *pgxSession) scan(ctx context.Context, query string, args []any, dest ...any) error {
-	return s.tx.tx.QueryRow(ctx, query, args...).Scan(dest...)
-}
+func (s *pgxSession) mark() mark { return s.tx.mark }
 
 func (s *pgxSession) fence(ctx context.Context, f *fence) (here bool, err error) {
 	err = s.tx.tx.SendBatch(ctx, f.batch(&here)).Close()
@@ -84,7 +82,7 @@ func (s *pgxSession) settle(ctx context.Context, f *fence) (here, sent bool, err
 		return nil
 	})
 	sent = !s.tx.conn.IsClosed() && !s.tx.conn.PgConn().IsBusy() // rows that the handler has not closed
-	err = s.tx.tx.SendBatch(ctx, b).Close()
+	err = s.tx.carryOut(ctx, b)
 	s.over = err == nil
 	return here, sent, err
 }
@@ -128,7 +126,7 @@ func (s *pgxSession) leave(ctx context.Context) { _ = s.tx.conn.Close(ctx) }
 // sqlSession is a transaction of database/sql.
 type sqlSession struct {
 	tx   *fencedsql.Tx
-	mark mark
+	id   mark
 	over bool // nothing is left to be rolled back
 }
 
@@ -151,10 +149,12 @@ func beginSQL(ctx context.Context, l *Ledger) (session, error) {
 	s := &sqlSession{tx: tx}
 	var idle string
 	var total *string // see fencedTx.send
-	return s, s.scan(ctx, sqlTxBegin, l.txLimits(), &s.mark.began, &s.mark.backend, &idle, &total)
+	return s, s.scan(ctx, sqlTxBegin, l.txLimits(), &s.id.began, &s.id.backend, &idle, &total)
 }
 
-func (s *sqlSession) begun(context.Context) (mark, error) { return s.mark, nil }
+func (s *sqlSession) begin(context.Context) error { return nil }
+
+func (s *sqlSession) mark() mark { return s.id }
 
 func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ...any) error {
 	return s.tx.SQL().QueryRowContext(ctx, query, args...).Scan(dest...)

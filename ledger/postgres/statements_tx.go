@@ -4,7 +4,7 @@ package postgres
 // when it is large. Nothing of the handler comes after them but the constraints and triggers that it deferred.
 //
 // The fence writes only inside the very transaction that InTx began, which its now() tells: after a COMMIT or ROLLBACK
-// sent as text it would else write on its own. One that does not meet all of its rows fails (codeUnmet), so that a COMMIT
+// sent as text it would else write on its own. (Null: it comes with BEGIN, and nothing was sent before it.) One that does not meet all of its rows fails (codeUnmet), so that a COMMIT
 // which was sent with it is a rollback.
 const (
 	sqlTxBegin = `
@@ -16,14 +16,14 @@ SELECT (extract(epoch FROM now()) * 1000000)::bigint, pg_backend_pid(), set_conf
 	sqlTxThere = `SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity WHERE pid = $1::integer)`
 
 	// sqlTxTune is sqlTune, and says whether this still is the transaction that began.
-	sqlTxTune = sqlTune + `, (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $1::bigint`
+	sqlTxTune = sqlTune + `, coalesce((extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $1::bigint, true)`
 
 	sqlTxFence = `
 WITH done AS (UPDATE {s}.message m SET state = 2, owner = NULL, due = NULL, result = $5::bytea,
 	expiry = CASE WHEN covered IS TRUE AND $5::bytea IS NULL AND (SELECT 1 FROM {s}.archive x WHERE x.key = m.key LIMIT 1) IS NULL
 		THEN least(expiry, pg_catalog.clock_timestamp() + {fold}) ELSE expiry END
 WHERE key = $1::uuid AND token = $2::bigint AND state = 1 AND owner = $3::bigint
-	AND (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
+	AND coalesce((extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint, true)
 RETURNING 1)
 SELECT 1 / count(*), pg_catalog.set_config('synchronous_commit', 'on', true) FROM done`
 
@@ -33,7 +33,7 @@ SELECT 1 / count(*), pg_catalog.set_config('synchronous_commit', 'on', true) FRO
 	sqlTxFenceAll = `
 WITH ask AS MATERIALIZED (
 	SELECT a.key, a.token, a.result FROM unnest($1::uuid[], $2::bigint[], $5::bytea[]) AS a(key, token, result)
-	WHERE (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
+	WHERE coalesce((extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint, true)
 ), locked AS MATERIALIZED (
 	SELECT m.*, a.result AS new_result
 	FROM (SELECT * FROM ask ORDER BY key) a
