@@ -77,12 +77,14 @@ var parts = map[string]func(http.ResponseWriter){
 
 // A handler that panics once its client has a part of its answer does not run again; nor does one whose transaction fails then.
 func TestPitfall171_TornAnswersDoNotRunAgain(t *testing.T) {
+	l := openFile(t)
 	for how, part := range parts {
 		for end, fails := range map[string]bool{"panics": false, "rolls back": true} {
 			t.Run(how+", "+end, func(t *testing.T) {
 				protocols(t, func(t *testing.T, http2 bool) {
 					var runs atomic.Int32
-					e := serveOn(t, openFile(t), idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, r *http.Request) {
+					caller := func(*http.Request) string { return t.Name() }
+					e := serveOn(t, l, idempotency.Options{}, httpkey.Options{Caller: caller}, func(w http.ResponseWriter, r *http.Request) {
 						runs.Add(1)
 						if !fails {
 							part(w)
@@ -108,7 +110,6 @@ func TestPitfall171_TornAnswersDoNotRunAgain(t *testing.T) {
 
 // A handler that panics after its commit has done what it committed.
 func TestPanicsAfterTheCommit(t *testing.T) {
-	t.Parallel()
 	var runs atomic.Int32
 	e := serveOn(t, openFile(t), idempotency.Options{}, httpkey.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		runs.Add(1)
