@@ -29,11 +29,13 @@ var errAborted = errors.New("postgres: the transaction's function did not return
 // is committed.
 //
 // The transaction is InTx's: Commit and Rollback on tx are refused, and doom it. Begin on tx makes savepoints. Nothing
-// else may use tx once fn has returned. It begins with fn's first statement, in the same round trip (an Exec without arguments, a
-// savepoint, CopyFrom, Prepare and what is done with Conn take one more). One that runs no statement takes one round trip in all. Its last statement is the fence, which writes the success while
-// the message is still this attempt's, and else fails, so that the COMMIT that is sent with it is a rollback. (What lies in a range has its
-// COMMIT sent once the fence is answered.) Fence and commit run although ctx is cancelled meanwhile (shutdown, a lost lease): the fence
-// alone decides.
+// else may use tx once fn has returned.
+//
+// The transaction begins with fn's first statement, in the same round trip. An Exec without arguments, a savepoint, CopyFrom, Prepare and
+// what is done with Conn take one more. An fn that runs no statement takes one round trip in all. The last statement is the fence. It writes
+// the success while the message is still this attempt's, and else fails, so that the COMMIT that is sent with it is a rollback. What lies in
+// a range has its COMMIT sent once the fence is answered. Fence and commit run although ctx is cancelled meanwhile (shutdown, a lost
+// lease): the fence alone decides.
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt, or once its
 // handler has returned; [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unavailable] is true
