@@ -178,7 +178,8 @@ func (t *fencedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 func (t *fencedTx) begun() (tx pgx.Tx, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.tx, t.tx == nil && t.failed == nil
+	simple := t.conn.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol // one message has one time: a COMMIT in it would not be seen
+	return t.tx, t.tx == nil && t.failed == nil && !simple
 }
 
 // first begins the transaction, and sends what b has with it. Nil: the server has refused the text of something in b before anything was
