@@ -32,7 +32,8 @@ var errAborted = errors.New("postgres: the transaction's function did not return
 // else may use tx once fn has returned.
 //
 // The transaction begins with fn's first statement, in the same round trip. An Exec without arguments, a savepoint, CopyFrom, Prepare and
-// what is done with Conn take one more. An fn that runs no statement takes one round trip in all. The last statement is the fence. It writes
+// what is done with Conn take one more. An fn that runs no statement takes one round trip in all. A first statement with an argument that
+// cannot be encoded dooms the transaction, as such a batch does. The last statement is the fence. It writes
 // the success while the message is still this attempt's, and else fails, so that the COMMIT that is sent with it is a rollback. What lies in
 // a range has its COMMIT sent once the fence is answered. Fence and commit run although ctx is cancelled meanwhile (shutdown, a lost
 // lease): the fence alone decides.

@@ -2,9 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -45,10 +48,17 @@ func (r *run) broken(ctx context.Context, err error) error {
 		r.session.leave(ctx)
 		return ledger.MarkUnavailable(err)
 	}
-	if ctx.Err() != nil || rolledBack(err) || r.session != nil && r.session.alive(ctx) {
+	if ctx.Err() != nil || rolledBack(err) || unencoded(err) || r.session != nil && r.session.alive(ctx) {
 		return err
 	}
 	return ledger.MarkUnavailable(err)
+}
+
+// unencoded says that an argument in a batch was not what its statement takes, after which pgx v5 closes the connection by itself. Only its
+// text tells that from a connection that broke.
+func unencoded(err error) bool {
+	batch, ok := errors.AsType[pgx.ErrPreprocessingBatch](err)
+	return ok && strings.HasPrefix(batch.Error(), "error preprocessing batch (build)")
 }
 
 // unanswered is broken for what is asked in InTx's own time, until last ends. While the handler's context goes on, the end of

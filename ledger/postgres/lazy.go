@@ -42,7 +42,7 @@ type fencedTx struct {
 	mu      sync.Mutex
 	tx      pgx.Tx // nil: it has not begun
 	mark    mark
-	failed  error // why it could not begin
+	failed  error // why it cannot begin any more
 	refused error
 }
 
@@ -105,7 +105,7 @@ func (t *fencedTx) Conn() *pgx.Conn {
 
 // Exec implements pgx.Tx. A text without arguments may have several statements: pgx sends it by itself.
 func (t *fencedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if len(args) > 0 {
+	if _, first := t.begun(); first && len(args) > 0 {
 		rows, _ := t.Query(ctx, sql, args...)
 		rows.Close()
 		return rows.CommandTag(), rows.Err()
@@ -114,7 +114,7 @@ func (t *fencedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	return tx.Exec(ctx, sql)
+	return tx.Exec(ctx, sql, args...)
 }
 
 // QueryRow implements pgx.Tx.
@@ -182,8 +182,8 @@ func (t *fencedTx) begun() (tx pgx.Tx, first bool) {
 	return t.tx, t.tx == nil && t.failed == nil && !simple
 }
 
-// first begins the transaction, and sends what b has with it. Nil: the server has refused the text of something in b before anything was
-// carried out. It is refused again in the transaction then, which is to fail with it.
+// first begins the transaction, and sends what b has with it. Nil: something in b was refused before anything was carried out, by the
+// server or by pgx (an argument of another type). It is refused again in the transaction then, which is to fail with it.
 func (t *fencedTx) first(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,7 +191,7 @@ func (t *fencedTx) first(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	switch {
 	case err == nil:
 		return &userResults{r}
-	case rolledBack(err) && t.conn.PgConn().TxStatus() == 'I':
+	case t.idle():
 		return nil
 	}
 	t.failed = err
@@ -209,8 +209,16 @@ func (t *fencedTx) now(ctx context.Context) (pgx.Tx, error) {
 	if err == nil {
 		err = r.Close()
 	}
-	t.failed = err
+	if err != nil && !t.idle() {
+		t.failed = err
+	}
 	return t.tx, err
+}
+
+// idle says that the connection is as it was before the transaction's first statement: there may be another one.
+func (t *fencedTx) idle() bool {
+	c := t.conn.PgConn()
+	return !c.IsClosed() && !c.IsBusy() && c.TxStatus() == 'I'
 }
 
 // send sends BEGIN, the limits, and what b has. The results of b are still to be read if there is no error. It is locked.
