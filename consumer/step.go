@@ -64,7 +64,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 	if err != nil {
 		return none, s.failed(ctx, err)
 	}
-	result, err := json.Marshal(out)
+	result, err := encode(out)
 	if err == nil {
 		if result, err = sealStep(ctx, result); err != nil {
 			return none, fmt.Errorf("consumer: step %q: the call was made, and its result is not recorded: %w", name, err)
@@ -80,6 +80,16 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 		return none, fmt.Errorf("consumer: step %q: the call was made, and its result is not recorded: %w", name, err)
 	}
 	return out, nil
+}
+
+// encode is json.Marshal. A result's own method that panics is a result that is refused: the call was made.
+func encode(result any) (text []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			text, err = nil, fmt.Errorf("json: encoding %T panicked: %v", result, p)
+		}
+	}()
+	return json.Marshal(result)
 }
 
 // recorded is what an earlier attempt has recorded of a step.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -226,5 +227,40 @@ func TestPitfall172_MismatchesAreTold(t *testing.T) {
 	}
 	for dead, err := range l.DeadLetters(t.Context(), ledger.Filter{}) {
 		t.Errorf("archived: %+v, %v", dead, err)
+	}
+}
+
+// blows is a value whose own encoding panics.
+type blows struct{}
+
+func (blows) MarshalJSON() ([]byte, error) { panic("no JSON today") }
+
+// TestPitfall180_ResultsThatPanic: a call whose result panicked while it was encoded was made again with each attempt.
+func TestPitfall180_ResultsThatPanic(t *testing.T) {
+	t.Parallel()
+	r := begin(t, memory.New(), idempotency.Options{Attempts: 5})
+	calls := 0
+	for name, do := range map[string]func() error{
+		"step": func() error {
+			_, err := r.Do(t.Context(), request("step"), func(ctx context.Context) (idempotency.Result, error) {
+				_, err := consumer.Step(ctx, "charge", func(context.Context, string) (blows, error) { calls++; return blows{}, nil })
+				return idempotency.Result{}, err
+			})
+			return err
+		},
+		"value": func() error {
+			_, err := idempotency.Do(t.Context(), r, request("value"), func(context.Context) (blows, error) { calls++; return blows{}, nil })
+			return err
+		},
+	} {
+		calls = 0
+		for range 3 {
+			if err := do(); as[*idempotency.FailedError](err) == nil || !strings.Contains(err.Error(), "panicked: no JSON today") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if calls != 1 {
+			t.Errorf("%s: %d calls", name, calls)
+		}
 	}
 }

@@ -58,9 +58,19 @@ func SetValue(ctx context.Context, value any) error {
 
 // inJSON is how a value is kept.
 func inJSON(value any) (Result, error) {
-	body, err := json.Marshal(value)
+	body, err := valueJSON(value)
 	if err != nil {
 		return Result{}, consumer.Terminal(fmt.Errorf("idempotency: the request's value cannot be kept: %w", err))
 	}
 	return Result{MediaType: "application/json", Body: body}, nil
+}
+
+// valueJSON is json.Marshal. A value's own method that panics is a value that is refused: what it tells of was done.
+func valueJSON(value any) (body []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			body, err = nil, fmt.Errorf("json: encoding %T panicked: %v", value, p)
+		}
+	}()
+	return json.Marshal(value)
 }

@@ -31,8 +31,9 @@ type middleware struct {
 }
 
 // New makes the middleware. It may wrap each handler of a mux, or a whole one: then no route's pattern is part of a request's identity, and a
-// key that comes with another path is a mismatch. The host is no part of it, unless it is in the pattern, or Options.Caller adds it: clients may repeat a
-// request by another name of the server. Requests with GET, HEAD, OPTIONS and TRACE pass, and so do those without a key that need none.
+// key that comes with another path is a mismatch. A route that is renamed, its wildcards' names included, makes other requests of those that
+// clients repeat. The host is no part of it, unless it is in the pattern, or Options.Caller adds it: clients may repeat a request by another
+// name of the server. What wraps the middleware must leave the body to it. Requests with GET, HEAD, OPTIONS and TRACE pass, and so do those without a key that need none.
 func New(r *idempotency.Runner, o Options) (func(http.Handler) http.Handler, error) {
 	if r == nil {
 		return nil, errors.New("httpkey: New: the runner must not be nil")
@@ -92,6 +93,9 @@ func (m *middleware) request(w http.ResponseWriter, r *http.Request, key string)
 	if err != nil {
 		return q, nil, &Problem{Type: "about:blank", Title: "The request's body cannot be read", Status: http.StatusBadRequest, Err: err}
 	}
+	if len(body) == 0 && r.ContentLength < 0 && len(r.PostForm) == 0 { // it may have been read before, which nothing tells
+		return q, nil, &Problem{Type: "about:blank", Title: "A request without a body needs its Content-Length", Status: http.StatusLengthRequired}
+	}
 	content, err := read(r, body)
 	if err != nil {
 		return q, nil, &Problem{Type: "about:blank", Title: "The request's body was read before its key", Status: http.StatusInternalServerError, Err: err}
@@ -101,16 +105,16 @@ func (m *middleware) request(w http.ResponseWriter, r *http.Request, key string)
 			return q, nil, &Problem{Type: "about:blank", Title: "The request's body is not valid", Status: http.StatusBadRequest, Detail: err.Error(), Err: err}
 		}
 	}
-	return idempotency.Request{Scope: route(r), Caller: bounded(m.opt.Caller(r)), Key: key, Body: identity(r, content)}, body, nil
+	return idempotency.Request{Scope: route(r), Caller: bounded(m.opt.Caller(r)), Key: key, Body: m.identity(r, content)}, body, nil
 }
 
 // read is the content of a request whose body may have been read by an outer handler: as a form, or else not at all.
 func read(r *http.Request, body []byte) ([]byte, error) {
 	files := r.MultipartForm != nil && len(r.MultipartForm.File) > 0
 	switch {
-	case len(body) > 0:
+	case len(body) > 0 && int64(len(body)) >= r.ContentLength: // more, where an outer handler has decompressed it
 		return body, nil
-	case files, r.ContentLength > 0 && len(r.PostForm) == 0:
+	case len(body) > 0, files, r.ContentLength > 0 && len(r.PostForm) == 0:
 		return nil, errors.New("httpkey: the request's body was read before, so that what it asks for is not known: wrap outside of what reads it")
 	}
 	return []byte(r.PostForm.Encode()), nil
@@ -148,9 +152,12 @@ func route(r *http.Request) string {
 }
 
 // identity is what must be equal in a repetition. None of the parts before the content has a line break.
-func identity(r *http.Request, content []byte) []byte {
+func (m *middleware) identity(r *http.Request, content []byte) []byte {
 	kind := r.Header.Get("Content-Type")
 	if media, params, err := mime.ParseMediaType(kind); err == nil {
+		if m.opt.Body != nil && strings.HasPrefix(media, "multipart/") { // chosen anew with each encoding
+			delete(params, "boundary")
+		}
 		kind = cmp.Or(mime.FormatMediaType(media, params), kind)
 	}
 	query := r.URL.RawQuery
@@ -194,9 +201,10 @@ func (m *middleware) do(w http.ResponseWriter, r *http.Request, q idempotency.Re
 		panic(http.ErrAbortHandler)
 	case errors.Is(err, idempotency.ErrUnavailable) && !errors.Is(err, idempotency.ErrNotRunning) && m.opt.WithoutLedger:
 		m.unprotected(w, r, body)
-	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
-		m.sent(r, err) // nobody listens
 	case err != nil:
+		if r.Context().Err() != nil { // the client seems to be gone, and may still read: its next request is to have another connection
+			w.Header().Set("Connection", "close")
+		}
 		m.tell(w, r, m.problem(err))
 	default:
 		m.replay(w, r, &out.Result)
@@ -305,7 +313,7 @@ func (m *middleware) replay(w http.ResponseWriter, r *http.Request, res *idempot
 
 // tell answers with a problem.
 func (m *middleware) tell(w http.ResponseWriter, r *http.Request, p *Problem) {
-	if p.Status >= 500 {
+	if p.Status >= 500 && r.Context().Err() == nil {
 		m.opt.Logger.Warn("a request was not answered as asked", zap.String("source", route(r)), zap.String("kind", p.Type), zap.Error(p.Err))
 	}
 	if m.opt.OnProblem != nil {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -38,6 +39,9 @@ type recorder struct {
 // tooLarge is why most answers are not kept that are not.
 const tooLarge = "it is larger than what is kept"
 
+// takenOver is why an answer is not kept whose connection is the handler's.
+const takenOver = "its connection was taken over"
+
 // notText is why an answer is not kept that has a header which the ledger cannot hold.
 const notText = "a header of it is not UTF-8"
 
@@ -58,7 +62,11 @@ func (r *recorder) WriteHeader(status int) {
 	defer r.mu.Unlock()
 	switch {
 	case r.closed || r.status != 0:
-	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
+	case status == http.StatusSwitchingProtocols: // what follows is the other protocol's
+		r.status, r.head, r.lost = status, r.header.Clone(), takenOver
+		become(r.w.Header(), r.head)
+		r.w.WriteHeader(status)
+	case status < 200:
 		become(r.w.Header(), r.header)
 		r.w.WriteHeader(status)
 		become(r.w.Header(), r.around) // whoever answers in the end begins anew
@@ -77,6 +85,8 @@ func (r *recorder) Write(p []byte) (int, error) {
 	switch {
 	case r.closed:
 		return 0, errClosed
+	case len(p) == 0:
+		return 0, nil
 	case r.status == http.StatusNoContent || r.status == http.StatusNotModified:
 		return 0, http.ErrBodyNotAllowed
 	}
@@ -115,9 +125,14 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if r.closed {
 		return nil, nil, errClosed
 	}
+	if r.status != 0 { // what was answered before goes first
+		if err := r.goLive(takenOver); err != nil {
+			return nil, nil, err
+		}
+	}
 	conn, rw, err := http.NewResponseController(r.w).Hijack()
 	if err == nil {
-		r.lost = "its connection was taken over"
+		r.lost = takenOver
 	}
 	return conn, rw, err
 }
@@ -215,13 +230,16 @@ func (r *recorder) result(keep []string) idempotency.Result {
 	res.Body = bytes.Clone(r.body.Bytes())
 	h := r.answer()
 	res.MediaType = h.Get("Content-Type")
-	if _, set := h["Content-Type"]; !set && len(res.Body) > 0 && h.Get("Content-Encoding") == "" {
+	if _, set := h["Content-Type"]; !set && len(res.Body) > 0 && (h.Get("Content-Encoding") == "" || r.isAround(h, "Content-Encoding")) {
 		res.MediaType = http.DetectContentType(res.Body)
 	}
 	if !utf8.ValidString(res.MediaType) {
 		return idempotency.Result{Status: res.Status, Tombstone: notText}
 	}
 	for _, name := range keep {
+		if r.isAround(h, name) { // whoever wraps the middleware says it of a replay, or does not
+			continue
+		}
 		for _, value := range h.Values(name) {
 			if !utf8.ValidString(value) {
 				return idempotency.Result{Status: res.Status, Tombstone: notText}
@@ -230,6 +248,11 @@ func (r *recorder) result(keep []string) idempotency.Result {
 		}
 	}
 	return res
+}
+
+// isAround says whether a header is as it was before the handler.
+func (r *recorder) isAround(h http.Header, name string) bool {
+	return slices.Equal(h.Values(name), r.around.Values(name))
 }
 
 // end closes the recorder; with send, its answer is sent first, unless it was already. seen: the client has something of it.

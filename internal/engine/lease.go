@@ -236,8 +236,7 @@ func (l *lease) leaveOnce(ctx context.Context, sess *session) error {
 func (l *lease) note(err error) {
 	l.mu.Lock()
 	was, is := l.flow.Reachable(l.now(), err == nil)
-	if err != nil {
-		l.err = err
+	if l.err = err; err != nil {
 		signal(l.probe)
 	}
 	l.unlock()
