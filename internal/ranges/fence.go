@@ -18,6 +18,7 @@ type Fenced struct {
 	Offsets Set
 	Info    Info
 	Items   []int // the attempt's tickets
+	of      *open
 }
 
 // Fences sorts an attempt's tickets: those whose rows are to be fenced, and the ranges of the others, in the order of
@@ -40,7 +41,7 @@ func (o *Owner) Fences(tickets []ledger.Ticket) (rows []int, fences []Fenced) {
 		at := slices.IndexFunc(fences, func(f Fenced) bool { return f.Log == log && f.Token == r.Token })
 		if at < 0 {
 			at = len(fences)
-			fences = append(fences, Fenced{Log: log, Token: r.Token, From: r.From, Info: h.info})
+			fences = append(fences, Fenced{Log: log, Token: r.Token, From: r.From, Info: h.info, of: r})
 		}
 		fences[at].Offsets.Add(Span{offset, offset + 1})
 		fences[at].Items = append(fences[at].Items, i)

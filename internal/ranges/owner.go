@@ -146,6 +146,7 @@ type open struct {
 	gave    bool // some were given back since it was written
 	known   bool // an earlier write may have closed it
 	inTx    bool // some of it lies in segments already, or may
+	opened  fencing
 }
 
 // printed is the fingerprint of one message. A range may have far more offsets than messages.
@@ -239,6 +240,7 @@ func (o *Owner) adopt(h *held, c *Change, asks []Ask, answers []Answer, entries 
 	var r *open
 	for i := range c.Open {
 		n := &open{Range: c.Open[i]}
+		n.opened = fencing{done: n.Done.Encode(n.From), altered: !n.Back.Empty()}
 		h.open[n.Token] = n
 	}
 	for i := range asks {

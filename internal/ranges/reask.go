@@ -38,7 +38,7 @@ func (c *claiming) alone(ctx context.Context) (release func(), err error) {
 			l.answers = make([]Answer, len(l.asks))
 			continue
 		}
-		r.known = true
+		r.known, r.opened.altered = true, true
 		for i := range l.asks {
 			if at := l.asks[i].Offset; r.Has(at) && !r.Done.Has(at) && !r.Back.Has(at) {
 				l.doubt.Add(Span{at, at + 1})

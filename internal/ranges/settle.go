@@ -185,6 +185,9 @@ func (c *settling) touch(h *held, log Log, token uint64) *logSave {
 		c.by[log] = l
 		c.logs = append(c.logs, l)
 	}
+	if r := h.open[token]; r != nil {
+		r.opened.altered = true
+	}
 	if n := len(l.tokens); n == 0 || l.tokens[n-1] != token && !slices.Contains(l.tokens, token) {
 		l.tokens = append(l.tokens, token)
 	}
@@ -197,6 +200,7 @@ func (c *settling) save(ctx context.Context) error {
 		return err
 	}
 	o := c.owner
+	o.quiet(ctx, c.logs)
 	slices.SortFunc(c.logs, func(a, b *logSave) int { return bytes.Compare(a.log[:], b.log[:]) })
 	queries := make([]Query, len(c.logs))
 	o.mu.Lock()

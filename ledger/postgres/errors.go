@@ -24,6 +24,8 @@ const (
 	codeUnique        = "23505"
 	// codeUnmet is a fence's that does not meet its rows: it divides by how many it has met. Nothing else in it divides.
 	codeUnmet = "22012"
+	// codeNull is that of sqlRangeFenceOne.
+	codeNull = "23502"
 	// codeCanceled ends a statement on request: of statement_timeout, of an operator (pg_cancel_backend), or of a lock_timeout
 	// that ran out just as its lock was given, and whose signal the server's next wait for a lock forgets the reason of
 	// (madelson/DistributedLock#147 met that race).
@@ -32,6 +34,12 @@ const (
 	codeNoFunction = "42883"
 	codeNoTable    = "42P01"
 )
+
+// unmet says that a fence has not met what it fences.
+func unmet(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (pg.Code == codeUnmet || pg.Code == codeNull && pg.TableName == "segment")
+}
 
 // isTransient says that the same statement may well pass when it is sent once more.
 func isTransient(err error) bool {

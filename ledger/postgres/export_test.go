@@ -99,7 +99,7 @@ func OtherStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statemen
 		"find":             {sqlTune, sql(sqlFind), []any{keys, deliveries}},
 		"get":              {sqlTune, sql(sqlGetMessage), []any{keys[0]}},
 		"get archive":      {sqlTune, sql(sqlGetArchive), []any{keys[0], false}},
-		"fence":            {sqlTune, sql(sqlTxFence), []any{keys[0], tokens[0], own.id, int64(1), []byte("r")}},
+		"fence":            {sqlTuneOne, sql(sqlTxFence), []any{keys[0], tokens[0], own.id, int64(1), []byte("r")}},
 		"fence of a batch": {sqlTune, sql(sqlTxFenceAll), []any{keys, tokens, own.id, int64(1), [][]byte{}}},
 		"outcome":          {sqlTune, sql(sqlTxOutcome), []any{keys}},
 	}
@@ -122,11 +122,12 @@ func RangeStatements(o ledger.Owner, entries []ledger.Entry) map[string]Statemen
 	one := []int64{1}
 	sql := l.sql
 	return map[string]Statement{
-		"make a log":     {sqlTune, sql(sqlLogMake), u.makeArgs()},
-		"rows between":   {sqlTune, sql(sqlRowsBetween), []any{a.lows, a.highs}},
-		"rows out":       {sqlTune, sql(sqlRowsWrite), []any{keys, ids, nulls, scopes, ones, ones, ones, ones}},
-		"fence of a log": {sqlTune, sql(sqlRangeFence), []any{one, one, own.id, int64(1), one, one, one, ones, keys, ids, results}},
-		"outcome of one": {sqlTune, sql(sqlRangeOutcome), []any{int64(1), int64(1), int64(1), own.id, keys[0]}},
+		"make a log":      {sqlTune, sql(sqlLogMake), u.makeArgs()},
+		"rows between":    {sqlTune, sql(sqlRowsBetween), []any{a.lows, a.highs}},
+		"rows out":        {sqlTune, sql(sqlRowsWrite), []any{keys, ids, nulls, scopes, ones, ones, ones, ones}},
+		"fence of a span": {sqlTuneOne, sql(sqlRangeFenceOne), []any{one[0], one[0], own.id, int64(1), int64(0), int64(1), []byte(nil)}},
+		"fence of a log":  {sqlTune, sql(sqlRangeFence), []any{one, one, own.id, int64(1), one, one, one, ones, keys, ids, results}},
+		"outcome of one":  {sqlTune, sql(sqlRangeOutcome), []any{int64(1), int64(1), int64(1), own.id, keys[0]}},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +41,7 @@ var errAborted = errors.New("postgres: the transaction's function did not return
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt, or once its
 // handler has returned; [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unavailable] is true
-// when the database cannot be reached or breaks off, which counts no attempt; one for which [ledger.Unknown] is true when the answer to
+// when the database cannot be reached or breaks off, or, once in a while, when the message's range changes just then, which counts no attempt; one for which [ledger.Unknown] is true when the answer to
 // COMMIT is lost, and the row could not be read or does not have it yet: the ledger is asked again, and no attempt counted;
 // [ErrEscaped]; [ErrTxLimit]; whatever fn returns, after a rollback. A panic of fn goes on after the rollback.
 func InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
@@ -111,12 +112,12 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 func (r *run) settle(ctx, last context.Context) (ledger.AttemptState, error) {
 	tickets := r.attempt.Tickets()
 	r.rows, r.fences = r.owner.ranged.Fences(tickets)
+	r.mark = r.session.mark()
 	if len(r.fences) == 0 {
-		r.mark = r.session.mark()
-		f := r.fenceOf(tickets)
-		here, sent, err := r.session.settle(last, f)
-		r.mark, r.late = r.session.mark(), !f.met
-		return r.settled(ctx, last, f, here, sent, err)
+		return r.flush(ctx, last, r.fenceOf(tickets))
+	}
+	if state, err, ok := r.whole(ctx, last); ok {
+		return state, err
 	}
 	if err := r.session.begin(last); err != nil {
 		return ledger.AttemptOpen, r.unanswered(ctx, last, named("begin", err))
@@ -141,8 +142,9 @@ func (r *run) settle(ctx, last context.Context) (ledger.AttemptState, error) {
 // fenceOf is the fence of the messages that have rows.
 func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 	limit := r.ledger.cfg.Limits.Result
-	f := &fence{began: r.mark.at(), dest: []any{new(int64), new(string)}}
+	f := &fence{began: r.mark.at(), tune: sqlTxTune, dest: []any{new(int64)}}
 	if len(r.rows) == 1 {
+		f.tune = sqlTxTuneOne
 		i := r.rows[0]
 		f.sql = r.ledger.sql(sqlTxFence)
 		f.args = []any{uuid(tickets[i].Sum()), int64(tickets[i].Token()), r.owner.id, f.began, ledger.CutResult(r.attempt.ResultAt(i), limit)}
@@ -162,18 +164,45 @@ func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 	return f
 }
 
-// settled says what came of a fence that was sent with its COMMIT.
-func (r *run) settled(ctx, last context.Context, f *fence, here, sent bool, err error) (ledger.AttemptState, error) {
+// flush sends a fence with its COMMIT, and says what came of them.
+func (r *run) flush(ctx, last context.Context, f *fence) (ledger.AttemptState, error) {
+	here, sent, err := r.session.settle(last, f)
+	r.mark, r.late = r.session.mark(), !f.met
 	if err != nil && !f.met && (!sent || rolledBack(err)) {
 		return r.unfenced(ctx, last, here, err)
 	}
 	return r.committed(ctx, sent, err)
 }
 
+// whole settles an attempt all of whose messages are one span of one range, if nothing of that needs to be read before COMMIT; false: it
+// does.
+func (r *run) whole(ctx, last context.Context) (state ledger.AttemptState, err error, ok bool) {
+	fenced := &r.fences[0]
+	if len(r.rows) > 0 || len(r.fences) > 1 || len(fenced.Offsets.Spans()) > 1 || slices.ContainsFunc(fenced.Items, r.hasResult) {
+		return 0, nil, false
+	}
+	done, ok := r.owner.ranged.BeginFence(fenced)
+	if !ok {
+		return 0, nil, false
+	}
+	span := fenced.Offsets.Spans()[0]
+	state, err = r.flush(ctx, last, &fence{began: r.mark.at(), tune: sqlTxTuneOne, sql: r.ledger.sql(sqlRangeFenceOne), dest: []any{new(int64)},
+		args: []any{logKey(fenced.Log), int64(fenced.Token), r.owner.id, r.mark.at(), span.From, span.To, done}})
+	if altered := r.owner.ranged.EndFence(fenced); altered && state == ledger.AttemptLost {
+		return ledger.AttemptOpen, ledger.MarkUnavailable(errAltered), true
+	}
+	return state, err, true
+}
+
+// errAltered says that a range was written while one of its messages was fenced: the next attempt goes by what it is now.
+var errAltered = errors.New("postgres: the message's range has changed at the end of its transaction: rolled back")
+
+func (r *run) hasResult(item int) bool { return r.attempt.ResultAt(item) != nil }
+
 // unfenced says why a fence has failed; here: it was in the transaction that began.
 func (r *run) unfenced(ctx, last context.Context, here bool, err error) (ledger.AttemptState, error) {
 	switch {
-	case code(err) == codeUnmet:
+	case unmet(err):
 		return r.missed(here)
 	case code(err) == codeSerialization:
 		return r.serialization(last, err)

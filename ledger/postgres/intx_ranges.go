@@ -50,7 +50,7 @@ func (r *run) fenceRanges(ctx context.Context, tickets []ledger.Ticket) (here, o
 	a := r.fenceArgs(tickets)
 	var met int
 	var sets []byte
-	f := &fence{began: r.mark.at(), sql: r.ledger.sql(sqlRangeFence), dest: []any{&met, &sets, new(string)}, args: []any{a.logs, a.tokens, r.owner.id,
+	f := &fence{began: r.mark.at(), tune: sqlTxTune, sql: r.ledger.sql(sqlRangeFence), dest: []any{&met, &sets}, args: []any{a.logs, a.tokens, r.owner.id,
 		r.mark.began, a.places, a.firsts, a.lasts, orEmpty(a.of), orEmpty(a.keys), orEmpty(a.ids), orEmpty(a.results)}}
 	if here, err = r.session.fence(ctx, f); err != nil || met != len(r.fences) {
 		return here, false, err

@@ -33,10 +33,18 @@ func newLossy(t *testing.T, v variant) *lossy {
 	if l.owner, err = l.Join(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if v.log {
-		l.entry = records("scope", 0, 7, 1)[0]
+	if !v.log {
+		l.claim = claimOne(t, l.owner, l.entry, ledger.Run)
+		return l
 	}
-	l.claim = claimOne(t, l.owner, l.entry, ledger.Run)
+	all := records("scope", 0, 7, 2)
+	claims := claimsOf(t, l.owner, all, ledger.Run)
+	l.entry, l.claim = all[0], claims[0]
+	if v.altered {
+		if err := settleOne(t, l.owner, ledger.Settlement{Ticket: claims[1].Ticket, Kind: ledger.Release}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return l
 }
 
@@ -92,6 +100,7 @@ func bothTxs(t *testing.T, test func(t *testing.T, v variant)) {
 	const text = pgx.QueryExecModeExec
 	for name, v := range map[string]variant{
 		"pgx": {mode: text}, "sql": {sql: true}, "pgx in a range": {mode: text, log: true}, "sql in a range": {sql: true, log: true},
+		"pgx in a range that has changed": {mode: text, log: true, altered: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,7 +144,7 @@ func TestPitfall119_CommitAborted(t *testing.T) {
 		if n := l.effects(t); n != 0 || l.cut.count() != 1 {
 			t.Fatalf("%d effects, %d cuts", n, l.cut.count())
 		}
-		if ledger.Unavailable(err) != (!v.sql && !v.log) { // its fence was not answered either
+		if ledger.Unavailable(err) != (!v.sql && !v.altered) { // its fence was not answered either
 			t.Errorf("InTx: %v", err)
 		}
 		if err := settleOne(t, l.owner, ledger.Settlement{Ticket: l.claim.Ticket, Kind: ledger.Release}); err != nil {
@@ -149,10 +158,11 @@ func TestPitfall119_CommitAborted(t *testing.T) {
 // committed. It is not known until the next claim, which shuts a later one out.
 func TestPitfall174_LateFence(t *testing.T) {
 	t.Parallel()
-	for _, first := range []bool{false, true} { // before the next claim
-		t.Run(fmt.Sprintf("before the next claim %t", first), func(t *testing.T) {
+	for n := range 4 {
+		first, inRange := n%2 == 0, n < 2 // first: before the next claim
+		t.Run(fmt.Sprintf("before the next claim %t, in a range %t", first, inRange), func(t *testing.T) {
 			t.Parallel()
-			l := newLossy(t, variant{mode: pgx.QueryExecModeExec})
+			l := newLossy(t, variant{mode: pgx.QueryExecModeExec, log: inRange})
 			deliver := l.cut.delay("commit\x00")
 			a, err := l.attempt(t)
 			abort(t, a, err, true)

@@ -32,11 +32,12 @@ type bench struct {
 
 // variant is how a test opens its ledger.
 type variant struct {
-	old  bool // PostgreSQL 14
-	sql  bool // InTx through database/sql
-	log  bool // messages are records of a log, held in ranges
-	mode pgx.QueryExecMode
-	cfg  *postgres.Config
+	old     bool // PostgreSQL 14
+	sql     bool // InTx through database/sql
+	log     bool // messages are records of a log, held in ranges
+	altered bool // with log: the range's sets are not as they were when it was opened
+	mode    pgx.QueryExecMode
+	cfg     *postgres.Config
 }
 
 // newBench makes a database with a migrated schema and a ledger on it.

@@ -194,3 +194,46 @@ func TestLateInTheMiddle(t *testing.T) {
 	}
 	succeedAll(t, o, claims)
 }
+
+// TestRangeChangesUnderAFence: a fence that goes by how its range was opened meets a range that this owner has changed since. Its
+// message is ours still, and runs again, uncounted. One that somebody else has changed is lost.
+func TestRangeChangesUnderAFence(t *testing.T) {
+	t.Parallel()
+	for name, own := range map[string]bool{"our own": true, "another's": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, variant{cfg: &postgres.Config{LockWait: 100 * time.Millisecond}})
+			o := join(t, b, time.Minute)
+			claims := claimsOf(t, o, records("s", 0, 0, 5), ledger.Run)
+			tx, err := b.pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			if _, err := tx.Exec(t.Context(), `SELECT FROM ackledger.claim_range FOR UPDATE; UPDATE ackledger.claim_range SET done = '\x0301'`); err != nil { // offset 3
+				t.Fatal(err)
+			}
+			a := ledger.NewAttempt(o, claims[1].Ticket)
+			ended := make(chan error, 1)
+			go func() { ended <- inTx(ledger.WithAttempt(context.Background(), a), oneEffect) }()
+			poll(t, "the fence waits", waiting(t, b))
+			if own {
+				errs, err := o.Settle(t.Context(), []ledger.Settlement{{Ticket: claims[2].Ticket, Kind: ledger.Release, Count: true}})
+				if err == nil && errs[0] == nil {
+					t.Error("a settlement has passed by what holds its range")
+				}
+			}
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err = <-ended
+			state, _ := a.State()
+			if own && (!ledger.Unavailable(err) || ledger.IsLost(err) || state != ledger.AttemptOpen) || !own && (!ledger.IsLost(err) || state != ledger.AttemptLost) {
+				t.Errorf("InTx: %v, state %d", err, state)
+			}
+			if n := b.number(t, "SELECT count(*) FROM effects"); n != 0 {
+				t.Errorf("%d effects", n)
+			}
+		})
+	}
+}

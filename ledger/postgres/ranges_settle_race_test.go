@@ -258,7 +258,11 @@ func TestFenceOfADamagedRange(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, variant{})
 	o := join(t, b, time.Minute)
-	a := ledger.NewAttempt(o, claimsOf(t, o, records("s", 0, 0, 5), ledger.Run)[2].Ticket)
+	claims := claimsOf(t, o, records("s", 0, 0, 5), ledger.Run)
+	a := ledger.NewAttempt(o, claims[2].Ticket)
+	if err := settleOne(t, o, ledger.Settlement{Ticket: claims[0].Ticket, Kind: ledger.Release}); err != nil { // its sets are read now
+		t.Fatal(err)
+	}
 	b.exec(t, `UPDATE ackledger.claim_range SET done = '\xffffffffffffffffffffff'`)
 	err := inTx(ledger.WithAttempt(t.Context(), a), oneEffect)
 	if state, _ := a.State(); err == nil || ledger.IsLost(err) || state != ledger.AttemptOpen {

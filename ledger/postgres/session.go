@@ -40,6 +40,7 @@ type session interface {
 // fence is the last statement of a transaction.
 type fence struct {
 	began *int64 // now() of the transaction; nil: it begins with the fence
+	tune  string // sqlTxTune or sqlTxTuneOne
 	sql   string
 	args  []any
 	dest  []any // of its one row
@@ -87,11 +88,20 @@ func (s *pgxSession) settle(ctx context.Context, f *fence) (here, sent bool, err
 	return here, sent, err
 }
 
+// tuned is what its settings are read into, behind which it is said whether it is in the transaction that began.
+func (f *fence) tuned(here *bool) []any {
+	var set string
+	dest := []any{&set, &set, here}
+	if f.tune == sqlTxTune {
+		dest = append([]any{&set, &set, &set}, dest...)
+	}
+	return dest
+}
+
 // batch is a fence behind its settings.
 func (f *fence) batch(here *bool) *pgx.Batch {
 	b := &pgx.Batch{}
-	var set [4]string
-	b.Queue(sqlTxTune, f.began).QueryRow(func(row pgx.Row) error { return row.Scan(&set[0], &set[1], &set[2], &set[3], here) })
+	b.Queue(f.tune, f.began).QueryRow(func(row pgx.Row) error { return row.Scan(f.tuned(here)...) })
 	b.Queue(f.sql, f.args...).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(f.dest...)
 		f.met = err == nil
@@ -162,8 +172,7 @@ func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ..
 
 // fence takes two round trips: database/sql has no batches.
 func (s *sqlSession) fence(ctx context.Context, f *fence) (here bool, err error) {
-	var set [4]string
-	if err := s.scan(ctx, sqlTxTune, []any{f.began}, &set[0], &set[1], &set[2], &set[3], &here); err != nil {
+	if err := s.scan(ctx, f.tune, []any{f.began}, f.tuned(&here)...); err != nil {
 		return false, err
 	}
 	err = s.scan(ctx, f.sql, f.args, f.dest...)

@@ -300,7 +300,7 @@ const (
 	sqlRangeFence = `
 WITH ask AS MATERIALIZED (
 	SELECT a.* FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS a(log, token, place)
-	WHERE (extract(epoch FROM pg_catalog.now()) * 1000000)::bigint = $4::bigint
+	WHERE (pg_catalog.date_part('epoch', pg_catalog.now()) * 1000000)::bigint = $4::bigint
 ), held AS MATERIALIZED (
 	SELECT a.place, r.*, (SELECT g.scope FROM {s}.range_log g WHERE g.log = a.log) AS scope, pg_catalog.clock_timestamp() AS clock
 	FROM (SELECT * FROM ask ORDER BY log, token) a
@@ -317,8 +317,17 @@ WITH ask AS MATERIALIZED (
 	FROM unnest($8::bigint[], $9::uuid[], $10::bytea[], $11::bytea[]) AS a(place, key, id, result) JOIN held h ON h.place = a.place
 )
 SELECT count(*), coalesce(string_agg(int4send(length(coalesce(done, ''))) || coalesce(done, '')
-	|| int4send(length(coalesce(back, ''))) || coalesce(back, ''), ''::bytea ORDER BY place), ''),
-	pg_catalog.set_config('synchronous_commit', 'on', true) FROM held`
+	|| int4send(length(coalesce(back, ''))) || coalesce(back, ''), ''::bytea ORDER BY place), '') FROM held`
+
+	// sqlRangeFenceOne is that of one span of a range whose sets are as they were when it was opened ($7): nothing of it needs to be read
+	// before COMMIT. Where the range is another's, or its sets are others, what is written has no times, and fails (23502).
+	sqlRangeFenceOne = `
+INSERT INTO {s}.segment (log, first, last, kind, messages, since, until, expiry)
+SELECT $1::bigint, $5::bigint, $6::bigint, 1, $6::bigint - $5::bigint, h.at, c.clock, c.clock + h.keep * interval '1 microsecond'
+FROM (SELECT pg_catalog.clock_timestamp() AS clock OFFSET 0) c LEFT JOIN (SELECT r.at, r.keep FROM {s}.claim_range r
+	WHERE r.log = $1::bigint AND r.token = $2::bigint AND r.owner = $3::bigint AND r.done IS NOT DISTINCT FROM $7::bytea AND r.back IS NULL
+		AND coalesce((pg_catalog.date_part('epoch', pg_catalog.now()) * 1000000)::bigint = $4::bigint, true) FOR KEY SHARE) h ON true
+RETURNING 1`
 
 	// sqlSegmentProbe waits for a transaction that has written this segment, and is not over. It is rolled back.
 	sqlSegmentProbe = `

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -13,8 +14,11 @@ import (
 	"github.com/ackledger/ackledger/ledger/driver"
 )
 
-// savepoint is opened first: while it is there, the transaction is the one that began.
-const savepoint = "ackledger_intx"
+// A savepoint is opened first: while it is there, the transaction is the one that began.
+const (
+	sqlSavepoint = "SAVEPOINT ackledger_intx"
+	sqlRelease   = "RELEASE ackledger_intx"
+)
 
 // InTx runs fn in a transaction on the ledger's file, and commits what fn did together with the message's success: both
 // or neither. It is called once, by a handler, with the handler's context; the handler returns its error. In a batch
@@ -60,7 +64,8 @@ func (s *store) transact(ctx context.Context, f *driver.Fence, fn func(context.C
 	defer s.rollback(f, tx) // does nothing after the commit
 	fnCtx, cancelFn := context.WithTimeoutCause(ctx, s.cfg.TxLimit, ErrTimeLimit)
 	defer cancelFn()
-	if _, err := tx.SQL().ExecContext(context.WithoutCancel(ctx), "SAVEPOINT "+savepoint); err != nil {
+	in := s.newTx(context.WithoutCancel(ctx), tx.SQL(), s.fence)
+	if _, err := in.exec(sqlSavepoint); err != nil {
 		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
 	}
 	if err := fn(fnCtx, tx.SQL()); err != nil {
@@ -72,19 +77,19 @@ func (s *store) transact(ctx context.Context, f *driver.Fence, fn func(context.C
 	if err := f.Commits(); err != nil {
 		return ledger.AttemptOpen, err
 	}
-	return s.commit(ctx, f, tx)
+	return s.commit(f, tx, in)
 }
 
 // commit fences and commits, on a context that neither shutdown nor a lost lease cancels.
-func (s *store) commit(ctx context.Context, f *driver.Fence, tx *fencedsql.Tx) (ledger.AttemptState, error) {
+func (s *store) commit(f *driver.Fence, tx *fencedsql.Tx, in *tx) (ledger.AttemptState, error) {
 	if err := tx.Ending(s.cfg.hooks.settle); err != nil {
 		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w", err)
 	}
-	ctx = context.WithoutCancel(ctx)
-	if _, err := tx.SQL().ExecContext(ctx, "RELEASE "+savepoint); err != nil {
+	if _, err := in.exec(sqlRelease); err != nil {
 		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w: %w", ErrEnded, err)
 	}
-	switch err := f.Write(s.newTx(ctx, tx.SQL())); {
+	in.now = time.Now()
+	switch err := f.Write(in); {
 	case ledger.IsLost(err):
 		return ledger.AttemptLost, fmt.Errorf("ledger/sqlite: InTx: %w", err)
 	case err != nil:

@@ -127,7 +127,7 @@ func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	if err := prepareFile(ctx, ownersPath(path), "owners"); err != nil {
 		return nil, err
 	}
-	s := &store{path: path, cfg: cfg, stmts: statements{}}
+	s := &store{path: path, cfg: cfg, stmts: statements{}, fence: statements{}}
 	s.host, _ = os.Hostname() // for people only
 	l := &Ledger{store: s, Ledger: driver.New(s, driver.Config{Name: "ledger/sqlite", Limits: cfg.Limits,
 		Warn: func(what string, err error) { cfg.Logger.Warn(what, zap.Error(err)) }})}
@@ -136,7 +136,7 @@ func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 		err = pairFiles(ctx, s.main, s.owners, path, cfg.NewOwners)
 	}
 	if err == nil {
-		err = openError(path, s.stmts.prepare(ctx, s.main.db))
+		err = openError(path, cmp.Or(s.stmts.prepare(ctx, s.main.db, callTexts), s.fence.prepare(ctx, s.tx, fenceTexts)))
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -169,7 +169,7 @@ func (s *store) connect() error {
 
 // Close closes the files; owners that did not leave are declared dead by their peers later. Calls in flight may fail.
 func (l *Ledger) Close() error {
-	errs := []error{l.store.stmts.close()}
+	errs := []error{l.store.stmts.close(), l.store.fence.close()}
 	for _, db := range []*sql.DB{l.store.tx, l.store.read} {
 		if db != nil {
 			errs = append(errs, db.Close())

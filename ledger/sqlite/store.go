@@ -17,11 +17,12 @@ type store struct {
 	path   string
 	cfg    Config
 	host   string
-	main   *writer // claims, settles and what operators write
-	owners *writer // joins, beats and leaves
-	read   *sql.DB // lists
-	tx     *sql.DB // InTx
-	stmts  statements
+	main   *writer    // claims, settles and what operators write
+	owners *writer    // joins, beats and leaves
+	read   *sql.DB    // lists
+	tx     *sql.DB    // InTx
+	stmts  statements // on the connection of the claims and settles
+	fence  statements // on that of InTx
 	scopes scopeCache
 }
 
@@ -36,7 +37,7 @@ func (s *store) Now() time.Time { return time.Now().Round(0) }
 func (s *store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx) error) error {
 	var t *tx
 	run := func(ctx context.Context, in *sql.Tx) error {
-		t = s.newTx(ctx, in)
+		t = s.newTx(ctx, in, s.stmts)
 		t.main = true
 		return fn(t)
 	}
@@ -61,7 +62,7 @@ func (s *store) View(ctx context.Context, fn func(driver.Reader) error) error {
 			return err
 		}
 		defer func() { _ = in.Rollback() }() // it only read
-		return fn(s.newTx(ctx, in))
+		return fn(s.newTx(ctx, in, nil))
 	})
 }
 
@@ -254,14 +255,19 @@ func scanAll(rows *sql.Rows, scan func(scanner) error) (err error) {
 	return rows.Err()
 }
 
-// statements are prepared once, on the connection of the claims and settles, by their text.
+// statements are prepared once, on one connection, by their text.
 type statements map[string]*sql.Stmt
 
-func (s statements) prepare(ctx context.Context, db *sql.DB) error {
-	for _, text := range []string{
+var (
+	callTexts = []string{
 		sqlScope, sqlOwner, sqlInsert, sqlMessage, sqlPut, sqlSucceed, sqlFile, sqlAlter, sqlRemove, sqlLog, sqlPutLog, sqlTrim,
 		sqlRanges, sqlPutRange, sqlDropRange, sqlSegments, sqlPutSegment, sqlDropSegment, sqlRows, sqlNext,
-	} {
+	}
+	fenceTexts = []string{sqlSavepoint, sqlRelease, sqlSucceed, sqlMessage, sqlRanges, sqlPutRange, sqlInsert}
+)
+
+func (s statements) prepare(ctx context.Context, db *sql.DB, texts []string) error {
+	for _, text := range texts {
 		stmt, err := db.PrepareContext(context.WithoutCancel(ctx), text)
 		if err != nil {
 			return fmt.Errorf("preparing %.40q: %w", text, err)

@@ -19,13 +19,14 @@ type tx struct {
 	sql    *sql.Tx
 	main   bool // on the connection of the claims, which sees the owners
 	now    time.Time
+	ready  statements           // of its connection
 	stmts  map[string]*sql.Stmt // bound to sql
 	owners map[driver.OwnerID]driver.Owner
 	scopes map[string]int64 // those that this transaction looked up
 }
 
-func (s *store) newTx(ctx context.Context, in *sql.Tx) *tx {
-	return &tx{s: s, ctx: ctx, sql: in, now: time.Now(), stmts: make(map[string]*sql.Stmt),
+func (s *store) newTx(ctx context.Context, in *sql.Tx, ready statements) *tx {
+	return &tx{s: s, ctx: ctx, sql: in, now: time.Now(), ready: ready, stmts: make(map[string]*sql.Stmt),
 		owners: make(map[driver.OwnerID]driver.Owner), scopes: make(map[string]int64)}
 }
 
@@ -34,7 +35,7 @@ func (t *tx) stmt(text string) (*sql.Stmt, error) {
 	if stmt := t.stmts[text]; stmt != nil {
 		return stmt, nil
 	}
-	if stmt := t.s.stmts[text]; stmt != nil && t.main {
+	if stmt := t.ready[text]; stmt != nil {
 		t.stmts[text] = t.sql.StmtContext(t.ctx, stmt)
 		return t.stmts[text], nil
 	}

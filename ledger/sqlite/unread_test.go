@@ -109,7 +109,7 @@ func TestFileWithoutTables(t *testing.T) {
 	if n, err := metaNumber(t.Context(), db, "schema"); err == nil {
 		t.Errorf("the schema is %d", n)
 	}
-	if err := (statements{}).prepare(t.Context(), db); err == nil || !strings.Contains(err.Error(), "preparing") {
+	if err := (statements{}).prepare(t.Context(), db, callTexts); err == nil || !strings.Contains(err.Error(), "preparing") {
 		t.Errorf("prepared: %v", err)
 	}
 	if err := db.Close(); err != nil {

@@ -31,6 +31,8 @@ func Goals() []suite.Goal {
 		ratio("Kafka InTx, one insert a message, of the inbox by hand", "kafka/ours, InTx, one insert", "kafka/inbox by hand, one insert", 1.2),
 		ratio("Kafka InTx, one insert a message, of the inbox by hand in two round trips", "kafka/ours, InTx, one insert", "kafka/inbox by hand, pipelined", 0.9),
 		ratio("Kafka InTx, one insert a message, of an insert and its commit without a ledger", "kafka/ours, InTx, one insert", "kafka/one insert and COMMIT, no ledger", 0.9),
+		ratio("SQLite InTx, one insert a message, of the inbox by hand", fileGroup+"/ours, InTx", fileGroup+"/inbox by hand", 1),
+		ratio("SQLite InTx, one insert a message, of the inbox by hand, in ranges", fileGroup+"/ours, InTx in ranges", fileGroup+"/inbox by hand", 1),
 		ratio("Kafka with batches InTx and one insert, without order, of the same without a ledger", "kafka/ours, InTx, batches, order none", "kafka/no ledger, one insert in batches", 0.8),
 		ratio("Kafka with batches InTx and one insert, order by key, of the same without a ledger", "kafka/ours, InTx, batches", "kafka/no ledger, one insert in batches", 0.8),
 		ratio("Kafka with handlers of 1 ms by key, of the same without a ledger", shortGroup+"/ours, ranges", shortGroup+"/ours, no ledger", 0.95),

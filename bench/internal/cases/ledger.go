@@ -20,7 +20,7 @@ import (
 // All are the rows of the benchmark, in the order of the report.
 func All() []suite.Case {
 	var all []suite.Case
-	for _, list := range [][]suite.Case{ledgerCases(), kafkaCases(), inboxCases(), slowCases(), rangeCases(), costCases(), sqsCases(), replayCases(), latencyCases(), requestCases(), stepCases(), httpCases(), tableCases(), memoryCases()} {
+	for _, list := range [][]suite.Case{ledgerCases(), kafkaCases(), inboxCases(), fileCases(), slowCases(), rangeCases(), costCases(), sqsCases(), replayCases(), latencyCases(), requestCases(), stepCases(), httpCases(), tableCases(), memoryCases()} {
 		all = append(all, list...)
 	}
 	return all
@@ -221,24 +221,25 @@ func perMessage(settle bool) func(context.Context, *suite.Run) (suite.Result, er
 }
 
 func sqliteBatches(ctx context.Context, r *suite.Run) (suite.Result, error) {
-	l, err := freshSQLite(ctx, r)
+	l, _, err := freshSQLite(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	return joined(ctx, l, func(o ledger.Owner) (suite.Result, error) { return batches(ctx, o, 2000, 0, r.N) })
 }
 
-// freshSQLite is a ledger in a file of its own.
-func freshSQLite(ctx context.Context, r *suite.Run) (*sqlite.Ledger, error) {
+// freshSQLite is a ledger in a file of its own, and that file.
+func freshSQLite(ctx context.Context, r *suite.Run) (*sqlite.Ledger, string, error) {
 	dir, err := os.MkdirTemp("", "ackledger-bench-*")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	r.Cleanup(func() error { return os.RemoveAll(dir) })
-	l, err := sqlite.Open(ctx, filepath.Join(dir, "ledger.db"), nil)
+	path := filepath.Join(dir, "ledger.db")
+	l, err := sqlite.Open(ctx, path, nil)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	r.Cleanup(l.Close)
-	return l, nil
+	return l, path, nil
 }
