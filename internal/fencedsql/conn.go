@@ -72,7 +72,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if !ok {
 		return tx, nil
 	}
-	c.guard = g
+	c.guard, g.on = g, c.modernConn
 	return &guardedTx{tx: tx, conn: c, guard: g}, nil
 }
 

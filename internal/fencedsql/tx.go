@@ -35,6 +35,7 @@ type guardKey struct{}
 // guard is what both sides of a transaction know of it.
 type guard struct {
 	ctx context.Context // the transaction's own
+	on  driver.Conn     // the driver's connection that it is on
 
 	mu      sync.Mutex
 	allowed bool // Commit is called by the maker
@@ -68,6 +69,9 @@ func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions, limit time.Dura
 
 // SQL returns the transaction to hand to the user, and to run the fence on.
 func (t *Tx) SQL() *sql.Tx { return t.sql }
+
+// Conn returns the driver's own connection that the transaction is on, which is another's once that is over.
+func (t *Tx) Conn() driver.Conn { return t.guard.on }
 
 // Ending ends the time limit of the user's part and starts that of the rest, fence and commit; it returns Err.
 func (t *Tx) Ending(bound time.Duration) error {

@@ -204,6 +204,8 @@ func (r *run) unfenced(ctx, last context.Context, here bool, err error) (ledger.
 	switch {
 	case unmet(err):
 		return r.missed(here)
+	case errors.Is(err, pgx.ErrTxClosed): // pgx has seen the handler end it
+		return r.missed(false)
 	case code(err) == codeSerialization:
 		return r.serialization(last, err)
 	case code(err) == codeUnique && len(r.fences) > 0: // somebody else's success is there

@@ -44,9 +44,11 @@ func (r *run) fields(err error) []zap.Field {
 // broken marks an error of the transaction's own statements after which its connection is gone, or was never there: an
 // outage, and not the handler's failure.
 func (r *run) broken(ctx context.Context, err error) error {
-	if code(err) == readOnly { // since a failover: the caller's pool must not give it to the next attempt
-		r.session.leave(ctx)
-		return ledger.MarkUnavailable(err)
+	if code(err) == readOnly && r.session != nil {
+		if m := r.session.mark(); m.at() == nil || m.readOnly { // since a failover: the caller's pool must not give it to the next attempt
+			r.session.leave(ctx)
+			return ledger.MarkUnavailable(err)
+		}
 	}
 	if ctx.Err() != nil || rolledBack(err) || unencoded(err) || r.session != nil && r.session.alive(ctx) {
 		return err

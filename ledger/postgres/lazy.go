@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -13,8 +14,9 @@ import (
 
 // mark tells a transaction from others.
 type mark struct {
-	began   int64 // its now()
-	backend int32 // the server process that carries it out
+	began    int64 // its now()
+	backend  int32 // the server process that carries it out
+	readOnly bool  // it began so: the server, or its session, takes no writes
 }
 
 // at is its now(); nil: it has not begun.
@@ -43,6 +45,7 @@ type fencedTx struct {
 	tx      pgx.Tx // nil: it has not begun
 	mark    mark
 	failed  error // why it cannot begin any more
+	over    bool  // its function has returned: nobody else may use it
 	refused error
 }
 
@@ -90,6 +93,7 @@ func (t *fencedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.State
 func (t *fencedTx) LargeObjects() pgx.LargeObjects {
 	tx, err := t.now(t.ctx)
 	if err != nil {
+		t.spoil(err)
 		closed := &pgx.Batch{}
 		closed.BeginTx(t.opts)
 		return pgx.FailedBatchResults(closed, err).Tx().LargeObjects()
@@ -97,10 +101,26 @@ func (t *fencedTx) LargeObjects() pgx.LargeObjects {
 	return tx.LargeObjects()
 }
 
-// Conn implements pgx.Tx. Where the transaction cannot begin, InTx fails.
+// Conn implements pgx.Tx. Where the transaction cannot begin, the connection is closed, and InTx fails: what is done with it would not be
+// in the transaction.
 func (t *fencedTx) Conn() *pgx.Conn {
-	_, _ = t.now(t.ctx)
+	if _, err := t.now(t.ctx); err != nil {
+		t.spoil(err)
+	}
 	return t.conn
+}
+
+// spoil ends a transaction that has not begun, and its connection. One that is over has its connection no more.
+func (t *fencedTx) spoil(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
+	t.failed = cmp.Or(t.failed, err)
+	ended, cancel := context.WithCancel(t.ctx)
+	cancel()
+	_ = t.conn.Close(ended) // at once
 }
 
 // Exec implements pgx.Tx. A text without arguments may have several statements: pgx sends it by itself.
@@ -126,7 +146,7 @@ func (t *fencedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 // Query implements pgx.Tx.
 func (t *fencedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	tx, first := t.begun()
-	if first && joins(args) {
+	if first && sql != "" && joins(args) {
 		b := &pgx.Batch{}
 		b.Queue(sql, args...)
 		if r := t.first(ctx, b); r != nil {
@@ -179,6 +199,9 @@ func (t *fencedTx) begun() (tx pgx.Tx, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	simple := t.conn.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol // one message has one time: a COMMIT in it would not be seen
+	if t.over {
+		return nil, false
+	}
 	return t.tx, t.tx == nil && t.failed == nil && !simple
 }
 
@@ -198,10 +221,18 @@ func (t *fencedTx) first(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return pgx.FailedBatchResults(b, err)
 }
 
-// now begins the transaction by itself, if it has not begun.
+// now begins the transaction by itself, if it has not begun, for its function.
 func (t *fencedTx) now(ctx context.Context) (pgx.Tx, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.over {
+		return nil, pgx.ErrTxClosed
+	}
+	return t.start(ctx)
+}
+
+// start is now. It is locked.
+func (t *fencedTx) start(ctx context.Context) (pgx.Tx, error) {
 	if t.tx != nil || t.failed != nil {
 		return t.tx, t.failed
 	}
@@ -234,7 +265,7 @@ func (t *fencedTx) send(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, er
 	var total *string // there is such a setting from PostgreSQL 17 on
 	_, err := r.Exec()
 	if err == nil {
-		err = r.QueryRow().Scan(&t.mark.began, &t.mark.backend, &idle, &total)
+		err = r.QueryRow().Scan(&t.mark.began, &t.mark.backend, &t.mark.readOnly, &idle, &total)
 	}
 	if err != nil {
 		_ = r.Close() // it says the same

@@ -28,6 +28,14 @@ var firsts = map[string]func(ctx context.Context, tx pgx.Tx) error{
 		tag, err := tx.Exec(ctx, insertEffect, pgx.QueryExecModeSimpleProtocol, "one")
 		return errors.Join(err, affected(tag))
 	},
+	"Query of nothing": func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, "")
+		if err == nil {
+			rows.Close()
+			err = rows.Err()
+		}
+		return errors.Join(err, run(ctx, tx, insertEffect, "one"))
+	},
 	"Exec with names": func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "INSERT INTO effects VALUES (@name)", pgx.NamedArgs{"name": "one"})
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"time"
 
@@ -63,11 +64,17 @@ func beginPgx(ctx context.Context, l *Ledger) (session, error) {
 }
 
 func (s *pgxSession) begin(ctx context.Context) error {
-	_, err := s.tx.now(ctx)
+	s.tx.mu.Lock()
+	defer s.tx.mu.Unlock()
+	_, err := s.tx.start(ctx)
 	return err
 }
 
-func (s *pgxSession) mark() mark { return s.tx.mark }
+func (s *pgxSession) mark() mark {
+	s.tx.mu.Lock()
+	defer s.tx.mu.Unlock()
+	return s.tx.mark
+}
 
 func (s *pgxSession) fence(ctx context.Context, f *fence) (here bool, err error) {
 	err = s.tx.tx.SendBatch(ctx, f.batch(&here)).Close()
@@ -85,7 +92,13 @@ func (s *pgxSession) settle(ctx context.Context, f *fence) (here, sent bool, err
 	sent = !s.tx.conn.IsClosed() && !s.tx.conn.PgConn().IsBusy() // rows that the handler has not closed
 	err = s.tx.carryOut(ctx, b)
 	s.over = err == nil
-	return here, sent, err
+	return here, sent && !s.stands(err), err
+}
+
+// stands says that what failed with err was not sent: the transaction is as it was, or pgx knows that the handler has ended it.
+func (s *pgxSession) stands(err error) bool {
+	c := s.tx.conn.PgConn()
+	return errors.Is(err, pgx.ErrTxClosed) || err != nil && !c.IsClosed() && !c.IsBusy() && c.TxStatus() == 'T'
 }
 
 // tuned is what its settings are read into, behind which it is said whether it is in the transaction that began.
@@ -115,6 +128,7 @@ func (s *pgxSession) alive(context.Context) bool { return !s.tx.conn.IsClosed() 
 func (s *pgxSession) ending(time.Duration) error {
 	s.tx.mu.Lock()
 	defer s.tx.mu.Unlock()
+	s.tx.over = true
 	return cmp.Or(s.tx.refused, s.tx.failed)
 }
 
@@ -125,10 +139,22 @@ func (s *pgxSession) commit(ctx context.Context) (bool, error) {
 
 func (s *pgxSession) close(ctx context.Context) error {
 	defer s.tx.pooled.Release() // which closes a connection that is in no good state
-	if s.tx.tx == nil || s.over {
+	s.tx.mu.Lock()
+	defer s.tx.mu.Unlock()
+	s.tx.over = true
+	switch {
+	case s.tx.tx == nil:
+		return nil
+	case s.over: // pgx is told so, too, and sends nothing since ctx has ended: a savepoint that somebody has kept is over then
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = s.tx.tx.Commit(ended)
 		return nil
 	}
-	return s.tx.tx.Rollback(ctx)
+	if err := s.tx.tx.Rollback(ctx); !errors.Is(err, pgx.ErrTxClosed) {
+		return err
+	}
+	return nil
 }
 
 func (s *pgxSession) leave(ctx context.Context) { _ = s.tx.conn.Close(ctx) }
@@ -159,7 +185,7 @@ func beginSQL(ctx context.Context, l *Ledger) (session, error) {
 	s := &sqlSession{tx: tx}
 	var idle string
 	var total *string // see fencedTx.send
-	return s, s.scan(ctx, sqlTxBegin, l.txLimits(), &s.id.began, &s.id.backend, &idle, &total)
+	return s, s.scan(ctx, sqlTxBegin, l.txLimits(), &s.id.began, &s.id.backend, &s.id.readOnly, &idle, &total)
 }
 
 func (s *sqlSession) begin(context.Context) error { return nil }
@@ -191,7 +217,11 @@ func (s *sqlSession) settle(ctx context.Context, f *fence) (here, sent bool, err
 func (s *sqlSession) alive(ctx context.Context) bool {
 	var one int
 	err := s.scan(ctx, "SELECT 1", nil, &one)
-	return err == nil || errors.Is(err, sql.ErrTxDone) || rolledBack(err) // as in a transaction that has failed
+	if err == nil || errors.Is(err, sql.ErrTxDone) || rolledBack(err) { // as in a transaction that has failed
+		return true
+	}
+	c, ok := s.tx.Conn().(*stdlib.Conn)
+	return ok && errors.Is(err, driver.ErrBadConn) && !c.Conn().IsClosed() // busy: the handler has left rows open
 }
 
 func (s *sqlSession) ending(bound time.Duration) error { return s.tx.Ending(bound) }

@@ -8,7 +8,8 @@ package postgres
 // which was sent with it is a rollback.
 const (
 	sqlTxBegin = `
-SELECT (date_part('epoch', now()) * 1000000)::bigint, pg_backend_pid(), set_config('idle_in_transaction_session_timeout', $1::text, true),
+SELECT (date_part('epoch', now()) * 1000000)::bigint, pg_backend_pid(), current_setting('transaction_read_only') = 'on',
+	set_config('idle_in_transaction_session_timeout', $1::text, true),
 	CASE WHEN current_setting('server_version_num')::integer >= 170000
 		THEN set_config('transaction_timeout', $2::text, true) END`
 
