@@ -4,8 +4,10 @@ package postgres
 // when it is large. Nothing of the handler comes after them but the constraints and triggers that it deferred.
 //
 // The fence writes only inside the very transaction that InTx began, which its now() tells: after a COMMIT or ROLLBACK
-// sent as text it would else write on its own. (Null: it comes with BEGIN, and nothing was sent before it.) One that does not meet all of its rows fails (codeUnmet), so that a COMMIT
-// which was sent with it is a rollback.
+// sent as text it would else write on its own. (Null: it comes with BEGIN, and nothing was sent before it.) now() is compared as a float's
+// microseconds, which differ for different times until the year 2242: extract's numeric arithmetic takes 7 us of the server each time.
+//
+// One that does not meet all of its rows fails (unmet), so that a COMMIT which was sent with it is a rollback.
 const (
 	sqlTxBegin = `
 SELECT (date_part('epoch', now()) * 1000000)::bigint, pg_backend_pid(), current_setting('transaction_read_only') = 'on',
