@@ -25,12 +25,13 @@ func (o *Owner) BeginFence(f *Fenced) (done []byte, ok bool) {
 	return f.of.opened.done, true
 }
 
-// EndFence notes that the transaction is over. altered: the range's sets have changed meanwhile, so that a fence which went
-// by how it was opened may have failed for that alone.
-func (o *Owner) EndFence(f *Fenced) (altered bool) {
+// EndFence notes that the transaction is over, and whether its fence met the range as it was opened: if not, no later one goes by that.
+// altered: the range's sets have changed meanwhile, so that the fence may have failed for that alone.
+func (o *Owner) EndFence(f *Fenced, met bool) (altered bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := &f.of.opened
+	defer func() { at.altered = at.altered || !met }()
 	if at.under--; at.under == 0 && at.none != nil {
 		close(at.none)
 		at.none = nil

@@ -39,7 +39,7 @@ func TestSettlementsWaitForFences(t *testing.T) {
 				if _, ok := o.BeginFence(other); !ok {
 					t.Fatal("not two at once")
 				}
-				if o.EndFence(other) {
+				if o.EndFence(other, true) {
 					t.Error("nothing has changed")
 				}
 				settled := make(chan error, 1)
@@ -57,12 +57,12 @@ func TestSettlementsWaitForFences(t *testing.T) {
 				}
 				time.Sleep(quietLimit / 2)
 				if limit < quietLimit {
-					o.EndFence(f)
+					o.EndFence(f, true)
 				}
 				if err := <-settled; err != nil || time.Since(began) != limit {
 					t.Errorf("%v after %s, want %s", err, time.Since(began), limit)
 				}
-				if limit == quietLimit && !o.EndFence(f) {
+				if limit == quietLimit && !o.EndFence(f, true) {
 					t.Error("whom nobody waited for does not hear of it")
 				}
 			})
@@ -82,5 +82,22 @@ func TestFencesGoByWhatWasOpened(t *testing.T) {
 		if ok != want || want && string(done) != string(gaps.Done.Encode(10)) {
 			t.Errorf("token %d: %x, %t", token, done, ok)
 		}
+	}
+}
+
+// A fence that did not meet its range as it was opened is the last that goes by that.
+func TestAFenceThatWasNotMet(t *testing.T) {
+	_, o, _ := scripted("0")
+	f := fencedOf(t, o, "0", 1)
+	for _, met := range []bool{true, false} {
+		if _, ok := o.BeginFence(f); !ok {
+			t.Fatal("it does not go by what the range was")
+		}
+		if o.EndFence(f, met) {
+			t.Error("nothing has changed")
+		}
+	}
+	if _, ok := o.BeginFence(f); ok {
+		t.Error("the next one goes by it, too")
 	}
 }

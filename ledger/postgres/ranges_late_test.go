@@ -237,3 +237,34 @@ func TestRangeChangesUnderAFence(t *testing.T) {
 		})
 	}
 }
+
+// TestFenceOfARangeWithGaps: what was never delivered lies in a range's sets from the first on, which its fences know.
+func TestFenceOfARangeWithGaps(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	o := join(t, b, time.Minute)
+	all := records("s", 0, 0, 20)
+	some := []ledger.Entry{all[0], all[5], all[6], all[19]}
+	for i := range some[1:] {
+		some[i+1].Key.Pos.Prev = some[i].Key.Pos.Offset
+	}
+	claims := claimsOf(t, o, some, ledger.Run)
+	if n := b.number(t, "SELECT count(*) FROM ackledger.claim_range WHERE done IS NOT NULL"); n != 1 {
+		t.Fatalf("%d ranges with gaps", n)
+	}
+	for i, c := range claims {
+		if err := inTx(ledger.WithAttempt(t.Context(), ledger.NewAttempt(o, c.Ticket)), oneEffect); err != nil {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	if n := b.number(t, "SELECT count(*) FROM effects"); n != len(some) {
+		t.Errorf("%d effects", n)
+	}
+	if err := o.Leave(t.Context()); err != nil { // which closes what is over
+		t.Fatal(err)
+	}
+	if n := b.number(t, "SELECT count(*) FROM ackledger.claim_range"); n != 0 {
+		t.Errorf("%d ranges are left", n)
+	}
+	claimsOf(t, join(t, b, time.Minute), some, ledger.Done)
+}
