@@ -34,15 +34,18 @@ var errAborted = errors.New("postgres: the transaction's function did not return
 //
 // The transaction begins with fn's first statement, in the same round trip. An Exec without arguments, a savepoint, CopyFrom, Prepare and
 // what is done with Conn take one more. An fn that runs no statement takes one round trip in all. A first statement with an argument that
-// cannot be encoded dooms the transaction, as such a batch does. The last statement is the fence. It writes
-// the success while the message is still this attempt's, and else fails, so that the COMMIT that is sent with it is a rollback. What lies in
-// a range has its COMMIT sent once the fence is answered. Fence and commit run although ctx is cancelled meanwhile (shutdown, a lost
-// lease): the fence alone decides.
+// cannot be encoded dooms the transaction, as such a batch does.
+//
+// The last statement is the fence. It writes the success while the message is still this attempt's, and else fails, so that the COMMIT that
+// is sent with it is a rollback. In a range COMMIT waits for the fence's answer where there is a result, where a batch is more than one span
+// of one range, and once a message has left the range otherwise than by success. Fence and commit run although ctx is cancelled meanwhile
+// (shutdown, a lost lease): the fence alone decides.
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt, or once its
 // handler has returned; [ledger.ErrLost] when the message is not ours any more; one for which [ledger.Unavailable] is true
-// when the database cannot be reached or breaks off, or, once in a while, when the message's range changes just then, which counts no attempt; one for which [ledger.Unknown] is true when the answer to
-// COMMIT is lost, and the row could not be read or does not have it yet: the ledger is asked again, and no attempt counted;
+// when the database cannot be reached or breaks off, or the message's range changes just then, which counts no attempt; one for which
+// [ledger.Unknown] is true when the answer to COMMIT is lost, and the row could not be read or does not have it yet: the ledger is asked
+// again, and no attempt counted;
 // [ErrEscaped]; [ErrTxLimit]; whatever fn returns, after a rollback. A panic of fn goes on after the rollback.
 func InTx(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	return transact(ctx, beginPgx, func(ctx context.Context, s session) error { return fn(ctx, s.(*pgxSession).tx) })
