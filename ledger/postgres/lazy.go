@@ -68,7 +68,7 @@ func (t *fencedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tx.Begin(ctx)
+	return t.savepoint(tx.Begin(ctx))
 }
 
 // CopyFrom implements pgx.Tx.
@@ -287,6 +287,62 @@ func (t *fencedTx) carryOut(ctx context.Context, b *pgx.Batch) error {
 		return err
 	}
 	return r.Close()
+}
+
+// savepoint is a savepoint of a fencedTx, which ends with it. pgx does not know that: the transaction's COMMIT went as a text.
+type savepoint struct {
+	pgx.Tx
+	of *fencedTx
+}
+
+func (t *fencedTx) savepoint(inner pgx.Tx, err error) (pgx.Tx, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &savepoint{inner, t}, nil
+}
+
+// open is the savepoint, or, if its transaction is over, one that is closed.
+func (s *savepoint) open() pgx.Tx {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if s.of.over {
+		closed := &pgx.Batch{}
+		closed.BeginTx(pgx.TxOptions{})
+		return pgx.FailedBatchResults(closed, pgx.ErrTxClosed).Tx()
+	}
+	return s.Tx
+}
+
+func (s *savepoint) Begin(ctx context.Context) (pgx.Tx, error) {
+	return s.of.savepoint(s.open().Begin(ctx))
+}
+func (s *savepoint) Commit(ctx context.Context) error   { return s.open().Commit(ctx) }
+func (s *savepoint) Rollback(ctx context.Context) error { return s.open().Rollback(ctx) }
+func (s *savepoint) LargeObjects() pgx.LargeObjects     { return s.open().LargeObjects() }
+
+func (s *savepoint) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+	return s.open().CopyFrom(ctx, table, columns, rows)
+}
+
+func (s *savepoint) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	return s.open().SendBatch(ctx, b)
+}
+
+func (s *savepoint) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	return s.open().Prepare(ctx, name, sql)
+}
+
+func (s *savepoint) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return s.open().Exec(ctx, sql, args...)
+}
+
+func (s *savepoint) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return s.open().Query(ctx, sql, args...)
+}
+
+func (s *savepoint) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return s.open().QueryRow(ctx, sql, args...)
 }
 
 // userResults are the results of a handler's batch.

@@ -142,13 +142,7 @@ func (s *pgxSession) close(ctx context.Context) error {
 	s.tx.mu.Lock()
 	defer s.tx.mu.Unlock()
 	s.tx.over = true
-	switch {
-	case s.tx.tx == nil:
-		return nil
-	case s.over: // pgx is told so, too, and sends nothing since ctx has ended: a savepoint that somebody has kept is over then
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
-		_ = s.tx.tx.Commit(ended)
+	if s.tx.tx == nil || s.over {
 		return nil
 	}
 	if err := s.tx.tx.Rollback(ctx); !errors.Is(err, pgx.ErrTxClosed) {
