@@ -59,6 +59,7 @@ func TestHalfClosed(t *testing.T) {
 	h, runs := counted(http.StatusCreated)
 	e := serveOn(t, openFile(t), idempotency.Options{}, httpkey.Options{}, h, false)
 	for n := range int32(20) {
+		before := runs.Load()
 		conn, err := net.Dial("tcp", e.server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +67,6 @@ func TestHalfClosed(t *testing.T) {
 		if _, err = fmt.Fprintf(conn, "POST /pay/7 HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k%d\r\nContent-Length: 1\r\n\r\na", n); err != nil {
 			t.Fatal(err)
 		}
-		before := runs.Load()
 		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
