@@ -33,7 +33,8 @@ type middleware struct {
 // New makes the middleware. It may wrap each handler of a mux, or a whole one: then no route's pattern is part of a request's identity, and a
 // key that comes with another path is a mismatch. A route that is renamed, its wildcards' names included, makes other requests of those that
 // clients repeat. The host is no part of it, unless it is in the pattern, or Options.Caller adds it: clients may repeat a request by another
-// name of the server. What wraps the middleware must leave the body to it. Requests with GET, HEAD, OPTIONS and TRACE pass, and so do those without a key that need none.
+// name of the server. What wraps the middleware must leave the body to it. Requests with GET, HEAD, OPTIONS and TRACE pass, and so do those
+// without a key that need none.
 func New(r *idempotency.Runner, o Options) (func(http.Handler) http.Handler, error) {
 	if r == nil {
 		return nil, errors.New("httpkey: New: the runner must not be nil")

@@ -247,9 +247,16 @@ func (t *fencedTx) start(ctx context.Context) (pgx.Tx, error) {
 }
 
 // idle says that the connection is as it was before the transaction's first statement: there may be another one.
-func (t *fencedTx) idle() bool {
+func (t *fencedTx) idle() bool { return t.status() == 'I' }
+
+// status is what the server has said last of the connection's transaction (I, T or E: PostgreSQL documentation, ReadyForQuery); 0: the
+// connection is closed, or something of it is still to be read.
+func (t *fencedTx) status() byte {
 	c := t.conn.PgConn()
-	return !c.IsClosed() && !c.IsBusy() && c.TxStatus() == 'I'
+	if c.IsClosed() || c.IsBusy() {
+		return 0
+	}
+	return c.TxStatus()
 }
 
 // send sends BEGIN, the limits, and what b has. The results of b are still to be read if there is no error. It is locked.

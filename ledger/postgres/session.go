@@ -89,7 +89,7 @@ func (s *pgxSession) settle(ctx context.Context, f *fence) (here, sent bool, err
 		}
 		return nil
 	})
-	sent = !s.tx.conn.IsClosed() && !s.tx.conn.PgConn().IsBusy() // rows that the handler has not closed
+	sent = s.tx.status() != 0 // else the connection is gone, or has rows that the handler has not closed
 	err = s.tx.carryOut(ctx, b)
 	s.over = err == nil
 	return here, sent && !s.stands(err), err
@@ -97,8 +97,7 @@ func (s *pgxSession) settle(ctx context.Context, f *fence) (here, sent bool, err
 
 // stands says that what failed with err was not sent: the transaction is as it was, or pgx knows that the handler has ended it.
 func (s *pgxSession) stands(err error) bool {
-	c := s.tx.conn.PgConn()
-	return errors.Is(err, pgx.ErrTxClosed) || err != nil && !c.IsClosed() && !c.IsBusy() && c.TxStatus() == 'T'
+	return errors.Is(err, pgx.ErrTxClosed) || err != nil && s.tx.status() == 'T'
 }
 
 // tuned is what its settings are read into, behind which it is said whether it is in the transaction that began.

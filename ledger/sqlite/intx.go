@@ -88,7 +88,7 @@ func (s *store) commit(f *driver.Fence, tx *fencedsql.Tx, in *tx) (ledger.Attemp
 	if _, err := in.exec(sqlRelease); err != nil {
 		return ledger.AttemptOpen, fmt.Errorf("ledger/sqlite: InTx: %w: %w", ErrEnded, err)
 	}
-	in.now = time.Now()
+	in.now = time.Now() // the handler has taken its time
 	switch err := f.Write(in); {
 	case ledger.IsLost(err):
 		return ledger.AttemptLost, fmt.Errorf("ledger/sqlite: InTx: %w", err)
