@@ -46,7 +46,7 @@ func TestAllocationsOfARecord(t *testing.T) {
 				for _, r := range records {
 					fresh = append(fresh, &delivery{of: a, record: r})
 				}
-				if out = prepare(&set, fresh, out[:0]); len(out) != n {
+				if out = prepare(&set, fresh, nil, out[:0]); len(out) != n {
 					t.Fatalf("%d items", len(out))
 				}
 			}) / n
@@ -72,7 +72,7 @@ func TestSlabsShareNothingAmongEachOther(t *testing.T) {
 	for i := range fresh {
 		fresh[i] = &delivery{of: a, record: &kgo.Record{Topic: "orders", Partition: 3, Offset: int64(i), Key: []byte{byte(i)}, Value: []byte{byte(i), 'x'}}}
 	}
-	items := prepare(&w.set, fresh, nil)
+	items := prepare(&w.set, fresh, nil, nil)
 	for i, it := range items { // whatever a handler does to its copies, also beyond their ends
 		m := it.Msg
 		m.Body = append(append(m.Body[:0], 'X', 'Y'), make([]byte, 1000)...)

@@ -77,7 +77,7 @@ func FuzzPrepare(f *testing.F) {
 		}
 		r := &kgo.Record{Topic: topic, Value: bytes.Clone(value), Key: bytes.Clone(key), Offset: offset, LeaderEpoch: 3, Timestamp: time.UnixMilli(sent),
 			Headers: []kgo.RecordHeader{{Key: name, Value: bytes.Clone(header)}}}
-		it := prepare(s, []*delivery{{of: a, record: r}}, nil)[0]
+		it := prepare(s, []*delivery{{of: a, record: r}}, nil, nil)[0]
 		for _, b := range [][]byte{r.Value, r.Key, r.Headers[0].Value} { // the record's memory is used for something else
 			for i := range b {
 				b[i] ^= 0xff

@@ -114,7 +114,7 @@ func (w *Worker) take(fetches kgo.Fetches, size *meanSize) {
 				for _, d := range fresh {
 					bytes += d.Size
 				}
-				items = prepare(&w.set, fresh, items)
+				items = prepare(&w.set, fresh, nil, items)
 			}
 		}
 	}
@@ -238,7 +238,7 @@ func (w *Worker) takeStretch(a *assignment, records []*kgo.Record) *engine.Stret
 		return nil
 	}
 	b := &batch{set: &w.set, of: a, at: a.cursor, records: records}
-	it := b.Items(0, 1, nil)[0]
+	it := b.Items(0, 1)[0]
 	if !it.Ranged || it.Skip || it.Invalid != nil {
 		return nil
 	}

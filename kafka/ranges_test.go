@@ -50,7 +50,7 @@ func (r *reader) takePartition(id topicID, p *kgo.FetchPartition) []*delivery {
 
 // fetch returns "offset after prev" of what comes of a fetch.
 func (r *reader) fetch(p kgo.FetchPartition, id topicID) (out []string) {
-	for _, it := range prepare(&r.set, r.takePartition(id, &p), nil) {
+	for _, it := range prepare(&r.set, r.takePartition(id, &p), nil, nil) {
 		if !it.Skip {
 			out = append(out, show(it))
 		}
@@ -100,7 +100,7 @@ func TestPrevCoversOnlyWhatTheBrokerLeftOut(t *testing.T) {
 	ours := record(35, 4)
 	s.Group = ""
 	ours.Headers = []kgo.RecordHeader{{Key: consumer.StampName, Value: []byte(s.String())}}
-	items := prepare(&r.set, r.takePartition(topicID{1}, &kgo.FetchPartition{Records: []*kgo.Record{ours, record(36, 4)}}), nil)
+	items := prepare(&r.set, r.takePartition(topicID{1}, &kgo.FetchPartition{Records: []*kgo.Record{ours, record(36, 4)}}), nil, nil)
 	if len(items) != 2 || items[0].Ranged || !items[1].Ranged {
 		t.Fatalf("a stamped copy and a record: %+v", items)
 	}
@@ -154,7 +154,7 @@ func TestWhatIsHeldInRanges(t *testing.T) {
 		"KeyFunc": {&Config{Options: consumer.Options{KeyFunc: func(*consumer.Message) (string, error) { return "k", nil }}}, false},
 	} {
 		r := newReader(t, c.config)
-		items := prepare(&r.set, r.takePartition(topicID{1}, &p), nil)
+		items := prepare(&r.set, r.takePartition(topicID{1}, &p), nil, nil)
 		if len(items) != 1 || items[0].Ranged != c.ranged {
 			t.Errorf("%s: %+v, want ranged %v", name, items, c.ranged)
 			continue
@@ -165,7 +165,7 @@ func TestWhatIsHeldInRanges(t *testing.T) {
 	}
 	r := newReader(t, nil)
 	p.LogStartOffset = -1
-	if it := prepare(&r.set, r.takePartition(topicID{1}, &p), nil)[0]; it.Key.Pos.First != 0 {
+	if it := prepare(&r.set, r.takePartition(topicID{1}, &p), nil, nil)[0]; it.Key.Pos.First != 0 {
 		t.Errorf("a broker that does not tell: the log begins at %d", it.Key.Pos.First)
 	}
 }

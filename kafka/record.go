@@ -3,7 +3,6 @@ package kafka
 import (
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
@@ -33,26 +32,26 @@ func cutSlab(n int, size func(i int) int64) int {
 // delivery is one record in the worker's hands.
 type delivery struct {
 	engine.Item
-	of      *assignment
-	seq     uint64
-	record  *kgo.Record // until the item is made
-	msg     consumer.Message
-	pos     ledger.Position
-	lent    atomic.Pointer[kgo.Record] // the original as long as there is no copy of it
-	key     []byte                     // the copy
-	body    []byte
-	headers []ledger.Header
+	of     *assignment
+	seq    uint64
+	record *kgo.Record // until the item is made
+	msg    consumer.Message
+	pos    ledger.Position
+
+	key, body []byte // the original's copies
+	headers   []ledger.Header
 }
 
 // prepare makes the items of records. The records are let go of: their bytes are pieces of whole batches, and one that
 // waits for a retry must not keep the batch in memory. So there are two copies, the handler's and the one to be archived.
-func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item {
+// at is where their partition is; nil: each assignment knows.
+func prepare(s *settings, fresh []*delivery, at *cursor, out []*engine.Item) []*engine.Item {
 	for len(fresh) > 0 {
 		some := fresh[:cutSlab(len(fresh), func(i int) int64 { return fresh[i].Size })]
 		fresh = fresh[len(some):]
 		texts, bytes := 0, 0
 		for _, d := range some {
-			t, b := d.sizes(s, decimals(d.record.Offset))
+			t, b := d.sizes(s)
 			texts, bytes = texts+t+d.laneSize(s.Order, d.record.Key), bytes+b
 			if !s.isLarge(d.record) {
 				bytes += originalSize(d.record)
@@ -62,43 +61,10 @@ func prepare(s *settings, fresh []*delivery, out []*engine.Item) []*engine.Item 
 		names.Grow(texts)
 		copies := make(arena, 0, bytes)
 		for _, d := range some {
-			if n := len(d.record.Headers); n > 0 {
-				d.headers = make([]ledger.Header, 2*n)
-			}
-			out = append(out, d.prepare(s, &names, &copies, &d.of.cursor))
-			if r := d.lent.Load(); s.isLarge(r) {
-				d.keepWhole(r)
-			} else {
-				d.keep(&copies)
-			}
-			d.OrderingKey = d.lane(s.Order, &names)
+			out = append(out, d.prepare(s, &names, &copies, at))
 		}
 	}
 	return out
-}
-
-// lend makes items as prepare does, but for the copy to be archived and the lane: as long as nobody wants the one, the record
-// has it, and as long as they go through the engine as one, they stand in no lane. The last has the largest offset.
-func lend(s *settings, some []*engine.Item, at *cursor) {
-	if len(some) == 0 {
-		return
-	}
-	digits := decimals(some[len(some)-1].Ref.(*delivery).record.Offset)
-	for len(some) > 0 {
-		slab := some[:cutSlab(len(some), func(i int) int64 { return some[i].Size })]
-		some = some[len(slab):]
-		texts, bytes := 0, 0
-		for _, it := range slab {
-			t, b := it.Ref.(*delivery).sizes(s, digits)
-			texts, bytes = texts+t, bytes+b
-		}
-		var names strings.Builder
-		names.Grow(texts)
-		copies := make(arena, 0, bytes)
-		for _, it := range slab {
-			it.Ref.(*delivery).prepare(s, &names, &copies, at)
-		}
-	}
 }
 
 // longest is enough for any number in an id, and a separator.
@@ -116,10 +82,10 @@ func decimals(n int64) int {
 	return d
 }
 
-// sizes returns bounds of the bytes that a record needs as text and as bytes; its offset has as many digits at most.
-func (d *delivery) sizes(s *settings, digits int) (texts, bytes int) {
+// sizes returns bounds of the bytes that a record needs as text and as bytes.
+func (d *delivery) sizes(s *settings) (texts, bytes int) {
 	r, a := d.record, d.of
-	id := len(a.name) + 1 + digits
+	id := len(a.name) + 1 + decimals(r.Offset)
 	texts, bytes = id, id+len(r.Value)+len(r.Key)
 	if s.Audit == AuditRows {
 		bytes += len(a.log) + 2*longest // of its delivery's id
@@ -132,23 +98,19 @@ func (d *delivery) sizes(s *settings, digits int) (texts, bytes int) {
 
 func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, at *cursor) *engine.Item {
 	r, a := d.record, d.of
-	d.lent.Store(r)
-	d.record = nil
-	id := copies.recordID(a.name, r.Offset)
-	m := &d.msg // field by field: to copy whole structs costs a record much of its time
-	m.ID, m.Source, m.SentAt = text(names, id), a.source.name, r.Timestamp
-	m.Key, m.Body = copies.clone(r.Key), copies.clone(r.Value)
-	m.Topic, m.Partition, m.Offset = r.Topic, r.Partition, r.Offset
-	if len(r.Headers) > 0 {
-		n := len(r.Headers)
-		if d.headers == nil {
-			d.headers = make([]ledger.Header, n)
-		}
-		m.Headers, d.headers = d.headers[:n:n], d.headers[n:]
-		copyHeaders(m.Headers, r, copies)
+	if d.record = nil; at == nil {
+		at = &a.cursor
 	}
+	id := copies.recordID(a.name, r.Offset)
+	var headers []ledger.Header
+	n := len(r.Headers)
+	if n > 0 {
+		headers = make([]ledger.Header, 2*n)
+	}
+	d.msg.ID, d.headers = text(names, id), headers[n:]
+	fill(&d.msg, r, a, copies, headers[:n:n])
 	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: at.prev, First: at.first}
-	d.Msg, d.Log, d.Original, d.Ref = m, a.log, original, d
+	d.Msg, d.Log, d.Original, d.Ref = &d.msg, a.log, original, d
 	d.Window, d.Deadline = a.source.window, a.source.deadline(r.Timestamp)
 	d.Identity = engine.Identify(&s.Options, engine.Origin{
 		Key: at.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges, Records: d,
@@ -165,7 +127,25 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, a
 	if !d.Skip {
 		at.prev = r.Offset
 	}
+	if s.isLarge(r) {
+		d.keepWhole(r)
+	} else {
+		d.keep(r, copies)
+	}
+	d.OrderingKey = d.lane(s.Order, names)
 	return &d.Item
+}
+
+// fill makes a record's message, but for its id. headers are as many as the record's. It goes field by field: to copy whole
+// structs costs a record much of its time.
+func fill(m *consumer.Message, r *kgo.Record, a *assignment, copies *arena, headers []ledger.Header) {
+	m.Source, m.SentAt = a.source.name, r.Timestamp
+	m.Key, m.Body = copies.clone(r.Key), copies.clone(r.Value)
+	m.Topic, m.Partition, m.Offset = r.Topic, r.Partition, r.Offset
+	if len(headers) > 0 {
+		m.Headers = headers
+		copyHeaders(headers, r, copies)
+	}
 }
 
 // copyHeaders copies those of a record; to is as long as they are.
@@ -184,17 +164,10 @@ func originalSize(r *kgo.Record) int {
 	return n
 }
 
-// keep makes the copy to be archived, and lets go of the record. Others may read the original meanwhile, nobody else keeps it.
-func (d *delivery) keep(copies *arena) {
-	r := d.lent.Load()
+// keep makes the copy to be archived.
+func (d *delivery) keep(r *kgo.Record, copies *arena) {
 	d.key, d.body = copies.clone(r.Key), copies.clone(r.Value)
-	if n := len(r.Headers); n > 0 {
-		if len(d.headers) < n {
-			d.headers = make([]ledger.Header, n)
-		}
-		copyHeaders(d.headers, r, copies)
-	}
-	d.lent.Store(nil)
+	copyHeaders(d.headers, r, copies)
 }
 
 // isLarge says that a record is larger than the ledger archives, or than a quarter of what the worker holds. It is most of its
@@ -231,26 +204,15 @@ func archivedSize(r *kgo.Record) int {
 
 // keepWhole is keep without a copy.
 func (d *delivery) keepWhole(r *kgo.Record) {
-	d.key, d.body, d.headers = r.Key, r.Value, make([]ledger.Header, len(r.Headers))
+	d.key, d.body = r.Key, r.Value
 	for i := range r.Headers {
 		d.headers[i] = ledger.Header{Name: r.Headers[i].Key, Value: r.Headers[i].Value}
 	}
-	d.lent.Store(nil)
 }
 
 // original is what the broker delivered.
 func (d *delivery) original() engine.Content {
-	r := d.lent.Load()
-	if r == nil {
-		return engine.Content{Key: d.key, Body: d.body, Headers: d.headers}
-	}
-	c := engine.Content{Key: r.Key, Body: r.Value}
-	if n := len(r.Headers); n > 0 {
-		c.Headers = make([]ledger.Header, n)
-		copies := make(arena, 0, originalSize(r))
-		copyHeaders(c.Headers, r, &copies)
-	}
-	return c
+	return engine.Content{Key: d.key, Body: d.body, Headers: d.headers}
 }
 
 // Identify implements ledger.Late, from what the broker delivered, whatever a handler did to its copy.

@@ -51,7 +51,7 @@ func TestRecordsAreCopied(t *testing.T) {
 		a := newAssignment(place{Topic: "a", Partition: 3}, topicID{}, "log")
 		a.begin()
 		a.prev = 8
-		it := prepare(&w.set, []*delivery{{of: a, record: r}}, nil)[0]
+		it := prepare(&w.set, []*delivery{{of: a, record: r}}, nil, nil)[0]
 		if it.Msg.ID != "a-3-9" || it.Key.Pos.Offset != 9 || it.Key.Pos.Epoch != 2 || it.Key.Pos.Prev != 8 {
 			t.Errorf("identity: %q %+v", it.Msg.ID, it.Key.Pos)
 		}

@@ -1,11 +1,13 @@
 package kafka
 
 import (
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -34,38 +36,55 @@ func (b *batch) Size(i int) int64 { return heldSize(b.records[i]) }
 // SentAt implements engine.Records.
 func (b *batch) SentAt(i int) time.Time { return b.records[i].Timestamp }
 
+// Messages implements engine.Records.
+func (b *batch) Messages(first int, to []consumer.Message) {
+	records := b.records[first : first+len(to)]
+	digits := decimals(records[len(records)-1].Offset) // the largest
+	for len(records) > 0 {
+		some := records[:cutSlab(len(records), func(i int) int64 { return heldSize(records[i]) })]
+		b.slab(some, to, digits)
+		records, to = records[len(some):], to[len(some):]
+	}
+}
+
+// slab makes the messages of records that share what is allocated.
+func (b *batch) slab(some []*kgo.Record, to []consumer.Message, digits int) {
+	bytes, n := 0, 0
+	for _, r := range some {
+		bytes, n = bytes+originalSize(r), n+len(r.Headers)
+	}
+	copies, headers := make(arena, 0, bytes), make([]ledger.Header, n)
+	var names strings.Builder
+	names.Grow(len(some) * (len(b.of.name) + 1 + digits))
+	for i, r := range some {
+		n := len(r.Headers)
+		to[i].ID = recordText(&names, b.of.name, r.Offset)
+		fill(&to[i], r, b.of, &copies, headers[:n:n])
+		headers = headers[n:]
+	}
+}
+
 // Items implements engine.Records.
-func (b *batch) Items(from, to int, reuse []*engine.Item) []*engine.Item {
+func (b *batch) Items(from, to int) []*engine.Item {
 	at := b.at
 	if from > 0 {
 		at.prev = b.records[from-1].Offset
 	}
-	items := slices.Grow(reuse[:0], to-from)
-	for i := from; i < to; i++ {
-		var d *delivery
-		if at := i - from; at < len(reuse) {
-			d = reuse[at].Ref.(*delivery)
-			*d = delivery{}
-		} else {
-			d = new(delivery)
-		}
-		d.of, d.seq, d.record, d.Ref, d.Size = b.of, b.seq+uint64(i), b.records[i], d, b.Size(i)
-		items = append(items, &d.Item)
+	fresh := make([]*delivery, to-from)
+	for i := range fresh {
+		d := &delivery{of: b.of, seq: b.seq + uint64(from+i), record: b.records[from+i]}
+		d.Size = b.Size(from + i)
+		fresh[i] = d
 	}
-	lend(b.set, items, &at)
-	return items
+	return prepare(b.set, fresh, &at, make([]*engine.Item, 0, len(fresh)))
 }
 
-// Keep implements engine.Records.
-func (b *batch) Keep(it *engine.Item) {
-	d := it.Ref.(*delivery)
-	r := d.lent.Load()
-	if r == nil {
-		return
-	}
-	copies := make(arena, 0, originalSize(r))
-	d.keep(&copies)
-	var names strings.Builder
-	names.Grow(d.laneSize(b.set.Order, d.key))
-	it.OrderingKey = d.lane(b.set.Order, &names)
+// recordText adds a record's readable identity to the names.
+func recordText(names *strings.Builder, of string, offset int64) string {
+	var b [longest]byte
+	from := names.Len()
+	names.WriteString(of)
+	names.WriteByte('-')
+	names.Write(strconv.AppendInt(b[:0], offset, 10))
+	return names.String()[from:]
 }

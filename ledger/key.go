@@ -60,6 +60,12 @@ func (k Key) Known() Key {
 	return k
 }
 
+// At returns the stored bytes of the key of a record at another offset of the same log and leader epoch. The key has a position.
+func (k Key) At(offset int64) [KeySize]byte {
+	sum := k.Sum()
+	return placeIn([8]byte(sum[:8]), offset)
+}
+
 // LogKeys makes the keys of one log's records, and hashes what they share once for each leader epoch. It is not safe for
 // concurrent use.
 type LogKeys struct {

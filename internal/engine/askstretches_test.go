@@ -13,14 +13,15 @@ import (
 )
 
 // logRecords are records of log "a".
-type logRecords struct{ n, kept int }
+type logRecords struct{ n, made int }
 
-func (r *logRecords) Len() int             { return r.n }
-func (r *logRecords) Keep(*Item)           { r.kept++ }
-func (r *logRecords) Offset(i int) int64   { return int64(i) }
-func (r *logRecords) Size(int) int64       { return 1 }
-func (r *logRecords) SentAt(int) time.Time { return time.Time{} }
-func (r *logRecords) Items(from, to int, _ []*Item) (out []*Item) {
+func (r *logRecords) Len() int                         { return r.n }
+func (r *logRecords) Offset(i int) int64               { return int64(i) }
+func (r *logRecords) Size(int) int64                   { return 1 }
+func (r *logRecords) SentAt(int) time.Time             { return time.Time{} }
+func (r *logRecords) Messages(int, []consumer.Message) {}
+func (r *logRecords) Items(from, to int) (out []*Item) {
+	r.made += to - from
 	for i := from; i < to; i++ {
 		it := &Item{Msg: &consumer.Message{}}
 		it.Key = ledger.Key{Scope: "s", ID: []byte{byte(i)}, Pos: &ledger.Position{Log: "a", Offset: int64(i)}}
@@ -59,23 +60,23 @@ func askingFor(t *testing.T, a *answers, n int) (*Engine, *logRecords, *claimCal
 	e.runs(plainItem("first"), flow.Outcome{})
 	e.settles(0, nil)
 	records := &logRecords{n: n}
-	key := records.Items(0, 1, nil)[0].Key
+	key := records.Items(0, 1)[0].Key
 	e.OfferStretch(&Stretch{Records: records, Claim: ledger.Stretch{First: ledger.Entry{Key: key}, Last: int64(n - 1)}})
 	call := &claimCall{}
 	if !e.claimer.next(call) || len(call.Ranges) != 1 {
 		t.Fatalf("%d stretches, %d items are to be claimed, want one stretch", len(call.Ranges), len(call.Items))
 	}
+	records.made = 0
 	return e, records, call
 }
 
-// What the ledger leaves alone, or refuses to answer for, is asked for message by message, and each keeps what it needs of the
-// records.
+// What the ledger leaves alone, or refuses to answer for, is asked for message by message.
 func TestStretchesThatAreNotOursAreAskedForOneByOne(t *testing.T) {
 	for _, a := range []*answers{{}, {err: errors.New("away")}} {
 		a.asked = func() {}
 		e, records, call := askingFor(t, a, 30)
-		if ok := e.claimer.askRanges(call); ok != (a.err == nil) || records.kept != 30 || e.Load().Held != 30 {
-			t.Errorf("%v: %v, %d are kept, %+v in hand", a.err, ok, records.kept, e.Load())
+		if ok := e.claimer.askRanges(call); ok != (a.err == nil) || records.made != 30 || e.Load().Held != 30 {
+			t.Errorf("%v: %v, %d are made, %+v in hand", a.err, ok, records.made, e.Load())
 		}
 		e.do(func(f *flow.Flow, now time.Duration) {
 			f.ClaimOver(&call.Claim)
@@ -91,12 +92,17 @@ func TestStretchesThatAreNotOursAreAskedForOneByOne(t *testing.T) {
 func TestStretchThatIsOursStaysWhole(t *testing.T) {
 	a := &answers{token: 7, asked: func() {}}
 	e, records, call := askingFor(t, a, 30)
-	if !e.claimer.askRanges(call) || records.kept != 0 || e.flow.Ready() != 1 {
-		t.Fatalf("%d are kept, %d ready", records.kept, e.flow.Ready())
+	if !e.claimer.askRanges(call) || records.made != 0 || e.flow.Ready() != 1 {
+		t.Fatalf("%d are made, %d ready", records.made, e.flow.Ready())
 	}
 	c := e.pool.take(nil)
-	if c == nil || len(c.items) != 30 || c.runs[3].item.Ticket() != ledger.NewTicket(c.items[3].Key.Sum(), 7) || c.runs[3].item != c.items[3] {
-		t.Errorf("%+v is taken", c)
+	key := records.Items(3, 4)[0].Key
+	if c == nil || len(c.runs) != 30 || c.runs[3].item != nil {
+		t.Fatalf("%+v is taken", c)
+	}
+	a3, _ := ledger.AttemptFrom(&c.runs[3])
+	if d := c.runs[3].asked().delivery; a3.Ticket() != ledger.NewTicket(key.Sum(), 7) || d.Key != key.Sum() || d.Token != 7 {
+		t.Errorf("%+v, %+v", a3, d)
 	}
 }
 

@@ -21,16 +21,11 @@ func (h *handlers) runBatch(c *chunk) {
 	if len(runs) == 0 {
 		return
 	}
-	lead.began = runs[len(runs)-1].began
+	lead.began, c.together = runs[len(runs)-1].began, runs
 	batch := make([]*consumer.Message, len(runs))
-	tickets := make([]ledger.Ticket, len(runs))
-	lead.batch = &consumer.BatchDelivery{Deliveries: make([]consumer.Delivery, len(runs))}
 	for i, r := range runs {
-		r.place = int32(i)
-		batch[i], tickets[i] = &r.msg, r.item.Ticket()
-		lead.batch.Deliveries[i] = r.delivery
+		r.place, batch[i] = int32(i), r.msg
 	}
-	lead.attempt.InitBatch(sessionOf(runs[0].item.Session()).single, tickets)
 	h.executeBatch(lead, runs, batch)
 }
 
@@ -64,8 +59,10 @@ func (h *handlers) executeBatch(lead *run, runs []*run, batch []*consumer.Messag
 
 // concludeBatch decides what becomes of the messages of a batch.
 func (h *handlers) concludeBatch(lead *run, runs []*run, errs []error, whole outcome) {
-	whole.cause = lead.finish()
-	whole.state, whole.txErr = lead.attempt.Conclude()
+	a, cause := lead.finish()
+	if whole.cause = cause; a != nil {
+		whole.state, whole.txErr = a.Conclude()
+	}
 	again := len(runs) > 1 && whole.spoilt()
 	for i, r := range runs {
 		if again {
@@ -83,6 +80,7 @@ func (h *handlers) concludeBatch(lead *run, runs []*run, errs []error, whole out
 			r.end = &end{step: step{again: true}} // one may have kept the others from their time
 			continue
 		}
+		r.given = a != nil && a.ResultAt(i) != nil
 		h.decide(r, o)
 		if len(runs) > 1 {
 			h.spare(r, o)
@@ -97,7 +95,7 @@ func (h *handlers) concludeBatch(lead *run, runs []*run, errs []error, whole out
 // spare keeps the messages of a batch from what one of them may have done to all: a transaction that is left running
 // counts for none, and if the database breaks off twice in a row, each runs alone from then on.
 func (h *handlers) spare(r *run, o outcome) {
-	if r.end == nil {
+	if r.end == nil || r.end == committed {
 		return
 	}
 	if o.state == ledger.AttemptRunning && r.end.step.settle != 0 {

@@ -5,7 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // takenBack is an index past all runs: the rest of the chunk is not its goroutine's any more.
@@ -13,12 +15,13 @@ const takenBack = math.MaxInt32
 
 // chunk is a dispatch in the hands of a goroutine: runs that begin one after the other, or, for a batch handler, together.
 type chunk struct {
+	*calling
 	dispatch *flow.Dispatch
 	runs     []run
-	spare    []*Item       // items of a stretch, once nobody has them any more
-	items    []*Item       // of a stretch
+	together []*run        // of a batch, those that began
+	claim    *claim        // that the records of a stretch have in common; nil: each run has its item
 	admitted bool          // by the rate and the shared limiter, before it was claimed
-	born     time.Duration // since kernel.born
+	taken    time.Duration // since kernel.born
 	done     time.Duration // when its goroutine had nothing left to begin
 	next     atomic.Int64  // index of the next run to begin: its goroutine counts up, taking back sets it to takenBack
 	at       atomic.Int64  // when the newest run began, since kernel.born
@@ -26,19 +29,51 @@ type chunk struct {
 	still    int           // for how many looks in a row it has been that
 }
 
-// newChunk takes a dispatch's items over. The kernel's lock is held.
-func newChunk(of *calling, d *flow.Dispatch, born time.Duration) *chunk {
-	c := &chunk{dispatch: d, runs: make([]run, len(d.Items)), born: born, seen: -1}
-	d.Of = c
+// claim is that of a stretch.
+type claim struct {
+	sess  *session
+	first ledger.Key // of the stretch's first record
+	token uint64
+}
+
+// ticket is that of the record at an offset.
+func (c *claim) ticket(offset int64) ledger.Ticket { return ledger.NewTicket(c.first.At(offset), c.token) }
+
+// newChunk makes a chunk with a run for each message.
+func newChunk(of *calling, messages []consumer.Message) *chunk {
+	c := &chunk{calling: of, runs: make([]run, len(messages)), seen: -1}
+	for i := range c.runs {
+		r := &c.runs[i]
+		r.of, r.msg, r.lead, r.at = c, &messages[i], r, int32(i)
+	}
+	return c
+}
+
+// partChunk makes a chunk of records of a stretch, which have no items as long as all goes well. No lock is needed.
+func partChunk(of *calling, part flow.Part) *chunk {
+	st, messages := part.Range.Of.(*Stretch), make([]consumer.Message, part.To-part.From)
+	st.Records.Messages(part.From, messages)
+	c := newChunk(of, messages)
+	c.claim = &claim{sess: sessionOf(part.Range.Session()), first: st.Range.Claim.First.Key, token: part.Range.Token()}
+	for i := range c.runs {
+		r := &c.runs[i]
+		r.id, r.offset, r.msg.Attempt = r.msg.ID, st.Records.Offset(part.From+i), 1
+	}
+	return c
+}
+
+// takes takes a dispatch over. The kernel's lock is held.
+func (c *chunk) takes(d *flow.Dispatch, now time.Duration) {
+	c.dispatch, d.Of, c.taken = d, c, now
+	c.at.Store(int64(now))
 	for i, f := range d.Items {
-		it, r := f.Of.(*Item), &c.runs[i]
-		r.of, r.item, r.lead = of, it, r
-		if d.Together {
-			r.lead = &c.runs[0]
+		c.runs[i].item = f.Of.(*Item)
+	}
+	if d.Together {
+		for i := range c.runs {
+			c.runs[i].lead = &c.runs[0]
 		}
 	}
-	c.at.Store(int64(born))
-	return c
 }
 
 // begin returns the next run to begin; nil: there is none.

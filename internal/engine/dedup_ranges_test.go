@@ -106,7 +106,7 @@ func TestStretchGivenBackCountsOnce(t *testing.T) {
 
 		rest := &stretches{t: t, acks: map[int64]int{}, keeps: map[int64]int{}}
 		rest.startOn(s.l, func(context.Context, *consumer.Message) error { return nil }) // and 10 duplicates
-		for _, it := range r.Items(0, r.Len(), nil) {
+		for _, it := range r.Items(0, r.Len()) {
 			if s.keeps[it.Key.Pos.Offset] > 0 {
 				rest.Offer([]*engine.Item{it})
 			}

@@ -39,7 +39,7 @@ func newHandlers(k *kernel, l *lease, cfg *Config, batch consumer.BatchHandler, 
 // more: the process may have been frozen since.
 func (h *handlers) mayBegin(c *chunk, r *run, now time.Duration) bool {
 	alive := true
-	if r.item.Alive != nil {
+	if r.item != nil && r.item.Alive != nil {
 		alive, now = r.item.Alive(r.item), h.now()
 	}
 	c.at.Store(int64(now))
@@ -48,7 +48,7 @@ func (h *handlers) mayBegin(c *chunk, r *run, now time.Duration) bool {
 		r.skip = flow.NotAlive
 	case r.lead.stop.off.Load():
 		r.skip = flow.CalledOff
-	case now > sessionOf(r.item.Session()).lasts():
+	case now > r.session().lasts():
 		r.skip = flow.LeaseOver
 	default:
 		r.prepare(now)
@@ -59,7 +59,6 @@ func (h *handlers) mayBegin(c *chunk, r *run, now time.Duration) bool {
 
 // execute calls the handler and notes how it ended, whichever way: return, panic or Goexit.
 func (h *handlers) execute(r *run) {
-	r.attempt.Init(sessionOf(r.item.Session()).single, r.item.Ticket())
 	ctx, span := h.tel.span(r)
 	var o outcome
 	returned := false
@@ -71,7 +70,7 @@ func (h *handlers) execute(r *run) {
 		h.conclude(r, o)
 	}()
 	killpoint.At(killpoint.BeforeEffect)
-	o = ended(h.handler.Handle(ctx, &r.msg))
+	o = ended(h.handler.Handle(ctx, r.msg))
 	killpoint.At(killpoint.AfterEffect)
 	returned = true
 }
@@ -114,14 +113,38 @@ var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // conclude decides what becomes of a message that its handler has left.
 func (h *handlers) conclude(r *run, o outcome) {
-	o.cause = r.finish()
-	o.state, o.txErr = r.attempt.Conclude()
+	a, cause := r.finish()
+	if o.cause = cause; a != nil {
+		o.state, o.txErr = a.Conclude()
+		r.given = a.Result() != nil
+	}
 	h.decide(r, o)
+}
+
+// itemOf is a run's item. A stretch of which one message needs it is no stretch any more.
+func (h *handlers) itemOf(r *run) *Item {
+	if r.item == nil {
+		h.do(func(f *flow.Flow, now time.Duration) {
+			f.Itemize(now, r.of.dispatch)
+			r.item = r.of.dispatch.Items[r.at].Of.(*Item)
+		})
+	}
+	return r.item
 }
 
 // decide turns an outcome into the step that follows from it.
 func (h *handlers) decide(r *run, o outcome) {
-	it := r.item
+	if r.item == nil && o.err == nil && o.txErr == nil && !r.given {
+		switch h.policy.decide(o, 1, 0, 0) { // no item is needed where all went well
+		case committed.step:
+			r.end = committed
+			fallthrough
+		case well:
+			h.tel.handled(r, o)
+			return
+		}
+	}
+	it := h.itemOf(r)
 	switch {
 	case o.err != nil:
 	case o.state == ledger.AttemptRunning:
@@ -148,7 +171,6 @@ func (h *handlers) decide(r *run, o outcome) {
 	if !it.Deadline.IsZero() && !it.overdue && o.err != nil {
 		left = max(time.Until(it.Deadline), 1)
 	}
-	r.given = r.lead.attempt.ResultAt(int(r.place)) != nil
 	draw := 0.0
 	if o.err != nil {
 		draw = rand.Float64()
@@ -158,10 +180,10 @@ func (h *handlers) decide(r *run, o outcome) {
 		r.end = committed
 		return
 	}
-	if st != (step{settle: ledger.Succeed}) || r.given {
+	if st != well || r.given {
 		it.complete() // it may get a row
 	}
-	if st != (step{settle: ledger.Succeed}) {
+	if st != well {
 		r.end = &end{outcome: o, step: st}
 		if h.failed != nil && (st.settle == ledger.Release || st.settle == ledger.Fail) {
 			h.failed(it)

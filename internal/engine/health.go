@@ -125,7 +125,10 @@ func (e *Engine) Health() consumer.Health {
 // stalled says whether a handler takes long, or longer than it may.
 func (e *Engine) stalled(c *chunk, r *run, now time.Time) (consumer.Stall, bool) {
 	began := e.at(time.Duration(c.at.Load()))
-	s := consumer.Stall{What: string(r.item.Key.ID), Since: began, Lane: r.item.OrderingKey}
+	s := consumer.Stall{What: r.id, Since: began}
+	if r.item != nil {
+		s.What, s.Lane = string(r.item.Key.ID), r.item.OrderingKey
+	}
 	switch {
 	case now.After(r.deafSince(c)):
 		s.Reason, s.Why = consumer.StallDeaf, "handler ignores its cancelled context"

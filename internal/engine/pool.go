@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/flow"
 )
 
@@ -53,10 +54,8 @@ func (p *pool) run(c *chunk) {
 // under the same lock.
 func (p *pool) take(before *chunk) *chunk {
 	p.mu.Lock()
-	var spare []*Item
 	if before != nil {
 		p.ended(before, p.now())
-		spare = before.spare
 	}
 	for {
 		if p.flow.Closed() {
@@ -73,10 +72,9 @@ func (p *pool) take(before *chunk) *chunk {
 		case part.Range != nil:
 			before = nil
 			p.unlock()
-			if c := p.takePart(part, spare); c != nil {
+			if c := p.takePart(part); c != nil {
 				return c
 			}
-			spare = nil
 			p.mu.Lock()
 			continue
 		case before != nil || p.flow.Pending(): // others wait for what ended
@@ -92,33 +90,33 @@ func (p *pool) take(before *chunk) *chunk {
 	}
 }
 
-// takePart begins records of a stretch; nil: it was expanded meanwhile. No lock is held while the items are made.
-func (p *pool) takePart(part flow.Part, reuse []*Item) *chunk {
-	items := part.Range.Of.(*Stretch).items(part.From, part.To, reuse)
-	made := make([]*flow.Item, len(items))
-	for i, it := range items {
-		made[i] = &it.Item
-	}
-	part.Prepare(made)
+// takePart begins records of a stretch; nil: it was expanded meanwhile. No lock is held while their messages are made.
+func (p *pool) takePart(part flow.Part) *chunk {
+	c := partChunk(&p.handlers.calling, part)
 	p.mu.Lock()
 	now := p.now()
-	d := p.flow.Begin(now, part, made)
+	d := p.flow.Begin(now, part)
 	if d == nil {
 		p.unlock()
 		return nil
 	}
-	c := p.register(d, now)
-	c.items = items
+	p.takes(c, d, now)
 	p.wait.rescue.Signal()
 	p.mu.Unlock()
 	return c
 }
 
-// register makes a chunk of a dispatch. The kernel's lock is held.
+// register makes a chunk of a dispatch of items. The kernel's lock is held.
 func (p *pool) register(d *flow.Dispatch, now time.Duration) *chunk {
-	c := newChunk(&p.handlers.calling, d, now)
-	p.chunks[c] = struct{}{}
+	c := newChunk(&p.handlers.calling, make([]consumer.Message, d.N))
+	p.takes(c, d, now)
 	return c
+}
+
+// takes has a chunk take a dispatch over. The kernel's lock is held.
+func (p *pool) takes(c *chunk, d *flow.Dispatch, now time.Duration) {
+	c.takes(d, now)
+	p.chunks[c] = struct{}{}
 }
 
 // close carries out what is left of a chunk that is not followed by another.
@@ -134,11 +132,10 @@ func (p *pool) ended(c *chunk, now time.Duration) {
 	whole := p.flow.EndedRange(now, c.dispatch, c.plain())
 	if whole {
 		c.next.Store(takenBack)
-		c.spare = c.items
 	} else {
 		c.recall(p.flow)
 	}
-	p.flow.Took(c.dispatch, c.done-c.born, whole)
+	p.flow.Took(c.dispatch, c.done-c.taken, whole)
 	p.apply(c, c.dispatch.Limit(), now)
 	delete(p.chunks, c)
 	p.flow.Free(c.dispatch)

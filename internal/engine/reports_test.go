@@ -247,8 +247,8 @@ func TestBrokenTransactionStopsTheWorker(t *testing.T) {
 	}{"its own failure": {errors.New("constraint"), true}, "the database's": {ledger.MarkUnavailable(errors.New("refused")), false}} {
 		e, _ := watched(t)
 		e.joins(nil)
-		r := &run{of: &e.pool.handlers.calling, item: plainItem("a")}
-		r.lead = r
+		r := &newChunk(&e.pool.handlers.calling, make([]consumer.Message, 1)).runs[0]
+		r.item = plainItem("a")
 		e.pool.handlers.decide(r, outcome{err: c.err, kind: ledger.KindError, state: ledger.AttemptOpen, txErr: c.err})
 		if e.flow.Up() != c.up || e.flow.MayStart() != c.up {
 			t.Errorf("%s: the ledger is taken to be reachable: %v, and work may start: %v", name, e.flow.Up(), e.flow.MayStart())

@@ -15,16 +15,16 @@ import (
 // run is one run of a handler, and the context that the handler gets. Most handlers never wait for their context, so what
 // a context costs (a channel, a timer, a place among its parent's children) is made when somebody asks for it.
 type run struct {
-	of       *calling
-	item     *Item
-	lead     *run             // whose context and attempt this run has: of a batch, its first run's; else its own
-	msg      consumer.Message // the handler's copy
-	delivery consumer.Delivery
-	attempt  ledger.Attempt
-	batch    *consumer.BatchDelivery
-	began    time.Duration // since calling.born
-	stop     ending
+	of     *chunk
+	item   *Item             // of a stretch's record nil, until it goes by itself. Its goroutine writes it, under the kernel's lock
+	lead   *run              // whose context and attempt this run has: of a batch, its first run's; else its own
+	msg    *consumer.Message // the handler's
+	id     string            // for people; of an item empty, until it is prepared
+	offset int64             // of a stretch's record
+	began  time.Duration     // since calling.born
+	stop   ending
 
+	at    int32     // in its chunk
 	place int32     // in its batch
 	skip  flow.Skip // why it was not started; its goroutine writes it
 	given bool      // SetResult had set something for the message when its handler returned; its goroutine writes it
@@ -47,9 +47,18 @@ type ending struct {
 	cancelled time.Duration // when we cancelled it, since calling.born; 0: we did not. The kernel's lock guards it
 
 	mu    sync.Mutex
+	gives *given        // nil: nobody has asked for it
+	over  bool          // its handler has returned
 	inner *inner        // nil: nobody has asked for it
 	cause error         // of our cancelling it; nil: we did not
 	ended time.Duration // when we cancelled it, or its handler returned, since calling.born; 0: neither
+}
+
+// given is what a handler's context has for who asks. Few handlers do.
+type given struct {
+	attempt  ledger.Attempt
+	delivery consumer.Delivery       // of one message
+	batch    *consumer.BatchDelivery // nil: it is of one message
 }
 
 // inner is the real context of a run whose handler has asked for one.
@@ -85,14 +94,14 @@ func (r *run) outcome() flow.Outcome {
 	case r.end == nil && !r.given:
 		return flow.Outcome{}
 	case r.end == nil:
-		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Succeed, Result: r.lead.attempt.ResultAt(int(r.place))}}
+		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Succeed, Result: r.result()}}
 	}
 	st := &r.end.step
 	switch {
 	case st.again || st.ack || st.ask:
 		return flow.Outcome{Again: st.again, Ack: !st.again && st.ack, Ask: !st.again && !st.ack}
 	case st.settle == ledger.Fail:
-		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Fail, Dead: r.end.dead, Result: r.lead.attempt.ResultAt(int(r.place))}}
+		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Fail, Dead: r.end.dead, Result: r.result()}}
 	}
 	set := &ledger.Settlement{Kind: ledger.Release, After: st.after, Count: st.count}
 	if st.count {
@@ -105,17 +114,78 @@ var _ context.Context = (*run)(nil)
 
 // prepare fills in what the handler gets. Its goroutine calls it.
 func (r *run) prepare(since time.Duration) {
-	it := r.item
-	it.fill(&r.msg)
-	r.msg.Attempt = it.Attempt()
-	id := it.Msg.ID
-	if string(it.Key.ID) != id {
-		id = string(it.Key.ID)
-	}
-	r.delivery = consumer.Delivery{
-		Message: &r.msg, ID: id, Key: it.Key.Sum(), Token: it.Ticket().Token(), Generation: it.Generation(),
+	if it := r.item; it != nil {
+		it.fill(r.msg)
+		r.msg.Attempt = it.Attempt()
+		if r.id = it.Msg.ID; string(it.Key.ID) != r.id {
+			r.id = string(it.Key.ID)
+		}
 	}
 	r.began = since
+}
+
+// session is the one in which the message was claimed.
+func (r *run) session() *session {
+	if r.of.claim != nil {
+		return r.of.claim.sess
+	}
+	return sessionOf(r.item.Session())
+}
+
+// ticket is the claim's, and generation the message's.
+func (r *run) ticket() (t ledger.Ticket, generation int) {
+	if r.of.claim != nil {
+		return r.of.claim.ticket(r.offset), 0
+	}
+	return r.item.Ticket(), r.item.Generation()
+}
+
+// deliver is what the context says of the message.
+func (r *run) deliver() consumer.Delivery {
+	t, generation := r.ticket()
+	return consumer.Delivery{Message: r.msg, ID: r.id, Key: t.Sum(), Token: t.Token(), Generation: generation}
+}
+
+// asked is what the run's context has to give. Who asks for it when the handler has returned can begin nothing any more.
+func (r *run) asked() *given {
+	r.stop.mu.Lock()
+	defer r.stop.mu.Unlock()
+	if r.stop.gives == nil {
+		r.stop.gives = r.gather()
+		if r.stop.over {
+			_, _ = r.stop.gives.attempt.Conclude()
+		}
+	}
+	return r.stop.gives
+}
+
+func (r *run) gather() *given {
+	g, owner := &given{}, r.session().single
+	if r.of.together == nil {
+		t, _ := r.ticket()
+		g.delivery = r.deliver()
+		g.attempt.Init(owner, t)
+		return g
+	}
+	tickets := make([]ledger.Ticket, len(r.of.together))
+	g.batch = &consumer.BatchDelivery{Deliveries: make([]consumer.Delivery, len(tickets))}
+	for i, o := range r.of.together {
+		tickets[i], _ = o.ticket()
+		g.batch.Deliveries[i] = o.deliver()
+	}
+	g.attempt.InitBatch(r.of.together[0].session().single, tickets)
+	return g
+}
+
+// result is what is stored with the message's success; nil: nothing.
+func (r *run) result() []byte {
+	r.lead.stop.mu.Lock()
+	g := r.lead.stop.gives
+	r.lead.stop.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	return g.attempt.ResultAt(int(r.place))
 }
 
 // after is when the next one of its goroutine may begin, which is now: since calling.born. The clock is not asked again where
@@ -176,22 +246,26 @@ func (r *run) stopFor(cause error) {
 }
 
 // finish ends the context, as every handler's ends when the handler has returned, and says why it was cancelled before
-// that: a reason of ours, ErrTimeout, or nil.
-func (r *run) finish() error {
+// that: a reason of ours, ErrTimeout, or nil. The attempt is nil if nobody has asked for it.
+func (r *run) finish() (a *ledger.Attempt, cause error) {
 	r.stop.mu.Lock()
 	defer r.stop.mu.Unlock()
+	r.stop.over = true
+	if g := r.stop.gives; g != nil {
+		a = &g.attempt
+	}
 	if r.stop.ended == 0 {
 		r.stop.ended = max(r.of.now(), 1)
 	}
 	switch {
 	case r.stop.inner != nil:
-		cause := context.Cause(r.stop.inner.Context)
+		cause = context.Cause(r.stop.inner.Context)
 		r.stop.inner.stop()
-		return cause
+		return a, cause
 	case r.timeUp():
-		return consumer.ErrTimeout
+		return a, consumer.ErrTimeout
 	}
-	return r.stop.cause
+	return a, r.stop.cause
 }
 
 // real returns the context behind the run. Asked for late, it says what it would say if it had been there from the
@@ -230,18 +304,18 @@ func (r *run) Err() error {
 
 // Value implements context.Context.
 func (r *run) Value(key any) any {
-	if v, ok := ledger.AttemptValue(key, &r.attempt); ok {
+	if _, ok := ledger.AttemptValue(key, nil); ok {
+		v, _ := ledger.AttemptValue(key, &r.asked().attempt)
 		return v
 	}
-	if key == (itemKey{}) {
+	if key == (itemKey{}) && r.of.claim == nil {
 		return r.item
 	}
-	if r.batch != nil {
-		if v, ok := r.batch.Value(key); ok {
-			return v
-		}
-	} else if v, ok := r.delivery.Value(key); ok {
-		return v
+	if _, ok := (*consumer.BatchDelivery)(nil).Value(key); ok && r.of.together != nil {
+		return r.asked().batch
+	}
+	if _, ok := (*consumer.Delivery)(nil).Value(key); ok && r.of.together == nil {
+		return &r.asked().delivery
 	}
 	if key == cancelKey {
 		return r.real().Value(key)
@@ -259,11 +333,10 @@ func ItemFrom(ctx context.Context) *Item {
 
 // String keeps the message out of what is printed of a context.
 func (r *run) String() string {
-	id := r.delivery.ID
-	if id == "" { // it has not begun; once it has, the item may be another message's, see Records.Items
-		id = string(r.item.Key.ID)
+	if r.id == "" { // it has not begun
+		return "ackledger handler of " + string(r.item.Key.ID)
 	}
-	return "ackledger handler of " + id
+	return "ackledger handler of " + r.id
 }
 
 // cancelKey is what package context asks a context for when it looks for the one that can be cancelled: only the real

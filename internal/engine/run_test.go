@@ -32,10 +32,10 @@ func newPair(t *testing.T, limit time.Duration) *pair {
 	base := context.WithoutCancel(context.WithValue(t.Context(), contextKey("user"), "value"))
 	h := &calling{born: time.Now(), base: base, timeout: limit}
 	time.Sleep(time.Hour) // an engine that is older than the limit
-	p := &pair{t: t, run: &run{of: h, item: &Item{Msg: &consumer.Message{ID: "one"}}}}
-	p.run.lead = p.run
+	c := newChunk(h, make([]consumer.Message, 1))
+	p := &pair{t: t, run: &c.runs[0]}
+	p.run.item = &Item{Msg: &consumer.Message{ID: "one"}}
 	p.run.prepare(h.now())
-	p.run.attempt.Init(nil, ledger.Ticket{})
 	p.real, p.cancel = context.WithCancelCause(base)
 	p.real, p.stop = context.WithDeadlineCause(p.real, time.Now().Add(limit), consumer.ErrTimeout)
 	p.children = [][2]context.Context{{p.run, p.real}}
@@ -127,7 +127,7 @@ func (p *pair) step(rng *rand.Rand) {
 		p.log = append(p.log, "return")
 		p.over = true
 		want := context.Cause(p.real)
-		if got := p.run.finish(); fmt.Sprint(got) != fmt.Sprint(want) {
+		if _, got := p.run.finish(); fmt.Sprint(got) != fmt.Sprint(want) {
 			p.t.Fatalf("finish says %v, the context %v, after %q", got, want, p.log)
 		}
 		p.cancel(nil)
@@ -149,7 +149,7 @@ func TestRunIsAContext(t *testing.T) {
 				p.step(rng)
 			}
 			if !p.over {
-				_ = p.run.finish()
+				_, _ = p.run.finish()
 				p.cancel(nil)
 				p.stop()
 			}
@@ -177,7 +177,7 @@ func TestChildrenOfARunCostNoGoroutine(t *testing.T) {
 		if _, ok := p.run.Value(cancelKey).(context.Context); !ok || cancelKey == nil {
 			t.Errorf("the key of package context is %v, and nothing answers to it", cancelKey)
 		}
-		_ = p.run.finish()
+		_, _ = p.run.finish()
 		p.cancel(nil)
 		p.stop()
 	})
@@ -185,7 +185,7 @@ func TestChildrenOfARunCostNoGoroutine(t *testing.T) {
 
 // The clock is not asked again after a run that went well: the next one of its goroutine begins where it ended.
 func TestNextRunBeginsAtTheEndOfTheLast(t *testing.T) {
-	h := &calling{born: time.Now().Add(-time.Second)}
+	h := &chunk{calling: &calling{born: time.Now().Add(-time.Second)}}
 	if at := (&run{of: h, stop: ending{ended: 1}}).after(); at != 1 {
 		t.Errorf("after a success: %s", at)
 	}

@@ -107,14 +107,19 @@ type stormRecords struct {
 func (r *stormRecords) Len() int                 { return len(r.offsets) }
 func (r *stormRecords) Offset(i int) int64       { return r.offsets[i] }
 func (r *stormRecords) SentAt(int) (t time.Time) { return t }
-func (r *stormRecords) Keep(*engine.Item)        {}
 
 func (r *stormRecords) body(i int) []byte {
 	return fmt.Appendf(nil, "body of %s-%d", r.log, r.offsets[i])
 }
 func (r *stormRecords) Size(i int) int64 { return int64(len(r.body(i))) }
 
-func (r *stormRecords) Items(from, to int, _ []*engine.Item) (out []*engine.Item) {
+func (r *stormRecords) Messages(first int, to []consumer.Message) {
+	for i := range to {
+		to[i] = consumer.Message{ID: fmt.Sprintf("%s-%d", r.log, r.offsets[first+i]), Source: "source", Body: r.body(first + i)}
+	}
+}
+
+func (r *stormRecords) Items(from, to int) (out []*engine.Item) {
 	for i := from; i < to; i++ {
 		key := r.log.key(r.offsets[i])
 		key.Pos.Epoch += r.epoch
@@ -136,7 +141,7 @@ func (r *stormRecords) Items(from, to int, _ []*engine.Item) (out []*engine.Item
 
 // stretch is what a worker offers of the records.
 func (r *stormRecords) stretch() *engine.Stretch {
-	first := r.Items(0, 1, nil)[0]
+	first := r.Items(0, 1)[0]
 	st := &engine.Stretch{Records: r, Ordered: true, Claim: ledger.Stretch{
 		First: ledger.Entry{Key: first.Key, Delivery: first.Delivery, Ranged: true, Window: 48 * time.Hour}, Last: r.offsets[len(r.offsets)-1],
 	}}
@@ -175,7 +180,7 @@ func (s *storm) deliverStretches(taken map[string]bool) {
 			}
 			some = nil
 			if s.rng.IntN(8) == 0 {
-				offers = append(offers, func() { w.Offer(r.Items(0, r.Len(), nil)) })
+				offers = append(offers, func() { w.Offer(r.Items(0, r.Len())) })
 				return
 			}
 			s.stretchy += r.Len()

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -10,12 +11,12 @@ import (
 // Records are what a stretch is made of; the worker's. Calls may be concurrent.
 type Records interface {
 	Len() int
-	// Items makes items of the records from <= i < to, as Offer takes them. What is in reuse are items of an earlier call,
-	// of these or other records of the worker, that nobody has any more; it may make the new ones of them.
-	Items(from, to int, reuse []*Item) []*Item
-	// Keep is called before an item goes on without its stretch: what it refers to of the records, it has to copy. Its
-	// handler may be running.
-	Keep(it *Item)
+	// Messages fills in what handlers get of the records from the first on, one for each element. They are all the handlers':
+	// they share no bytes with the records.
+	Messages(first int, to []consumer.Message)
+	// Items makes items of the records from <= i < to, as Offer takes them. They share no bytes with the records either, and
+	// keep none of them in memory. A handler may have one's message of Messages in hand.
+	Items(from, to int) []*Item
 	// Offset is a record's offset.
 	Offset(i int) int64
 	// Size is the Item.Size of what is made of a record.
@@ -42,23 +43,11 @@ func (st *Stretch) Size(i int) int64 { return st.Records.Size(i) }
 
 // Expand implements flow.Records.
 func (st *Stretch) Expand(from, to int) []*flow.Item {
-	made := st.items(from, to, nil)
+	made := st.Records.Items(from, to)
 	out := make([]*flow.Item, len(made))
 	for i, it := range made {
-		st.Records.Keep(it)
+		it.came(st.came)
 		out[i] = &it.Item
 	}
 	return out
-}
-
-// Keep implements flow.Records.
-func (st *Stretch) Keep(it *flow.Item) { st.Records.Keep(it.Of.(*Item)) }
-
-// items makes items of records.
-func (st *Stretch) items(from, to int, reuse []*Item) []*Item {
-	made := st.Records.Items(from, to, reuse)
-	for _, it := range made {
-		it.came(st.came)
-	}
-	return made
 }

@@ -57,7 +57,7 @@ func newInBatches(t *testing.T, h func(ctx context.Context, batch []*consumer.Me
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Offer(b.records(10).Items(0, 10, nil))
+	b.Offer(b.records(10).Items(0, 10))
 	pass(time.Second)
 	return b
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
-	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
@@ -95,19 +94,7 @@ func (s *stretches) startOn(l ledger.Ledger, h consumer.HandlerFunc) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.Offer(s.records(10).Items(0, 10, nil))
-}
-
-// reusing makes items again of those that nobody has any more, as the Kafka worker does.
-type reusing struct{ *stormRecords }
-
-func (r *reusing) Items(from, to int, reuse []*engine.Item) []*engine.Item {
-	items := r.stormRecords.Items(from, to, nil)
-	for i, it := range items[:min(len(items), len(reuse))] {
-		*reuse[i] = engine.Item{Item: flow.Item{Identity: it.Identity, OrderingKey: it.OrderingKey}, Msg: it.Msg, Delivery: it.Delivery, Ref: it.Ref, Original: it.Original}
-		items[i] = reuse[i]
-	}
-	return items
+	s.Offer(s.records(10).Items(0, 10))
 }
 
 // A handler's context that is printed after the handler has returned, by a goroutine that it left behind: with -race.
@@ -126,10 +113,7 @@ func TestContextIsPrintedAfterItsHandler(t *testing.T) {
 		})
 		for range 20 {
 			pass(time.Second)
-			r := s.records(500)
-			st := r.stretch()
-			st.Records = &reusing{r}
-			s.OfferStretch(st)
+			s.offer(500)
 		}
 		pass(time.Minute)
 		if s.whole == 0 {

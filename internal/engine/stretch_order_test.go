@@ -30,7 +30,7 @@ func TestStretchKeepsTheOrderAcrossLeaderEpochs(t *testing.T) {
 					return r
 				}
 				if whole { // the ledger knows the new log already
-					s.Offer(later(1).Items(0, 1, nil))
+					s.Offer(later(1).Items(0, 1))
 					pass(time.Second)
 				} else {
 					s.next++
@@ -43,7 +43,7 @@ func TestStretchKeepsTheOrderAcrossLeaderEpochs(t *testing.T) {
 				if r := later(10); whole {
 					s.OfferStretch(r.stretch())
 				} else {
-					s.Offer(r.Items(0, 10, nil))
+					s.Offer(r.Items(0, 10))
 				}
 				pass(time.Minute)
 				for lane := range int64(10) {
@@ -76,7 +76,7 @@ func TestStretchKeepsTheOrderBeforeAStampedRecord(t *testing.T) {
 		s.offer(100)
 		time.Sleep(100 * time.Microsecond) // it is in 50
 		r := s.records(1)                  // 110
-		it := r.Items(0, 1, nil)[0]
+		it := r.Items(0, 1)[0]
 		it.Log, it.Key, it.Ranged = "a", stormLog("b").key(110), false
 		s.Offer([]*engine.Item{it})
 		pass(time.Minute)
@@ -224,7 +224,7 @@ func TestStretchBesideAStampedRecordThatWaits(t *testing.T) {
 			}
 			return nil
 		})
-		it := s.records(2).Items(1, 2, nil)[0] // 11
+		it := s.records(2).Items(1, 2)[0] // 11
 		it.Log, it.OrderingKey, it.Ranged = "z", "", false
 		s.Offer([]*engine.Item{it})
 		pass(time.Second)

@@ -90,7 +90,7 @@ func newStretches(t *testing.T, h func(ctx context.Context, offset int64) error,
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Offer(s.records(10).Items(0, 10, nil))
+	s.Offer(s.records(10).Items(0, 10))
 	pass(time.Second)
 	return s
 }
@@ -221,7 +221,7 @@ func TestStretchSpeaksForItsKeys(t *testing.T) {
 		s.OfferStretch(r.stretch())
 		time.Sleep(100 * time.Microsecond)    // it is in 50
 		for _, i := range []int{10, 40, 70} { // of the stretch: done, running, not begun
-			it := r.Items(i, i+1, nil)[0]
+			it := r.Items(i, i+1)[0]
 			it.OrderingKey = ""
 			s.Offer([]*engine.Item{it})
 		}

@@ -285,7 +285,7 @@ const placeholder = "go.opentelemetry.io/otel/internal/global"
 func (t *telemetry) span(r *run) (context.Context, trace.Span) {
 	ctx, tracer := context.Context(r), t.tracing()
 	if _, ok := r.msg.Header("traceparent"); ok {
-		ctx = propagation.TraceContext{}.Extract(ctx, headerCarrier{&r.msg})
+		ctx = propagation.TraceContext{}.Extract(ctx, headerCarrier{r.msg})
 	}
 	if tracer == nil {
 		return ctx, nil

@@ -47,6 +47,9 @@ type step struct {
 	ask bool
 }
 
+// well is the step after a handler that did nothing but succeed.
+var well = step{settle: ledger.Succeed}
+
 // decide says what follows from an outcome. It is pure: attempt is the attempt's number, draw is in [0, 1), left is the
 // time until the broker forgets the message (zero or less: it does not, or the time had passed when the message came).
 func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration) step {
@@ -61,7 +64,7 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 		}
 	}
 	if o.err == nil {
-		return step{settle: ledger.Succeed}
+		return well
 	}
 	if errors.Is(o.err, ErrGiveBack) {
 		return step{settle: ledger.Release}

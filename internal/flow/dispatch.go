@@ -8,7 +8,7 @@ import (
 )
 
 // Divisible says whether what has not begun could be recalled for others.
-func (d *Dispatch) Divisible() bool { return d.ordered || len(d.Items) > 1 && !d.Together }
+func (d *Dispatch) Divisible() bool { return d.ordered || d.N > 1 && !d.Together }
 
 // Patience is at how many looks in a row, a millisecond apart, it may stand still until it is Stuck. Nobody can run what stands behind a record
 // of an ordered range, so that a goroutine that waits for a processor is not taken for a slow handler.
@@ -26,27 +26,33 @@ func (d *Dispatch) Limit() int { return d.limit }
 func (d *Dispatch) Applied() int { return d.applied }
 
 // newDispatch dispatches items; it copies the array.
-func (f *Flow) newDispatch(now time.Duration, items []*Item, r *Range) *Dispatch {
-	var d *Dispatch
-	if n := len(f.free); n > 0 {
-		d, f.free = f.free[n-1], f.free[:n-1]
-	} else {
-		d = &Dispatch{}
-	}
-	*d = Dispatch{
-		Items: append(d.Items[:0], items...), Together: f.cfg.Batch, rng: r, ordered: r != nil && !f.cfg.Batch,
-		solo: items[0].solo, limit: len(items), born: now, at: len(f.dispatches),
-	}
-	f.dispatches = append(f.dispatches, d)
-	if d.Divisible() || r != nil {
-		d.watched = true
-		f.watched++
-	}
+func (f *Flow) newDispatch(now time.Duration, items []*Item) *Dispatch {
+	d := f.anyDispatch(now, len(items), nil)
+	d.Items, d.solo = append(d.Items, items...), items[0].solo
 	for _, it := range items {
 		it.dispatch = d
 		if it.phase != running {
 			f.s.setPhase(it, running)
 		}
+	}
+	return d
+}
+
+// anyDispatch dispatches n messages, of a range or of none.
+func (f *Flow) anyDispatch(now time.Duration, n int, r *Range) *Dispatch {
+	var d *Dispatch
+	if last := len(f.free) - 1; last >= 0 {
+		d, f.free = f.free[last], f.free[:last]
+	} else {
+		d = &Dispatch{}
+	}
+	*d = Dispatch{
+		Items: d.Items[:0], N: n, Together: f.cfg.Batch, rng: r, ordered: r != nil && !f.cfg.Batch, limit: n, born: now, at: len(f.dispatches),
+	}
+	f.dispatches = append(f.dispatches, d)
+	if d.Divisible() || r != nil {
+		d.watched = true
+		f.watched++
 	}
 	return d
 }
@@ -80,14 +86,14 @@ func (f *Flow) Ready() int {
 	return f.s.readyQ.len() + f.s.rangeReady.len()
 }
 
-// Next dispatches items, or takes a part of a range, of which the caller is to make items for Begin: what is next. idle is how
-// many goroutines have nothing to do. Neither: nothing may start now.
+// Next dispatches items, or takes a part of a range for Begin: what is next. idle is how many goroutines have nothing to do.
+// Neither: nothing may start now.
 func (f *Flow) Next(now time.Duration, idle int) (*Dispatch, Part) {
 	for f.MayStart() {
 		whole := f.s.rangeReady.len() > 0
 		if f.turns.run.items() || !whole {
 			if items := f.takeReady(idle); len(items) > 0 {
-				d := f.newDispatch(now, items, nil)
+				d := f.newDispatch(now, items)
 				clear(items)
 				return d, Part{}
 			}
@@ -150,11 +156,19 @@ func (f *Flow) Alone(now time.Duration, it *Item) *Dispatch {
 	switch {
 	case it.phase != claimed || !it.isHead():
 	case f.MayWork() && !f.heldBack(it):
-		return f.newDispatch(now, []*Item{it}, nil)
+		return f.newDispatch(now, []*Item{it})
 	default: // paused, or an outage, since it was asked for
 		f.release(it)
 	}
 	return nil
+}
+
+// Itemize makes items of the range that a dispatch is part of, if it is: not all of its messages go well.
+func (f *Flow) Itemize(now time.Duration, d *Dispatch) {
+	if d.rng != nil {
+		f.coolUntil = now + cooldown
+		f.expand(d.rng.log)
+	}
 }
 
 // recall asks for what has not begun of a dispatch.
@@ -196,8 +210,8 @@ func (f *Flow) Watched() bool { return f.watched > 0 || f.s.rangeQ.len() > 0 }
 func (f *Flow) Recalled(d *Dispatch, begun int) {
 	d.recalled = true
 	f.unwatch(d)
-	d.limit = min(begun, len(d.Items))
-	for i := len(d.Items) - 1; i >= d.limit; i-- {
+	d.limit = min(begun, d.N)
+	for i := d.N - 1; i >= d.limit; i-- {
 		it := d.Items[i]
 		it.dispatch = nil
 		f.s.setPhase(it, claimed)
@@ -338,8 +352,8 @@ func (f *Flow) uncertain(now time.Duration, it *Item) {
 	f.s.hold(it, now+AskAgain(0, int(it.asks), f.chance.draw()))
 }
 
-// Begin dispatches a part of a range, of which items were made; nil: the range was expanded meanwhile.
-func (f *Flow) Begin(now time.Duration, p Part, items []*Item) *Dispatch {
+// Begin dispatches a part of a range; nil: the range was expanded meanwhile.
+func (f *Flow) Begin(now time.Duration, p Part) *Dispatch {
 	r := p.Range
 	r.listed = false
 	if !f.MayStart() {
@@ -348,9 +362,9 @@ func (f *Flow) Begin(now time.Duration, p Part, items []*Item) *Dispatch {
 	if !r.whole {
 		return nil
 	}
-	d := f.newDispatch(now, items, r)
+	d := f.anyDispatch(now, p.To-p.From, r)
 	r.dispatch = d
-	f.s.ahead -= len(items)
+	f.s.ahead -= d.N
 	r.next = p.To
 	return d
 }
@@ -363,15 +377,14 @@ func (f *Flow) EndedRange(now time.Duration, d *Dispatch, plain bool) bool {
 		return false
 	}
 	if !plain || r.sess.lost || f.cost > 4*f.quick() {
-		f.coolUntil = now + cooldown
-		f.expand(r.log)
+		f.Itemize(now, d)
 		return false
 	}
 	d.recalled = true
 	f.unwatch(d)
-	d.applied, r.dispatch = len(d.Items), nil
-	f.pace.done += len(d.Items)
-	f.breaker.handled(now, len(d.Items), 0)
+	d.applied, r.dispatch = d.N, nil
+	f.pace.done += d.N
+	f.breaker.handled(now, d.N, 0)
 	if r.done = r.next; r.done == r.Len {
 		f.settleRange(r)
 	} else if !f.MayStart() {

@@ -131,7 +131,7 @@ func TestTakenBackIsReleasedUnderPark(t *testing.T) {
 		f := readied(Config{Park: park}, 1, 1, 1)
 		f.cost = 1
 		items := f.takeReady(0)
-		d := f.newDispatch(0, items, nil)
+		d := f.newDispatch(0, items)
 		f.Recalled(d, 1) // the first has begun
 		if given, ready := f.settleQ.len(), f.s.readyQ.len(); given+ready != 2 || (given == 2) != park || items[0].phase != running {
 			t.Errorf("park %v: %d are given back, %d are ready for others", park, given, ready)
@@ -158,7 +158,7 @@ func TestTakenBackWhileNothingRuns(t *testing.T) {
 	} {
 		f := readied(Config{}, 1)
 		items := f.takeReady(0)
-		d := f.newDispatch(0, items, nil)
+		d := f.newDispatch(0, items)
 		it := d.Items[0]
 		c.change(f, it)
 		if f.Recalled(d, 0); it.phase != c.phase || (f.settleQ.len() == 1) != c.released {
@@ -189,7 +189,7 @@ func TestWhatDoesNotBegin(t *testing.T) {
 		"once more, lost":         {Outcome{Again: true}, func(_ *Flow, it *Item) { it.sess.lost = true }, queued, false},
 	} {
 		f := readied(Config{}, 1)
-		d := f.newDispatch(0, f.takeReady(0), nil)
+		d := f.newDispatch(0, f.takeReady(0))
 		it := d.Items[0]
 		if c.change != nil {
 			c.change(f, it)
@@ -276,7 +276,7 @@ func TestDispatchesAgainstAList(t *testing.T) {
 					it.sess = f.sess
 					items = append(items, it)
 				}
-				d := f.newDispatch(time.Duration(i), items, nil)
+				d := f.newDispatch(time.Duration(i), items)
 				if !slices.Equal(d.Items, items) || d.Limit() != len(items) || d.Applied() != 0 || d.recalled || d.Of != nil || d.rng != nil || d.born != time.Duration(i) {
 					t.Fatalf("seed %d: a new dispatch of %d items: %+v", seed, len(items), d)
 				}

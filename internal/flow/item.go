@@ -233,13 +233,11 @@ type Range struct {
 type Records interface {
 	// Size is the Item.Size of what is made of a record.
 	Size(i int) int64
-	// Expand makes items of the records from <= i < to, which go on without their range.
+	// Expand makes items of the records from <= i < to, which go on without their range. A handler of one may be running.
 	Expand(from, to int) []*Item
-	// Keep is called of an item made before, when it goes on without its range. Its handler may be running.
-	Keep(it *Item)
 }
 
-// Part is records of a range that run next.
+// Part is records of a range that run next, from <= i < to.
 type Part struct {
 	Range    *Range
 	From, To int
@@ -248,12 +246,13 @@ type Part struct {
 // Dispatch is what a handler's goroutine takes at once: items that are run one after the other, or, by a batch handler,
 // together. Those that have not begun can be recalled.
 type Dispatch struct {
-	Items    []*Item
+	Items    []*Item // none, as long as it is part of a whole range
+	N        int     // how many messages it is of
 	Together bool
 	// Of is the shell's own.
 	Of any
 
-	rng      *Range // that the items are of, as long as it is whole
+	rng      *Range // of which it is part, as long as that is whole
 	ordered  bool   // of a range, one after the other
 	solo     bool   // beside the pool
 	recalled bool   // what has not begun is not its goroutine's any more

@@ -112,8 +112,11 @@ func (it *Item) logs() (order, key string) {
 	return it.Log, key
 }
 
-// Session is the one in which the range is being settled, or was.
+// Session is the one in which the range was claimed.
 func (r *Range) Session() *Session { return r.sess }
+
+// Token is the ledger's for the claim. It and the session do not change while a part is out: no lock is needed.
+func (r *Range) Token() uint64 { return r.token }
 
 // Finished is what the ledger is told of a range that is done.
 func (r *Range) Finished() ledger.StretchDone {
@@ -127,14 +130,5 @@ func (r *Range) ready(it *Item) {
 	if r.token != 0 {
 		it.sess, it.ticket, it.attempt = r.sess, ledger.NewTicket(it.Key.Sum(), r.token), 1
 		it.met, it.ranged, it.fresh = true, true, true
-	}
-}
-
-// Prepare makes items of a range's part ready to run. It touches nothing but them and what does not change while the part is
-// out: no lock is needed.
-func (p *Part) Prepare(items []*Item) {
-	for _, it := range items {
-		p.Range.ready(it)
-		it.phase = running
 	}
 }

@@ -73,11 +73,13 @@ func (f *Flow) expandOne(r *Range) {
 		}
 	}
 	if d := r.dispatch; d != nil {
+		d.Items = append(d.Items, r.Records.Expand(r.done, r.next)...)
 		for _, it := range d.Items {
-			r.Records.Keep(it)
+			r.ready(it)
+			it.dispatch = d
 			f.takeIn(it)
-			f.s.count(it, +1)
 			f.s.holdKey(it)
+			f.s.setPhase(it, running)
 		}
 		r.dispatch, d.rng = nil, nil
 	}

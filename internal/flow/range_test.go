@@ -11,8 +11,8 @@ import (
 
 // logRecords are records of log "a", of which each takes so many bytes.
 type logRecords struct {
-	size       int64
-	made, kept int
+	size int64
+	made int
 }
 
 func (r *logRecords) Size(int) int64 { return r.size }
@@ -22,8 +22,6 @@ func (r *logRecords) Expand(from, to int) []*Item {
 	r.made += len(items)
 	return items
 }
-
-func (r *logRecords) Keep(*Item) { r.kept++ }
 
 func recordItems(from, to int) (items []*Item) {
 	for i := from; i < to; i++ {
@@ -260,18 +258,16 @@ func TestExpandKeepsWhatRuns(t *testing.T) {
 		t.Fatalf("%d to %d are next", p.From, p.To)
 	}
 	p.To = 2
-	items := recordItems(0, 2)
-	p.Prepare(items)
-	d := f.Begin(0, p, items)
+	d := f.Begin(0, p)
 	if f.s.ahead != 1 || d == nil || !d.Ordered() {
 		t.Fatalf("%d are ahead beside what runs", f.s.ahead)
 	}
 	f.Stuck(time.Second, d)
 	records := r.Records.(*logRecords)
-	if records.kept != 2 || records.made != 1 || r.whole || d.rng != nil || f.s.held != 3 || f.s.working != 2 || f.s.ahead != 1 {
-		t.Errorf("%d are kept, %d made, whole %v, %d held, %d work", records.kept, records.made, r.whole, f.s.held, f.s.working)
+	if records.made != 3 || len(d.Items) != 2 || r.whole || d.rng != nil || f.s.held != 3 || f.s.working != 2 || f.s.ahead != 1 {
+		t.Errorf("%d are made, %d of them run, whole %v, %d held, %d work", records.made, len(d.Items), r.whole, f.s.held, f.s.working)
 	}
-	for _, it := range items {
+	for _, it := range d.Items {
 		if !it.holds || it.phase != running || it.Attempt() != 1 || it.Session() != f.sess || it.Ticket() != ledger.NewTicket(it.Key.Sum(), 7) {
 			t.Errorf("%+v", it.state)
 		}
@@ -287,9 +283,7 @@ func TestPartsAreSettledAtOnce(t *testing.T) {
 	f.NextClaim(0, &c)
 	f.ClaimedRanges(0, &c, []uint64{7})
 	_, p := f.Next(0, 0)
-	items := recordItems(0, 3)
-	p.Prepare(items)
-	d := f.Begin(0, p, items)
+	d := f.Begin(0, p)
 	if !f.EndedRange(0, d, true) {
 		t.Fatal("it is a range no more")
 	}
@@ -348,9 +342,7 @@ func TestNextPartRunsAfterTheOneBefore(t *testing.T) {
 			t.Fatalf("%d: %d to %d are next", i, p.From, p.To)
 		}
 		p.To = want.To
-		items := recordItems(p.From, p.To)
-		p.Prepare(items)
-		d := f.Begin(0, p, items)
+		d := f.Begin(0, p)
 		if _, beside := f.Next(0, 0); d == nil || beside.Range != nil {
 			t.Fatalf("%d: another runs beside it", i)
 		}

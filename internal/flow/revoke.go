@@ -219,7 +219,12 @@ func (f *Flow) loseItem(it *Item) {
 // Busy says whether a handler runs for a session's message.
 func (f *Flow) Busy(s *Session) bool {
 	of := func(it *Item) bool { return it.sess == s }
-	return slices.ContainsFunc(f.dispatches, func(d *Dispatch) bool { return slices.ContainsFunc(d.Items[d.applied:d.limit], of) })
+	return slices.ContainsFunc(f.dispatches, func(d *Dispatch) bool {
+		if d.rng != nil {
+			return d.rng.sess == s
+		}
+		return slices.ContainsFunc(d.Items[d.applied:d.limit], of)
+	})
 }
 
 // Reachable keeps whether the ledger answers; it says what it was before and is now.

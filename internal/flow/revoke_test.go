@@ -82,7 +82,7 @@ func TestResumeIsTold(t *testing.T) {
 // A drain waits for what the broker has back long since: what its handler uses is closed next.
 func TestDrainWaitsForWhatTheBrokerHasBack(t *testing.T) {
 	f := readied(Config{}, 1)
-	d := f.newDispatch(0, f.takeReady(0), nil)
+	d := f.newDispatch(0, f.takeReady(0))
 	it := d.Items[0]
 	f.Drop(0, everything, 0, nil)
 	f.Wake(0)

@@ -23,7 +23,7 @@ func (w *storm) settle() {
 
 // runs says whether a handler has an item.
 func (w *storm) runs(it *Item) bool {
-	return slices.ContainsFunc(w.hands, func(h *handled) bool { return slices.Contains(h.d.Items[h.d.applied:h.d.limit], it) })
+	return slices.ContainsFunc(w.hands, func(h *handled) bool { return slices.Contains(h.items()[h.d.applied:h.d.limit], it) })
 }
 
 // carryOut does what the flow wants done at once.
@@ -40,7 +40,7 @@ func (w *storm) carryOut() {
 				if h.d == d && !h.recalled {
 					h.recalled = true
 					w.did["recalled"]++
-					w.f.Recalled(d, w.r.IntN(len(d.Items)+1))
+					w.f.Recalled(d, w.r.IntN(d.N+1))
 				}
 			}
 		}
@@ -115,7 +115,7 @@ func (w *storm) check() {
 		}
 	}
 	for _, h := range w.hands {
-		for _, it := range h.d.Items[h.d.applied:h.d.limit] {
+		for _, it := range h.items()[h.d.applied:h.d.limit] {
 			if it.OrderingKey != "" && h.d.rng == nil && !it.isHead() && !h.d.ordered {
 				w.fatal("an item runs before its turn")
 			}

@@ -38,7 +38,16 @@ type storm struct {
 // handled is a dispatch in the hands of a goroutine.
 type handled struct {
 	d        *Dispatch
+	of       []*Item // like those of the range that it is part of; nil: of none
 	recalled bool
+}
+
+// items are those of the dispatch, or like them as long as its range is whole.
+func (h *handled) items() []*Item {
+	if h.d.rng != nil {
+		return h.of
+	}
+	return h.d.Items
 }
 
 // stormRecords are records of a log from an offset on.
@@ -49,7 +58,6 @@ type stormRecords struct {
 }
 
 func (r stormRecords) Size(int) int64 { return 10 }
-func (r stormRecords) Keep(*Item)     {}
 func (r stormRecords) Expand(from, to int) (items []*Item) {
 	for i := from; i < to; i++ {
 		items = append(items, stormItem(r.log, r.from+i))
@@ -145,18 +153,18 @@ func (w *storm) answer() {
 
 func (w *storm) begin() {
 	d, p := w.f.Next(w.now, w.r.IntN(4))
+	h := &handled{d: d}
 	if p.Range != nil {
-		made := p.Range.Records.Expand(p.From, p.To)
-		p.Prepare(made)
-		d = w.f.Begin(w.now, p, made)
+		h.d, h.of = w.f.Begin(w.now, p), p.Range.Records.Expand(p.From, p.To)
 	}
-	if d == nil {
+	if h.d == nil {
 		return
 	}
-	w.hands = append(w.hands, &handled{d: d})
-	for i := 0; d.Items[0].OrderingKey != "" && i < int(d.Items[0].Key.Pos.Offset); i++ {
+	w.hands = append(w.hands, h)
+	first := h.items()[0]
+	for i := 0; first.OrderingKey != "" && i < int(first.Key.Pos.Offset); i++ {
 		if !w.well[i] {
-			w.fatal("offset %d begins before %d has ended well", d.Items[0].Key.Pos.Offset, i)
+			w.fatal("offset %d begins before %d has ended well", first.Key.Pos.Offset, i)
 		}
 	}
 }
@@ -174,15 +182,16 @@ func (w *storm) end() {
 	w.hands = slices.Delete(w.hands, at, at+1)
 	d := h.d
 	plain := !h.recalled && !w.wrong(4)
+	items := h.items()
 	whole := w.f.EndedRange(w.now, d, plain)
 	if whole && !plain {
 		w.fatal("a range of which not all went well goes on as one")
 	}
 	for i := 0; whole && i < d.Limit(); i++ {
-		w.endedWell(d.Items[i])
+		w.endedWell(items[i])
 	}
 	if !whole && !h.recalled && d.ordered && !plain {
-		w.f.Recalled(d, 1+w.r.IntN(len(d.Items))) // the last that began did not go well
+		w.f.Recalled(d, 1+w.r.IntN(d.N)) // the last that began did not go well
 	}
 	w.f.Took(d, time.Duration(d.Limit()), whole)
 	for i := d.Applied(); i < d.Limit(); i++ {

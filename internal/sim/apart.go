@@ -64,7 +64,7 @@ func (p *process) runApart(s *apart) {
 	s.turn = true
 	p.ask(&flow.Claim{Session: p.flow.Session(), Items: []*flow.Item{it}}, true, func() {
 		if d := p.flow.Alone(p.now, it); d != nil {
-			p.begin(d, func() { p.ranApart(s) })
+			p.begin(d, flow.Part{}, func() { p.ranApart(s) })
 			return
 		}
 		p.ranApart(s)

@@ -176,9 +176,6 @@ func (r records) Expand(from, to int) (items []*flow.Item) {
 	return items
 }
 
-// Keep implements flow.Records.
-func (r records) Keep(*flow.Item) {}
-
 // plain says whether the records may go through as one: they are of one epoch, each has a key, and none is large.
 func (r records) plain() bool {
 	for _, t := range r {

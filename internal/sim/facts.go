@@ -82,7 +82,7 @@ func (w *world) size(m message) int64 {
 // begins checks what must be true when a handler begins.
 func (w *world) begins(r *running) {
 	p, d := r.by, of(r.it)
-	f, token := w.facts.of(d.message), r.token
+	f, token := w.facts.of(d.message), r.ticket.Token()
 	w.note(p, "begins", d.message, int64(token))
 	for _, o := range f.running {
 		if o.by.alive && w.now < o.sess.ledgerUntil && !o.sess.left {

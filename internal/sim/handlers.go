@@ -17,7 +17,9 @@ import (
 type chunk struct {
 	p        *process
 	d        *flow.Dispatch
-	next     int // the next item to begin
+	part     flow.Part    // of a range; zero: of none
+	like     []*flow.Item // like those of the range that the dispatch is part of
+	next     int          // the next item to begin
 	back     bool
 	outcomes []flow.Outcome
 	plain    bool
@@ -37,7 +39,7 @@ type running struct {
 	at    int // in its chunk
 	began time.Duration
 
-	token   uint64
+	ticket  ledger.Ticket
 	attempt int
 }
 
@@ -48,9 +50,7 @@ func (p *process) dispatch() bool {
 	}
 	d, part := p.flow.Next(p.now, p.idle)
 	if part.Range != nil {
-		items := part.Range.Records.Expand(part.From, part.To)
-		part.Prepare(items)
-		if d = p.flow.Begin(p.now, part, items); d == nil {
+		if d = p.flow.Begin(p.now, part); d == nil {
 			return true
 		}
 	}
@@ -58,22 +58,42 @@ func (p *process) dispatch() bool {
 		return false
 	}
 	p.idle--
-	p.begin(d, func() { p.idle++ })
+	p.begin(d, part, func() { p.idle++ })
 	return true
 }
 
 // begin has a dispatch run. Where handlers are admitted one at a time, it waits for its turn.
-func (p *process) begin(d *flow.Dispatch, then func()) {
-	c := &chunk{p: p, d: d, born: p.now, plain: true, seen: -1, off: map[int]bool{}, then: then}
+func (p *process) begin(d *flow.Dispatch, part flow.Part, then func()) {
+	c := &chunk{p: p, d: d, part: part, born: p.now, plain: true, seen: -1, off: map[int]bool{}, then: then}
+	if part.Range != nil {
+		c.like = part.Range.Records.Expand(part.From, part.To)
+	}
 	d.Of = c
 	p.report.Dispatches++
 	p.chunks = append(p.chunks, c)
-	p.mustFit(p, d)
+	p.mustFit(p, c)
 	var turn time.Duration
-	if p.cfg.LimitStarts && !d.Items[0].Solo() {
+	if p.cfg.LimitStarts && !c.item(0).Solo() {
 		turn = p.between(0, 20*time.Millisecond)
 	}
 	p.after(turn, c.run)
+}
+
+// item is one of the chunk's; as long as its range is whole, one like it.
+func (c *chunk) item(at int) *flow.Item {
+	if len(c.d.Items) > 0 {
+		return c.d.Items[at]
+	}
+	return c.like[at]
+}
+
+// claimed is the claim of one of the chunk's messages.
+func (c *chunk) claimed(at int) (sess *session, t ledger.Ticket, attempt int) {
+	if r := c.part.Range; r != nil {
+		return sessionOf(r.Session()), ledger.NewTicket(c.item(at).Key.Sum(), r.Token()), 1
+	}
+	it := c.item(at)
+	return sessionOf(it.Session()), it.Ticket(), it.Attempt()
 }
 
 // recall takes back what has not begun.
@@ -88,17 +108,17 @@ func (c *chunk) callOff(at int) { c.off[at] = true }
 
 // run begins the next item, or the whole of a batch; it ends the dispatch where there is none.
 func (c *chunk) run() {
-	if c.back || c.next == len(c.d.Items) {
+	if c.back || c.next == c.d.N {
 		c.end()
 		return
 	}
 	from := c.next
 	if c.next++; c.d.Together {
-		c.next = len(c.d.Items)
+		c.next = c.d.N
 	}
 	for at := from; at < c.next; at++ {
-		it := c.d.Items[at]
-		switch sess := sessionOf(it.Session()); {
+		it := c.item(at)
+		switch sess, ticket, attempt := c.claimed(at); {
 		case of(it).redrive == nil && !c.p.source.has(of(it)):
 			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.NotAlive})
 		case c.off[at]:
@@ -107,7 +127,7 @@ func (c *chunk) run() {
 			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.LeaseOver})
 		default:
 			c.outcomes = append(c.outcomes, flow.Outcome{})
-			c.running = append(c.running, &running{c.p, sess, it, at, c.p.now, it.Ticket().Token(), it.Attempt()})
+			c.running = append(c.running, &running{c.p, sess, it, at, c.p.now, ticket, attempt})
 			continue
 		}
 		c.plain = false
@@ -203,11 +223,11 @@ func (c *chunk) attempt() *ledger.Attempt {
 	}
 	sess := c.running[0].sess
 	if c.p.cfg.Batch == 0 {
-		return ledger.NewAttempt(sess.owner, c.running[0].it.Ticket())
+		return ledger.NewAttempt(sess.owner, c.running[0].ticket)
 	}
 	tickets := make([]ledger.Ticket, len(c.running))
 	for i, r := range c.running {
-		tickets[i] = r.it.Ticket()
+		tickets[i] = r.ticket
 	}
 	return ledger.NewBatchAttempt(sess.owner, tickets)
 }
@@ -222,7 +242,7 @@ func (c *chunk) commit() {
 		err := memory.InTx(ledger.WithAttempt(context.Background(), attempt), func(context.Context) error { return nil })
 		if err == nil {
 			for i, r := range c.running {
-				p.mustCommit(sess, of(r.it), r.it.Ticket(), attempt.ResultAt(i))
+				p.mustCommit(sess, of(r.it), r.ticket, attempt.ResultAt(i))
 				p.takesEffect(r)
 			}
 		}
@@ -250,7 +270,7 @@ func (c *chunk) commit() {
 // itself.
 func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 	p, o, d := c.p, &c.outcomes[r.at], of(r.it)
-	next := engine.Judge(attempts, e, r.it.Attempt())
+	next := engine.Judge(attempts, e, r.attempt)
 	switch {
 	case again:
 		o.Again = true
@@ -263,12 +283,12 @@ func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 		if !consumer.IsTerminal(e.Err) {
 			kind = ledger.KindExhausted
 		}
-		o.More = &ledger.Settlement{Kind: ledger.Fail, Dead: r.by.archive(r.it, kind, r.it.Attempt())}
+		o.More = &ledger.Settlement{Kind: ledger.Fail, Dead: r.by.archive(r.it, kind, r.attempt)}
 	case next.Settle == ledger.Release:
 		o.More = &ledger.Settlement{Kind: ledger.Release, Count: next.Count}
 		if next.Count {
 			o.More.After = p.between(0, time.Second)
-			o.More.Failure = ledger.AttemptError{Attempt: r.it.Attempt(), Kind: ledger.KindError, Error: "sim"}
+			o.More.Failure = ledger.AttemptError{Attempt: r.attempt, Kind: ledger.KindError, Error: "sim"}
 		}
 	case p.trouble(resulting) && !p.cfg.InTx:
 		o.More = &ledger.Settlement{Kind: ledger.Succeed, Result: []byte(d.String())}
@@ -276,7 +296,11 @@ func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 	if asked, is := d.of.(*call); is {
 		asked.ends(e, o)
 	}
-	c.plain = c.plain && *o == (flow.Outcome{}) || c.plain && o.Ack
+	if plain := *o == (flow.Outcome{}) || o.Ack; !plain {
+		c.plain = false
+		p.flow.Itemize(p.now, c.d)
+		r.it = c.item(r.at)
+	}
 	p.ends(r, o)
 }
 
@@ -294,7 +318,7 @@ func (c *chunk) over() {
 // end reports the dispatch.
 func (c *chunk) end() {
 	p := c.p
-	whole := p.flow.EndedRange(p.now, c.d, c.plain && c.next == len(c.d.Items))
+	whole := p.flow.EndedRange(p.now, c.d, c.plain && c.next == c.d.N)
 	if !whole {
 		c.recall()
 	}

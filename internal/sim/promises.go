@@ -118,23 +118,25 @@ const (
 )
 
 // mustFit checks a dispatch: its size, one message of each ordering key, and no more of them than handlers may run.
-func (w *world) mustFit(p *process, d *flow.Dispatch) {
+func (w *world) mustFit(p *process, c *chunk) {
+	d := c.d
 	if d.Together {
 		keys := map[string]bool{}
-		for _, it := range d.Items {
-			if key := it.OrderingKey; key != "" && keys[key] || len(d.Items) > w.cfg.Batch {
-				w.breaks(of(it).message, "a batch has its size, and one message of an ordering key: %s has %d", p, len(d.Items))
+		for i := range d.N {
+			it := c.item(i)
+			if key := it.OrderingKey; key != "" && keys[key] || d.N > w.cfg.Batch {
+				w.breaks(of(it).message, "a batch has its size, and one message of an ordering key: %s has %d", p, d.N)
 			} else {
 				keys[key] = true
 			}
 		}
 	}
 	var bytes int64
-	for _, it := range d.Items[:max(len(d.Items)-1, 0)] {
-		bytes += it.Size
+	for i := range d.N - 1 {
+		bytes += c.item(i).Size
 	}
-	if !d.Together && (len(d.Items) > mostItems || bytes > mostBytes) {
-		w.breaks(none, "a dispatch is short: %s has %d messages of %d bytes", p, len(d.Items), bytes)
+	if !d.Together && (d.N > mostItems || bytes > mostBytes) {
+		w.breaks(none, "a dispatch is short: %s has %d messages of %d bytes", p, d.N, bytes)
 	}
 	beside := 0
 	for _, s := range []*apart{&p.suspect, &p.probe} {
@@ -309,7 +311,7 @@ func (p *process) ended() (n int) {
 func (p *process) mustHaveCalledOff(it *flow.Item) {
 	for _, c := range p.chunks {
 		for _, r := range c.running {
-			if r.it == it && r.sess == p.sess && !c.off[r.at] {
+			if c.item(r.at) == it && r.sess == p.sess && !c.off[r.at] {
 				p.breaks(of(it).message, "a handler is cancelled whose message is given back: %s runs on", p)
 			}
 		}

@@ -24,7 +24,7 @@ func TestBrokenPromisesOfHandlersAreTold(t *testing.T) {
 			x.begins(0, 1)
 		},
 		"nothing begins while the lease is lost": func(x *broken) {
-			x.w.begins(&running{by: x.both[0], sess: &session{}, it: x.item(), token: 1, attempt: 1})
+			x.w.begins(&running{by: x.both[0], sess: &session{}, it: x.item(), ticket: ledger.NewTicket(x.item().Key.Sum(), 1), attempt: 1})
 		},
 		"nothing begins while it drains":                     func(x *broken) { x.both[0].draining = true; x.begins(0, 1) },
 		"nothing begins while it pauses":                     func(x *broken) { x.both[0].known.paused = true; x.begins(0, 1) },
@@ -86,15 +86,15 @@ func TestBrokenPromisesOfEndsAreTold(t *testing.T) {
 		},
 		"what is committed is finished": func(x *broken) { x.commits(1) },
 		"a batch has its size": func(x *broken) {
-			x.w.mustFit(x.both[0], &flow.Dispatch{Items: []*flow.Item{x.item(), x.item()}, Together: true})
+			x.w.mustFit(x.both[0], &chunk{d: &flow.Dispatch{Items: []*flow.Item{x.item(), x.item()}, N: 2, Together: true}})
 		},
 		"as many handlers run as may": func(x *broken) {
 			x.both[0].chunks = make([]*chunk, 2)
-			x.w.mustFit(x.both[0], &flow.Dispatch{})
+			x.w.mustFit(x.both[0], &chunk{d: &flow.Dispatch{}})
 		},
 		"what is dispatched is known": func(x *broken) {
 			x.both[0].chunks = make([]*chunk, 1)
-			x.w.mustFit(x.both[0], &flow.Dispatch{})
+			x.w.mustFit(x.both[0], &chunk{d: &flow.Dispatch{}})
 		},
 		"nothing waits behind a slow handler": func(x *broken) {
 			x.begins(0, 1)
@@ -204,7 +204,7 @@ func (x *broken) item() *flow.Item { return &flow.Item{Of: x.d, OrderingKey: "k"
 // begins has a process begin the message, with a token.
 func (x *broken) begins(by int, token uint64) *running {
 	p, it := x.both[by], x.item()
-	r := &running{by: p, sess: p.sess, it: it, token: token, attempt: 1}
+	r := &running{by: p, sess: p.sess, it: it, ticket: ledger.NewTicket(it.Key.Sum(), token), attempt: 1}
 	x.w.begins(r)
 	p.chunks = append(p.chunks, &chunk{p: p, running: []*running{r}})
 	return r

@@ -241,7 +241,7 @@ func (c *call) begins(r *running) {
 	c.mustBeAwaited()
 	c.begun = true
 	c.in.running[c.of.message] = c.by.body
-	c.answer = fmt.Appendf(nil, "%s of %s, token %d", c.of.message, c.in, r.token)
+	c.answer = fmt.Appendf(nil, "%s of %s, token %d", c.of.message, c.in, r.ticket.Token())
 }
 
 // ends notes how the call's function has ended, and adds what is stored of that.

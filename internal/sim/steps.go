@@ -92,7 +92,7 @@ func (s *stepping) begin() {
 		known, err = s.attempt.BeginStep(context.Background(), s.at, s.name())
 		return err
 	}
-	if s.nth > 0 || s.run().token == 1 && s.p.cfg.Batch == 0 {
+	if s.nth > 0 || s.run().ticket.Token() == 1 && s.p.cfg.Batch == 0 {
 		s.begun(known, ask())
 		return
 	}
@@ -128,7 +128,7 @@ func (s *stepping) begun(known *ledger.Step, err error) {
 // made is the end of the call. That it failed is recorded if it is for good.
 func (s *stepping) made() {
 	r := s.run()
-	step := ledger.Step{Name: s.name(), Result: fmt.Appendf(nil, "%s by %s, token %d, at %s", s.name(), s.p, r.token, s.p.now)}
+	step := ledger.Step{Name: s.name(), Result: fmt.Appendf(nil, "%s by %s, token %d, at %s", s.name(), s.p, r.ticket.Token(), s.p.now)}
 	switch {
 	case s.p.trouble(retried):
 		s.ends(errCall)
@@ -172,18 +172,18 @@ func (s *stepping) hasRecorded(step *ledger.Step, err error) {
 	for i := range rec.Steps {
 		has = has || rec.Steps[i].Name == step.Name
 	}
-	mine := bad == nil && rec.State == ledger.Pending && rec.Token == r.token && rec.Owner == r.sess.owner.ID()
+	mine := bad == nil && rec.State == ledger.Pending && rec.Token == r.ticket.Token() && rec.Owner == r.sess.owner.ID()
 	switch _, known := f.recorded[step.Name]; {
 	case err == nil && !has:
 		s.p.breaks(d.message, "what is recorded is kept: %s of %s is not", step.Name, d)
 	case (err == nil || has && !known) && !mine:
-		s.p.breaks(d.message, "a stale token never records: %s records %s of %s with token %d, which is %s with %d of %q", s.p, step.Name, d, r.token, rec.State,
+		s.p.breaks(d.message, "a stale token never records: %s records %s of %s with token %d, which is %s with %d of %q", s.p, step.Name, d, r.ticket.Token(), rec.State,
 			rec.Token, rec.Owner)
 	case has && !known:
 		if f.recorded == nil {
 			f.recorded = map[string]kept{}
 		}
-		f.recorded[step.Name] = kept{step.Result, step.Failed, r.token}
+		f.recorded[step.Name] = kept{step.Result, step.Failed, r.ticket.Token()}
 		s.p.report.Recorded++
 		s.p.note(s.p, "has recorded a step of", d.message, int64(s.nth))
 	case ledger.IsLost(err) && mine && s.p.now <= r.sess.ledgerUntil && !r.sess.left:
@@ -199,8 +199,8 @@ func (s *stepping) hasRecorded(step *ledger.Step, err error) {
 func (s *stepping) mustBeNew() {
 	d, r := s.of(), s.run()
 	f := s.p.facts.of(d.message)
-	if k, is := f.recorded[s.name()]; is && k.token <= r.token && !f.old {
-		s.p.breaks(d.message, "a recorded step is never run again: %s makes %s of %s with token %d, which is recorded with %d", s.p, s.name(), d, r.token, k.token)
+	if k, is := f.recorded[s.name()]; is && k.token <= r.ticket.Token() && !f.old {
+		s.p.breaks(d.message, "a recorded step is never run again: %s makes %s of %s with token %d, which is recorded with %d", s.p, s.name(), d, r.ticket.Token(), k.token)
 	}
 }
 
