@@ -37,7 +37,9 @@ type claim struct {
 }
 
 // ticket is that of the record at an offset.
-func (c *claim) ticket(offset int64) ledger.Ticket { return ledger.NewTicket(c.first.At(offset), c.token) }
+func (c *claim) ticket(offset int64) ledger.Ticket {
+	return ledger.NewTicket(c.first.At(offset), c.token)
+}
 
 // newChunk makes a chunk with a run for each message.
 func newChunk(of *calling, messages []consumer.Message) *chunk {
