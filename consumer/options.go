@@ -149,8 +149,9 @@ type Options struct {
 	// unacknowledged, and sealing it is tried again, BackoffBase doubling to BackoffMax. It has DeadLetterTimeout, and must end with its context.
 	Cipher ledger.Cipher
 
-	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000. Default 4,000, or
-	// MaxHeld if that is less. For people with few handlers and very fast ones.
+	// ClaimAhead is how many messages may be claimed before a handler is free for them, 1 to 100,000; four times as many of
+	// Kafka's in ranges, since a claim of many costs what one of few does. Default 4,000, or MaxHeld if that is less. For
+	// people with few handlers and very fast ones.
 	ClaimAhead int
 	// MaxHeld and MaxHeldBytes bound the messages that the worker holds (queued, running, waiting for a retry); when one
 	// is reached, polling stops. Defaults 20,000 and 64 MiB of memory: two copies of all

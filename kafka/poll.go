@@ -212,38 +212,38 @@ func (w *Worker) accept(a *assignment, records []*kgo.Record) []*delivery {
 	return append(fresh, w.accept(now, rewound)...)
 }
 
-// stretchable says whether records may go through the engine as one: each new, of one leader epoch, known by its place
-// alone, and none large.
-func (w *Worker) stretchable(records []*kgo.Record) bool {
+// batchOf makes a batch of records that may go through the engine as one: each new, of one leader epoch, known by its place
+// alone, and none large; nil: they may not.
+func (w *Worker) batchOf(a *assignment, records []*kgo.Record) *batch {
 	s := &w.set
 	if len(records) == 0 || s.Audit != AuditRanges || s.KeyFunc != nil || s.FingerprintFunc != nil || !w.eng.Stretches(s.Order != OrderNone) {
-		return false
+		return nil
 	}
+	b := &batch{set: s, of: a, at: a.cursor, records: records, sizes: make([]int64, len(records))}
 	for i, r := range records {
 		if s.isLarge(r) || r.Attrs.IsControl() || r.LeaderEpoch != records[0].LeaderEpoch || i > 0 && r.Offset <= records[i-1].Offset {
-			return false
+			return nil
 		}
 		for _, h := range r.Headers {
 			if h.Key == consumer.StampName {
-				return false
+				return nil
 			}
 		}
+		b.sizes[i] = heldSize(r)
+		b.bytes += b.sizes[i]
 	}
-	return true
+	return b
 }
 
 // takeStretch takes all of a partition's records in as one; nil: they are to be taken in one by one.
 func (w *Worker) takeStretch(a *assignment, records []*kgo.Record) *engine.Stretch {
-	if !w.stretchable(records) {
+	b := w.batchOf(a, records)
+	if b == nil {
 		return nil
 	}
-	b := &batch{set: &w.set, of: a, at: a.cursor, records: records}
 	it := b.Items(0, 1)[0]
 	if !it.Ranged || it.Skip || it.Invalid != nil {
 		return nil
-	}
-	for i := range records {
-		b.bytes += b.Size(i)
 	}
 	full, ok := w.table.acceptAll(a, b)
 	if !ok {

@@ -18,8 +18,9 @@ type batch struct {
 	of      *assignment
 	at      cursor // of the first record
 	records []*kgo.Record
-	bytes   int64  // of memory, see heldSize
-	seq     uint64 // of the first record in the tracker, the others follow
+	sizes   []int64 // of memory, see heldSize
+	bytes   int64   // all of them
+	seq     uint64  // of the first record in the tracker, the others follow
 }
 
 var _ engine.Records = (*batch)(nil)
@@ -31,7 +32,7 @@ func (b *batch) Len() int { return len(b.records) }
 func (b *batch) Offset(i int) int64 { return b.records[i].Offset }
 
 // Size implements engine.Records.
-func (b *batch) Size(i int) int64 { return heldSize(b.records[i]) }
+func (b *batch) Size(i int) int64 { return b.sizes[i] }
 
 // SentAt implements engine.Records.
 func (b *batch) SentAt(i int) time.Time { return b.records[i].Timestamp }
@@ -41,9 +42,9 @@ func (b *batch) Messages(first int, to []consumer.Message) {
 	records := b.records[first : first+len(to)]
 	digits := decimals(records[len(records)-1].Offset) // the largest
 	for len(records) > 0 {
-		some := records[:cutSlab(len(records), func(i int) int64 { return heldSize(records[i]) })]
-		b.slab(some, to, digits)
-		records, to = records[len(some):], to[len(some):]
+		n := cutSlab(len(records), func(i int) int64 { return b.sizes[first+i] })
+		b.slab(records[:n], to, digits)
+		records, to, first = records[n:], to[n:], first+n
 	}
 }
 

@@ -129,7 +129,7 @@ func TestTopicIsJoinedAfreshNow(t *testing.T) {
 func TestStretchesCountForTheMeanSize(t *testing.T) {
 	t.Parallel()
 	w, a := fakeSite(t, 1).holding()
-	b := &batch{set: &w.set, of: a, bytes: 3000, records: []*kgo.Record{{}, {Offset: 1}, {Offset: 2}}}
+	b := &batch{set: &w.set, of: a, bytes: 3000, sizes: make([]int64, 3), records: []*kgo.Record{{}, {Offset: 1}, {Offset: 2}}}
 	var size meanSize
 	w.offer([]offer{{stretch: &engine.Stretch{Records: b, Claim: ledger.Stretch{First: ledger.Entry{Key: ledger.Key{Pos: &ledger.Position{Log: "log"}}}}}}}, 0, &size)
 	if size.bytes != 1000 {
@@ -158,7 +158,7 @@ func TestRangesAreStretched(t *testing.T) {
 		r := s.start(b.handle, nil)
 		s.send(0, "a")
 		s.caughtUp()
-		if got := r.stretchable([]*kgo.Record{{}, {Offset: 1}}); got != (audit == AuditRanges) {
+		if got := r.batchOf(&assignment{}, []*kgo.Record{{}, {Offset: 1}}) != nil; got != (audit == AuditRanges) {
 			t.Errorf("%s: %v", name, got)
 		}
 		r.end()

@@ -230,6 +230,10 @@ func (f *Flow) AskEach(now time.Duration, ranges []*Range) (items []*Item) {
 	return items
 }
 
+// rangesAhead is how many times as far ahead of the handlers records of ranges are claimed: a claim of many costs the ledger what
+// one of few does, and each is waited for.
+const rangesAhead = 4
+
 // claimableRanges says how many records of ranges may be claimed now; zero: none.
 func (f *Flow) claimableRanges(now time.Duration) int {
 	if f.s.rangeQ.len() == 0 || !f.MayStart() {
@@ -239,8 +243,8 @@ func (f *Flow) claimableRanges(now time.Duration) int {
 	if n == 0 {
 		return 0
 	}
-	floor := min(2*f.cfg.Concurrency, f.cfg.ClaimAhead)
-	limit := f.pace.update(now, floor, f.cfg.ClaimAhead)
+	most := rangesAhead * f.cfg.ClaimAhead
+	limit := f.pace.update(now, min(2*f.cfg.Concurrency, most), most)
 	if room := limit - f.s.ahead; room > 0 && room >= min(limit/2, ClaimBatch) && f.worthwhile(min(room, n), f.claiming) {
 		return room
 	}

@@ -17,8 +17,7 @@ func (p *pace) update(now time.Duration, floor, ceiling int) int {
 		if p.begun {
 			perSecond = int(float64(p.done) / elapsed.Seconds())
 		}
-		p.limit = min(max(perSecond, floor), ceiling)
-		p.begun, p.since, p.done = true, now, 0
+		p.begun, p.since, p.done, p.limit = true, now, 0, perSecond
 	}
-	return max(p.limit, min(floor, ceiling))
+	return min(max(p.limit, floor), ceiling)
 }
