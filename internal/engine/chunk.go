@@ -7,7 +7,6 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/flow"
-	"github.com/ackledger/ackledger/ledger"
 )
 
 // takenBack is an index past all runs: the rest of the chunk is not its goroutine's any more.
@@ -15,11 +14,8 @@ const takenBack = math.MaxInt32
 
 // chunk is a dispatch in the hands of a goroutine: runs that begin one after the other, or, for a batch handler, together.
 type chunk struct {
-	*calling
-	dispatch *flow.Dispatch
+	shared
 	runs     []run
-	together []*run        // of a batch, those that began
-	claim    *claim        // that the records of a stretch have in common; nil: each run has its item
 	admitted bool          // by the rate and the shared limiter, before it was claimed
 	taken    time.Duration // since kernel.born
 	done     time.Duration // when its goroutine had nothing left to begin
@@ -29,24 +25,12 @@ type chunk struct {
 	still    int           // for how many looks in a row it has been that
 }
 
-// claim is that of a stretch.
-type claim struct {
-	sess  *session
-	first ledger.Key // of the stretch's first record
-	token uint64
-}
-
-// ticket is that of the record at an offset.
-func (c *claim) ticket(offset int64) ledger.Ticket {
-	return ledger.NewTicket(c.first.At(offset), c.token)
-}
-
 // newChunk makes a chunk with a run for each message.
 func newChunk(of *calling, messages []consumer.Message) *chunk {
-	c := &chunk{calling: of, runs: make([]run, len(messages)), seen: -1}
+	c := &chunk{shared: shared{calling: of}, runs: make([]run, len(messages)), seen: -1}
 	for i := range c.runs {
 		r := &c.runs[i]
-		r.of, r.msg, r.lead, r.at = c, &messages[i], r, int32(i)
+		r.of, r.msg, r.lead, r.at = &c.shared, &messages[i], r, int32(i)
 	}
 	return c
 }
@@ -56,7 +40,7 @@ func partChunk(of *calling, part flow.Part) *chunk {
 	st, messages := part.Range.Of.(*Stretch), make([]consumer.Message, part.To-part.From)
 	st.Records.Messages(part.From, messages)
 	c := newChunk(of, messages)
-	c.claim = &claim{sess: sessionOf(part.Range.Session()), first: st.Range.Claim.First.Key, token: part.Range.Token()}
+	c.claim = &claim{sess: part.Range.Session(), first: st.Range.Claim.First.Key, token: part.Range.Token()}
 	for i := range c.runs {
 		r := &c.runs[i]
 		r.id, r.offset, r.msg.Attempt = r.msg.ID, st.Records.Offset(part.From+i), 1

@@ -30,10 +30,13 @@ type handlers struct {
 func newHandlers(k *kernel, l *lease, cfg *Config, batch consumer.BatchHandler, archives *archives) *handlers {
 	o := &cfg.Options
 	return &handlers{
-		kernel: k, lease: l, archives: archives, handler: cfg.Handler, batch: batch, failed: cfg.Failed, calling: calling{born: k.born, timeout: o.HandlerTimeout},
+		kernel: k, lease: l, archives: archives, handler: cfg.Handler, batch: batch, failed: cfg.Failed, calling: calling{born: k.born, timeout: o.HandlerTimeout, owner: handlersOwner},
 		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
 	}
 }
+
+// handlersOwner is what groups the calls of a session's handlers.
+func handlersOwner(s *flow.Session) ledger.Owner { return sessionOf(s).single }
 
 // mayBegin says whether a run starts its handler, now, since kernel.born. What was true when it was taken may not be any
 // more: the process may have been frozen since.
@@ -48,7 +51,7 @@ func (h *handlers) mayBegin(c *chunk, r *run, now time.Duration) bool {
 		r.skip = flow.NotAlive
 	case r.lead.stop.off.Load():
 		r.skip = flow.CalledOff
-	case now > r.session().lasts():
+	case now > sessionOf(r.session()).lasts():
 		r.skip = flow.LeaseOver
 	default:
 		r.prepare(now)

@@ -125,9 +125,11 @@ func (e *Engine) Health() consumer.Health {
 // stalled says whether a handler takes long, or longer than it may.
 func (e *Engine) stalled(c *chunk, r *run, now time.Time) (consumer.Stall, bool) {
 	began := e.at(time.Duration(c.at.Load()))
-	s := consumer.Stall{What: r.id, Since: began}
-	if r.item != nil {
-		s.What, s.Lane = string(r.item.Key.ID), r.item.OrderingKey
+	s := consumer.Stall{Since: began}
+	if it := r.item; it != nil {
+		s.What, s.Lane = string(it.Key.ID), it.OrderingKey
+	} else {
+		s.What = r.id
 	}
 	switch {
 	case now.After(r.deafSince(c)):

@@ -15,7 +15,7 @@ import (
 // run is one run of a handler, and the context that the handler gets. Most handlers never wait for their context, so what
 // a context costs (a channel, a timer, a place among its parent's children) is made when somebody asks for it.
 type run struct {
-	of     *chunk
+	of     *shared
 	item   *Item             // of a stretch's record nil, until it goes by itself. Its goroutine writes it, under the kernel's lock
 	lead   *run              // whose context and attempt this run has: of a batch, its first run's; else its own
 	msg    *consumer.Message // the handler's
@@ -32,11 +32,32 @@ type run struct {
 	end *end // how it ended, written by its goroutine; nil: all went well, it is to be settled
 }
 
+// shared is what the runs of a chunk have in common.
+type shared struct {
+	*calling
+	dispatch *flow.Dispatch
+	together []*run // of a batch, those that began
+	claim    *claim // of a stretch; nil: each run has its item
+}
+
+// claim is that of a stretch.
+type claim struct {
+	sess  *flow.Session
+	first ledger.Key // of the stretch's first record
+	token uint64
+}
+
+// ticket is that of the record at an offset.
+func (c *claim) ticket(offset int64) ledger.Ticket {
+	return ledger.NewTicket(c.first.At(offset), c.token)
+}
+
 // calling is what all runs of an engine have in common.
 type calling struct {
-	born    time.Time       // what times are counted from
-	timeout time.Duration   // of one call of the handler
-	base    context.Context // values of Start's context, never cancelled by it
+	born    time.Time                        // what times are counted from
+	timeout time.Duration                    // of one call of the handler
+	owner   func(*flow.Session) ledger.Owner // that handlers have
+	base    context.Context                  // values of Start's context, never cancelled by it
 }
 
 func (c *calling) now() time.Duration { return time.Since(c.born) }
@@ -125,11 +146,11 @@ func (r *run) prepare(since time.Duration) {
 }
 
 // session is the one in which the message was claimed.
-func (r *run) session() *session {
+func (r *run) session() *flow.Session {
 	if r.of.claim != nil {
 		return r.of.claim.sess
 	}
-	return sessionOf(r.item.Session())
+	return r.item.Session()
 }
 
 // ticket is the claim's, and generation the message's.
@@ -160,11 +181,11 @@ func (r *run) asked() *given {
 }
 
 func (r *run) gather() *given {
-	g, owner := &given{}, r.session().single
+	g := &given{}
 	if r.of.together == nil {
 		t, _ := r.ticket()
 		g.delivery = r.deliver()
-		g.attempt.Init(owner, t)
+		g.attempt.Init(r.of.owner(r.session()), t)
 		return g
 	}
 	tickets := make([]ledger.Ticket, len(r.of.together))
@@ -173,7 +194,7 @@ func (r *run) gather() *given {
 		tickets[i], _ = o.ticket()
 		g.batch.Deliveries[i] = o.deliver()
 	}
-	g.attempt.InitBatch(r.of.together[0].session().single, tickets)
+	g.attempt.InitBatch(r.of.owner(r.of.together[0].session()), tickets)
 	return g
 }
 

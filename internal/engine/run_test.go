@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -161,6 +163,41 @@ func TestRunIsAContext(t *testing.T) {
 	}
 }
 
+// What a handler's context has is the same for all who ask at once; who asks first when the handler has returned begins nothing.
+func TestAttemptOfARunThatIsOver(t *testing.T) {
+	e, _ := watched(t)
+	sess := e.joins(nil)
+	for _, asked := range []bool{true, false} {
+		c := newChunk(&e.pool.handlers.calling, make([]consumer.Message, 2))
+		c.claim = &claim{sess: &sess.flow, first: ledger.Key{Scope: "s", Pos: &ledger.Position{Log: "a", Offset: 3}}, token: 9}
+		r := &c.runs[1]
+		r.id, r.offset = "a-4", 4
+		if asked {
+			var seen [8]*ledger.Attempt
+			var wait sync.WaitGroup
+			for i := range seen {
+				wait.Go(func() { seen[i], _ = ledger.AttemptFrom(r) })
+			}
+			wait.Wait()
+			for _, a := range seen {
+				if a == nil || a != seen[0] {
+					t.Errorf("attempts %p and %p of one run", a, seen[0])
+				}
+			}
+		}
+		if a, err := r.finish(); (a != nil) != asked || err != nil {
+			t.Errorf("asked %v: the attempt is %v, %v", asked, a, err)
+		} else if asked {
+			_, _ = a.Conclude()
+		}
+		a, _ := ledger.AttemptFrom(r)
+		want := ledger.NewTicket(ledger.Key{Scope: "s", Pos: &ledger.Position{Log: "a", Offset: 4}}.Sum(), 9)
+		if err := a.Begin(); !errors.Is(err, ledger.ErrSettled) || a.Ticket() != want || consumer.Token(r) != 9 {
+			t.Errorf("asked %v: a transaction begins after the handler: %v, %v", asked, err, a.Ticket())
+		}
+	}
+}
+
 // What is printed of a handler's context is not the message.
 func TestRunIsPrintedByItsID(t *testing.T) {
 	r := &run{item: &Item{Msg: &consumer.Message{Body: []byte("secret")}}}
@@ -185,7 +222,7 @@ func TestChildrenOfARunCostNoGoroutine(t *testing.T) {
 
 // The clock is not asked again after a run that went well: the next one of its goroutine begins where it ended.
 func TestNextRunBeginsAtTheEndOfTheLast(t *testing.T) {
-	h := &chunk{calling: &calling{born: time.Now().Add(-time.Second)}}
+	h := &shared{calling: &calling{born: time.Now().Add(-time.Second)}}
 	if at := (&run{of: h, stop: ending{ended: 1}}).after(); at != 1 {
 		t.Errorf("after a success: %s", at)
 	}

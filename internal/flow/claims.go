@@ -244,8 +244,9 @@ func (f *Flow) claimableRanges(now time.Duration) int {
 		return 0
 	}
 	most := rangesAhead * f.cfg.ClaimAhead
-	limit := f.pace.update(now, min(2*f.cfg.Concurrency, most), most)
-	if room := limit - f.s.ahead; room > 0 && room >= min(limit/2, ClaimBatch) && f.worthwhile(min(room, n), f.claiming) {
+	limit := f.pace.update(now, min(2*f.cfg.Concurrency*f.cfg.BatchSize, most), most)
+	large := f.s.ahead < f.cfg.ClaimAhead/2 || n >= ClaimBatch
+	if room := limit - f.s.ahead; large && room > 0 && room >= min(limit/2, ClaimBatch) && f.worthwhile(min(room, n), f.claiming) {
 		return room
 	}
 	if f.claiming == 0 && f.s.readyQ.len()+f.s.rangeReady.len() == 0 && f.freeSlots() > 0 {

@@ -38,7 +38,7 @@ func recordItem(log string, offset int) *Item {
 
 // asking is a flow that claims ranges.
 func asking() *Flow {
-	f := joined(Config{Concurrency: 100, ClaimAhead: 1000})
+	f := joined(Config{Concurrency: 100, BatchSize: 1, ClaimAhead: 1000})
 	f.lastRanged = true
 	return f
 }
@@ -169,6 +169,22 @@ func TestPartsThatRunTogetherAreAlike(t *testing.T) {
 	}
 }
 
+// Fast handlers have records of ranges claimed four times as far ahead as single ones, and by large claims alone once there is
+// enough for a while.
+func TestRangesAreClaimedFarAhead(t *testing.T) {
+	f := joined(Config{Concurrency: 16, BatchSize: 1, ClaimAhead: 4000})
+	f.lastRanged, f.pace = true, pace{begun: true, limit: 1 << 20}
+	offers(f, "a", 100)
+	for _, c := range []struct{ ahead, offered, want int }{{1999, 0, 14001}, {2000, 0, 0}, {2000, 1900, 14000}, {14000, 0, 2000}, {14001, 0, 0}} {
+		if c.offered > 0 {
+			offers(f, "b", c.offered)
+		}
+		if f.s.ahead = c.ahead; f.claimableRanges(0) != c.want && (c.want > 0 || f.claimableRanges(0) > 1) {
+			t.Errorf("%d are ahead: %d may be claimed, want %d", c.ahead, f.claimableRanges(0), c.want)
+		}
+	}
+}
+
 // Claims run ahead by half of what they may at least, or by one that can begin at once.
 func TestRangesAreClaimedAheadByHalf(t *testing.T) {
 	f := asking()
@@ -228,7 +244,7 @@ func TestExpandWhileARangeIsClaimed(t *testing.T) {
 
 // Whether a small call waits beside a large one follows from what came last: what may lie in ranges gathers until it is as large.
 func TestWhatCameLastSaysWhatACallIsWorth(t *testing.T) {
-	f := joined(Config{Concurrency: 100, ClaimAhead: 1000})
+	f := joined(Config{Concurrency: 100, BatchSize: 1, ClaimAhead: 1000})
 	plain, ranged := plainItem("", "plain"), plainItem("", "ranged")
 	ranged.Ranged = true
 	r := &Range{Records: &logRecords{size: 1}, Len: 2, Claim: ledger.Stretch{First: ledger.Entry{Key: recordItem("a", 0).Key}, Last: 1}}

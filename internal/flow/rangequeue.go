@@ -103,7 +103,7 @@ func (s *sched) takeRanges(n int, out []*Range) []*Range {
 // for each other, so a dispatch is worth a short time of work, and keeps few bytes alive.
 const (
 	dispatchTime  = 200 * time.Microsecond
-	dispatchItems = 68        // their runs are just small enough for the allocator not to make a span of memory of its own for them
+	dispatchItems = 68        // their runs and messages are small enough for the allocator not to make spans of memory of their own for them
 	dispatchBytes = 128 << 10 // of Item.Size
 	// spread is how slow a handler has to be for its messages to go to as many goroutines as are idle.
 	spread = 10 * time.Microsecond
