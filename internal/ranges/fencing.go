@@ -13,6 +13,11 @@ type fencing struct {
 	none    chan struct{} // closed when there are none any more; nil: nobody waits for that
 }
 
+// openOf is a range of ours that is new.
+func openOf(r Range) *open {
+	return &open{Range: r, opened: fencing{done: r.Done.Encode(r.From), altered: !r.Back.Empty()}}
+}
+
 // BeginFence says whether a transaction may go by how the range was opened: that it is still this owner's, and its stored sets are done and
 // nothing, means that none of the offsets has left it. It is to be followed by EndFence, once the transaction is over.
 func (o *Owner) BeginFence(f *Fenced) (done []byte, ok bool) {

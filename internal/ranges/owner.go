@@ -239,9 +239,7 @@ func (h *held) learn(c *Change, began time.Time, window time.Duration) {
 func (o *Owner) adopt(h *held, c *Change, asks []Ask, answers []Answer, entries []ledger.Entry) {
 	var r *open
 	for i := range c.Open {
-		n := &open{Range: c.Open[i]}
-		n.opened = fencing{done: n.Done.Encode(n.From), altered: !n.Back.Empty()}
-		h.open[n.Token] = n
+		h.open[c.Open[i].Token] = openOf(c.Open[i])
 	}
 	for i := range asks {
 		if answers[i].Verdict == InRow {

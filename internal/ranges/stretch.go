@@ -52,7 +52,7 @@ func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) 
 		}
 		l.learn(&l.opening.Change, began, 0)
 		for j, r := range l.opening.Change.Open {
-			l.open[r.Token] = &open{Range: r}
+			l.open[r.Token] = openOf(r)
 			tokens[l.of[j]] = r.Token
 			o.counts.opened(stretches[l.of[j]].Messages())
 		}

@@ -268,3 +268,25 @@ func TestFenceOfARangeWithGaps(t *testing.T) {
 	}
 	claimsOf(t, join(t, b, time.Minute), some, ledger.Done)
 }
+
+// TestFenceOfAStretchWithGaps: so it is where records were claimed as one. Its first messages were told that they were lost.
+func TestFenceOfAStretchWithGaps(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, variant{})
+	joined := join(t, b, time.Minute)
+	succeedAll(t, joined, claimsOf(t, joined, records("s", 0, 0, 10), ledger.Run))
+	stretch := ledger.Stretch{First: records("s", 0, 10, 1)[0], Last: 29, Gaps: []ledger.Gap{{From: 15, To: 18}}}
+	tokens, err := ledger.Ungroup(joined).(ledger.StretchOwner).ClaimStretches(t.Context(), []ledger.Stretch{stretch})
+	if err != nil || tokens[0] == 0 {
+		t.Fatal(tokens, err)
+	}
+	for _, e := range append(records("s", 0, 10, 5), records("s", 0, 18, 12)...) {
+		a := ledger.NewAttempt(joined, ledger.NewTicket(e.Key.Sum(), tokens[0]))
+		if err := inTx(ledger.WithAttempt(t.Context(), a), oneEffect); err != nil {
+			t.Errorf("%s: %v", e.Key.ID, err)
+		}
+	}
+	if n := b.number(t, "SELECT count(*) FROM effects"); n != 17 {
+		t.Errorf("%d effects", n)
+	}
+}
