@@ -11,6 +11,7 @@ type fencing struct {
 	altered bool          // the stored sets are others by now, or may be
 	under   int           // transactions that go by done, and are at their end
 	none    chan struct{} // closed when there are none any more; nil: nobody waits for that
+	waited  bool          // for as long as anybody waits for them
 }
 
 // openOf is a range of ours that is new.
@@ -44,13 +45,13 @@ func (o *Owner) EndFence(f *Fenced, met bool) (altered bool) {
 	return at.altered
 }
 
-// quietLimit is how long a settlement waits for transactions that fence in its ranges. After that they fail.
+// quietLimit is how long settlements wait for transactions that fence in their ranges. After that they fail.
 const quietLimit = time.Second
 
 // quiet waits until no transaction goes by how the ranges were opened that are about to be written.
 func (o *Owner) quiet(ctx context.Context, logs []*logSave) {
-	ctx, cancel := context.WithTimeout(ctx, quietLimit)
-	defer cancel()
+	limit := time.NewTimer(quietLimit)
+	defer limit.Stop()
 	for _, l := range logs {
 		for _, token := range l.tokens {
 			if none := o.none(l, token); none != nil {
@@ -58,7 +59,23 @@ func (o *Owner) quiet(ctx context.Context, logs []*logSave) {
 				case <-none:
 				case <-ctx.Done():
 					return
+				case <-limit.C:
+					o.waited(logs)
+					return
 				}
+			}
+		}
+	}
+}
+
+// waited notes that nobody is to wait any more for who goes by how these ranges were opened: no more will.
+func (o *Owner) waited(logs []*logSave) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range logs {
+		for _, token := range l.tokens {
+			if r := l.open[token]; r != nil {
+				r.opened.waited = true
 			}
 		}
 	}
@@ -69,7 +86,7 @@ func (o *Owner) none(l *logSave, token uint64) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r := l.open[token]
-	if r == nil || r.opened.under == 0 {
+	if r == nil || r.opened.under == 0 || r.opened.waited {
 		return nil
 	}
 	if r.opened.none == nil {

@@ -62,6 +62,9 @@ func TestSettlementsWaitForFences(t *testing.T) {
 				if err := <-settled; err != nil || time.Since(began) != limit {
 					t.Errorf("%v after %s, want %s", err, time.Since(began), limit)
 				}
+				if _, err := o.Settle(t.Context(), away("0", 4)); err != nil || time.Since(began) != limit {
+					t.Errorf("the next one: %v after %s, want %s", err, time.Since(began), limit)
+				}
 				if limit == quietLimit && !o.EndFence(f, true) {
 					t.Error("whom nobody waited for does not hear of it")
 				}

@@ -188,13 +188,15 @@ func (r *run) whole(ctx, last context.Context) (state ledger.AttemptState, err e
 	if !ok {
 		return 0, nil, false
 	}
+	defer func() { // also after a panic of a tracer: settlements wait for it
+		lost := state == ledger.AttemptLost
+		if altered := r.owner.ranged.EndFence(fenced, !lost); altered && lost {
+			state, err = ledger.AttemptOpen, ledger.MarkUnavailable(errAltered)
+		}
+	}()
 	span := fenced.Offsets.Spans()[0]
 	state, err = r.flush(ctx, last, &fence{began: r.mark.at(), tune: sqlTxTuneOne, sql: r.ledger.sql(sqlRangeFenceOne), dest: []any{new(int64)},
 		args: []any{logKey(fenced.Log), int64(fenced.Token), r.owner.id, r.mark.at(), span.From, span.To, done}})
-	lost := state == ledger.AttemptLost
-	if altered := r.owner.ranged.EndFence(fenced, !lost); altered && lost {
-		return ledger.AttemptOpen, ledger.MarkUnavailable(errAltered), true
-	}
 	return state, err, true
 }
 
