@@ -247,7 +247,16 @@ func (r *run) serialization(ctx context.Context, err error) (ledger.AttemptState
 	if lost > 0 {
 		return ledger.AttemptLost, r.lost(lost)
 	}
-	return ledger.AttemptOpen, err
+	if len(r.fences) == 0 {
+		return ledger.AttemptOpen, err
+	}
+	switch state, unread := r.rangeOutcome(ctx); {
+	case unread != nil:
+		return ledger.AttemptOpen, errors.Join(err, unread)
+	case state != ledger.AttemptOpen:
+		return ledger.AttemptLost, r.lost(1)
+	}
+	return ledger.AttemptOpen, ledger.MarkUnavailable(err) // another message has left the range, which is no failure of these
 }
 
 // committed says what came of a COMMIT. If its answer is lost what became of the transaction is only read: to repeat it, or to settle

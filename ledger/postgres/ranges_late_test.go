@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
 )
@@ -288,5 +290,40 @@ func TestFenceOfAStretchWithGaps(t *testing.T) {
 	}
 	if n := b.number(t, "SELECT count(*) FROM effects"); n != 17 {
 		t.Errorf("%d effects", n)
+	}
+}
+
+// TestRepeatableReadBesideARelease: a message that leaves its range ends the transactions of its neighbours that have begun before, if
+// they see what was then. That was counted as an attempt of theirs.
+func TestRepeatableReadBesideARelease(t *testing.T) {
+	t.Parallel()
+	for name, another := range map[string]bool{"its neighbour's": false, "of all by another owner": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, variant{cfg: &postgres.Config{Isolation: pgx.RepeatableRead}})
+			o := join(t, b, time.Minute)
+			all := records("s", 0, 0, 5)
+			claims := claimsOf(t, o, all, ledger.Run)
+			a := ledger.NewAttempt(o, claims[1].Ticket)
+			err := inTx(ledger.WithAttempt(t.Context(), a), func(ctx context.Context) error {
+				if err := oneEffect(ctx); err != nil {
+					return err
+				}
+				if another {
+					declareDead(t, b, o)
+					claimsOf(t, join(t, b, time.Minute), all[2:3], ledger.Run)
+					return nil
+				}
+				return settleOne(t, o, ledger.Settlement{Ticket: claims[2].Ticket, Kind: ledger.Release, Count: true})
+			})
+			state, _ := a.State()
+			if !another && (!ledger.Unavailable(err) || ledger.IsLost(err) || state != ledger.AttemptOpen) ||
+				another && (!ledger.IsLost(err) || state != ledger.AttemptLost) {
+				t.Errorf("InTx: %v, state %d", err, state)
+			}
+			if n := b.number(t, "SELECT count(*) FROM effects"); n != 0 {
+				t.Errorf("%d effects", n)
+			}
+		})
 	}
 }
