@@ -21,6 +21,8 @@ var ErrEscaped = errors.New(
 // ErrTxLimit says that a transaction of InTx outlived Config.TxLimit. It was rolled back.
 var ErrTxLimit = errors.New("postgres: the transaction of InTx is over its time limit: rolled back")
 
+var errUnended = errors.New("postgres: the end of the transaction did not return")
+
 var errAborted = errors.New("postgres: the transaction's function did not return: rolled back")
 
 // InTx runs fn in a transaction of the pool that was given to [New], and settles the message of the attempt in ctx as
@@ -71,8 +73,13 @@ func transact(ctx context.Context, begin func(context.Context, *Ledger) (session
 		return err
 	}
 	state, err := ledger.AttemptOpen, errAborted
-	defer func() { a.End(state, err) }() // also after a panic or a Goexit in fn
 	r := &run{attempt: a, owner: o, ledger: o.ledger}
+	defer func() { // also after a panic or a Goexit in fn
+		if r.settling { // or in a tracer of the pool, or since something else uses the connection
+			state, err = r.read(ctx, errUnended)
+		}
+		a.End(state, err)
+	}()
 	state, err = r.do(ctx, begin, fn)
 	return err
 }
@@ -107,7 +114,10 @@ func (r *run) do(ctx context.Context, begin func(context.Context, *Ledger) (sess
 	if err := r.session.ending(cfg.CommitLimit); err != nil {
 		return ledger.AttemptOpen, r.broken(inner, err)
 	}
-	return r.settle(ctx, last)
+	r.settling = true
+	state, err := r.settle(ctx, last)
+	r.settling = false
+	return state, err
 }
 
 // settle writes the success if the messages are still ours, and commits, until last ends; ctx is the handler's. What the sets of a range
@@ -169,6 +179,7 @@ func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 
 // flush sends a fence with its COMMIT, and says what came of them.
 func (r *run) flush(ctx, last context.Context, f *fence) (ledger.AttemptState, error) {
+	r.late = true // if that does not return
 	here, sent, err := r.session.settle(last, f)
 	r.mark, r.late = r.session.mark(), !f.met
 	if err != nil && !f.met && (!sent || rolledBack(err)) {
@@ -270,9 +281,7 @@ func (r *run) committed(ctx context.Context, sent bool, err error) (ledger.Attem
 		return ledger.AttemptOpen, fmt.Errorf("postgres: commit refused, rolled back: %w", err)
 	}
 	r.ledger.log.Warn("the answer to a COMMIT is lost: reading what became of it", r.fields(err)...)
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.ledger.cfg.CommitLimit)
-	defer cancel()
-	state, err := r.outcome(reading, fmt.Errorf("postgres: the answer to COMMIT is lost: %w", err))
+	state, err := r.read(ctx, fmt.Errorf("postgres: the answer to COMMIT is lost: %w", err))
 	if r.late && state == ledger.AttemptOpen && ctx.Err() == nil { // as where the fence alone is not answered
 		err = ledger.MarkUnavailable(err)
 	}
@@ -289,6 +298,13 @@ const lateLimit = time.Second
 
 // outcomePause is how long a reading waits for its turn after one that came to nothing.
 const outcomePause = 100 * time.Millisecond
+
+// read is outcome, in a time of its own.
+func (r *run) read(ctx context.Context, why error) (ledger.AttemptState, error) {
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.ledger.cfg.CommitLimit)
+	defer cancel()
+	return r.outcome(reading, why)
+}
 
 // outcome reads, under the rows' locks, what became of a transaction that fenced them: as long as it is not over,
 // nobody else gets those locks. It tries until ctx ends.

@@ -103,3 +103,23 @@ func TestFenceDoesNotReturn(t *testing.T) {
 		}
 	})
 }
+
+// TestNoReturnBehindTheCommit: what was committed, before something did not return, counted as rolled back. The engine runs the messages of
+// such a batch one by one then, and in a range all but the first had their effects twice.
+func TestNoReturnBehindTheCommit(t *testing.T) {
+	broken(t, func(t *testing.T, b *bench, tracer *breaker) {
+		tracer.atEnd.Store(true)
+		o := join(t, b, time.Minute)
+		for name, all := range map[string][]ledger.Entry{"rows": manyEntries("b", 3), "a range": records("s", 0, 0, 3)} {
+			a := ledger.NewBatchAttempt(o, ticketsOf(claimsOf(t, o, all, ledger.Run)))
+			breakOff(a, tracer)
+			if state, err := a.State(); state != ledger.AttemptSucceeded {
+				t.Errorf("%s: state %d, %v", name, state, err)
+			}
+			claimsOf(t, o, all, ledger.Done)
+		}
+		if n := b.number(t, "SELECT count(*) FROM effects"); n != 2 {
+			t.Errorf("%d effects", n)
+		}
+	})
+}

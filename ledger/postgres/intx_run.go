@@ -24,12 +24,16 @@ type run struct {
 	rows    []int           // the tickets whose rows are fenced
 	fences  []ranges.Fenced // the ranges of the others
 	// late says that the fence was sent with its COMMIT, and not answered: it may come late, and commits if its rows are still as they were.
-	late bool
+	late     bool
+	settling bool // fence and COMMIT are under way, or have not returned
 }
 
 func (r *run) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
+	if r.settling { // it may be in the midst of them
+		r.session.leave(ctx)
+	}
 	if err := r.session.close(ctx); err != nil {
 		r.ledger.log.Warn("rolling back a transaction of InTx; its connection is closed", r.fields(err)...)
 	}
