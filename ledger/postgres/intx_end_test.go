@@ -84,8 +84,8 @@ func breakOff(a *ledger.Attempt, tracer *breaker) {
 	<-over
 }
 
-// TestFenceDoesNotReturn: a fence in a range that did not return was under way for ever, and each settlement waited for it.
-func TestFenceDoesNotReturn(t *testing.T) {
+// TestPitfall187_FenceDoesNotReturn: a fence in a range that did not return was under way for ever, and each settlement waited for it.
+func TestPitfall187_FenceDoesNotReturn(t *testing.T) {
 	broken(t, func(t *testing.T, b *bench, tracer *breaker) {
 		o := join(t, b, time.Minute)
 		claims := claimsOf(t, o, records("s", 0, 0, 3), ledger.Run)
@@ -104,9 +104,9 @@ func TestFenceDoesNotReturn(t *testing.T) {
 	})
 }
 
-// TestNoReturnBehindTheCommit: what was committed, before something did not return, counted as rolled back. The engine runs the messages of
+// TestPitfall185_NoReturnBehindTheCommit: what was committed, before something did not return, counted as rolled back. The engine runs the messages of
 // such a batch one by one then, and in a range all but the first had their effects twice.
-func TestNoReturnBehindTheCommit(t *testing.T) {
+func TestPitfall185_NoReturnBehindTheCommit(t *testing.T) {
 	broken(t, func(t *testing.T, b *bench, tracer *breaker) {
 		tracer.atEnd.Store(true)
 		o := join(t, b, time.Minute)

@@ -271,8 +271,8 @@ func TestFenceOfARangeWithGaps(t *testing.T) {
 	claimsOf(t, join(t, b, time.Minute), some, ledger.Done)
 }
 
-// TestFenceOfAStretchWithGaps: so it is where records were claimed as one. Its first messages were told that they were lost.
-func TestFenceOfAStretchWithGaps(t *testing.T) {
+// TestPitfall186_FenceOfAStretchWithGaps: so it is where records were claimed as one. Its first messages were told that they were lost.
+func TestPitfall186_FenceOfAStretchWithGaps(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, variant{})
 	joined := join(t, b, time.Minute)
@@ -293,9 +293,9 @@ func TestFenceOfAStretchWithGaps(t *testing.T) {
 	}
 }
 
-// TestRepeatableReadBesideARelease: a message that leaves its range ends the transactions of its neighbours that have begun before, if
+// TestPitfall188_RepeatableReadBesideARelease: a message that leaves its range ends the transactions of its neighbours that have begun before, if
 // they see what was then. That was counted as an attempt of theirs.
-func TestRepeatableReadBesideARelease(t *testing.T) {
+func TestPitfall188_RepeatableReadBesideARelease(t *testing.T) {
 	t.Parallel()
 	for name, another := range map[string]bool{"its neighbour's": false, "of all by another owner": true} {
 		t.Run(name, func(t *testing.T) {
