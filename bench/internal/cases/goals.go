@@ -58,6 +58,10 @@ func Goals() []suite.Goal {
 		}},
 		latency("p50", suite.P50, 1.2),
 		latency("p99", suite.P99, 1.5),
+		{Text: "InTx, one insert at 200/s, p50, of an inbox by hand", Unit: "×", Bound: 1.1, AtMost: true,
+			Value: func(r suite.Round) float64 {
+				return r.Of(inboxLatency+"/ours, InTx", suite.P50) / r.Of(inboxLatency+"/inbox by hand", suite.P50)
+			}},
 		inRanges("p50", suite.P50),
 		inRanges("p99", suite.P99),
 		requestRatio("a request, of the one by hand", requestGroup+"/ours", requestRate, requestGroup+"/by hand", 1),

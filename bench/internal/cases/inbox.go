@@ -29,32 +29,47 @@ func inboxCases() []suite.Case {
 // inbox runs handle for each record, with one connection.
 func inbox(handle func(context.Context, *pgxpool.Pool, string, []byte) error) func(context.Context, *suite.Run) (suite.Result, error) {
 	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
-		pool, err := freshPool(ctx, r, inboxConns)
+		pool, err := inboxPool(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := pool.Exec(ctx, "CREATE TABLE inbox (id text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now()); CREATE TABLE effects (id text NOT NULL, body bytea NOT NULL)"); err != nil {
-			return nil, err
-		}
-		slots := make(chan struct{}, inboxConns)
-		res, err := bareLoop(ctx, r, func(ctx context.Context, records []*kgo.Record) error {
-			g, ctx := errgroup.WithContext(ctx)
-			for _, rec := range records {
-				slots <- struct{}{}
-				g.Go(func() error {
-					defer func() { <-slots }()
-					return handle(ctx, pool, fmt.Sprintf("%s-%d-%d", rec.Topic, rec.Partition, rec.Offset), rec.Value)
-				})
-			}
-			return g.Wait()
-		})
+		res, err := bareLoop(ctx, r, eachInbox(pool, handle))
 		if err != nil {
 			return nil, err
 		}
-		var n int
-		err = pool.QueryRow(ctx, "SELECT count(*) FROM effects").Scan(&n)
-		return res, wantRows(n, r.N, err)
+		return res, countEffects(ctx, pool, r.N)
 	}
+}
+
+func inboxPool(ctx context.Context, r *suite.Run) (*pgxpool.Pool, error) {
+	pool, err := freshPool(ctx, r, inboxConns)
+	if err != nil {
+		return nil, err
+	}
+	_, err = pool.Exec(ctx, "CREATE TABLE inbox (id text PRIMARY KEY, at timestamptz NOT NULL DEFAULT now()); CREATE TABLE effects (id text NOT NULL, body bytea NOT NULL)")
+	return pool, err
+}
+
+// eachInbox handles the records of a poll, as many at once as there are connections.
+func eachInbox(pool *pgxpool.Pool, handle func(context.Context, *pgxpool.Pool, string, []byte) error) func(context.Context, []*kgo.Record) error {
+	slots := make(chan struct{}, inboxConns)
+	return func(ctx context.Context, records []*kgo.Record) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for _, rec := range records {
+			slots <- struct{}{}
+			g.Go(func() error {
+				defer func() { <-slots }()
+				return handle(ctx, pool, fmt.Sprintf("%s-%d-%d", rec.Topic, rec.Partition, rec.Offset), rec.Value)
+			})
+		}
+		return g.Wait()
+	}
+}
+
+func countEffects(ctx context.Context, pool *pgxpool.Pool, want int) error {
+	var n int
+	err := pool.QueryRow(ctx, "SELECT count(*) FROM effects").Scan(&n)
+	return wantRows(n, want, err)
 }
 
 const (

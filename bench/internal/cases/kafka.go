@@ -187,6 +187,13 @@ func consumeOf(ctx context.Context, r *suite.Run, partitions int, l ledger.Ledge
 	if err != nil {
 		return nil, err
 	}
+	return c.consume(ctx, r, topic, l, cfg, handler)
+}
+
+// consume is consumeOf for a topic that has so many records, or gets them meanwhile.
+func (c *cluster) consume(ctx context.Context, r *suite.Run, topic string, l ledger.Ledger, cfg kafka.Config,
+	handler func(count func(int)) consumer.Handler,
+) (suite.Result, error) {
 	group, clock := c.newGroup(r), &firstFetch{}
 	running, stop := context.WithCancel(ctx)
 	defer stop()

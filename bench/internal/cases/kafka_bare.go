@@ -53,11 +53,16 @@ func rawPoll(ctx context.Context, r *suite.Run) (suite.Result, error) {
 // bareLoop polls up to 2,000 records at a time, processes 4 such batches at once, and commits in the order of the polls,
 // once a second, as ours does by default.
 func bareLoop(ctx context.Context, r *suite.Run, process func(context.Context, []*kgo.Record) error) (suite.Result, error) {
-	const atOnce, size = 4, 2000
 	c, topic, err := newTopic(ctx, r, r.N)
 	if err != nil {
 		return nil, err
 	}
+	return c.bareLoop(ctx, r, topic, process)
+}
+
+// bareLoop is the same of a topic that has so many records, or gets them meanwhile.
+func (c *cluster) bareLoop(ctx context.Context, r *suite.Run, topic string, process func(context.Context, []*kgo.Record) error) (suite.Result, error) {
+	const atOnce, size = 4, 2000
 	group, clock := c.newGroup(r), &firstFetch{}
 	client, err := c.newConsumer(r, topic, group, clock)
 	if err != nil {

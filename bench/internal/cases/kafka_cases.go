@@ -100,22 +100,30 @@ func postgresNoop(audit kafka.Audit) func(context.Context, *suite.Run) (suite.Re
 
 func inTx(audit kafka.Audit) func(context.Context, *suite.Run) (suite.Result, error) {
 	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
-		const handlers = 32
-		l, err := freshRows(ctx, r, handlers)
+		l, err := freshRows(ctx, r, txHandlers)
 		if err != nil {
 			return nil, err
 		}
-		if err := l.createEffects(ctx); err != nil {
+		insert, err := l.inserting(ctx)
+		if err != nil {
 			return nil, err
 		}
-		insert := "INSERT INTO " + l.schema + ".effects (id, body) VALUES ($1, $2)"
-		return consume(ctx, r, l, func(ctx context.Context, m *consumer.Message) error {
-			return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, insert, m.ID, m.Body)
-				return err
-			})
-		}, kafka.Config{Audit: audit, Options: consumer.Options{Concurrency: handlers}})
+		return consume(ctx, r, l, insert, kafka.Config{Audit: audit, Options: consumer.Options{Concurrency: txHandlers}})
 	}
+}
+
+// txHandlers are as many handlers as an inbox by hand has connections.
+const txHandlers = inboxConns
+
+// inserting makes a handler of one insert by InTx.
+func (l *rows) inserting(ctx context.Context) (consumer.HandlerFunc, error) {
+	insert := "INSERT INTO " + l.schema + ".effects (id, body) VALUES ($1, $2)"
+	return func(ctx context.Context, m *consumer.Message) error {
+		return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, insert, m.ID, m.Body)
+			return err
+		})
+	}, l.createEffects(ctx)
 }
 
 // inTxBatches is the same with a batch handler.
