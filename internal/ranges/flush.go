@@ -15,27 +15,31 @@ func (o *Owner) flush(ctx context.Context) {
 	o.mu.Lock()
 	logs := slices.Collect(maps.Keys(o.logs))
 	o.mu.Unlock()
-	if !o.closeOver(ctx, logs) {
+	if !o.closeOver(ctx, logs, 1) {
 		o.ripe.Add(1)
 	}
 }
 
+// manyOver is how many ranges of a log are over until a claim of the log closes them first: it waits for that meanwhile, and to close
+// many costs what it costs to close one.
+const manyOver = 16
+
 // flushOf is flush for logs whose turn to claim the caller has: whatever holds others is not to hold these.
 func (o *Owner) flushOf(ctx context.Context, logs []Log) {
 	if o.ripe.Load() > 0 {
-		o.closeOver(ctx, logs)
+		o.closeOver(ctx, logs, manyOver)
 	}
 }
 
-// closeOver closes what is over in logs, and says whether that was all of it.
-func (o *Owner) closeOver(ctx context.Context, logs []Log) bool {
+// closeOver closes what is over in those of the logs that have so many ranges over at least, and says whether that was all of it.
+func (o *Owner) closeOver(ctx context.Context, logs []Log, least int) bool {
 	c := &settling{owner: o, by: map[Log]*logSave{}}
 	var mine []Log
 	all := true
 	o.mu.Lock()
 	for _, log := range logs {
 		h := o.logs[log]
-		if h == nil || !h.over() {
+		if h == nil || h.over() < least {
 			continue
 		}
 		if !o.saves.try(log) { // later
@@ -55,12 +59,12 @@ func (o *Owner) closeOver(ctx context.Context, logs []Log) bool {
 	return all && err == nil && !slices.ContainsFunc(c.logs, func(l *logSave) bool { return l.locked })
 }
 
-// over says whether a range of the log is.
-func (h *held) over() bool {
+// over is how many ranges of the log are.
+func (h *held) over() (n int) {
 	for _, r := range h.open {
 		if r.over() {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }

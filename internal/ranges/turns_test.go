@@ -199,20 +199,24 @@ func TestCallsOfOtherLogsGoSideBySide(t *testing.T) {
 }
 
 // TestFlushComesBack: a range that is over, in a log in which something is being settled just then, is closed by a later flush,
-// and by a claim of its own log; a claim of another one leaves it alone.
+// and with many others by a claim of its own log, which waits for no few; a claim of another one leaves it alone.
 func TestFlushComesBack(t *testing.T) {
 	s := &waiting{next: make(chan struct{})}
 	close(s.next)
 	o := NewOwner(s, ledger.DefaultLimits, new(Counts))
-	over := func(log Log) {
-		r := &open{Range: Range{Token: 1, Span: Span{0, 10}, Messages: 10, Done: setOf(Span{0, 10})}}
-		o.logs[log] = &held{open: map[uint64]*open{1: r}, past: map[uint64]past{}}
+	over := func(log Log, n uint64) {
+		h := &held{open: map[uint64]*open{}, past: map[uint64]past{}}
+		for i := range n {
+			span := Span{int64(i) * 10, int64(i)*10 + 10}
+			h.open[i+1] = &open{Range: Range{Token: i + 1, Span: span, Messages: 10, Done: setOf(span)}}
+		}
+		o.logs[log] = h
 		o.ripe.Store(1)
 	}
 	left := func(log Log) int { return len(o.logs[log].open) }
 	busy, other := Log{1}, Log{2}
-	over(busy)
-	over(other)
+	over(busy, 1)
+	over(other, 1)
 	if !o.saves.try(busy) {
 		t.Fatal("taken")
 	}
@@ -229,9 +233,10 @@ func TestFlushComesBack(t *testing.T) {
 	if left(busy) != 0 || o.ripe.Load() != 0 || len(o.saves.of) != 0 {
 		t.Errorf("%d ranges, ripe %d, %d turns", left(busy), o.ripe.Load(), len(o.saves.of))
 	}
-	over(busy)
-	o.flushOf(t.Context(), []Log{busy})
-	if left(busy) != 0 {
-		t.Error("a claim of its log has not closed it")
+	for n, want := range map[uint64]int{manyOver - 1: manyOver - 1, manyOver: 0} {
+		over(busy, n)
+		if o.flushOf(t.Context(), []Log{busy}); left(busy) != want {
+			t.Errorf("%d ranges are over, and a claim of their log leaves %d, want %d", n, left(busy), want)
+		}
 	}
 }

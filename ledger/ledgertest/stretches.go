@@ -126,6 +126,9 @@ func rangeStretchesInTx(e *env) {
 	e.hold(o, e.claimsOf(e.span(40, 60), tokens[1]), succeed) // half of them for the second time
 	done(40, 60)
 	e.hold(o, e.allRun(o, e.span(80, 90)), succeed)
+	if _, err := joined.Beat(e.ctx); err != nil { // what is over is one by then
+		e.Fatal(err)
+	}
 	e.wantOne(0, 60)
 
 	commit(tokens[2], 60, 80)
