@@ -107,7 +107,7 @@ func (s settings) run(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	s.topic = cmp.Or(s.topic, "ackledger-bench-"+id) // a new database begins a new topic
 	brokers := kgo.SeedBrokers(strings.Split(s.brokers, ",")...)
-	client, err := kgo.NewClient(brokers, kgo.DefaultProduceTopic(s.topic))
+	client, err := kgo.NewClient(brokers, kgo.DefaultProduceTopic(s.topic), kgo.ProducerLinger(0)) // a call is a batch already
 	if err != nil {
 		return err
 	}
