@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strconv"
@@ -126,6 +127,7 @@ func (s settings) run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := a.describe(); err != nil {
 		return err
 	}
+	go func() { _, _ = io.Copy(io.Discard, os.Stdin) }() // the harness' pacer writes there, and must not wait
 	beside, over := context.WithCancel(context.WithoutCancel(ctx))
 	defer over()
 	var g errgroup.Group
