@@ -45,9 +45,8 @@ type outcome struct {
 	deadMost, deadEnd    int64
 }
 
-const head = `| cell | workers | offered | jobs | jobs/s: baseline, stress, recovery | end to end p50, ms | p99 of the worst second, ms | lost | done twice | dead tuples: after stress, at the end |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
-`
+const head = "| cell | workers | offered | jobs | jobs/s: baseline, stress, recovery | end to end p50, ms | p99 of the worst second, ms " +
+	"| lost | done twice | dead tuples: after stress, at the end |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
 
 func (o *outcome) row(c cell) string {
 	three := func(format string, of func(figures) float64) string {
