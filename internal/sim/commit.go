@@ -98,7 +98,7 @@ func (m *member) send(list []*assignment, then func()) {
 	for i, a := range list {
 		to[i].offset, to[i].epoch = a.Position()
 	}
-	m.request("a commit of offsets", func() error {
+	m.request("a commit of offsets", timeout, func() error {
 		for i, a := range list {
 			errs[i] = m.cluster.commit(a.part, a, to[i])
 		}

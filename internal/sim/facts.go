@@ -180,13 +180,13 @@ func (w *world) ends(r *running, o *flow.Outcome) {
 }
 
 // takesEffect notes that a transaction has committed.
-func (w *world) takesEffect(r *running) {
+func (w *world) takesEffect(r *running, answer []byte) {
 	d := of(r.it)
 	f := w.facts.of(d.message)
 	w.note(r.by, "commits", d.message, 0)
 	f.succeeded = true
 	if c, is := d.of.(*call); is {
-		c.of.effect = c.answer
+		c.of.effect = answer
 		c.of.look(c)
 	}
 	if f.effects++; f.effects > 1 {

@@ -234,16 +234,14 @@ func (c *chunk) attempt() *ledger.Attempt {
 
 // commit commits the handler's effects and the success of its messages as one.
 func (c *chunk) commit() {
-	p := c.p
-	sess := c.running[0].sess
-	p.call("a commit", func() error {
-		attempt := c.attempt()
-		c.answers(attempt)
+	p, sess, running, attempt := c.p, c.running[0].sess, slices.Clone(c.running), c.attempt()
+	c.answers(attempt)
+	p.fence("a commit", func() error {
 		err := memory.InTx(ledger.WithAttempt(context.Background(), attempt), func(context.Context) error { return nil })
 		if err == nil {
-			for i, r := range c.running {
+			for i, r := range running {
 				p.mustCommit(sess, of(r.it), r.ticket, attempt.ResultAt(i))
-				p.takesEffect(r)
+				p.takesEffect(r, attempt.ResultAt(i))
 			}
 		}
 		return err

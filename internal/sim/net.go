@@ -19,14 +19,20 @@ var (
 // call sends a request to the ledger.
 func (p *process) call(what string, execute func() error, answered func(error)) {
 	p.report.Calls++
-	p.request(what, execute, answered)
+	p.request(what, timeout, execute, answered)
 }
 
-// request sends a request and waits for the answer. execute runs when the request arrives, unless that is after the deadline; answered gets what it returned, an error that says that nobody knows, or one that says that it was not executed. Each
+// fence sends a fence with its COMMIT: no deadline travels with it, so it may come long after it was given up.
+func (p *process) fence(what string, execute func() error, answered func(error)) {
+	p.report.Calls++
+	p.request(what, 4*timeout, execute, answered)
+}
+
+// request sends a request and waits for the answer. execute runs when the request arrives, unless that is after the limit; answered gets what it returned, an error that says that nobody knows, or one that says that it was not executed. Each
 // callback runs once, and answered does not where the process has died.
-func (p *process) request(what string, execute func() error, answered func(error)) {
+func (p *process) request(what string, limit time.Duration, execute func() error, answered func(error)) {
 	w, over := p.world, false
-	deadline := w.now + timeout
+	deadline := w.now + limit
 	end := func(err error) {
 		if !over {
 			over = true
@@ -42,7 +48,7 @@ func (p *process) request(what string, execute func() error, answered func(error
 	default:
 		late := w.latency()
 		if w.trouble(callLate) {
-			late = w.between(0, timeout+time.Second)
+			late = w.between(0, limit+time.Second)
 		}
 		w.after(late, func() {
 			if w.now >= deadline {

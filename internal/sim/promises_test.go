@@ -41,14 +41,14 @@ func TestBrokenPromisesOfHandlersAreTold(t *testing.T) {
 		promises.AttemptsEnd: func(x *broken) { x.fact().fails = -1; x.begins(0, 1) },
 		"what has taken effect is not run again": func(x *broken) {
 			r := x.begins(0, 1)
-			x.w.takesEffect(r)
+			x.w.takesEffect(r, nil)
 			x.ends(r)
 			x.begins(0, 1)
 		},
 		promises.EffectsOnce: func(x *broken) {
 			r := x.begins(0, 1)
-			x.w.takesEffect(r)
-			x.w.takesEffect(r)
+			x.w.takesEffect(r, nil)
+			x.w.takesEffect(r, nil)
 		},
 		promises.CrashesEnd: func(x *broken) {
 			for x.w.cfg.Moods[deadly] = 1e9; !x.w.marked(deadly, x.d.message); x.d.partition++ {
