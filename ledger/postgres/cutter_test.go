@@ -92,10 +92,10 @@ func (c *cutter) freezeAfter(marker string) {
 	c.freeze = true
 }
 
-// delay breaks the connection that sends marker, and the server gets the message when deliver is called.
-func (c *cutter) delay(marker string) (deliver func()) {
+// delay breaks the connection that sends COMMIT, and the server gets the message when deliver is called.
+func (c *cutter) delay() (deliver func()) {
 	held := make(chan struct{})
-	c.arm(marker, false, false)
+	c.arm("commit\x00", false, false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held = held

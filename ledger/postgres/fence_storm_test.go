@@ -59,7 +59,7 @@ func (s *storm) settle(o ledger.Owner, one ledger.Settlement) error {
 		case err == nil && (errs[0] == nil || ledger.IsLost(errs[0])):
 			return errs[0]
 		case time.Now().After(s.end):
-			return fmt.Errorf("never answered: %v, %v", errs, err)
+			return fmt.Errorf("never answered: %w", errors.Join(append(errs, err)...))
 		case ledger.IsLost(err):
 			return err
 		}
@@ -263,7 +263,7 @@ func fenceStorm(t *testing.T, level pgx.TxIsoLevel, mode string) {
 				case 1:
 					cut.cutAfter("commit\x00", false)
 				case 2:
-					deliver := cut.delay("commit\x00")
+					deliver := cut.delay()
 					d := time.Duration(rand.IntN(1500)) * time.Millisecond
 					chaos.Go(func() { time.Sleep(d); deliver() })
 				}

@@ -24,7 +24,7 @@ func TestLateFenceBesideATakeOver(t *testing.T) {
 					claims := claimsOf(t, l.owner, all, ledger.Run)
 					l.entry, l.claim = all[1], claims[1]
 					l.exec(t, "TRUNCATE effects")
-					deliver := l.cut.delay("commit\x00")
+					deliver := l.cut.delay()
 					a, err := l.attempt(t)
 					abort(t, a, err, true)
 					owner := l.owner

@@ -414,7 +414,7 @@ func TestPitfall175_EscapeInTheFirstMessage(t *testing.T) {
 func TestLateFenceWithoutAStatement(t *testing.T) {
 	t.Parallel()
 	l := newLossy(t, variant{mode: pgx.QueryExecModeExec})
-	l.cut.delay("commit\x00")
+	l.cut.delay()
 	a := ledger.NewAttempt(l.owner, l.claim.Ticket)
 	abort(t, a, postgres.InTx(ledger.WithAttempt(t.Context(), a), func(context.Context, pgx.Tx) error { return nil }), true)
 }

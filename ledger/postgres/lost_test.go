@@ -163,7 +163,7 @@ func TestPitfall174_LateFence(t *testing.T) {
 		t.Run(fmt.Sprintf("before the next claim %t, in a range %t", first, inRange), func(t *testing.T) {
 			t.Parallel()
 			l := newLossy(t, variant{mode: pgx.QueryExecModeExec, log: inRange})
-			deliver := l.cut.delay("commit\x00")
+			deliver := l.cut.delay()
 			a, err := l.attempt(t)
 			abort(t, a, err, true)
 			if n := l.effects(t); n != 0 {
