@@ -189,6 +189,16 @@ func freshRows(ctx context.Context, r *suite.Run, conns int32) (*rows, error) {
 	return l, nil
 }
 
+// settled does what autovacuum would do of what was written so far: it looks every 5 s, and would hit one case and spare the next.
+func (l *rows) settled(ctx context.Context) error {
+	for _, table := range []string{"message", "archive"} {
+		if _, err := l.db.admin.Exec(ctx, "VACUUM (ANALYZE) "+l.schema+"."+table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // size is what all tables of a schema take, indexes included, in bytes.
 func (d *database) size(ctx context.Context, schema string) (bytes int64, err error) {
 	err = d.admin.QueryRow(ctx, `SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c

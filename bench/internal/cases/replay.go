@@ -255,6 +255,9 @@ func replayTopic(do func(context.Context, *topicPair) error) func(context.Contex
 		if err := failedLetters(ctx, p.ledger, kafka.SourceName(meta.Cluster, p.source), r.N, target.Publish); err != nil {
 			return nil, err
 		}
+		if err := p.ledger.settled(ctx); err != nil {
+			return nil, err
+		}
 		began := time.Now()
 		if err := do(ctx, p); err != nil {
 			return nil, err
