@@ -15,9 +15,10 @@ type stretched struct {
 	*held
 	opening Opening
 	of      []int // the stretches, one for each range of the opening
+	asked   []int // those of a log that is not known
 }
 
-// ClaimStretches implements [ledger.StretchOwner]: in logs that are known, where nothing lies.
+// ClaimStretches implements [ledger.StretchOwner]: where nothing lies. Of a log that is not known yet that is seen under its lock.
 func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) ([]uint64, error) {
 	var in []Log
 	for i := range stretches {
@@ -32,9 +33,12 @@ func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) 
 	}
 	defer o.looks.give(in)
 	o.flushOf(ctx, in)
-	began := time.Now()
-	logs := o.stretch(stretches, began)
-	tokens := make([]uint64, len(stretches))
+	began, tokens := time.Now(), make([]uint64, len(stretches))
+	wrote, err := o.meet(ctx, stretches, began, tokens)
+	if err != nil {
+		return nil, err
+	}
+	logs := o.stretch(stretches, began, tokens)
 	if len(logs) == 0 {
 		return tokens, nil
 	}
@@ -50,27 +54,100 @@ func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) 
 			l.known = false
 			continue
 		}
-		l.learn(&l.opening.Change, began, 0)
-		for j, r := range l.opening.Change.Open {
-			l.open[r.Token] = openOf(r)
-			tokens[l.of[j]] = r.Token
-			o.counts.opened(stretches[l.of[j]].Messages())
-		}
+		o.opened(l, stretches, began, tokens)
 	}
 	if err != nil {
-		return nil, err
+		return nil, ledger.MarkPartly(wrote, err)
 	}
 	return tokens, nil
 }
 
+// opened takes over what was opened for stretches of a log. The owner is locked.
+func (o *Owner) opened(l *stretched, stretches []ledger.Stretch, began time.Time, tokens []uint64) {
+	l.learn(&l.opening.Change, began, 0)
+	for j, r := range l.opening.Change.Open {
+		l.open[r.Token] = openOf(r)
+		tokens[l.of[j]] = r.Token
+		o.counts.opened(stretches[l.of[j]].Messages())
+	}
+}
+
+// meet claims stretches of logs that are not known, or are known to begin elsewhere.
+func (o *Owner) meet(ctx context.Context, stretches []ledger.Stretch, began time.Time, tokens []uint64) (wrote bool, err error) {
+	logs, queries := o.strange(stretches, began)
+	if len(logs) == 0 {
+		return false, nil
+	}
+	locked := make([]bool, len(logs))
+	err = o.Update(ctx, queries, func(i int, f *Facts) Change {
+		l := logs[i]
+		l.opening.Change, locked[i] = Change{Version: f.Version, Token: f.Token, Top: f.Top, Room: f.Room}, f.Locked
+		for _, s := range f.Segments { // of a new log: over its rows
+			l.opening.Change.Top = max(l.opening.Change.Top, s.To)
+		}
+		l.of = nil
+		for _, at := range l.asked {
+			if !f.Locked && Stretch(&l.opening.Change, &stretches[at]) {
+				l.of = append(l.of, at)
+			}
+		}
+		return l.opening.Change
+	})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, l := range logs {
+		switch {
+		case err != nil:
+			l.known = false
+		case !locked[i]:
+			l.held.first = max(l.held.first, queries[i].First)
+			o.opened(l, stretches, began, tokens)
+		}
+	}
+	return err == nil, err
+}
+
+// strange are the stretches of logs of which has to be learned what lies in them.
+func (o *Owner) strange(stretches []ledger.Stretch, now time.Time) (logs []*stretched, queries []Query) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	by := map[Log]int{}
+	for i := range stretches {
+		s := &stretches[i]
+		if s.First.Key.Pos == nil || ledger.CheckEntry(&s.First) != nil {
+			continue
+		}
+		log, offset := SplitSum(s.First.Key.Sum())
+		h := o.held(log, &s.First, now)
+		if h.known && s.First.Key.Pos.First <= h.first || !h.suits(&s.First, offset) {
+			continue
+		}
+		span := Span{offset, s.Last + 1}
+		if prev := s.First.Key.Pos.Prev; prev >= 0 { // with the gap before
+			span.From = min(span.From, prev+1)
+		}
+		at, there := by[log]
+		if !there {
+			at = len(logs)
+			by[log], logs = at, append(logs, &stretched{held: h})
+			queries = append(queries, Query{Info: h.info, Span: span, Room: true})
+		}
+		q := &queries[at]
+		q.Span = Span{min(q.Span.From, span.From), max(q.Span.To, span.To)}
+		q.First = max(q.First, s.First.Key.Pos.First)
+		logs[at].asked = append(logs[at].asked, i)
+	}
+	return logs, queries
+}
+
 // stretch plans what can be claimed without a look.
-func (o *Owner) stretch(stretches []ledger.Stretch, now time.Time) (logs []*stretched) {
+func (o *Owner) stretch(stretches []ledger.Stretch, now time.Time, tokens []uint64) (logs []*stretched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	by := map[Log]*stretched{}
 	for i := range stretches {
 		s := &stretches[i]
-		if s.First.Key.Pos == nil || ledger.CheckEntry(&s.First) != nil {
+		if tokens[i] != 0 || s.First.Key.Pos == nil || ledger.CheckEntry(&s.First) != nil {
 			continue
 		}
 		log, offset := SplitSum(s.First.Key.Sum())

@@ -27,6 +27,7 @@ var rangeCases = []testCase{
 	{"Ranges_CommitAgainstTakeOver", rangeCommitTaken},
 	{"Ranges_RedrivenRowStays", rangesRedrivenStays},
 	{"Ranges_Stretches", rangeStretches},
+	{"Ranges_StretchesOfAStranger", rangeStretchesOfAStranger},
 	{"Ranges_StretchesInTx", rangeStretchesInTx},
 }
 

@@ -47,9 +47,11 @@ func rangeStretches(e *env) {
 	joined := e.owner()
 	o, other := ledger.Ungroup(joined).(ledger.StretchOwner), e.owner()
 	if tokens := e.claimStretches(o, e.stretch(0, 10)); tokens[0] != 0 {
-		e.Fatalf("a log that it does not know: %v", tokens)
+		e.answers(other, e.span(0, 10), func(int) ledger.Answer { return ledger.Busy })
+		e.settleStretch(o, e.done(e.stretch(0, 10), tokens[0]), nil)
+	} else {
+		e.hold(o, e.allRun(o, e.span(0, 10)), succeed)
 	}
-	e.hold(o, e.allRun(o, e.span(0, 10)), succeed)
 	gap := ledger.Gap{From: 15, To: 18}
 	first, second := e.stretch(10, 30, gap), e.stretch(30, 40)
 	tokens := e.claimStretches(o, first, second, e.stretch(5, 12))
@@ -85,6 +87,34 @@ func rangeStretches(e *env) {
 			e.Errorf("taken over: %+v", c)
 		}
 	}
+}
+
+// rangeStretchesOfAStranger: an owner that knows nothing of a log gets nothing of it as one that another has, or that has rows.
+func rangeStretchesOfAStranger(e *env) {
+	first, second := ledger.Ungroup(e.owner()).(ledger.StretchOwner), ledger.Ungroup(e.owner()).(ledger.StretchOwner)
+	e.allRun(first, e.span(0, 10))
+	if tokens := e.claimStretches(second, e.stretch(5, 15), e.stretch(9, 10)); tokens[0] != 0 || tokens[1] != 0 {
+		e.Fatalf("another has some of them: tokens %v", tokens)
+	}
+	e.answers(second, e.span(0, 15), func(i int) ledger.Answer { return map[bool]ledger.Answer{true: ledger.Busy, false: ledger.Run}[i < 10] })
+	if tokens := e.claimStretches(first, e.stretch(10, 20)); tokens[0] != 0 {
+		e.Fatalf("what was known of the log is old: tokens %v", tokens)
+	}
+	e.answers(first, e.span(10, 20), func(i int) ledger.Answer { return map[bool]ledger.Answer{true: ledger.Busy, false: ledger.Run}[i < 5] })
+
+	rows := e.span(1000, 1005)
+	for i := range rows {
+		rows[i].Key.Pos.Epoch, rows[i].Ranged = 3, false
+	}
+	e.allRun(first, rows)
+	for _, from := range []int64{990, 995, 1001, 1005} { // before them, over them, among them, behind them
+		s := e.stretch(from, from+10)
+		s.First.Key.Pos.Epoch = 3
+		if tokens := e.claimStretches(second, s); tokens[0] != 0 && from > 990 {
+			e.Errorf("records from %d on, beside rows: tokens %v", from, tokens)
+		}
+	}
+	e.answers(second, rows, func(int) ledger.Answer { return ledger.Busy })
 }
 
 // rangeStretchesInTx: what transactions have settled of a stretch, batch by batch, is settled: all of it by nothing more, also
