@@ -1,6 +1,7 @@
 package ranges
 
 import (
+	"context"
 	"reflect"
 	"testing"
 	"time"
@@ -80,6 +81,49 @@ func TestStretchIsLeftAlone(t *testing.T) {
 	} {
 		if c := beside; Stretch(&c, &s) || !reflect.DeepEqual(c, beside) {
 			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// telling is a store in which each log is as facts say; made is what was planned.
+type telling struct {
+	Store
+	facts Facts
+	made  Change
+}
+
+func (s *telling) Update(_ context.Context, queries []Query, plan func(int, *Facts) Change) error {
+	for i := range queries {
+		for range 2 { // it may be called more than once
+			s.made = plan(i, &s.facts)
+		}
+	}
+	return nil
+}
+
+// A log that is not known is claimed from where nothing lies: not beside rows that are there, nor while another transaction has it.
+func TestStretchesOfLogsThatAreNotKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		facts Facts
+		token uint64
+	}{
+		"a new log":               {Facts{}, 1},
+		"with ranges before":      {Facts{Version: 4, Token: 8, Top: 20}, 9},
+		"with something above":    {Facts{Version: 4, Token: 8, Top: 21}, 0},
+		"a new log with rows":     {Facts{Segments: []Segment{{Span: Span{15, 40}, Rows: true}}}, 0},
+		"a new log, rows before":  {Facts{Segments: []Segment{{Span: Span{15, 20}, Rows: true}}}, 1},
+		"another transaction's":   {Facts{Locked: true}, 0},
+		"known, and locked by it": {Facts{Version: 4, Token: 8, Top: 20, Locked: true}, 0},
+	} {
+		s := &telling{facts: c.facts}
+		o := NewOwner(s, ledger.DefaultLimits, new(Counts))
+		first, log := recordOf("p", 20)
+		tokens, err := o.ClaimStretches(t.Context(), []ledger.Stretch{{First: first, Last: 29}})
+		if err != nil || tokens[0] != c.token || len(s.made.Open) != min(int(c.token), 1) || c.token == 0 && s.made.Version != c.facts.Version {
+			t.Errorf("%s: tokens %v, %v, %+v is made", name, tokens, err, s.made)
+		}
+		if h := o.logs[log]; h.known == c.facts.Locked || len(h.open) != len(s.made.Open) {
+			t.Errorf("%s: known %v, %d ranges", name, h.known, len(h.open))
 		}
 	}
 }
