@@ -62,7 +62,8 @@ func inLogs[C any](t *testing.T, cases map[string]C, there func(C) ranges.Change
 // look reads the facts of one log.
 func look(ctx context.Context, o ranges.Store, q ranges.Query) (facts ranges.Facts, err error) {
 	err = o.Update(ctx, []ranges.Query{q}, func(_ int, f *ranges.Facts) ranges.Change {
-		facts = *f
+		facts = *f // which are the call's: others use its arrays again
+		facts.Ranges, facts.Segments = slices.Clone(f.Ranges), slices.Clone(f.Segments)
 		return ranges.Change{Version: f.Version, Token: f.Token, Top: f.Top}
 	})
 	return facts, err
