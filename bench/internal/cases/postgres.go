@@ -125,13 +125,19 @@ func newSchema(ctx context.Context, r *suite.Run) (d *database, schema string, u
 	if _, err := d.admin.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
 		return nil, "", nil, err
 	}
-	if err := d.checkpoint(ctx, r); err != nil {
+	if err := errors.Join(d.checkpoint(ctx, r), r.Count(suite.Commits, d.transactions)); err != nil {
 		return nil, "", nil, err
 	}
 	return d, schema, func() error {
 		_, err := d.admin.Exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
 		return err
 	}, nil
+}
+
+// transactions is how many the server has begun that write. What sets a case up is among them, some 30.
+func (d *database) transactions() (n int64, err error) {
+	err = d.admin.QueryRow(context.Background(), "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&n)
+	return n, err
 }
 
 // checkpoint writes to the disk what is in the server's memory only, if the server is ours.

@@ -10,6 +10,7 @@ import (
 // Names of the values that many cases report. The unit is the last word.
 const (
 	Rate      = "messages/s"
+	Commits   = "commits/s"
 	BytesEach = "B/message"
 	HotShare  = "HOT %"
 	P50       = "p50 ms"

@@ -71,7 +71,36 @@ type Run struct {
 	All  *Scope // lives as long as the whole benchmark
 	Of   *Scope // lives as long as the case's group
 
-	own Scope
+	own     Scope
+	counted []counter
+}
+
+// counter is something that grows while a case runs.
+type counter struct {
+	name   string
+	before int64
+	read   func() (int64, error)
+}
+
+// Count has what read says, as far as it grows from now on, shown beside the case's rate, as so many a second of the same time.
+func (r *Run) Count(name string, read func() (int64, error)) error {
+	before, err := read()
+	r.counted = append(r.counted, counter{name, before, read})
+	return err
+}
+
+// counts adds what was counted to a result that has a rate.
+func (r *Run) counts(res Result) error {
+	for _, c := range r.counted {
+		now, err := c.read()
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		if rate := res[Rate]; rate > 0 {
+			res[c.name] = float64(now-c.before) * rate / float64(r.N)
+		}
+	}
+	return nil
 }
 
 // Cleanup undoes something after the run, outside of the measured time. The last one added runs first.
@@ -86,5 +115,8 @@ func (c Case) measure(ctx context.Context, r *Run) (res Result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit())
 	defer cancel()
 	defer func() { err = errors.Join(err, r.own.Close()) }()
-	return c.Run(ctx, r)
+	if res, err = c.Run(ctx, r); err == nil {
+		err = r.counts(res)
+	}
+	return res, err
 }
