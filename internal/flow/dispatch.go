@@ -74,7 +74,7 @@ func (f *Flow) Free(d *Dispatch) {
 	f.dispatches[len(f.dispatches)-1] = nil
 	f.dispatches = f.dispatches[:len(f.dispatches)-1]
 	clear(d.Items)
-	d.Of = nil
+	d.Of, d.rng = nil, nil
 	f.free = append(f.free, d)
 }
 
