@@ -52,8 +52,11 @@ func partChunk(of *calling, part flow.Part) *chunk {
 func (c *chunk) takes(d *flow.Dispatch, now time.Duration) {
 	c.dispatch, d.Of, c.taken = d, c, now
 	c.at.Store(int64(now))
-	for i, f := range d.Items {
-		c.runs[i].item = f.Of.(*Item)
+	if len(d.Items) > 0 {
+		c.claims = make([]itemClaim, len(d.Items))
+	}
+	for i, it := range d.Items {
+		c.runs[i].item, c.claims[i] = it.Of.(*Item), itemClaim{it.Session(), it.Ticket(), it.Generation()}
 	}
 	if d.Together {
 		for i := range c.runs {
@@ -68,6 +71,14 @@ func (c *chunk) begin() *run {
 		return &c.runs[i]
 	}
 	return nil
+}
+
+// itemAt is the item of a run that is not over; nil: it is one of a whole stretch. The kernel's lock is held.
+func (c *chunk) itemAt(at int32) *Item {
+	if len(c.dispatch.Items) == 0 {
+		return nil
+	}
+	return c.dispatch.Items[at].Of.(*Item)
 }
 
 // gone says that nothing is left to begin.

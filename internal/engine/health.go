@@ -126,7 +126,7 @@ func (e *Engine) Health() consumer.Health {
 func (e *Engine) stalled(c *chunk, r *run, now time.Time) (consumer.Stall, bool) {
 	began := e.at(time.Duration(c.at.Load()))
 	s := consumer.Stall{Since: began}
-	if it := r.item; it != nil {
+	if it := c.itemAt(r.at); it != nil {
 		s.What, s.Lane = string(it.Key.ID), it.OrderingKey
 	} else {
 		s.What = r.id

@@ -38,6 +38,15 @@ type shared struct {
 	dispatch *flow.Dispatch
 	together []*run // of a batch, those that began
 	claim    *claim // of a stretch; nil: each run has its item
+	claims   []itemClaim
+}
+
+// itemClaim is what the item of a run was claimed with when it was dispatched. Who asks when the handler has returned is not to see
+// what it is claimed with next.
+type itemClaim struct {
+	sess       *flow.Session
+	ticket     ledger.Ticket
+	generation int
 }
 
 // claim is that of a stretch.
@@ -150,7 +159,7 @@ func (r *run) session() *flow.Session {
 	if r.of.claim != nil {
 		return r.of.claim.sess
 	}
-	return r.item.Session()
+	return r.of.claims[r.at].sess
 }
 
 // ticket is the claim's, and generation the message's.
@@ -158,7 +167,8 @@ func (r *run) ticket() (t ledger.Ticket, generation int) {
 	if r.of.claim != nil {
 		return r.of.claim.ticket(r.offset), 0
 	}
-	return r.item.Ticket(), r.item.Generation()
+	of := &r.of.claims[r.at]
+	return of.ticket, of.generation
 }
 
 // deliver is what the context says of the message.
