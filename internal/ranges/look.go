@@ -69,11 +69,16 @@ func Abandoned(f *Facts) Change {
 		return l.c
 	}
 	for i := range f.Ranges {
-		if r := &f.Ranges[i]; !r.Locked && (r.Holder == ledger.Left || r.Holder == ledger.Dead) {
+		if r := &f.Ranges[i]; r.abandoned() {
 			l.dissolve(r)
 		}
 	}
 	return l.done()
+}
+
+// abandoned says that the range's owner left or died, and that it can be dissolved.
+func (r *Range) abandoned() bool {
+	return !r.Locked && (r.Holder == ledger.Left || r.Holder == ledger.Dead)
 }
 
 // done is all that there is to write.

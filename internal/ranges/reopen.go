@@ -151,21 +151,36 @@ func (r *Reopening) cut(ctx context.Context, store Store, info *Info, span Span,
 	if err != nil {
 		return err
 	}
+	update := func(alone bool, plan func(*Facts) Change) error {
+		return store.Update(ctx, []Query{{Info: *info, Span: span, Alone: alone}}, func(_ int, f *Facts) Change { return plan(f) })
+	}
 	var done, skipped int64
-	err = store.Update(ctx, []Query{{Info: *info, Span: span}}, func(_ int, f *Facts) (c Change) {
+	var left bool
+	cut := func(f *Facts) (c Change) {
+		left = slices.ContainsFunc(f.Ranges, func(r Range) bool { return r.abandoned() })
 		c, done, skipped = Cut(f, span)
 		return c
-	})
-	if err != nil {
+	}
+	if err := update(false, cut); err != nil {
 		return err
 	}
-	report.Matched, report.Reopened, report.Skipped = report.Matched+done+skipped, report.Reopened+done, report.Skipped+skipped
+	report.Matched, report.Reopened = report.Matched+done, report.Reopened+done
+	if skipped > 0 && left { // nobody counts any more on what InTx has put there
+		if err := update(true, Abandoned); err != nil {
+			return err
+		}
+		if err := update(false, cut); err != nil {
+			return err
+		}
+		report.Matched, report.Reopened = report.Matched+done, report.Reopened+done
+	}
+	report.Matched, report.Skipped = report.Matched+skipped, report.Skipped+skipped
 	return nil
 }
 
 // Cut is the plan that takes finished offsets out of their segments, and how many these are. It leaves those that have a row
 // of their own, for which the segment speaks once that is gone, and skips those in a range that is still open: its owner
-// counts on what InTx has put there.
+// counts on what InTx has put there. Of an owner that left or died, Abandoned ends the range.
 func Cut(f *Facts, span Span) (c Change, cut, skipped int64) {
 	c = Change{Version: f.Version, Token: f.Token, Top: f.Top}
 	if f.Locked {
