@@ -404,10 +404,11 @@ func (f *Flow) settleRange(r *Range) {
 }
 
 // relieve expands ranges of which a batch handler has some for long while another handler has nothing to do: the rest is for
-// that one, as far as order allows.
+// that one, as far as order allows. One that takes longer still keeps what was done before it from being settled no more.
 func (f *Flow) relieve(now time.Duration, idle int) {
 	for _, d := range f.dispatches {
-		if r := d.rng; r != nil && d.Together && r.next < r.Len && idle > 0 && now-d.born > f.quick() {
+		r, long := d.rng, now-d.born
+		if r != nil && d.Together && (r.next < r.Len && idle > 0 && long > f.quick() || r.done > 0 && long > 4*f.quick()) {
 			f.expand(r.log)
 		}
 	}
