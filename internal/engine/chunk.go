@@ -97,7 +97,7 @@ func (c *chunk) recall(f *flow.Flow) {
 		return
 	}
 	for i := min(int(begun), len(c.runs)); i < len(c.runs); i++ {
-		c.runs[i].item = nil
+		c.runs[i].item, *c.runs[i].msg = nil, consumer.Message{}
 	}
 	f.Recalled(c.dispatch, int(begun))
 }

@@ -3,9 +3,11 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
@@ -72,4 +74,49 @@ func TestHandlerInAStretchIsCancelled(t *testing.T) {
 			})
 		})
 	}
+}
+
+// weighed is records whose handlers' bodies are watched.
+type weighed struct {
+	*stormRecords
+	bodies map[int64]weak.Pointer[byte]
+}
+
+func (w *weighed) Messages(first int, to []consumer.Message) {
+	w.stormRecords.Messages(first, to)
+	for i := range to {
+		to[i].Body = make([]byte, 1<<10)
+		w.bodies[w.Offset(first+i)] = weak.Make(&to[i].Body[0])
+	}
+}
+
+// A handler that hangs keeps nothing in memory of the records that were taken with its own.
+func TestHangingHandlerKeepsNoBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		let := make(chan struct{})
+		s := newStretches(t, func(_ context.Context, offset int64) error {
+			if offset == 15 {
+				<-let
+			}
+			return nil
+		})
+		w := &weighed{s.records(100), map[int64]weak.Pointer[byte]{}}
+		st := w.stretch()
+		st.Records = w
+		s.OfferStretch(st)
+		pass(time.Minute)
+		runtime.GC()
+		kept := 0
+		for offset, body := range w.bodies {
+			if offset > 15 && body.Value() != nil {
+				kept++
+			}
+		}
+		if n := len(w.bodies); n < 20 || kept > 0 {
+			t.Errorf("%d of %d bodies are in memory", kept, n)
+		}
+		close(let)
+		pass(time.Hour)
+		end(t, s.Engine)
+	})
 }
