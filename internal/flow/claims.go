@@ -82,7 +82,7 @@ func (f *Flow) claimable(now time.Duration) (n int, headsOnly bool) {
 	}
 	floor := min(2*f.cfg.Concurrency*f.cfg.BatchSize, f.cfg.ClaimAhead)
 	limit := f.pace.update(now, floor, f.cfg.ClaimAhead)
-	if room := limit - f.s.ahead; room > 0 && room >= min(limit/2, ClaimBatch) {
+	if room := limit - (f.s.ahead - f.s.ranged); room > 0 && room >= min(limit/2, ClaimBatch) {
 		if n = min(room, ClaimBatch); f.worthwhile(min(n, f.s.claimQ.len()), f.claiming) {
 			return n, false
 		}
@@ -184,7 +184,7 @@ func (f *Flow) ClaimedRanges(now time.Duration, c *Claim, tokens []uint64) (mess
 		case r.token == 0:
 			f.s.logs[r.log].claiming--
 			r.phase = queued
-			f.s.ahead -= r.Len
+			f.s.aheadOfRanges(-r.Len)
 			f.expand(r.log)
 		default:
 			f.s.logs[r.log].claiming--

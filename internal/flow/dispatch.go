@@ -364,7 +364,7 @@ func (f *Flow) Begin(now time.Duration, p Part) *Dispatch {
 	}
 	d := f.anyDispatch(now, p.To-p.From, r)
 	r.dispatch = d
-	f.s.ahead -= d.N
+	f.s.aheadOfRanges(-d.N)
 	r.next = p.To
 	return d
 }

@@ -92,6 +92,6 @@ func (f *Flow) Held() (items, waiting int, bytes *Weight) {
 // Empty says whether nothing at all is kept: what is finished leaves nothing in memory.
 func (f *Flow) Empty() bool {
 	s := f.s
-	return f.all == nil && s.held == 0 && s.bytes.Total() == 0 && s.ahead+s.taken+s.waitCount+s.working == 0 &&
+	return f.all == nil && s.held == 0 && s.bytes.Total() == 0 && s.ahead+s.ranged+s.taken+s.waitCount+s.working == 0 &&
 		len(s.sequences)+len(s.waits)+len(s.logs)+s.inflight.n == 0 && s.rules.empty() && len(f.kept)+len(f.calls)+len(f.dispatches)+f.watched+f.lettersOut == 0
 }

@@ -185,6 +185,30 @@ func TestRangesAreClaimedFarAhead(t *testing.T) {
 	}
 }
 
+// Records that are not in a range any more are claimed in large calls beside ranges of other logs, of which far more are ahead.
+func TestRangesAheadKeepNoSingleRecordsFromLargeClaims(t *testing.T) {
+	f := joined(Config{Concurrency: 16, BatchSize: 1, ClaimAhead: 4000})
+	f.lastRanged, f.pace = true, pace{begun: true, limit: 1 << 20}
+	offers(f, "b", 8000)
+	var c Claim
+	if !f.NextClaim(0, &c) || f.s.ahead != 8000 || f.s.ranged != 8000 {
+		t.Fatalf("%d are ahead, %d of them of ranges", f.s.ahead, f.s.ranged)
+	}
+	for _, it := range recordItems(0, 3000) {
+		f.Offer(0, it)
+	}
+	if n, headsOnly := f.claimable(0); n != ClaimBatch || headsOnly {
+		t.Errorf("%d single ones may be claimed, heads only %t", n, headsOnly)
+	}
+	f.ClaimedRanges(0, &c, []uint64{1})
+	if f.ClaimOver(&c); f.s.ranged != 8000 {
+		t.Errorf("%d of ranges are ahead", f.s.ranged)
+	}
+	if f.expandAll(); f.s.ranged != 0 || f.s.ahead != 8000 {
+		t.Errorf("%d of ranges are ahead of %d, when they are items", f.s.ranged, f.s.ahead)
+	}
+}
+
 // Claims run ahead by half of what they may at least, or by one that can begin at once.
 func TestRangesAreClaimedAheadByHalf(t *testing.T) {
 	f := asking()

@@ -10,10 +10,16 @@ func (s *sched) addRange(r *Range) {
 	l.ranges = append(l.ranges, r)
 }
 
+// aheadOfRanges counts records of ranges that are claimed ahead, which keep no single ones from that: they are claimed farther ahead.
+func (s *sched) aheadOfRanges(n int) {
+	s.ahead += n
+	s.ranged += n
+}
+
 // dropRange lets go of a range.
 func (s *sched) dropRange(r *Range) {
 	if r.phase == claiming || r.phase == claimed {
-		s.ahead -= r.Len - r.next
+		s.aheadOfRanges(r.next - r.Len)
 	}
 	if r.phase == claiming {
 		s.logs[r.log].claiming--
@@ -87,7 +93,7 @@ func (s *sched) takeRanges(n int, out []*Range) []*Range {
 		case n <= 0 || !s.logs[r.log].claimable():
 			return true
 		}
-		s.ahead += r.Len
+		s.aheadOfRanges(r.Len)
 		n -= r.Len
 		out = append(out, r)
 		return false

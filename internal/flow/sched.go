@@ -37,6 +37,7 @@ type sched struct {
 	held      int
 	bytes     Weight // of what is held
 	ahead     int    // claiming or claimed
+	ranged    int    // of these, records of ranges
 	taken     int    // handlers of the pool that run or are spoken for: heads from claiming to running
 	waitCount int
 	working   int  // items that run or are being settled, also those that the broker has back
