@@ -100,7 +100,7 @@ func (o *Owner) meet(ctx context.Context, stretches []ledger.Stretch, began time
 		case err != nil:
 			l.known = false
 		case !locked[i]:
-			l.held.first = max(l.held.first, queries[i].First)
+			l.first = max(l.first, queries[i].First)
 			o.opened(l, stretches, began, tokens)
 		}
 	}
