@@ -14,8 +14,9 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// What batches of a stretch have done is settled though the last of them hangs: a crash then is not to repeat it.
-func TestLastBatchOfAStretchHangs(t *testing.T) {
+// TestPitfall189_LastBatchHangs: what the batches of a stretch had done was not settled as long as the last of them hung: a crash
+// repeated it all.
+func TestPitfall189_LastBatchHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan struct{})
 		b := newInBatches(t, func(_ context.Context, batch []*consumer.Message) []error {

@@ -2,8 +2,8 @@ package flow
 
 import "testing"
 
-// A dispatch that is over keeps nothing of its range in memory, however long it lies there to be used again.
-func TestFreedDispatchKeepsNoRange(t *testing.T) {
+// TestPitfall190_FreedDispatch: a dispatch that was over kept its range, and so the records of a poll, in memory until it was used again.
+func TestPitfall190_FreedDispatch(t *testing.T) {
 	f := New(Config{Concurrency: 1, BatchSize: 1})
 	d := f.anyDispatch(0, 2, &Range{})
 	f.Free(d)

@@ -9,10 +9,10 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// TestFinishedRangesThatAreStillOpen: ranges that InTx has finished stay open until many of a log are, or until a beat. Whatever
+// TestPitfall191_ReopenBehindADeadOwner: ranges that InTx has finished stay open until many of a log are, or until a beat. Whatever
 // becomes of their owner meanwhile, their messages are done for everybody, and can be reopened once the owner has no say. Of a
 // dead owner they could not for an hour.
-func TestFinishedRangesThatAreStillOpen(t *testing.T) {
+func TestPitfall191_ReopenBehindADeadOwner(t *testing.T) {
 	t.Parallel()
 	for how, opens := range map[string]bool{"live": false, "dead": true, "left": true, "beat": true} {
 		t.Run(how, func(t *testing.T) {
