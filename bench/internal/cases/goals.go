@@ -26,7 +26,7 @@ func Goals() []suite.Goal {
 		ratio("Kafka with rows, of parallel-consumer unordered, default settings, without a ledger", "kafka/ours, rows", "kafka/parallel-consumer, unordered, 16", 1),
 		ratio("Kafka with rows, of parallel-consumer unordered, README's settings, without a ledger", "kafka/ours, rows", "kafka/parallel-consumer, unordered, 1000", 1),
 		{Text: "Kafka with ranges", Unit: "records/s", Bound: 1_200_000, Value: func(r suite.Round) float64 { return r.Rate("kafka/ours, ranges") }},
-		ratio("Kafka with ranges, of raw poll and commit", "kafka/ours, ranges", "kafka/raw poll + commit", 0.4),
+		ratio("Kafka with ranges, of raw poll and commit", "kafka/ours, ranges", "kafka/raw poll + commit", 0.5),
 		ratio("Kafka with ranges, of rows", "kafka/ours, ranges", "kafka/ours, rows", 12),
 		ratio("Kafka InTx, one insert a message, of the inbox by hand", "kafka/ours, InTx, one insert", "kafka/inbox by hand, one insert", 1.2),
 		ratio("Kafka InTx, one insert a message, of the inbox by hand in two round trips", "kafka/ours, InTx, one insert", "kafka/inbox by hand, pipelined", 0.9),
