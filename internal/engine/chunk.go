@@ -40,7 +40,7 @@ func partChunk(of *calling, part flow.Part) *chunk {
 	st, messages := part.Range.Of.(*Stretch), make([]consumer.Message, part.To-part.From)
 	st.Records.Messages(part.From, messages)
 	c := newChunk(of, messages)
-	c.claim = &claim{sess: part.Range.Session(), first: st.Range.Claim.First.Key, token: part.Range.Token()}
+	c.claim = &claim{sess: part.Range.Session(), first: st.Range.Claim.First.Key.Sum(), token: part.Range.Token()}
 	for i := range c.runs {
 		r := &c.runs[i]
 		r.id, r.offset, r.msg.Attempt = r.msg.ID, st.Records.Offset(part.From+i), 1

@@ -52,13 +52,13 @@ type itemClaim struct {
 // claim is that of a stretch.
 type claim struct {
 	sess  *flow.Session
-	first ledger.Key // of the stretch's first record
+	first [ledger.KeySize]byte // of the key of the stretch's first record, which refers to that record
 	token uint64
 }
 
 // ticket is that of the record at an offset.
 func (c *claim) ticket(offset int64) ledger.Ticket {
-	return ledger.NewTicket(c.first.At(offset), c.token)
+	return ledger.NewTicket(ledger.SumAt(c.first, offset), c.token)
 }
 
 // calling is what all runs of an engine have in common.

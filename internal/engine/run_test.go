@@ -169,7 +169,7 @@ func TestAttemptOfARunThatIsOver(t *testing.T) {
 	sess := e.joins(nil)
 	for _, asked := range []bool{true, false} {
 		c := newChunk(&e.pool.handlers.calling, make([]consumer.Message, 2))
-		c.claim = &claim{sess: &sess.flow, first: ledger.Key{Scope: "s", Pos: &ledger.Position{Log: "a", Offset: 3}}, token: 9}
+		c.claim = &claim{sess: &sess.flow, first: ledger.Key{Scope: "s", Pos: &ledger.Position{Log: "a", Offset: 3}}.Sum(), token: 9}
 		r := &c.runs[1]
 		r.id, r.offset = "a-4", 4
 		if asked {

@@ -55,7 +55,9 @@ func (f *Flow) expand(log string) {
 	for _, r := range append([]*Range(nil), l.ranges...) {
 		f.expandOne(r)
 	}
-	f.s.rangeQ.filter(func(r *Range) bool { return r.whole })
+	whole := func(r *Range) bool { return r.whole }
+	f.s.rangeQ.filter(whole)
+	f.s.rangeReady.filter(whole)
 }
 
 func (f *Flow) expandOne(r *Range) {
