@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -254,8 +255,10 @@ func (w *Worker) takeStretch(a *assignment, records []*kgo.Record) *engine.Stret
 	}
 	last := records[len(records)-1].Offset
 	a.prev = last
+	pos := *it.Key.Pos // the item is let go of: it has copies of the record
+	key := ledger.Key{Scope: it.Key.Scope, ID: bytes.Clone(it.Key.ID), Pos: &pos}.Known()
 	st := &engine.Stretch{Records: b, Ordered: w.set.Order != OrderNone, Claim: ledger.Stretch{Last: last, First: ledger.Entry{
-		Key: it.Key, Ranged: true, Late: it.Late, Window: it.Window,
+		Key: key, Ranged: true, Late: b, Window: it.Window,
 	}}}
 	for i := 1; i < len(records); i++ {
 		if from, to := records[i-1].Offset+1, records[i].Offset; from < to {

@@ -37,6 +37,12 @@ func (b *batch) Size(i int) int64 { return b.sizes[i] }
 // SentAt implements engine.Records.
 func (b *batch) SentAt(i int) time.Time { return b.records[i].Timestamp }
 
+// Identify implements ledger.Late, for the first record.
+func (b *batch) Identify() (ledger.Fingerprint, []byte) {
+	r := b.records[0]
+	return ledger.BodyFingerprint(r.Value), new(arena).deliveryID(b.of.log, r.LeaderEpoch, r.Offset)
+}
+
 // Messages implements engine.Records.
 func (b *batch) Messages(first int, to []consumer.Message) {
 	records := b.records[first : first+len(to)]
