@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -63,9 +62,11 @@ func (b *batch) slab(some []*kgo.Record, to []consumer.Message, digits int) {
 	copies, headers := make(arena, 0, bytes), make([]ledger.Header, n)
 	var names strings.Builder
 	names.Grow(len(some) * (len(b.of.name) + 1 + digits))
+	var id arena
 	for i, r := range some {
 		n := len(r.Headers)
-		to[i].ID = recordText(&names, b.of.name, r.Offset)
+		id = id[:0]
+		to[i].ID = text(&names, id.recordID(b.of.name, r.Offset))
 		fill(&to[i], r, b.of, &copies, headers[:n:n])
 		headers = headers[n:]
 	}
@@ -84,14 +85,4 @@ func (b *batch) Items(from, to int) []*engine.Item {
 		fresh[i] = d
 	}
 	return prepare(b.set, fresh, &at, make([]*engine.Item, 0, len(fresh)))
-}
-
-// recordText adds a record's readable identity to the names.
-func recordText(names *strings.Builder, of string, offset int64) string {
-	var b [longest]byte
-	from := names.Len()
-	names.WriteString(of)
-	names.WriteByte('-')
-	names.Write(strconv.AppendInt(b[:0], offset, 10))
-	return names.String()[from:]
 }

@@ -35,8 +35,8 @@
 //   - Only heads of sequences ask, so with rules nothing is claimed ahead behind a head.
 //   - What may be ours keeps its place as it keeps its key, so it is claimed past all rules.
 //   - Suspects and probes ask like others. Drains, revoked partitions and lost leases let go of what waits.
-//   - With rules there are no ranges (Flow.Ranges), so nothing sets a phase of a range's items by itself (Part.Prepare,
-//     Flow.expandOne) that a rule was not asked about.
+//   - With rules there are no ranges (Flow.Ranges), so nothing sets a phase of a range's items by itself (Flow.expandOne) that a rule
+//     was not asked about.
 //   - A rule decides by its calls alone. One whose room grows by an event of its own, such as an answer about a limit of several
 //     workers, has that event in Flow, which then asks Next as rules.left does.
 //
@@ -54,6 +54,7 @@
 //	claims.go      what to claim next, and what the ledger's answers mean
 //	end.go         the end of each event: what is to be carried out, who has work, when to wake
 //	revoke.go      what takes messages back: a revoked partition, a drain, a lost lease, a pause
+//	part.go        what handlers get of ranges
 //	dispatch.go    what handlers get, and what follows from how they end
 //	probe.go       what is claimed alone: suspects, and what is tried while the breaker is open
 //	settle.go      what to settle next, what the answers mean, and dead letters on their way

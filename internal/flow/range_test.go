@@ -304,6 +304,9 @@ func TestExpandKeepsWhatRuns(t *testing.T) {
 	}
 	f.Stuck(time.Second, d)
 	records := r.Records.(*logRecords)
+	if f.s.rangeReady.len()+f.s.rangeQ.len() != 0 {
+		t.Error("it is kept in a queue, and its records with it")
+	}
 	if records.made != 3 || len(d.Items) != 2 || r.whole || d.rng != nil || f.s.held != 3 || f.s.working != 2 || f.s.ahead != 1 {
 		t.Errorf("%d are made, %d of them run, whole %v, %d held, %d work", records.made, len(d.Items), r.whole, f.s.held, f.s.working)
 	}

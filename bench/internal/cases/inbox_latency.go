@@ -3,7 +3,6 @@ package cases
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
@@ -56,11 +55,7 @@ func inboxAtRate(ctx context.Context, r *suite.Run) (suite.Result, error) {
 
 func inTxAtRate(audit kafka.Audit) func(context.Context, *suite.Run) (suite.Result, error) {
 	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
-		l, err := freshRows(ctx, r, txHandlers)
-		if err != nil {
-			return nil, err
-		}
-		insert, err := l.inserting(ctx)
+		l, insert, err := inserting(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +132,7 @@ func latencyTopic(ctx context.Context, r *suite.Run) (*cluster, string, *kgo.Cli
 	r.Cleanup(func() error {
 		producer.Close()
 		_, err := c.admin.DeleteTopic(context.Background(), topic)
-		return errors.Join(err)
+		return err
 	})
 	return c, topic, producer, nil
 }

@@ -100,11 +100,7 @@ func postgresNoop(audit kafka.Audit) func(context.Context, *suite.Run) (suite.Re
 
 func inTx(audit kafka.Audit) func(context.Context, *suite.Run) (suite.Result, error) {
 	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
-		l, err := freshRows(ctx, r, txHandlers)
-		if err != nil {
-			return nil, err
-		}
-		insert, err := l.inserting(ctx)
+		l, insert, err := inserting(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -115,10 +111,14 @@ func inTx(audit kafka.Audit) func(context.Context, *suite.Run) (suite.Result, er
 // txHandlers are as many handlers as an inbox by hand has connections.
 const txHandlers = inboxConns
 
-// inserting makes a handler of one insert by InTx.
-func (l *rows) inserting(ctx context.Context) (consumer.HandlerFunc, error) {
+// inserting makes a ledger, and a handler of one insert by InTx.
+func inserting(ctx context.Context, r *suite.Run) (*rows, consumer.HandlerFunc, error) {
+	l, err := freshRows(ctx, r, txHandlers)
+	if err != nil {
+		return nil, nil, err
+	}
 	insert := "INSERT INTO " + l.schema + ".effects (id, body) VALUES ($1, $2)"
-	return func(ctx context.Context, m *consumer.Message) error {
+	return l, func(ctx context.Context, m *consumer.Message) error {
 		return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, insert, m.ID, m.Body)
 			return err
