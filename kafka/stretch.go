@@ -46,15 +46,16 @@ func (b *batch) Identify() (ledger.Fingerprint, []byte) {
 func (b *batch) Messages(first int, to []consumer.Message) {
 	records := b.records[first : first+len(to)]
 	digits := decimals(records[len(records)-1].Offset) // the largest
+	id := make(arena, 0, len(b.of.name)+1+digits)
 	for len(records) > 0 {
 		n := cutSlab(len(records), func(i int) int64 { return b.sizes[first+i] })
-		b.slab(records[:n], to, digits)
+		b.slab(records[:n], to, &id, digits)
 		records, to, first = records[n:], to[n:], first+n
 	}
 }
 
-// slab makes the messages of records that share what is allocated.
-func (b *batch) slab(some []*kgo.Record, to []consumer.Message, digits int) {
+// slab makes the messages of records that share what is allocated. In id there is room for one's id, of so many digits at most.
+func (b *batch) slab(some []*kgo.Record, to []consumer.Message, id *arena, digits int) {
 	bytes, n := 0, 0
 	for _, r := range some {
 		bytes, n = bytes+originalSize(r), n+len(r.Headers)
@@ -62,10 +63,9 @@ func (b *batch) slab(some []*kgo.Record, to []consumer.Message, digits int) {
 	copies, headers := make(arena, 0, bytes), make([]ledger.Header, n)
 	var names strings.Builder
 	names.Grow(len(some) * (len(b.of.name) + 1 + digits))
-	var id arena
 	for i, r := range some {
 		n := len(r.Headers)
-		id = id[:0]
+		*id = (*id)[:0]
 		to[i].ID = text(&names, id.recordID(b.of.name, r.Offset))
 		fill(&to[i], r, b.of, &copies, headers[:n:n])
 		headers = headers[n:]

@@ -14,31 +14,43 @@ var _ ledger.StretchOwner = (*Owner)(nil)
 type stretched struct {
 	*held
 	opening Opening
-	of      []int // the stretches, one for each range of the opening
-	asked   []int // those of a log that is not known
+	of      []asking // one for each range of the opening
+	asked   []asking // those of a log that is not known
+}
+
+// asking is one stretch of a call, and where it begins.
+type asking struct {
+	*ledger.Stretch
+	index  int
+	log    Log
+	offset int64
+}
+
+// placed are the stretches that have a place in a log, and their logs in the order of turns.
+func placed(stretches []ledger.Stretch) (all []asking, in []Log) {
+	for i := range stretches {
+		if e := &stretches[i].First; e.Key.Pos != nil && ledger.CheckEntry(e) == nil {
+			log, offset := SplitSum(e.Key.Sum())
+			all, in = append(all, asking{&stretches[i], i, log, offset}), append(in, log)
+		}
+	}
+	return all, sortLogs(in)
 }
 
 // ClaimStretches implements [ledger.StretchOwner]: where nothing lies. Of a log that is not known yet that is seen under its lock.
 func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) ([]uint64, error) {
-	var in []Log
-	for i := range stretches {
-		if e := &stretches[i].First; e.Key.Pos != nil && ledger.CheckEntry(e) == nil {
-			log, _ := SplitSum(e.Key.Sum())
-			in = append(in, log)
-		}
-	}
-	in = sortLogs(in)
+	asked, in := placed(stretches)
 	if err := o.looks.take(ctx, in); err != nil {
 		return nil, fmt.Errorf("ledger: the claim was not sent: %w", err)
 	}
 	defer o.looks.give(in)
 	o.flushOf(ctx, in)
 	began, tokens := time.Now(), make([]uint64, len(stretches))
-	wrote, err := o.meet(ctx, stretches, began, tokens)
+	wrote, err := o.meet(ctx, asked, began, tokens)
 	if err != nil {
 		return nil, err
 	}
-	logs := o.stretch(stretches, began, tokens)
+	logs := o.stretch(asked, began, tokens)
 	if len(logs) == 0 {
 		return tokens, nil
 	}
@@ -54,7 +66,7 @@ func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) 
 			l.known = false
 			continue
 		}
-		o.opened(l, stretches, began, tokens)
+		o.opened(l, began, tokens)
 	}
 	if err != nil {
 		return nil, ledger.MarkPartly(wrote, err)
@@ -63,18 +75,18 @@ func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) 
 }
 
 // opened takes over what was opened for stretches of a log. The owner is locked.
-func (o *Owner) opened(l *stretched, stretches []ledger.Stretch, began time.Time, tokens []uint64) {
+func (o *Owner) opened(l *stretched, began time.Time, tokens []uint64) {
 	l.learn(&l.opening.Change, began, 0)
 	for j, r := range l.opening.Change.Open {
 		l.open[r.Token] = openOf(r)
-		tokens[l.of[j]] = r.Token
-		o.counts.opened(stretches[l.of[j]].Messages())
+		tokens[l.of[j].index] = r.Token
+		o.counts.opened(l.of[j].Messages())
 	}
 }
 
 // meet claims stretches of logs that are not known, or are known to begin elsewhere.
-func (o *Owner) meet(ctx context.Context, stretches []ledger.Stretch, began time.Time, tokens []uint64) (wrote bool, err error) {
-	logs, queries := o.strange(stretches, began)
+func (o *Owner) meet(ctx context.Context, all []asking, began time.Time, tokens []uint64) (wrote bool, err error) {
+	logs, queries := o.strange(all, began)
 	if len(logs) == 0 {
 		return false, nil
 	}
@@ -86,9 +98,9 @@ func (o *Owner) meet(ctx context.Context, stretches []ledger.Stretch, began time
 			l.opening.Change.Top = max(l.opening.Change.Top, s.To)
 		}
 		l.of = nil
-		for _, at := range l.asked {
-			if !f.Locked && Stretch(&l.opening.Change, &stretches[at]) {
-				l.of = append(l.of, at)
+		for _, s := range l.asked {
+			if !f.Locked && Stretch(&l.opening.Change, s.Stretch) {
+				l.of = append(l.of, s)
 			}
 		}
 		return l.opening.Change
@@ -101,70 +113,60 @@ func (o *Owner) meet(ctx context.Context, stretches []ledger.Stretch, began time
 			l.known = false
 		case !locked[i]:
 			l.first = max(l.first, queries[i].First)
-			o.opened(l, stretches, began, tokens)
+			o.opened(l, began, tokens)
 		}
 	}
 	return err == nil, err
 }
 
 // strange are the stretches of logs of which has to be learned what lies in them.
-func (o *Owner) strange(stretches []ledger.Stretch, now time.Time) (logs []*stretched, queries []Query) {
+func (o *Owner) strange(all []asking, now time.Time) (logs []*stretched, queries []Query) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	by := map[Log]int{}
-	for i := range stretches {
-		s := &stretches[i]
-		if s.First.Key.Pos == nil || ledger.CheckEntry(&s.First) != nil {
+	for _, s := range all {
+		h := o.held(s.log, &s.First, now)
+		if h.known && s.First.Key.Pos.First <= h.first || !h.suits(&s.First, s.offset) {
 			continue
 		}
-		log, offset := SplitSum(s.First.Key.Sum())
-		h := o.held(log, &s.First, now)
-		if h.known && s.First.Key.Pos.First <= h.first || !h.suits(&s.First, offset) {
-			continue
-		}
-		span := Span{offset, s.Last + 1}
+		span := Span{s.offset, s.Last + 1}
 		if prev := s.First.Key.Pos.Prev; prev >= 0 { // with the gap before
 			span.From = min(span.From, prev+1)
 		}
-		at, there := by[log]
+		at, there := by[s.log]
 		if !there {
 			at = len(logs)
-			by[log], logs = at, append(logs, &stretched{held: h})
+			by[s.log], logs = at, append(logs, &stretched{held: h})
 			queries = append(queries, Query{Info: h.info, Span: span, Room: true})
 		}
 		q := &queries[at]
 		q.Span = Span{min(q.Span.From, span.From), max(q.Span.To, span.To)}
 		q.First = max(q.First, s.First.Key.Pos.First)
-		logs[at].asked = append(logs[at].asked, i)
+		logs[at].asked = append(logs[at].asked, s)
 	}
 	return logs, queries
 }
 
 // stretch plans what can be claimed without a look.
-func (o *Owner) stretch(stretches []ledger.Stretch, now time.Time, tokens []uint64) (logs []*stretched) {
+func (o *Owner) stretch(all []asking, now time.Time, tokens []uint64) (logs []*stretched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	by := map[Log]*stretched{}
-	for i := range stretches {
-		s := &stretches[i]
-		if tokens[i] != 0 || s.First.Key.Pos == nil || ledger.CheckEntry(&s.First) != nil {
+	for _, s := range all {
+		h := o.logs[s.log]
+		if tokens[s.index] != 0 || h == nil || !h.known || s.First.Key.Pos.First > h.first || !h.suits(&s.First, s.offset) {
 			continue
 		}
-		log, offset := SplitSum(s.First.Key.Sum())
-		h := o.logs[log]
-		if h == nil || !h.known || s.First.Key.Pos.First > h.first || !h.suits(&s.First, offset) {
-			continue
-		}
-		l := by[log]
+		l := by[s.log]
 		if l == nil {
-			l = &stretched{held: h, opening: Opening{Log: log, Version: h.version}}
+			l = &stretched{held: h, opening: Opening{Log: s.log, Version: h.version}}
 			l.opening.Change = Change{Version: h.version, Token: h.token, Top: h.top, Room: h.room}
 		}
-		if Stretch(&l.opening.Change, s) {
+		if Stretch(&l.opening.Change, s.Stretch) {
 			h.used = now
-			l.of = append(l.of, i)
-			if by[log] == nil {
-				by[log], logs = l, append(logs, l)
+			l.of = append(l.of, s)
+			if by[s.log] == nil {
+				by[s.log], logs = l, append(logs, l)
 			}
 		}
 	}
