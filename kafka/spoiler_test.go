@@ -19,7 +19,8 @@ import (
 
 // spoiler handles records, spoils what it gets of each, and ends in all ways.
 type spoiler struct {
-	t       *testing.T
+	t       testing.TB
+	all     int
 	mu      sync.Mutex
 	effects map[string]int
 	steps   map[string]int
@@ -29,6 +30,56 @@ type spoiler struct {
 	active  map[string]bool
 	order   Order
 	calls   int
+}
+
+// newSpoiler sends so many records to each partition of the site's topic, to be spoilt.
+func newSpoiler(s *site, order Order, partitions int32, each int) *spoiler {
+	var all []*kgo.Record
+	for i := range each {
+		for p := range partitions {
+			v := []byte(fmt.Sprintf("v%d-%d", p, i))
+			all = append(all, &kgo.Record{Topic: s.topic, Partition: p, Key: []byte(fmt.Sprint(i % 7)), Value: v,
+				Headers: []kgo.RecordHeader{{Key: "h", Value: v}, {Key: "g", Value: v}}})
+		}
+	}
+	s.sendRecords(all...)
+	return &spoiler{t: s.t, all: len(all), effects: map[string]int{}, steps: map[string]int{}, keys: map[string]string{}, tokens: map[string]uint64{},
+		last: map[string]int64{}, active: map[string]bool{}, order: order}
+}
+
+// goesOn waits until so many more records were handled, or nearly all are.
+func (b *spoiler) goesOn(s *site, n int) {
+	handled := func() int { b.mu.Lock(); defer b.mu.Unlock(); return b.calls }
+	until := min(handled()+n, b.all-300)
+	eventually(s.t, "more are handled", func() bool { return handled() >= until })
+}
+
+// check checks that each record had its effect and its step once, or is archived as it came.
+func (b *spoiler) check(s *site, want int) {
+	t, failed, n := s.t, 0, 0
+	for d, err := range s.ledger.DeadLetters(t.Context(), ledger.Filter{Body: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed++
+		text := fmt.Sprintf("%s %v", d.Body, d.Headers)
+		if strings.Contains(text, "X") || strings.Contains(text, "spoilt") || b.effects[string(d.Body)] != 0 {
+			t.Errorf("archived %s", text)
+		}
+	}
+	for v, k := range b.effects {
+		if n++; k != 1 {
+			t.Errorf("%s has %d effects", v, k)
+		}
+	}
+	for v, k := range b.steps {
+		if k != 1 {
+			t.Errorf("%s made its step %d times", v, k)
+		}
+	}
+	if n+failed != want {
+		t.Errorf("%d done, %d archived, want %d", n, failed, want)
+	}
 }
 
 func (b *spoiler) spoil(ctx context.Context, m *consumer.Message) (what int, value string) {
@@ -127,49 +178,14 @@ func TestHandlersSpoilWhatTheyGet(t *testing.T) {
 			t.Parallel()
 			const each = 3000
 			s := fakeSite(t, 2)
-			b := &spoiler{t: t, effects: map[string]int{}, steps: map[string]int{}, keys: map[string]string{}, tokens: map[string]uint64{},
-				last: map[string]int64{}, active: map[string]bool{}, order: order}
-			var all []*kgo.Record
-			for i := range each {
-				for p := range int32(2) {
-					v := []byte(fmt.Sprintf("v%d-%d", p, i))
-					all = append(all, &kgo.Record{Topic: s.topic, Partition: p, Key: []byte(fmt.Sprint(i % 7)), Value: v,
-						Headers: []kgo.RecordHeader{{Key: "h", Value: v}, {Key: "g", Value: v}}})
-				}
-			}
-			s.sendRecords(all...)
+			b := newSpoiler(s, order, 2, each)
 			c := quick()
 			c.Order = order
 			c.BackoffMax = 2 * time.Millisecond
 			w := s.start(b.handle, c)
 			s.caughtUp()
 			w.end()
-			failed := 0
-			for d, err := range s.ledger.DeadLetters(t.Context(), ledger.Filter{Body: true}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				failed++
-				text := fmt.Sprintf("%s %v", d.Body, d.Headers)
-				if strings.Contains(text, "X") || strings.Contains(text, "spoilt") || b.effects[string(d.Body)] != 0 {
-					t.Errorf("archived %s", text)
-				}
-			}
-			n := 0
-			for v, k := range b.effects {
-				if n++; k != 1 {
-					t.Errorf("%s has %d effects", v, k)
-				}
-			}
-			for v, k := range b.steps {
-				if k != 1 {
-					t.Errorf("%s made its step %d times", v, k)
-				}
-			}
-			if n+failed != 2*each {
-				t.Errorf("%d done, %d archived", n, failed)
-			}
-			t.Logf("%d calls, %d failed", b.calls, failed)
+			b.check(s, 2*each)
 		})
 	}
 }
@@ -181,17 +197,7 @@ func TestHandlersSpoilBesideRebalances(t *testing.T) {
 			t.Parallel()
 			const each = 4000
 			s := fakeSite(t, 3)
-			b := &spoiler{t: t, effects: map[string]int{}, steps: map[string]int{}, keys: map[string]string{}, tokens: map[string]uint64{},
-				last: map[string]int64{}, active: map[string]bool{}, order: OrderNone}
-			var all []*kgo.Record
-			for i := range each {
-				for p := range int32(3) {
-					v := []byte(fmt.Sprintf("v%d-%d", p, i))
-					all = append(all, &kgo.Record{Topic: s.topic, Partition: p, Key: []byte(fmt.Sprint(i % 7)), Value: v,
-						Headers: []kgo.RecordHeader{{Key: "h", Value: v}, {Key: "g", Value: v}}})
-				}
-			}
-			s.sendRecords(all...)
+			b := newSpoiler(s, OrderNone, 3, each)
 			start := func() *running {
 				c := quick()
 				c.Order, c.BackoffMax = OrderNone, 2*time.Millisecond
@@ -202,35 +208,15 @@ func TestHandlersSpoilBesideRebalances(t *testing.T) {
 			}
 			w := start()
 			for range 6 {
-				time.Sleep(time.Duration(50+rand.IntN(300)) * time.Millisecond)
+				b.goesOn(s, 1+rand.IntN(300))
 				next := start()
-				time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+				b.goesOn(s, rand.IntN(300))
 				w.end()
 				w = next
 			}
 			s.caughtUp()
 			w.end()
-			failed := 0
-			for d, err := range s.ledger.DeadLetters(t.Context(), ledger.Filter{Body: true}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				failed++
-				text := fmt.Sprintf("%s %v", d.Body, d.Headers)
-				if strings.Contains(text, "X") || strings.Contains(text, "spoilt") || b.effects[string(d.Body)] != 0 {
-					t.Errorf("archived %s", text)
-				}
-			}
-			n := 0
-			for v, k := range b.effects {
-				if n++; k != 1 {
-					t.Errorf("%s has %d effects", v, k)
-				}
-			}
-			if n+failed != 3*each {
-				t.Errorf("%d done, %d archived", n, failed)
-			}
-			t.Logf("%d calls, %d failed", b.calls, failed)
+			b.check(s, 3*each)
 		})
 	}
 }
