@@ -232,111 +232,128 @@ func fenceStorm(t *testing.T, level pgx.TxIsoLevel, mode string) {
 	cut, url := newCutter(t, direct.url)
 	b := openBench(t, url, variant{mode: pgx.QueryExecModeExec, cfg: &postgres.Config{Isolation: level, LockWait: 200 * time.Millisecond, CommitLimit: 3 * time.Second}})
 	s := &storm{t: t, b: b, end: time.Now().Add(3 * time.Minute)}
-	const n = 300
-	all := records("s", 0, 0, n*2)
-	var es []ledger.Entry
-	prev := int64(-1)
-	for _, e := range all { // gaps
-		if rand.IntN(10) < 7 && len(es) < n {
-			e.Key.Pos.Prev = prev
-			prev = e.Key.Pos.Offset
-			es = append(es, e)
-		}
-	}
+	es := withGaps(300)
 	o := join(t, b, 10*time.Minute)
-	var chaos sync.WaitGroup
-	stop := make(chan struct{})
-	if mode == "cuts" {
-		chaos.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Duration(100+rand.IntN(200)) * time.Millisecond):
-				}
-				switch rand.IntN(3) {
-				case 0:
-					cut.mu.Lock()
-					cut.held = nil
-					cut.mu.Unlock()
-					cut.cutBefore("commit\x00")
-				case 1:
-					cut.cutAfter("commit\x00", false)
-				case 2:
-					deliver := cut.delay()
-					d := time.Duration(rand.IntN(1500)) * time.Millisecond
-					chaos.Go(func() { time.Sleep(d); deliver() })
-				}
-			}
-		})
-	}
-	var second atomic.Bool
-	work := func(o ledger.Owner, es []ledger.Entry) {
-		type job struct {
-			es []ledger.Entry
-			cs []ledger.Claim
-		}
-		jobs := make(chan job)
-		var wg sync.WaitGroup
-		for range 32 {
-			wg.Go(func() {
-				for j := range jobs {
-					s.handle(o, j.es, j.cs)
-				}
-			})
-		}
-		for from := 0; from < len(es); from += 100 {
-			if mode == "dead" && !second.Load() && from > len(es)/2 {
-				declareDead(t, direct, o)
-			}
-			part := es[from:min(from+100, len(es))]
-			claims, ok := s.claim(o, part)
-			if !ok {
-				break
-			}
-			for i := 0; i < len(part); {
-				k := 1
-				if rand.IntN(8) == 0 {
-					k = min(1+rand.IntN(4), len(part)-i)
-				}
-				jobs <- job{part[i : i+k], claims[i : i+k]}
-				i += k
-			}
-		}
-		close(jobs)
-		wg.Wait()
-	}
-	began := time.Now()
-	if mode == "dead" {
-		work(o, es)
-		second.Store(true)
+	switch mode {
+	case "cuts":
+		stop := cutCommits(cut)
+		s.work(o, es, nil)
+		stop()
+	case "dead":
+		s.work(o, es, func() { declareDead(t, direct, o) })
 		o = join(t, b, 10*time.Minute)
+		s.work(o, es, nil)
+	default:
+		s.work(o, es, nil)
 	}
-	work(o, es)
-	close(stop)
-	chaos.Wait()
-	cut.arm("", false, false)
-	time.Sleep(300 * time.Millisecond)
-	t.Logf("%s, states %d open, %d succeeded, %d lost, %d unknown, cuts %d", time.Since(began), s.counts[0].Load(), s.counts[2].Load(), s.counts[3].Load(),
-		s.counts[4].Load(), cut.count())
-	got := map[string]int{}
-	rows, _ := direct.pool.Query(t.Context(), "SELECT id, count(*) FROM effects GROUP BY id")
-	var id string
-	var k int
-	if _, err := pgx.ForEachRow(rows, []any{&id, &k}, func() error { got[id] = k; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range es {
-		at := e.Key.Pos.Offset
-		sure, plain := s.plain.Load(at)
-		if k := got[fmt.Sprint(at)]; k > 1 || !plain && k != 1 || plain && sure.(bool) && k != 0 {
-			t.Errorf("offset %d: %d effects, a plain success %t (%v)", at, k, plain, sure)
-		}
-	}
+	poll(t, "what was late", func() bool {
+		return direct.number(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL") == 0
+	})
+	t.Logf("%d open, %d succeeded, %d lost, %d unknown, %d cuts", s.counts[ledger.AttemptOpen].Load(), s.counts[ledger.AttemptSucceeded].Load(),
+		s.counts[ledger.AttemptLost].Load(), s.counts[ledger.AttemptUnknown].Load(), cut.count())
+	s.check(direct, es)
 	_ = o.Leave(t.Context())
 	claimsOf(t, join(t, direct, time.Minute), es, ledger.Done)
 	if n := direct.number(t, `SELECT count(*) FROM ackledger.segment a JOIN ackledger.segment b ON a.log = b.log AND a.first < b.first
 		AND b.first < a.last`); n != 0 {
 		t.Errorf("%d segments meet", n)
+	}
+}
+
+// withGaps are n records of a log, of which some offsets were never delivered.
+func withGaps(n int) (es []ledger.Entry) {
+	prev := int64(-1)
+	for _, e := range records("s", 0, 0, 2*n) {
+		if rand.IntN(10) < 7 && len(es) < n {
+			e.Key.Pos.Prev, prev = prev, e.Key.Pos.Offset
+			es = append(es, e)
+		}
+	}
+	return es
+}
+
+// cutCommits cuts connections before and behind COMMIT, and holds some, until it is stopped.
+func cutCommits(cut *cutter) (stop func()) {
+	var chaos sync.WaitGroup
+	over := make(chan struct{})
+	chaos.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Duration(100+rand.IntN(200)) * time.Millisecond):
+			}
+			switch rand.IntN(3) {
+			case 0:
+				cut.mu.Lock()
+				cut.held = nil
+				cut.mu.Unlock()
+				cut.cutBefore("commit\x00")
+			case 1:
+				cut.cutAfter("commit\x00", false)
+			case 2:
+				time.AfterFunc(time.Duration(rand.IntN(1500))*time.Millisecond, cut.delay())
+			}
+		}
+	})
+	return func() {
+		close(over)
+		chaos.Wait()
+		cut.arm("", false, false)
+	}
+}
+
+// work has 32 handlers handle all; half, if it is given, is called in the midst of it.
+func (s *storm) work(o ledger.Owner, es []ledger.Entry, half func()) {
+	type job struct {
+		es []ledger.Entry
+		cs []ledger.Claim
+	}
+	jobs := make(chan job)
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for j := range jobs {
+				s.handle(o, j.es, j.cs)
+			}
+		})
+	}
+	for from := 0; from < len(es); from += 100 {
+		if half != nil && from > len(es)/2 {
+			half()
+		}
+		part := es[from:min(from+100, len(es))]
+		claims, ok := s.claim(o, part)
+		if !ok {
+			break
+		}
+		for i := 0; i < len(part); {
+			k := 1
+			if rand.IntN(8) == 0 {
+				k = min(1+rand.IntN(4), len(part)-i)
+			}
+			jobs <- job{part[i : i+k], claims[i : i+k]}
+			i += k
+		}
+	}
+	close(jobs)
+	wg.Wait()
+}
+
+// check checks the effects of all.
+func (s *storm) check(direct *bench, es []ledger.Entry) {
+	got := map[string]int{}
+	rows, _ := direct.pool.Query(s.t.Context(), "SELECT id, count(*) FROM effects GROUP BY id")
+	var id string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&id, &n}, func() error { got[id] = n; return nil }); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, e := range es {
+		at := e.Key.Pos.Offset
+		sure, plain := s.plain.Load(at)
+		if n := got[fmt.Sprint(at)]; n > 1 || !plain && n != 1 || plain && sure.(bool) && n != 0 {
+			s.t.Errorf("offset %d: %d effects, a plain success %t (%v)", at, n, plain, sure)
+		}
 	}
 }

@@ -68,7 +68,6 @@ func TestLateFenceBesideATakeOver(t *testing.T) {
 						}
 					}
 					poll(t, "what was late", func() bool { return l.transactions(t) == 0 })
-					time.Sleep(30 * time.Millisecond)
 					t.Logf("%s: %v, %d effects", how, c.Answer, l.effects(t))
 					if n := l.effects(t); n != 1 {
 						t.Errorf("%d effects", n)
