@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
 // visitPostgres asks the server about the ledger's tables. The ledger itself is open, so tables and versions fit.
@@ -25,6 +27,7 @@ func visitPostgres(ctx context.Context, url, schema string, f *findings) {
 	settings := conn.Config().TLSConfig
 	safe, says, remedy := gradeOf(conn.PgConn().Conn(), settings != nil && settings.VerifyPeerCertificate != nil)
 	f.add(safe, encryption, says, remedy)
+	p.engine(ctx)
 	p.version(ctx)
 	p.rights(ctx, schema)
 	p.server(ctx)
@@ -47,6 +50,24 @@ func (p *patient) ask(ctx context.Context, check, sql string, args []any, into .
 		return false
 	}
 	return true
+}
+
+// engine: the ledger is open, so what would be refused was accepted.
+func (p *patient) engine(ctx context.Context) {
+	s, err := postgres.Identify(ctx, p.conn)
+	if err != nil {
+		p.f.add(unknown, "engine", err.Error(), "see the error")
+		return
+	}
+	says := s.Version
+	if s.Pooled {
+		says += ", behind a pooler"
+	}
+	if s.Refused != nil {
+		p.f.add(warning, "engine", fmt.Sprintf("%s: it was accepted by --accept %s, though %s", says, s.Refused.Engine, s.Refused.Reason), s.Refused.Instead)
+		return
+	}
+	p.f.add(good, "engine", says, "")
 }
 
 func (p *patient) version(ctx context.Context) {

@@ -23,9 +23,10 @@ func newMigrate(t *target) *cobra.Command {
 		Long: `Make the ledger's tables, or bring them to this program's version.
 
 Migrate first, and deploy workers of the new version then: those of the version before go on. Any number of migrations
-may run at once, and again. Postgres: name the server itself, not a pooler in transaction mode, with a role that may create
-a schema (or tables in a schema that is there); roles that exist can be given the least that they need, each time anew,
-since a new version may need more. SQLite: the file is made if it is not there.`,
+may run at once, and again. What is not PostgreSQL is refused, and nothing is made there. Postgres: name the server itself,
+not a pooler in transaction mode, with a role that may create a schema (or tables in a schema that is there); roles that
+exist can be given the least that they need, each time anew, since a new version may need more. SQLite: the file is made
+if it is not there.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
 			if err := m.run(cmd); err != nil {
@@ -60,7 +61,7 @@ func (m *migration) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := postgres.Migrate(cmd.Context(), c.ConnConfig, m.target.schema); err != nil {
+	if err := postgres.Migrate(cmd.Context(), c.ConnConfig, m.target.schema, m.target.accepted()...); err != nil {
 		return invalid(err)
 	}
 	if err := m.grant(cmd, c.ConnConfig, postgres.Worker, m.workers); err != nil {

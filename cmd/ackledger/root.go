@@ -40,6 +40,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage (nothing was done), 3 partly done.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&t.name, "ledger", "", "a Postgres URL or a SQLite file (default: "+ledgerVariable+" in the environment)")
 	flags.StringVar(&t.schema, "schema", postgres.DefaultSchema, "the ledger's schema in Postgres")
+	flags.StringArrayVar(&t.accept, "accept", nil, "an engine that is refused otherwise, since the ledger's suite has not passed there, by the name that the refusal says (repeatable)")
 	t.schemaSet = func() bool { return flags.Changed("schema") }
 	t.env = os.Getenv(ledgerVariable)
 	root.AddCommand(newList(t), newShow(t), newReplay(t), newReopen(t), newPurge(t), newStats(t), newDoctor(t), newMigrate(t), newMaintain(t), newVersion(), newMan())

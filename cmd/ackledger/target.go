@@ -29,6 +29,15 @@ type target struct {
 	name, env string // --ledger, and what the environment says
 	schema    string
 	schemaSet func() bool
+	accept    []string // engines that are refused otherwise
+}
+
+// accepted are the engines of --accept.
+func (t *target) accepted() (all []postgres.Engine) {
+	for _, name := range t.accept {
+		all = append(all, postgres.Engine(name))
+	}
+	return all
 }
 
 // opened is a ledger that the commands can work with.
@@ -57,6 +66,8 @@ func (t *target) where() (name string, pg bool, err error) {
 		return "", false, usage("--ledger must be a postgres:// URL or a SQLite file, without key=value or file:")
 	case !pg && t.schemaSet():
 		return "", false, usage("--schema is for a ledger in Postgres, --ledger is the file %q", name)
+	case !pg && len(t.accept) > 0:
+		return "", false, usage("--accept is for a ledger in Postgres, --ledger is the file %q", name)
 	}
 	return name, pg, nil
 }
@@ -117,7 +128,7 @@ func (t *target) open(ctx context.Context, warnings io.Writer) (opened, func() e
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := postgres.New(ctx, pool, &postgres.Config{Schema: t.schema, Logger: logger(warnings)})
+	l, err := postgres.New(ctx, pool, &postgres.Config{Schema: t.schema, Accept: t.accepted(), Logger: logger(warnings)})
 	if err != nil {
 		pool.Close()
 		return nil, nil, invalid(err)

@@ -50,6 +50,12 @@ func TestBehindPgBouncer(t *testing.T) {
 	if r := ackledger(t, "list", "--ledger", services.WithParameter(t, url, "default_query_exec_mode", "exec"), "--state", "succeeded"); r.code != 0 || !strings.Contains(r.text, "succeeded") {
 		t.Errorf("list: code %d: %s", r.code, r.text)
 	}
+	if r := ackledger(t, "migrate", "--ledger", url); r.code != 1 || !strings.Contains(r.text, "a pooler in transaction mode") {
+		t.Errorf("migrate: code %d: %s", r.code, r.text)
+	}
+	if r := ackledger(t, "doctor", "--ledger", services.WithParameter(t, url, "default_query_exec_mode", "exec")); !strings.Contains(r.text, "behind a pooler") {
+		t.Errorf("doctor: code %d: %s", r.code, r.text)
+	}
 	var clients int
 	if err := plain.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()`,
 		db.Database).Scan(&clients); err != nil || clients > serverConnections+4 { // and those of plain

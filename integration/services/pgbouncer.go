@@ -17,7 +17,7 @@ import (
 // of one line.
 var ErrNoPgBouncer = errors.New("services: no PgBouncer here: install it (Debian, Ubuntu: apt install pgbouncer; macOS: brew install pgbouncer)")
 
-// PgBouncer is a pooler in transaction mode that belongs to the caller.
+// PgBouncer is a pooler that belongs to the caller.
 type PgBouncer struct{ *Server }
 
 // URL leads through the pooler to the database of the given URL, as the same user. The pooler asks for no password.
@@ -35,6 +35,11 @@ func (p *PgBouncer) URL(database string) (string, error) {
 // databases, and returns when it answers. It is the program of that name on PATH, or else Debian's package, unpacked into
 // the cache; where neither can be had the error is [ErrNoPgBouncer]. ctx bounds the start alone. The caller closes it.
 func StartPgBouncer(ctx context.Context, database string, connections int) (*PgBouncer, error) {
+	return StartPgBouncerIn(ctx, "transaction", database, connections)
+}
+
+// StartPgBouncerIn is StartPgBouncer in another mode: session, transaction or statement.
+func StartPgBouncerIn(ctx context.Context, mode, database string, connections int) (*PgBouncer, error) {
 	to, err := pgx.ParseConfig(database)
 	if err != nil {
 		return nil, errors.New("services: the database's URL cannot be read")
@@ -75,10 +80,10 @@ listen_addr = 127.0.0.1
 listen_port = %d
 unix_socket_dir =
 auth_type = any
-pool_mode = transaction
+pool_mode = %s
 default_pool_size = %d
 max_client_conn = 500
-`, to.Host, to.Port, login, ports[0], connections)
+`, to.Host, to.Port, login, ports[0], mode, connections)
 	s := &Server{addr: loopback(ports[0]), folder: dir, stopSignal: syscall.SIGINT, killSignal: syscall.SIGKILL, command: command{
 		name: "PgBouncer", path: binary, args: []string{conf}, dir: "/", log: filepath.Join(dir.path, "log"), cred: cred, env: env,
 	}}

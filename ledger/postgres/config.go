@@ -45,6 +45,9 @@ type Config struct {
 	// CommitLimit bounds the fence, the commit, and the reading of a commit whose answer was lost. Default 30 s. For
 	// slow synchronous replicas.
 	CommitLimit time.Duration
+	// Accept names engines, and poolers, that are refused otherwise ([EngineError]), since the ledger's suite has not been run on
+	// them. Default none. For who has run the suite there himself (docs/engines.md says how).
+	Accept []Engine
 	// Host names this process in the owner table, for people. Default: the host's name and the process' id.
 	Host string
 	// Logger gets what operators should know: peers declared dead, messages refused, commits in doubt. Nil: none.
@@ -89,6 +92,7 @@ func (c *Config) validate() error {
 			Value: string(c.Isolation)}
 	}
 	return cmp.Or(
+		checkAccept(c.Accept),
 		bounded("MaxConns", c.MaxConns, 1, 1000),
 		bounded("Limits.Result", c.Limits.Result, 1, 64<<20),
 		bounded("Limits.Archive", c.Limits.Archive, 1, maxArchive),

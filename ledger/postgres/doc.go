@@ -1,5 +1,5 @@
-// Package postgres keeps the ledger in PostgreSQL (14 to 18), for workers on any number of machines, and lets a handler
-// commit its effects together with the message's success.
+// Package postgres keeps the ledger in PostgreSQL (14 to 18; docs/engines.md says what of its relatives), for workers on any
+// number of machines, and lets a handler commit its effects together with the message's success.
 //
 //	err := postgres.Migrate(ctx, poolConfig.ConnConfig, "") // once, before the deploy
 //	l, err := postgres.New(ctx, pool, nil)                   // one a process
@@ -88,7 +88,7 @@
 //	session.go             its transaction, of pgx or of database/sql
 //	lazy.go                the transaction of pgx, which begins with its first statement
 //	join.go                Join, which makes an owner
-//	check.go               whether this program may work with the schema
+//	check.go               whether this program may work with what is there
 //	held.go                settlements whose rows others hold, asked for again
 //	settle.go              Settle
 //	settle_args.go         one call of Settle, as parameters of its statements
@@ -108,6 +108,8 @@
 //	roles.go               Grant, and what a role may do
 //	migrate.go             Migrate
 //	migrate_turn.go        one migration at a time
+//	gate.go                what a connection leads to: how it is asked, and what is refused
+//	engine.go              the engines, and what a server's answers say
 //	version.go             which versions of schema and program go together
 //	statements_tx.go       the SQL of InTx
 //	statements.go          the SQL of owners, scopes and claims, and the schema's name in all

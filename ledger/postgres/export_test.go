@@ -26,6 +26,12 @@ func OwnerNumber(name string) (int64, error) {
 	return strconv.ParseInt(digits, 36, 64)
 }
 
+// Detection is all that finds out what a server is.
+var Detection = []string{sqlFacts, sqlVersion, sqlSpanner}
+
+// SQLFacts, SQLVersion and SQLSpanner are its parts.
+const SQLFacts, SQLVersion, SQLSpanner = sqlFacts, sqlVersion, sqlSpanner
+
 // Statement is one statement with its arguments, as the ledger would send it.
 type Statement struct {
 	Tune, SQL string

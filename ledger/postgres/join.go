@@ -9,7 +9,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// Join implements [ledger.Ledger]. Its errors for which [ledger.Unusable] is true: no tables, a schema too old or too
+// Join implements [ledger.Ledger]. Its errors for which [ledger.Unusable] is true: an engine that is refused ([EngineError]), no tables, a schema too old or too
 // new for this program, a refused login, no such database, a missing privilege. The owner makes batches of concurrent
 // calls ([ledger.Group]), and holds records of logs in ranges where it may ([ledger.Entry.Ranged]).
 func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {

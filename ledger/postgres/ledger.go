@@ -41,11 +41,13 @@ type Ledger struct {
 	counts   ranges.Counts
 	waits    lockWaits
 	mayAudit atomic.Bool // this role may read the audit
+	remarked sync.Once
 }
 
 // New makes a ledger beside the caller's pool, which serves InTx. Ledger calls use connections of their own, made with
 // the same settings (pool.Config), so pool may be exhausted without harm. ctx is used only while New runs; nothing is
-// asked of the database yet: [Ledger.Join] does, and says what is wrong with it.
+// asked of the database yet: [Ledger.Join] and [Ledger.Check] do, and say what is wrong with it. First of all they find out
+// what engine it is, and refuse by name what has not passed the ledger's suite ([EngineError], Config.Accept).
 //
 // Close the ledger before the pool.
 func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Ledger, error) {

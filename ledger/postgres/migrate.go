@@ -35,6 +35,10 @@ const migrateIdle = 10 * time.Second
 // that is there).
 // Session locks do not hold behind a pooler in transaction mode: name the server itself here.
 //
+// Before all else it finds out what engine it talks to, and whether a pooler gives its session to others. What has not passed
+// the ledger's suite is refused by name ([EngineError]), and nothing is made there. accept names what is to be taken all the
+// same, for who has run the suite there himself.
+//
 // A schema says which is the oldest worker it still serves, so migrate first and deploy then: workers of the version
 // before go on. (Not at versions 4 and 5: there older workers finish what they have, and claim nothing more.) A newer
 // schema that does not serve this version is an error for which [ledger.Unusable] is true.
@@ -42,14 +46,21 @@ const migrateIdle = 10 * time.Second
 // The functions that sweep have the rights of the schema's owner, so nobody else may create functions or operators in it
 // (PostgreSQL's documentation, "Writing SECURITY DEFINER Functions Safely"). A schema in which every role may, as in
 // "public" of databases made before PostgreSQL 15, is refused; give CREATE on it to no role that you do not trust so far.
-func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string) error {
+func Migrate(ctx context.Context, conn *pgx.ConnConfig, schema string, accept ...Engine) error {
 	schema, err := schemaOn(conn, schema)
 	if err != nil {
 		return err
 	}
+	if err := checkAccept(accept); err != nil {
+		return err
+	}
+	what := fmt.Sprintf("migrate schema %q", schema)
+	if err := admitSession(ctx, conn, accept); err != nil {
+		return named(what, usable(err))
+	}
 	db := openSchema(conn, schema)
 	err = migrate(ctx, db, schema, migrateWait)
-	return named(fmt.Sprintf("migrate schema %q", schema), usable(errors.Join(err, db.Close())))
+	return named(what, usable(errors.Join(err, db.Close())))
 }
 
 // schemaOn is the name of a schema that a config leads to.

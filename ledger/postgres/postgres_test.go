@@ -65,13 +65,25 @@ func migrate(t testing.TB, url string, cfg *postgres.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := ""
-	if cfg != nil {
-		schema = cfg.Schema
-	}
-	if err := postgres.Migrate(t.Context(), conn, schema); err != nil {
+	c := configOf(cfg)
+	if err := postgres.Migrate(t.Context(), conn, c.Schema, c.Accept...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// acceptVariable names engines that are refused otherwise, and on which the suite is to run: docs/engines.md.
+const acceptVariable = "ACKLEDGER_TEST_ACCEPT"
+
+// configOf is a test's configuration, with these engines.
+func configOf(cfg *postgres.Config) *postgres.Config {
+	var c postgres.Config
+	if cfg != nil {
+		c = *cfg
+	}
+	for name := range strings.FieldsSeq(os.Getenv(acceptVariable)) {
+		c.Accept = append(c.Accept, postgres.Engine(name))
+	}
+	return &c
 }
 
 func openBench(t testing.TB, url string, v variant) *bench {
@@ -88,7 +100,7 @@ func openBench(t testing.TB, url string, v variant) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := postgres.New(t.Context(), pool, v.cfg)
+	l, err := postgres.New(t.Context(), pool, configOf(v.cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +265,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return ledgertest.Store{}, nil, err
 		}
-		l, err := postgres.New(ctx, pool, nil)
+		l, err := postgres.New(ctx, pool, configOf(nil))
 		if err != nil {
 			pool.Close()
 			return ledgertest.Store{}, nil, err
