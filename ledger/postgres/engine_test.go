@@ -1,8 +1,10 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,11 +69,8 @@ var relatives = []relative{
 
 func (r *relative) pretend() *pretender {
 	p := &pretender{crdb: r.crdb, process: ownProcess, refuses: "42P01", rows: map[string][]string{postgres.SQLVersion: {r.version}}}
-	if r.method == "" {
-		r.method = "heap"
-	}
 	if r.refuses == "" {
-		p.rows[postgres.SQLFacts] = []string{r.version, "4711", r.method, r.shows}
+		p.rows[postgres.SQLFacts] = []string{r.version, strconv.Itoa(ownProcess), cmp.Or(r.method, "heap"), r.shows}
 	} else {
 		p.refuses = r.refuses
 	}
