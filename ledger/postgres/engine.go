@@ -26,6 +26,7 @@ const (
 	Greenplum        Engine = "greenplum" // and what is made of it, such as Cloudberry
 	Materialize      Engine = "materialize"
 	Neon             Engine = "neon"
+	PGlite           Engine = "pglite"
 	Redshift         Engine = "redshift"
 	RisingWave       Engine = "risingwave"
 	Spanner          Engine = "spanner" // its PostgreSQL dialect, by PGAdapter
@@ -105,6 +106,8 @@ var verdicts = []verdict{
 		"it has no ctid and no rights on single columns, its session locks do nothing, and each node has a clock of its own", onePrimary},
 	{YugabyteDB, "YugabyteDB", "-YB-",
 		"it has no ctid and no deferrable constraint triggers, and each node has a clock of its own", onePrimary},
+	{PGlite, "PGlite", "PGlite", "all its connections are one session: their transactions mix, and the suite found two effects of one message",
+		"use PostgreSQL, or ledger/sqlite on one machine"},
 	{Materialize, "Materialize", "Materialize", forAnalysis, anyPostgres},
 	{RisingWave, "RisingWave", "RisingWave", forAnalysis, anyPostgres},
 	{Redshift, "Amazon Redshift", "Redshift", forAnalysis, "use RDS for PostgreSQL"},

@@ -42,6 +42,8 @@ var relatives = []relative{
 	{name: "CockroachDB by its parameter", engine: postgres.CockroachDB, crdb: "v28", version: plain18},
 	{name: "YugabyteDB", engine: postgres.YugabyteDB,
 		version: "PostgreSQL 15.12-YB-2026.1.0.1-b0 on x86_64-pc-linux-gnu, compiled by clang version 21.1.1, 64-bit"},
+	{name: "PGlite", engine: postgres.PGlite,
+		version: "PostgreSQL 18.6 (PGlite 0.5.14) on wasm32-unknown-emscripten, compiled by emcc 6.0.5, 32-bit"},
 	{name: "Materialize", engine: postgres.Materialize, refuses: "XX000",
 		version: "PostgreSQL 9.5 on x86_64-unknown-linux-gnu (Materialize 26.36.0)"},
 	{name: "RisingWave", engine: postgres.RisingWave, refuses: "XX000",
