@@ -109,7 +109,6 @@
 //	migrate.go             Migrate
 //	migrate_turn.go        one migration at a time
 //	gate.go                what a connection leads to: how it is asked, and what is refused
-//	engine.go              the engines, and what a server's answers say
 //	version.go             which versions of schema and program go together
 //	statements_tx.go       the SQL of InTx
 //	statements.go          the SQL of owners, scopes and claims, and the schema's name in all
@@ -120,4 +119,5 @@
 //	codec.go               the stored forms of positions and logs
 //	errors.go              what an error of the database means
 //	config.go              Config, its defaults and bounds
+//	engine.go              the engines, and what a server's answers say
 package postgres
