@@ -26,7 +26,8 @@ type Store interface {
 	Open(ctx context.Context, openings []Opening) ([]bool, error)
 	// Update locks the logs, shows each to plan, and writes what that says, in one transaction, while this owner is live
 	// ([ledger.ErrLost] otherwise). plan may be called more than once for a log; its last call counts. A log that is
-	// new comes with empty facts, but for a segment of Rows over all rows that lie in it already.
+	// new comes with a version and a token that none had which was dropped, and nothing else but a segment of Rows over all
+	// rows that lie in it already.
 	Update(ctx context.Context, queries []Query, plan func(i int, f *Facts) Change) error
 }
 

@@ -122,19 +122,20 @@ func (l *logTx) reset(tx Tx, me OwnerID) {
 	*l = logTx{tx: tx, me: me, open: l.open[:0], facts: ranges.Facts{Ranges: l.facts.Ranges[:0], Segments: l.facts.Segments[:0]}}
 }
 
-// begin makes a log. The rows that lie in it already, from before it had ranges, stay rows.
+// begin makes a log, with a version above those that it had if it was dropped: somebody may remember one. The rows that lie in it
+// already, from before it had ranges, stay rows.
 func (l *logTx) begin(info Info) error {
 	floor, err := l.tx.LogFloor()
 	if err != nil {
 		return err
 	}
-	l.g, l.dirty = &Log{Info: info, Token: floor}, true
+	now := l.tx.Now()
+	l.g, l.dirty = &Log{Info: info, Version: uint64(max(now.UnixMicro(), 0)), Token: floor}, true
 	there, expiry, err := l.tx.Extent(info.Log)
 	if err != nil || there.Len() == 0 {
 		return err
 	}
 	l.g.Top = there.To
-	now := l.tx.Now()
 	return l.tx.PutSegment(info.Log, &Segment{Span: there, Rows: true, Since: now, Until: now, Expiry: expiry})
 }
 

@@ -74,6 +74,7 @@
 //	func TestPitfall154_CountedTwiceOrNot(t *testing.T) { ledgertest.Pitfall154(t, open) }
 //	func TestPitfall155_RowsAndRangesOfOne(t *testing.T) { ledgertest.Pitfall155(t, open) }
 //	func TestPitfall156_CopyAmongRows(t *testing.T)      { ledgertest.Pitfall156(t, open) }
+//	func TestPitfall196_MetAnew(t *testing.T) { ledgertest.Pitfall196(t, open) }
 //
 // Time in the suite is real: leases of half a second to two seconds, polled conditions, and no upper bound on a
 // duration below several seconds, since test machines are noisy.

@@ -117,6 +117,26 @@ func Pitfall156(t *testing.T, open Open) {
 	}
 }
 
+// Pitfall196 holds against this: a log that had been dropped, and was met anew by a stretch, had the versions of its earlier life again. A
+// member that remembered one of these claimed above what it knew, and its range took the place of another's, with the same token.
+func Pitfall196(t *testing.T, open Open) {
+	e := begin(t, Ranged(open))
+	a, b := ledger.Ungroup(e.owner()).(ledger.StretchOwner), ledger.Ungroup(e.owner()).(ledger.StretchOwner)
+	first := e.claimStretches(a, e.stretch(0, 10))[0]
+	e.hold(a, e.claimsOf(e.span(0, 10), first), release)
+	e.sweep(time.Millisecond)
+	second := e.claimStretches(b, e.stretch(0, 10))[0]
+	if first == 0 || second <= first {
+		e.Fatalf("tokens %d, then %d", first, second)
+	}
+	if tokens := e.claimStretches(a, e.stretch(10, 20)); tokens[0] != 0 {
+		e.Errorf("what was known of the log is of its earlier life: token %d beside %d", tokens[0], second)
+	}
+	e.answers(a, e.span(0, 10), func(int) ledger.Answer { return ledger.Busy })
+	e.settleStretch(b, e.done(e.stretch(0, 10), second), nil)
+	e.answers(a, e.span(0, 10), func(int) ledger.Answer { return ledger.Done })
+}
+
 // givenBackThenRow claims a message of a log that was dropped after it had been given back there.
 func givenBackThenRow(e *env, o ledger.Owner, epoch int32) (ledger.Entry, ledger.Claim) {
 	e.Helper()

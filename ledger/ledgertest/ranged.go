@@ -138,6 +138,7 @@ func RunRangedMaintain(t *testing.T, open Open) {
 		"Pitfall148":                  Pitfall148,
 		"Pitfall155":                  Pitfall155,
 		"Pitfall156":                  Pitfall156,
+		"Pitfall196":                  Pitfall196,
 		"Ranges_FailedIsNotSucceeded": rangesFailedStays, "Ranges_DroppedToken": rangesDroppedToken,
 		"Ranges_TokenBetweenRows": rangesTokenBetweenRows,
 	} {

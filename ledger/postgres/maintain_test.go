@@ -22,6 +22,7 @@ func TestPitfall146_RowWithTheTokenOfARange(t *testing.T) {
 func TestPitfall148_CopyOfADroppedLog(t *testing.T)  { t.Parallel(); ledgertest.Pitfall148(t, open) }
 func TestPitfall155_RowsAndRangesOfOne(t *testing.T) { t.Parallel(); ledgertest.Pitfall155(t, open) }
 func TestPitfall156_CopyAmongRows(t *testing.T)      { t.Parallel(); ledgertest.Pitfall156(t, open) }
+func TestPitfall196_MetAnew(t *testing.T)            { t.Parallel(); ledgertest.Pitfall196(t, open) }
 
 // TestMaintainModes: the sweep and the statistics work in the exec modes that poolers need, and on the oldest PostgreSQL.
 func TestMaintainModes(t *testing.T) {
