@@ -39,6 +39,16 @@ func placed(stretches []ledger.Stretch) (all []asking, in []Log) {
 
 // ClaimStretches implements [ledger.StretchOwner]: where nothing lies. Of a log that is not known yet that is seen under its lock.
 func (o *Owner) ClaimStretches(ctx context.Context, stretches []ledger.Stretch) ([]uint64, error) {
+	tokens, err := o.claimStretches(ctx, stretches)
+	for i, token := range tokens { // none where they are asked for again
+		if token != 0 {
+			o.counts.opened(stretches[i].Messages())
+		}
+	}
+	return tokens, err
+}
+
+func (o *Owner) claimStretches(ctx context.Context, stretches []ledger.Stretch) ([]uint64, error) {
 	asked, in := placed(stretches)
 	if err := o.looks.take(ctx, in); err != nil {
 		return nil, fmt.Errorf("ledger: the claim was not sent: %w", err)
@@ -80,7 +90,6 @@ func (o *Owner) opened(l *stretched, began time.Time, tokens []uint64) {
 	for j, r := range l.opening.Change.Open {
 		l.open[r.Token] = openOf(r)
 		tokens[l.of[j].index] = r.Token
-		o.counts.opened(l.of[j].Messages())
 	}
 }
 

@@ -127,3 +127,32 @@ func TestStretchesOfLogsThatAreNotKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestPitfall197_CountedTwice: stretches of logs that were not known were counted as first claims though the call came to nothing
+// afterwards, and again when each of their messages was asked for.
+func TestPitfall197_CountedTwice(t *testing.T) {
+	s, o, _ := scripted("0")
+	own := s.facts
+	s.facts = func(q *Query) Facts {
+		if q.Info.Prefix == "t-0-" {
+			return own(q)
+		}
+		return Facts{}
+	}
+	known, _ := recordOf("0", 10)
+	strange, log := recordOf("1", 0)
+	asks := []ledger.Stretch{{First: strange, Last: 9}, {First: known, Last: 19}}
+	s.openErr = errAway
+	if _, err := o.ClaimStretches(t.Context(), asks); !ledger.Unknown(err) {
+		t.Fatalf("%v, want an unknown answer: something was claimed", err)
+	}
+	if got := o.counts.Answered(); got != (ledger.Answered{}) || len(o.logs[log].open) != 1 {
+		t.Errorf("%+v of a call that was not answered", got)
+	}
+	s.openErr = nil
+	next, _ := recordOf("1", 10)
+	tokens, err := o.ClaimStretches(t.Context(), []ledger.Stretch{{First: next, Last: 19}, {First: known, Last: 19}})
+	if got := o.counts.Answered(); err != nil || tokens[0] != 2 || tokens[1] == 0 || got != (ledger.Answered{Decided: 20, First: 20}) {
+		t.Errorf("tokens %v, %v: %+v", tokens, err, got)
+	}
+}
