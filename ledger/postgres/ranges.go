@@ -117,11 +117,12 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 
 func (u *update) run(ctx context.Context) error {
 	var err error
-	turns := []bool{true, false}
+	turns := []bool{true, false, false}
 	if u.settles() { // which is worth waiting for
 		turns = []bool{true, true, true, true, true, false}
 	}
-	for _, u.patient = range turns {
+	for i, patient := range turns {
+		u.patient, u.makes = patient, i+1 < len(turns)
 		s := &splitter{exec: func(ctx context.Context, _ []int32, wait time.Duration) error { return u.exec(ctx, wait) }}
 		err = s.try(ctx, nil, u.ledger.cfg.LockWait)
 		if again := code(err) == codeLockTimeout || errors.Is(err, errReplaced); !again || ledger.Unknown(err) {

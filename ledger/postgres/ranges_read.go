@@ -23,6 +23,7 @@ type update struct {
 	plan    func(i int, f *ranges.Facts) ranges.Change
 	scopes  map[string]int32
 	patient bool // waits for what others hold; else that is skipped
+	makes   bool // logs that are new; one that another transaction makes is waited for in any case
 }
 
 // settles says that the plans change no more than ranges of this owner, and what touches these. The sweep dissolves others'.
@@ -104,7 +105,7 @@ func (u *update) read(ctx context.Context, conn *pgxpool.Conn, wait time.Duratio
 	b.Queue(sqlReadCommitted)
 	b.Queue(sql(sqlRangeSettings), milliseconds(wait), milliseconds(frozenLimit))
 	b.Queue(sqlTune)
-	if len(a.spans) > 0 && u.me != 0 {
+	if len(a.spans) > 0 && u.me != 0 && u.makes {
 		b.Queue(sql(sqlLogMake), u.makeArgs()...)
 	}
 	lock, holdOf, readOf, segmentsOf := sqlLogLock, sqlRangeHoldOf, sqlRangeReadOf, sqlSegmentsOf
