@@ -29,6 +29,12 @@ var rangeCases = []testCase{
 	{"Ranges_Stretches", rangeStretches},
 	{"Ranges_StretchesOfAStranger", rangeStretchesOfAStranger},
 	{"Ranges_StretchesInTx", rangeStretchesInTx},
+	{"Ranges_StretchesMet", rangeStretchesMet},
+	{"Ranges_StretchesOfALaterStart", rangeStretchesOfALaterStart},
+	{"Ranges_StretchesMetInTx", rangeStretchesMetInTx},
+	{"Ranges_StretchesMetUnknown", rangeStretchesMetUnknown},
+	{"Ranges_StretchesMetAtOnce", rangeStretchesMetAtOnce},
+	{"Ranges_StretchesStorm", rangeStretchesStorm},
 }
 
 // at asks for the record of an offset of one log, delivered after prev (-1: not known).
