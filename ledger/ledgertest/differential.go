@@ -79,6 +79,8 @@ type differ struct {
 	back    map[ledger.Ticket]bool // given back by it
 	ended   map[ledger.Ticket]bool // its message succeeded by it
 	passing                        // with ranges
+
+	stretches []modelStretch
 }
 
 func newDiffer(e *env, rt *rapid.T, again *comeback) *differ {
@@ -100,7 +102,8 @@ func (d *differ) actions() []func() {
 	if !d.Ranged {
 		return actions
 	}
-	actions = append(actions, d.settleMany, d.settleMany, d.settleMany, d.claim, d.commit, d.commit, d.drain, d.retain)
+	actions = append(actions, d.settleMany, d.settleMany, d.settleMany, d.claim, d.commit, d.commit, d.drain, d.retain,
+		d.claimStretch, d.claimStretch, d.settleStretch, d.settleStretch)
 	if d.Rest != nil {
 		actions = append(actions, d.rest)
 	}
