@@ -12,10 +12,10 @@ import (
 )
 
 // pitfalls is the highest number; they are numbered from 1.
-const pitfalls = 193
+const pitfalls = 198
 
 // unused are numbers that no pitfall has.
-var unused = []int{141}
+var unused = []int{141, 194, 195}
 
 // entry is one pitfall: its test, and how its guard is taken out.
 type entry struct {
