@@ -102,7 +102,11 @@ func (d *differ) actions() []func() {
 	if !d.Ranged {
 		return actions
 	}
-	actions = append(actions, d.settleMany, d.settleMany, d.settleMany, d.claim, d.commit, d.commit, d.drain, d.retain,
+	actions = append(actions, d.claim)
+	if rapid.IntRange(0, 2).Draw(d.rt, "as one") == 0 { // what is claimed by itself leaves little to be claimed as one
+		actions = []func(){d.declare, d.leave, d.join, d.settle, d.claimStretch, d.claimStretch, d.drain}
+	}
+	actions = append(actions, d.settleMany, d.settleMany, d.settleMany, d.commit, d.commit, d.drain, d.retain,
 		d.claimStretch, d.claimStretch, d.settleStretch, d.settleStretch)
 	if d.Rest != nil {
 		actions = append(actions, d.rest)
