@@ -21,10 +21,11 @@ type modelStretch struct {
 // lies above all that is there is claimed as one.
 func (d *differ) neighbours() (ids []string) {
 	from := rapid.IntRange(0, len(d.ids)-1).Draw(d.rt, "from")
-	if log := d.log(d.ids[from]); rapid.IntRange(0, 3).Draw(d.rt, "anywhere") > 0 {
+	if how := rapid.IntRange(0, 2).Draw(d.rt, "where"); how > 0 {
+		log, again := d.log(d.ids[from]), how == 2 // what was given back: its log may have been dropped
 		from = slices.IndexFunc(d.ids, func(id string) bool { return d.log(id) == log })
 		for i, id := range d.ids {
-			if d.log(id) == log && d.rows[id] != nil {
+			if r := d.rows[id]; d.log(id) == log && r != nil && !(again && d.plain(id, r)) {
 				from = min(i+1, len(d.ids)-1)
 			}
 		}
