@@ -42,6 +42,7 @@ type Config struct {
 	Workers  int    // at most 3
 	Messages []Kind // at most 3
 	Copies   []Copy // at most 8 with one of each message, less 3 for replays
+	Watched  bool   // the ledger has no clock: who has seen the same beat for a lease declares its owner dead (watch.go)
 	Tx       bool   // handlers run inside InTx
 	Park     bool   // the handlers' effects must not be repeated blindly
 	Attempts int    // the limit; 0: 2
@@ -138,6 +139,12 @@ func (c *Config) harmless() bool {
 		}
 	}
 	return c.Crashes+c.Leases+killers+worst < ledger.CrashLimit
+}
+
+// countsKills says whether each process that a message kills is a crash that is counted for it: nothing but their deaths ends
+// claims, and nothing begins anew.
+func (c *Config) countsKills() bool {
+	return c.Watched && c.Leases+c.Exits+c.Replays+len(c.Copies) == 0
 }
 
 // initial is the state in which everything is up and nobody has joined.

@@ -17,6 +17,21 @@
 // steps of a replay. There is no clock: a lease may run out, a backoff may be over, a sweep may pass at any moment, and a
 // frozen worker is one that makes no step while the others do.
 //
+// # A ledger without a clock
+//
+// In some worlds ([Config].Watched) the ledger is one of single conditional writes, without a clock and without anything that looks at two
+// rows at once, as on DynamoDB (watch.go): an owner is declared dead by a peer that has seen the same beat for a lease, claims do not look at
+// their owner's row, and statements of owners that are dead, or whose rows are gone, land at any time. All promises are the same.
+//
+// What replaces the statement's deadline is that each write is on a condition that nobody else's taking survives. A claim is on the row as it
+// was read, so of two that are under way one lands at most, and once a repeated one is answered, the earlier one cannot land any more: the
+// repeat has changed the row, or met it changed. A settlement, a step or a transaction is on owner and token. A row that names an owner that
+// is dead, or not there, is free at once for whoever comes next, with the next token.
+//
+// A crash may be counted for a claim that never ran: it landed when its process had died. That is so with a clock, too, where a process dies
+// between the claim and its answer; what is exact is that a death counts once for a message at most. It needs AskInLease: a claim reads its
+// row only while its own lease runs, so that one of a dead owner lands on nothing that anybody has had since.
+//
 // # Faults
 //
 // Statements that never arrive, whose answer is lost, that the client repeats, or that are given up and execute later (they

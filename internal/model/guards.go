@@ -41,6 +41,14 @@ const (
 	FateIsFinal  // a beat revives nobody
 	NoticeLost   // who is told that its owner is not live lets go and joins anew
 
+	// Of owners of a ledger without a clock.
+	WaitALease    // a peer declares an owner dead after the same beat for a lease
+	BeatUnchanged // a declaration is on the condition that the beat is still that
+	DeadWasLive   // and that the owner is live
+	AskInLease    // a claim reads its row while the process' own lease runs
+	AnswerInLease // what it is answered later is thrown away
+	AbsentHasLeft // an owner without a row is one that left
+
 	// Of the worker.
 	NeverForget        // what may be ours is asked for until that is known
 	InHandOnce         // a key in hand is not asked for again
@@ -65,7 +73,7 @@ var guardNames = [guards]string{
 	"OwnerIsLive", "ArchivedIsDone", "OtherBodyIsMismatch", "SucceededIsDone", "LiveHolderIsBusy", "CrashesEnd", "ParkedIsSpent",
 	"SuspectsAlone", "DoubtKeepsPlace", "OwnPlaceOnly", "OlderStampIsDone", "TokenGrows", "CrashesAreKept", "DepartureIsNoCrash", "MovedIsBusy", "SettleOwner",
 	"SettleToken", "SettleHeld", "LostIsLost", "FailArchives", "Deadline", "FenceFirst", "UnknownIsOnlyRead", "SweepUnnamed",
-	"FateIsFinal", "NoticeLost", "NeverForget", "InHandOnce", "BusyIsKept", "SettleBeforeAck", "InterruptionIsFree",
+	"FateIsFinal", "NoticeLost", "WaitALease", "BeatUnchanged", "DeadWasLive", "AskInLease", "AnswerInLease", "AbsentHasLeft", "NeverForget", "InHandOnce", "BusyIsKept", "SettleBeforeAck", "InterruptionIsFree",
 	"AttemptsEnd", "FinishedPrefix", "DiscardTracker", "LookUp", "SendBeforeDelete", "StampCarriesToken",
 	"AbandonedIsListed", "OwnDeliveryInPlace",
 }

@@ -48,6 +48,12 @@ var needed = []struct {
 	{SweepUnnamed, Config{Workers: 1, Messages: []Kind{Innocent}, Crashes: 1}, promiseEnd},
 	{FateIsFinal, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.OneOwner},
 	{NoticeLost, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, promiseEnd},
+	{WaitALease, Config{Watched: true, Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, promises.OneOwner},
+	{BeatUnchanged, Config{Watched: true, Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.OneOwner},
+	{DeadWasLive, Config{Watched: true, Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, promises.CrashesEnd},
+	{AskInLease, Config{Watched: true, Workers: 2, Messages: []Kind{Flaky}, Leases: 1, Dups: 1}, promises.CrashesEnd},
+	{AnswerInLease, Config{Watched: true, Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Lates: 1}, promises.OneOwner},
+	{AbsentHasLeft, Config{Watched: true, Workers: 1, Messages: []Kind{Innocent}, Crashes: 1, Lates: 1}, promiseEnd},
 	{NeverForget, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd},
 	{InHandOnce, Config{Workers: 1, Messages: []Kind{Innocent}, Copies: []Copy{{}}}, promises.OneOwner},
 	{BusyIsKept, Config{Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, promises.NothingLost},
@@ -71,6 +77,28 @@ var needed = []struct {
 	}, "a replay in place"},
 }
 
+// neededToo are guards that are needed where the ledger has no clock as well.
+var neededToo = []struct {
+	guard   Guard
+	world   Config
+	promise string
+}{
+	{MovedIsBusy, Config{Workers: 2, Messages: []Kind{Innocent}, Lates: 1, Dups: 1}, promises.FinishedStays},
+	{LiveHolderIsBusy, Config{Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, promises.OneOwner},
+	{TokenGrows, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.TokensGrow},
+	{DepartureIsNoCrash, Config{Workers: 1, Messages: []Kind{Innocent}, Exits: 1}, promises.CrashesEnd},
+	{SettleOwner, Config{Workers: 1, Messages: []Kind{Flaky}, Losses: 1}, promises.AttemptsEnd},
+	{SettleToken, Config{Workers: 2, Messages: []Kind{Innocent}, Lates: 1, Dups: 2}, promises.OneOwner},
+	{SettleHeld, Config{Workers: 1, Messages: []Kind{Flaky}, Tx: true, Lates: 1}, promises.FinishedStays},
+	{LostIsLost, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.NothingLost},
+	{FailArchives, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1}, promises.NothingLost},
+	{UnknownIsOnlyRead, Config{Workers: 1, Messages: []Kind{Innocent}, Tx: true, Losses: 1}, promises.EffectsOnce},
+	{SweepUnnamed, Config{Workers: 1, Messages: []Kind{Killer}, Crashed: []int{3}}, promises.CrashesEnd},
+	{FateIsFinal, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.OneOwner},
+	{NoticeLost, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Leases: 1}, promiseEnd},
+	{NeverForget, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd},
+}
+
 // try explores a world, as far as most states.
 func try(world Config, promise string, most int) (Report, error) {
 	checks := 50
@@ -80,26 +108,32 @@ func try(world Config, promise string, most int) (Report, error) {
 	return Explore(world, most, checks)
 }
 
+// without explores a world with a guard, in which nothing may break, and without it, where the promise must.
+func without(t *testing.T, world Config, guard Guard, promise string) (whole Report, violation *Violation) {
+	t.Helper()
+	whole, err := try(world, promise, 3_000)
+	if err != nil {
+		t.Fatalf("it breaks with the guard, too: %v", err)
+	}
+	world.Off = []Guard{guard}
+	report, err := try(world, promise, 300_000)
+	violation, ok := errors.AsType[*Violation](err)
+	if !ok {
+		t.Fatalf("%v: nothing breaks without it: %+v %v", guard, report, err)
+	}
+	if !strings.HasPrefix(violation.Promise, promise) {
+		t.Errorf("it breaks another promise than %q: %v", promise, err)
+	}
+	return whole, violation
+}
+
 // TestEveryGuardIsNeeded takes out one guard at a time: a promise breaks, in a world in which it holds otherwise.
 func TestEveryGuardIsNeeded(t *testing.T) {
 	tried := map[Guard]bool{}
 	for _, c := range needed {
 		tried[c.guard] = true
 		t.Run(c.guard.String(), func(t *testing.T) {
-			whole, err := try(c.world, c.promise, 3_000)
-			if err != nil {
-				t.Fatalf("it breaks with the guard, too: %v", err)
-			}
-			without := c.world
-			without.Off = []Guard{c.guard}
-			report, err := try(without, c.promise, 300_000)
-			violation, ok := errors.AsType[*Violation](err)
-			if !ok {
-				t.Fatalf("%v: nothing breaks without it: %+v %v", c.guard, report, err)
-			}
-			if !strings.HasPrefix(violation.Promise, c.promise) {
-				t.Errorf("it breaks another promise than %q: %v", c.promise, err)
-			}
+			whole, violation := without(t, c.world, c.guard, c.promise)
 			// As docs/pitfalls.md has it (internal/mutants).
 			t.Logf("rule %v: %d states hold with it; without it, after %d steps: %s", c.guard, whole.States,
 				len(violation.Trace)+len(violation.Recovery), violation.Promise)
@@ -109,5 +143,16 @@ func TestEveryGuardIsNeeded(t *testing.T) {
 		if !tried[g] {
 			t.Errorf("no world shows that %v is needed", g)
 		}
+	}
+}
+
+// The guards that a ledger with a clock has are needed without one, too.
+func TestGuardsAreNeededWithoutAClock(t *testing.T) {
+	for _, c := range neededToo {
+		t.Run(c.guard.String(), func(t *testing.T) {
+			c.world.Watched = true
+			_, violation := without(t, c.world, c.guard, c.promise)
+			t.Logf("%d steps: %s", len(violation.Trace)+len(violation.Recovery), violation.Promise)
+		})
 	}
 }

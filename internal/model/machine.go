@@ -19,6 +19,8 @@ const (
 	opLeave
 	opJoin
 	opOverdue
+	opSee
+	opWait
 	opSeal
 	opResolve
 	opDue
@@ -93,6 +95,7 @@ type machine struct {
 	limit  int
 	kinds  [maxMessages]Kind
 	gentle bool // innocents must not fail
+	killed bool // processes that messages kill are as many as crashes that are counted
 	calm   bool // only what leads to an end
 	from   *state
 	out    []next
@@ -100,7 +103,7 @@ type machine struct {
 }
 
 func newMachine(cfg Config) *machine {
-	x := &machine{cfg: cfg, limit: cfg.attempts(), gentle: cfg.harmless(), mutant: len(cfg.Off) > 0}
+	x := &machine{cfg: cfg, limit: cfg.attempts(), gentle: cfg.harmless(), killed: cfg.countsKills(), mutant: len(cfg.Off) > 0}
 	for _, g := range cfg.Off {
 		x.off[g] = true
 	}
@@ -196,6 +199,8 @@ func (x *machine) see(s *state, id, c uint8) (ledger.Row, bool) {
 		seen.Holder = ledger.Left
 	case o.Fate == dead:
 		seen.Holder = ledger.Dead
+	case x.cfg.Watched && !x.off[AbsentHasLeft]:
+		seen.Holder = ledger.Left
 	default: // its row is not there
 		seen.Unseen = true
 	}

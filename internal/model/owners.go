@@ -5,6 +5,9 @@ func (x *machine) ownerSteps() {
 	s := x.from
 	for o := range uint8(maxOwners) {
 		row := &s.Owners[o]
+		if x.cfg.Watched {
+			x.watchSteps(o)
+		}
 		switch row.Fate {
 		case live:
 			x.leaseSteps(o)
@@ -27,6 +30,9 @@ func (x *machine) leaseSteps(o uint8) {
 		} else {
 			x.emit(opOverdue, 0, o, goes, late)
 		}
+		return
+	}
+	if x.cfg.Watched {
 		return
 	}
 	for w := range uint8(x.cfg.Workers) {
@@ -72,17 +78,16 @@ func (x *machine) processSteps(w uint8) {
 	o := p.Session - 1
 	row := s.Owners[o]
 	switch {
-	case row.Fate == live && row.Overdue == 1 && p.Lost == 0:
-		x.emit(opBeat, w, o, goes, func(n *state) { n.Owners[o].Overdue = 0 })
-	case row.Fate == dead && x.off[FateIsFinal] && p.Lost == 0:
-		x.emit(opBeat, w, o, goes, func(n *state) { n.Owners[o].Fate = live })
+	case p.Lost == 1:
+	case row.Fate == live && (row.Overdue == 1 || !x.calm && s.watched(o)):
+		x.beatSteps(w, o)
+	case row.Fate == dead && x.off[FateIsFinal]:
+		x.emit(opBeat, w, o, goes, func(n *state) { n.Owners[o] = owner{Fate: live} })
 	}
 	switch {
 	case p.Lost == 1:
 		x.emit(opLeave, w, o, goes, func(n *state) {
-			if n.Owners[o].Fate == live {
-				n.Owners[o] = owner{Fate: left}
-			}
+			x.leave(n, o)
 			n.Workers[w].Session, n.Workers[w].Lost = 0, 0
 		})
 	case row.Fate != live || row.Overdue == 1:
@@ -90,11 +95,17 @@ func (x *machine) processSteps(w uint8) {
 	}
 	x.fault(crashes, opCrash, w, 0, goes, func(n *state) { x.die(n, w) })
 	x.fault(exits, opExit, w, 0, goes, func(n *state) {
-		if n.Owners[o].Fate == live {
-			n.Owners[o] = owner{Fate: left}
-		}
+		x.leave(n, o)
 		x.die(n, w)
 	})
+}
+
+// leave ends an owner's life on purpose.
+func (x *machine) leave(n *state, o uint8) {
+	if n.Owners[o].Fate == live {
+		n.Owners[o] = owner{Fate: left}
+		x.unsee(n, o, DeadWasLive)
+	}
 }
 
 // die takes a process and all that it knows, a replay in place among it.

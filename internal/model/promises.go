@@ -59,6 +59,8 @@ func (x *machine) messageBroke(s *state, m uint8) string {
 		return promises.AttemptsEnd + ": one is counted that did not fail"
 	case int(r.Attempts) > x.limit:
 		return promises.AttemptsEnd + ": there are more than the limit"
+	case x.killed && x.before(m)+int(s.Kills[m]) > ledger.CrashLimit:
+		return promises.CrashesEnd + ": a message kills more processes than the limit allows"
 	case r.Crashes > s.Deaths:
 		return promises.CrashesEnd + ": one is counted, and nobody died"
 	case r.State == ledger.Failed && x.gentle && x.kinds[m] == Innocent && !x.cfg.Park:
@@ -117,12 +119,21 @@ func (x *machine) owners(s *state, m uint8) int {
 		p := &s.Workers[w]
 		for c := range s.Next {
 			it := &p.Items[c]
-			if s.Copies[c].Message == m && (it.Phase == running || it.Phase == fenced) && s.Owners[it.Owner-1].Fate == live {
+			runs := s.Copies[c].Message == m && (it.Phase == running || it.Phase == fenced)
+			if runs && (s.Owners[it.Owner-1].Fate == live || x.believes(s, uint8(w), it.Owner)) {
 				n++
 			}
 		}
 	}
 	return n
+}
+
+// before are the crashes that were counted for a message before the start.
+func (x *machine) before(m uint8) int {
+	if int(m) < len(x.cfg.Crashed) {
+		return x.cfg.Crashed[m]
+	}
+	return 0
 }
 
 // finished says whether a world in which no more faults happen has come to its end.

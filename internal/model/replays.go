@@ -131,7 +131,7 @@ func (x *machine) status(r *row) ledger.Status {
 	}
 	if r.Owner != 0 {
 		switch o := x.from.Owners[r.Owner-1]; {
-		case o.Fate == left:
+		case o.Fate == left, o.Fate == gone && x.cfg.Watched:
 			s.Holder = ledger.Left
 		case o.Fate == dead:
 			s.Holder = ledger.Dead

@@ -8,7 +8,7 @@ import (
 // fence is the last statement of a handler's transaction.
 func (x *machine) fence(n *state, w, c uint8) {
 	it := &n.Workers[w].Items[c]
-	if x.fenceAs(n, w, it.Owner, c, it.Token) {
+	if x.cfg.Watched || x.fenceAs(n, w, it.Owner, c, it.Token) { // where it is one request, it goes with the COMMIT
 		it.Phase = fenced
 		return
 	}
@@ -20,6 +20,10 @@ func (x *machine) fence(n *state, w, c uint8) {
 
 // commitSteps are the ways of a COMMIT.
 func (x *machine) commitSteps(w, c uint8) {
+	if x.cfg.Watched {
+		x.requestSteps(w, c)
+		return
+	}
 	m := x.from.Copies[c].Message
 	if x.from.Rows[m].Lock != w+1 { // the server has broken it off
 		x.emit(opCommit, w, c, rollsBack, func(n *state) { n.Workers[w].Items[c].Phase = reading })

@@ -22,6 +22,13 @@ const (
 	gone // swept, but somebody still has the id
 )
 
+// What a worker knows of an owner's beat, where the ledger has no clock.
+const (
+	unseen uint8 = iota
+	seen
+	waited // it was the same for a lease, and the owner is to be declared dead
+)
+
 // Places of a copy.
 const (
 	unsent  uint8 = iota
@@ -122,12 +129,18 @@ type worker struct {
 	Known     uint8 // what it has committed
 	Delivered uint8 // copies, bits
 	Finished  uint8
+	Seen      [maxOwners]uint8 // of the beat that each owner has now
 	Items     [maxCopies]item
 }
 
 type letter struct{ Used, Message, Token, Other, Moved, Copy uint8 }
 
-type ghost struct{ Kind, Owner, Copy, Token, Settle, Marks, SeenToken, SeenState, Snapshot uint8 }
+type ghost struct {
+	Kind, Owner, Copy, Token, Settle, Marks uint8
+	Snapshot                                uint8 // 1: a claim that has read its row, as it was then
+	Asked                                   uint8 // 1: its worker waits for the answer
+	Row                                     row   // that was read; as far as it is compared
+}
 
 // replayer is one replay: what it decided about one letter, and how far it got.
 type replayer struct {
@@ -164,6 +177,7 @@ type state struct {
 	High    [maxMessages]uint8 // highest token that the outside world accepted an effect with
 	HighBy  [maxMessages]uint8 // whose: owner + 1
 	Fails   [maxMessages]uint8 // real failures of handlers since the row began anew
+	Kills   [maxMessages]uint8 // processes that a message's handler killed, where the ledger has no clock
 	Deaths  uint8              // owners declared dead
 }
 
@@ -233,6 +247,9 @@ func (s *state) forget() {
 	for o := range s.Owners {
 		if s.Owners[o].Fate == gone && !s.mentioned(uint8(o)+1) {
 			s.Owners[o] = owner{}
+			for w := range s.Workers {
+				s.Workers[w].Seen[o] = unseen
+			}
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // claimAs carries out a claim. lost says that the owner was not live.
 func (x *machine) claimAs(s *state, id, c uint8, solo bool) (d ledger.Decision, lost bool) {
-	if s.Owners[id-1].Fate != live && !x.off[OwnerIsLive] {
+	if s.Owners[id-1].Fate != live && !x.off[OwnerIsLive] && !x.cfg.Watched {
 		return ledger.Decision{}, true
 	}
 	copied := &s.Copies[c]
@@ -177,19 +177,15 @@ func (x *machine) ghostSteps() {
 	}
 	x.emit(opGhost, 0, g.Copy, g.Kind, func(n *state) {
 		n.Ghost = ghost{}
-		r := &n.Rows[m]
-		switch g.Kind {
-		case ghostClaim:
-			if g.Snapshot == 1 && !x.off[MovedIsBusy] && (r.Token != g.SeenToken || uint8(r.State) != g.SeenState) {
-				return
-			}
-			x.claimAs(n, g.Owner, g.Copy, g.Marks&suspect != 0)
-		case ghostSettle:
+		switch {
+		case g.Kind == ghostClaim:
+			x.land(n, &g)
+		case g.Kind == ghostSettle:
 			x.settleAs(n, g.Owner, g.Copy, g.Token, g.Settle, g.Marks)
-		case ghostFence:
-			if x.fenceAs(n, g.Settle, g.Owner, g.Copy, g.Token) {
-				n.Rows[m].Sent = 1
-			}
+		case x.cfg.Watched:
+			x.requestAs(n, g.Settle, g.Owner, g.Copy, g.Token)
+		case x.fenceAs(n, g.Settle, g.Owner, g.Copy, g.Token):
+			n.Rows[m].Sent = 1
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 var opNames = [ops]string{
 	opEvaporate: "a given-up statement never arrives", opRestart: "starts", opBeat: "beats", opNotice: "sees that it is lost",
-	opLeave: "leaves", opJoin: "joins", opOverdue: "the lease runs out of", opSeal: "declares dead", opResolve: "the server decides on the transaction of",
+	opLeave: "leaves", opJoin: "joins", opOverdue: "the lease runs out of", opSee: "sees the beat of", opWait: "has seen no other beat for a lease of", opSeal: "declares dead", opResolve: "the server decides on the transaction of",
 	opDue: "due again:", opLearn: "learns that the partition is gone", opDiscard: "commits and discards the tracker", opAssign: "is given the partition",
 	opRead: "reads what became of", opSettle: "settles", opPublish: "publishes", opAck: "deletes", opCommit: "commits the transaction of",
 	opEnd: "ends the handler of", opStart: "starts the handler of", opClaim: "claims", opOffset: "commits offset", opReceive: "receives",
@@ -38,7 +38,7 @@ func (x *machine) describe(s *state, n *next) string {
 	}
 	b.WriteString(opNames[st.op])
 	switch st.op {
-	case opOverdue, opSeal, opSweep, opJoin, opLeave, opBeat, opNotice, opExit:
+	case opOverdue, opSee, opWait, opSeal, opSweep, opJoin, opLeave, opBeat, opNotice, opExit:
 		fmt.Fprintf(&b, " owner %d", st.c)
 	case opDue, opResolve, opAbort:
 		fmt.Fprintf(&b, " %s%s", message(st.c), x.rowText(&n.state, st.c))

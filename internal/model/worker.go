@@ -53,13 +53,13 @@ func (x *machine) itemSteps(w, c uint8) {
 func (x *machine) claimSteps(w, c uint8) {
 	p := &x.from.Workers[w]
 	it := &p.Items[c]
-	if !p.member() || x.inHand(p, c) {
+	if !p.member() || x.inHand(p, c) || x.awaits(p, c) {
 		return
 	}
 	id, solo := p.Session, it.is(suspect) || it.is(dropped) && x.off[OwnPlaceOnly]
 	x.emit(opClaim, w, c, goes, func(n *state) {
 		d, lost := x.claimAs(n, id, c, solo)
-		if lost {
+		if lost || x.isOver(n, id) {
 			x.lose(n, w)
 			return
 		}
@@ -81,12 +81,27 @@ func (x *machine) claimSteps(w, c uint8) {
 		doubt(n)
 	})
 	if x.from.Ghost.Kind == noGhost && x.wouldTake(id, c, solo) {
+		g.Snapshot = 1
 		x.fault(lates, opClaim, w, c, stalls, func(n *state) {
 			doubt(n)
-			g.Snapshot = 1
 			n.Ghost = g
 		})
+		if x.cfg.Watched {
+			x.fault(lates, opClaim, w, c, hangs, func(n *state) {
+				doubt(n)
+				n.Ghost = g
+				n.Ghost.Asked = 1
+			})
+		}
 	}
+}
+
+// awaits says whether a worker waits for an answer about a copy, or, without a clock of the ledger's, asks nothing any more: it reads the
+// row only while its own lease runs.
+func (x *machine) awaits(p *worker, c uint8) bool {
+	g := &x.from.Ghost
+	over := x.cfg.Watched && x.from.Owners[p.Session-1].Overdue == 1 && !x.off[AskInLease]
+	return over || g.Kind == ghostClaim && g.Asked == 1 && g.Owner == p.Session && g.Copy == c
 }
 
 // wouldTake says whether a claim of this moment would take the message. One that stalls decides by what it has seen of
@@ -121,18 +136,19 @@ func (x *machine) inHand(p *worker, c uint8) bool {
 func (x *machine) ghostOf(kind, w, c, id uint8) ghost {
 	it := &x.from.Workers[w].Items[c]
 	r := &x.from.Rows[x.from.Copies[c].Message]
-	g := ghost{Kind: kind, Owner: id, Copy: c, Token: it.Token, Settle: it.Kind, Marks: it.Marks, SeenToken: r.Token, SeenState: uint8(r.State)}
+	g := ghost{Kind: kind, Owner: id, Copy: c, Token: it.Token, Settle: it.Kind, Marks: it.Marks}
 	switch kind {
 	case ghostClaim:
-		g.Token, g.Settle = 0, 0
+		if g.Token, g.Settle = 0, 0; x.cfg.Watched {
+			g.Row = *r
+		} else {
+			g.Row = row{Token: r.Token, State: r.State}
+		}
 		if it.is(dropped) && x.off[OwnPlaceOnly] {
 			g.Marks |= suspect
 		}
 	case ghostFence:
 		g.Settle = w
-	}
-	if kind != ghostClaim {
-		g.SeenToken, g.SeenState = 0, 0
 	}
 	return g
 }
@@ -141,6 +157,7 @@ func (x *machine) ghostOf(kind, w, c, id uint8) ghost {
 func (x *machine) answered(n *state, w, c uint8, d *ledger.Decision) {
 	p := &n.Workers[w]
 	it := &p.Items[c]
+	x.mustLive(n, p.Session, d)
 	unexplained := d.Answer == ledger.Busy && d.Wait <= 0 && !d.Suspect
 	if !unexplained {
 		it.Marks &^= maybe
@@ -222,7 +239,12 @@ func (x *machine) runSteps(w, c uint8) {
 	it := x.from.Workers[w].Items[c]
 	m := x.from.Copies[c].Message
 	if x.kinds[m] == Killer {
-		x.emit(opEnd, w, c, kills, func(n *state) { x.die(n, w) })
+		x.emit(opEnd, w, c, kills, func(n *state) {
+			if x.killed {
+				n.Kills[m]++
+			}
+			x.die(n, w)
+		})
 		return
 	}
 	x.emit(opEnd, w, c, goes, func(n *state) {

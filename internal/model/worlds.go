@@ -14,5 +14,9 @@ func Small() []Config {
 		{Name: "replay, two at once", Workers: 1, Messages: []Kind{Innocent}, Replays: 2, Moves: 1},
 		{Name: "replay in place", Workers: 1, Messages: []Kind{Flaky}, Attempts: 1, Replays: 1, InPlace: true, FromArchive: true},
 		{Name: "killer", Workers: 1, Messages: []Kind{Killer, Innocent}, Crashed: []int{2, 2}},
+		{Name: "no clock", Watched: true, Workers: 1, Messages: []Kind{Flaky}, Losses: 1, Crashes: 1, Lates: 1},
+		{Name: "no clock, two workers", Watched: true, Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Lates: 1},
+		{Name: "no clock, transactions", Watched: true, Workers: 1, Messages: []Kind{Flaky}, Tx: true, Crashes: 1, Lates: 1, Attempts: 1},
+		{Name: "no clock, log", Watched: true, Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Rebalances: 1, Lates: 1},
 	}
 }

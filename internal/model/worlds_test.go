@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -52,6 +53,15 @@ func large() []Config {
 				worlds = append(worlds, w)
 			}
 		}
+	}
+	return append(worlds, watched(worlds)...)
+}
+
+// watched are the same worlds without a clock of the ledger's.
+func watched(worlds []Config) []Config {
+	worlds = slices.Clone(worlds)
+	for i := range worlds {
+		worlds[i].Name, worlds[i].Watched = worlds[i].Name+", no clock", true
 	}
 	return worlds
 }
