@@ -92,6 +92,7 @@ var neededToo = []struct {
 	{SettleHeld, Config{Workers: 1, Messages: []Kind{Flaky}, Tx: true, Lates: 1}, promises.FinishedStays},
 	{LostIsLost, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.NothingLost},
 	{FailArchives, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1}, promises.NothingLost},
+	{Deadline, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd}, // of the call: who gave it up reads no more
 	{UnknownIsOnlyRead, Config{Workers: 1, Messages: []Kind{Innocent}, Tx: true, Losses: 1}, promises.EffectsOnce},
 	{SweepUnnamed, Config{Workers: 1, Messages: []Kind{Killer}, Crashed: []int{3}}, promises.CrashesEnd},
 	{FateIsFinal, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.OneOwner},

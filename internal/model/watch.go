@@ -90,7 +90,7 @@ func (x *machine) land(n *state, g *ghost) {
 	if g.Snapshot == 1 && moved && !x.off[MovedIsBusy] {
 		return // whoever waits for it reads again
 	}
-	if x.cfg.Watched {
+	if x.cfg.Watched && g.Snapshot == 1 {
 		*r = g.Row
 	}
 	d, _ := x.claimAs(n, g.Owner, g.Copy, g.Marks&suspect != 0)

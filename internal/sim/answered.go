@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -48,6 +49,11 @@ func (a *answered) back(sure bool) {
 func (w *world) mustCountAnswers() {
 	stats, err := w.ledger.Stats(context.Background())
 	want, is := &w.answers, stats.Answered
+	for _, l := range w.ledgers {
+		more, bad := l.Stats(context.Background())
+		err = errors.Join(err, bad)
+		is.Decided, is.Duplicates, is.First = is.Decided+more.Answered.Decided, is.Duplicates+more.Answered.Duplicates, is.First+more.Answered.First
+	}
 	low := want.First - want.perhaps
 	if err != nil || !want.unsure && (is.Decided != want.Decided || is.Duplicates != want.Duplicates || is.First < low || is.First > want.First) {
 		w.breaks(none, "the ledger counts its answers: %+v, %v, not %+v, of which %d are perhaps not the first", is, err, want.Answered, want.perhaps)

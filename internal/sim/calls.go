@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
@@ -46,10 +47,11 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 		entries[0].Window = -1 // the ledger refuses what it has never seen
 	}
 	var answers []ledger.Claim
-	p.call("a claim", func() (err error) {
-		failed := p.mayRenew(c.Items)
-		err = p.torn(func() error { answers, err = sess.owner.Claim(context.Background(), entries); return err }, ofClaim(c), true)
-		p.renewed(c.Items, failed)
+	asked := copyOf(c)
+	p.callInLease("a claim", sess, asked, func() (err error) {
+		failed := p.mayRenew(asked.Items)
+		err = p.torn(func() error { answers, err = sess.owner.Claim(context.Background(), entries); return err }, ofClaim(asked), true)
+		p.renewed(asked.Items, failed)
 		if err != nil {
 			p.mustBeOver(sess, err)
 			return err
@@ -58,8 +60,8 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 		for i := range answers {
 			answers[i].Wait = p.seconds(answers[i].Wait)
 		}
-		p.mustClaim(sess, c, entries, answers)
-		for i, it := range c.Items {
+		p.mustClaim(sess, asked, entries, answers)
+		for i, it := range asked.Items {
 			p.facts.of(of(it).message).asked = answers[i].Err == nil
 			p.note(p, "claims", of(it).message, int64(answers[i].Answer))
 		}
@@ -131,14 +133,15 @@ func (p *process) askRanges(c *flow.Claim, then func()) {
 		asks[i] = r.Claim
 	}
 	var tokens []uint64
-	p.call("a claim of ranges", func() (err error) {
-		err = p.torn(func() error { tokens, err = sess.ranges.ClaimStretches(context.Background(), asks); return err }, ofClaim(c), true)
+	asked := copyOf(c)
+	p.callInLease("a claim of ranges", sess, asked, func() (err error) {
+		err = p.torn(func() error { tokens, err = sess.ranges.ClaimStretches(context.Background(), asks); return err }, ofClaim(asked), true)
 		for i := range tokens {
 			if tokens[i] != 0 {
-				p.answers.whole(c.Ranges[i].Len)
-				p.mustClaimRange(sess, c.Ranges[i].Of.(several), tokens[i])
+				p.answers.whole(asked.Ranges[i].Len)
+				p.mustClaimRange(sess, asked.Ranges[i].Of.(several), tokens[i])
 			}
-			for _, d := range c.Ranges[i].Of.(several).deliveries() {
+			for _, d := range asked.Ranges[i].Of.(several).deliveries() {
 				p.facts.of(d.message).asked = true
 			}
 		}
@@ -195,19 +198,37 @@ func (p *process) settle() bool {
 	return true
 }
 
+// sent is what a call settles, as it was when it was sent: it may arrive when its messages are in other hands.
+type sent struct {
+	flow.Batch
+	items  []ledger.Settlement
+	ranges []ledger.StretchDone
+}
+
+func sentOf(b *flow.Batch) *sent {
+	s := &sent{Batch: flow.Batch{Items: slices.Clone(b.Items), Ranges: slices.Clone(b.Ranges)}}
+	for i := range b.Items {
+		s.items = append(s.items, b.Items[i].Full())
+	}
+	for _, r := range b.Ranges {
+		s.ranges = append(s.ranges, r.Finished())
+	}
+	return s
+}
+
 func (p *process) send(b *flow.Batch, sess *session) {
-	errs := make([]error, len(b.Items)+len(b.Ranges))
-	p.call("a settlement", func() error {
+	errs, all := make([]error, len(b.Items)+len(b.Ranges)), sentOf(b)
+	p.callTwice("a settlement", func() error {
 		if p.now < sess.ledgerUntil && !sess.left {
-			p.mustBeInOrder(b)
+			p.mustBeInOrder(&all.Batch)
 		}
 		clear(errs)
 		return p.torn(func() error {
-			if len(b.Ranges) > 0 {
-				return p.settleRanges(b, sess, errs)
+			if len(all.Ranges) > 0 {
+				return p.settleRanges(all, sess, errs)
 			}
-			return p.settleItems(b, sess, errs)
-		}, ofBatch(b), false)
+			return p.settleItems(all, sess, errs)
+		}, ofBatch(&all.Batch), false)
 	}, func(err error) {
 		lost := ledger.IsLost(err)
 		switch {
@@ -235,7 +256,7 @@ func (p *process) send(b *flow.Batch, sess *session) {
 }
 
 // settleItems is what the ledger does with settlements of items. It refuses some, and finds the rows of others locked.
-func (p *process) settleItems(b *flow.Batch, sess *session, errs []error) error {
+func (p *process) settleItems(b *sent, sess *session, errs []error) error {
 	var sets []ledger.Settlement
 	var at []int
 	for i := range b.Items {
@@ -247,7 +268,7 @@ func (p *process) settleItems(b *flow.Batch, sess *session, errs []error) error 
 		case p.trouble(locked):
 			errs[i] = errLocked
 		default:
-			sets, at = append(sets, s.Full()), append(at, i)
+			sets, at = append(sets, b.items[i]), append(at, i)
 		}
 	}
 	if len(sets) == 0 {
@@ -266,7 +287,7 @@ func (p *process) settleItems(b *flow.Batch, sess *session, errs []error) error 
 }
 
 // settleRanges is the same of ranges. Of some it wants to know message by message.
-func (p *process) settleRanges(b *flow.Batch, sess *session, errs []error) error {
+func (p *process) settleRanges(b *sent, sess *session, errs []error) error {
 	for i, r := range b.Ranges {
 		ds := r.Of.(several).deliveries()
 		p.note(p, "settles a range of messages, from", ds[0].message, int64(len(ds)))
@@ -276,12 +297,12 @@ func (p *process) settleRanges(b *flow.Batch, sess *session, errs []error) error
 		case p.trouble(locked):
 			errs[i] = errLocked
 		default:
-			answers, err := sess.ranges.SettleStretches(context.Background(), []ledger.StretchDone{r.Finished()})
+			answers, err := sess.ranges.SettleStretches(context.Background(), []ledger.StretchDone{b.ranges[i]})
 			if err != nil {
 				return err
 			}
 			if errs[i] = answers[0]; errs[i] == nil {
-				p.mustSettleRange(sess, r.Of.(several), r.Finished().Ticket.Token())
+				p.mustSettleRange(sess, r.Of.(several), b.ranges[i].Ticket.Token())
 				p.report.Whole += len(ds)
 			}
 		}

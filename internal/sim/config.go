@@ -34,6 +34,7 @@ type Config struct {
 	Callers     int           // of a request, at most; 0: messages come from a broker
 	Refuse      bool          // a caller of what is in progress does not wait
 	Steps       int           // outside calls of a handler, at most, whose results are recorded
+	Watched     bool          // the ledger has no clock: owners are declared dead by peers that watch their beats
 	Moods       [kinds]float64
 	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
 }
@@ -81,6 +82,7 @@ func Drawn(seed uint64) Config {
 	if often(25) {
 		c.Steps = 1 + rnd.IntN(3)
 	}
+	c.Watched = often(25)
 	return c
 }
 

@@ -10,7 +10,9 @@
 // old, and commits are refused, lost or forgotten. In others it is a queue, standard or FIFO, whose visibility timeouts end, now and then
 // before their time. In some there is no broker: callers ask processes to do requests once, as package idempotency does them, wait or do
 // not, send the same or another body, give up, and ask again until they are answered. In some worlds handlers make outside calls that are
-// steps (consumer.Step). In some the ledger's clock runs a hundred times faster ([Config].Hours).
+// steps (consumer.Step). In some the ledger's clock runs a hundred times faster ([Config].Hours). In some it has none ([Config].Watched):
+// owners are declared dead by peers that watch their beats, each by a clock that runs fast or slow, and what is late or comes twice
+// arrives when its owner is dead.
 //
 // The promises of docs/design.md §1 are checked when something could break them. A broken one is told as the smallest world in which it
 // breaks ([Shrink]), with the steps of the message in question; the same seed makes the same steps, so the story can be played again.

@@ -69,6 +69,8 @@ type session struct {
 	left        bool
 	leftAt      time.Duration
 	fate        ledger.Holder // how it ended, as an answer has shown; Nobody: none has
+	life        *life         // nil: the ledger has a clock
+	swept       bool          // its owner may have gone, and what names it is free then
 }
 
 // size is how many bytes a message takes: a large one more than a quarter of the room.

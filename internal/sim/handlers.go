@@ -10,7 +10,6 @@ import (
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
-	"github.com/ackledger/ackledger/ledger/memory"
 )
 
 // chunk is a dispatch in the hands of a simulated goroutine.
@@ -237,7 +236,7 @@ func (c *chunk) commit() {
 	p, sess, running, attempt := c.p, c.running[0].sess, slices.Clone(c.running), c.attempt()
 	c.answers(attempt)
 	p.fence("a commit", func() error {
-		err := memory.InTx(ledger.WithAttempt(context.Background(), attempt), func(context.Context) error { return nil })
+		err := p.inTx(ledger.WithAttempt(context.Background(), attempt))
 		if err == nil {
 			for i, r := range running {
 				p.mustCommit(sess, of(r.it), r.ticket, attempt.ResultAt(i))

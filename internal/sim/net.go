@@ -19,13 +19,13 @@ var (
 // call sends a request to the ledger.
 func (p *process) call(what string, execute func() error, answered func(error)) {
 	p.report.Calls++
-	p.request(what, timeout, execute, answered)
+	p.request(what, p.reach(timeout), execute, answered)
 }
 
 // fence sends a fence with its COMMIT: no deadline travels with it, so it may come long after it was given up.
 func (p *process) fence(what string, execute func() error, answered func(error)) {
 	p.report.Calls++
-	p.request(what, 4*timeout, execute, answered)
+	p.request(what, p.reach(4*timeout), execute, answered)
 }
 
 // request sends a request and waits for the answer. execute runs when the request arrives, unless that is after the limit; answered gets what it returned, an error that says that nobody knows, or one that says that it was not executed. Each

@@ -70,7 +70,7 @@ var reductions = func() (all []func(*Config)) {
 		func(c *Config) *bool { return &c.InTx }, func(c *Config) *bool { return &c.Ranged }, func(c *Config) *bool { return &c.Published },
 		func(c *Config) *bool { return &c.Sealed }, func(c *Config) *bool { return &c.Park }, func(c *Config) *bool { return &c.LimitStarts },
 		func(c *Config) *bool { return &c.KeepFailed }, func(c *Config) *bool { return &c.Mixed }, func(c *Config) *bool { return &c.Hours },
-		func(c *Config) *bool { return &c.Refuse },
+		func(c *Config) *bool { return &c.Refuse }, func(c *Config) *bool { return &c.Watched },
 	} {
 		all = append(all, func(c *Config) { *is(c) = false })
 	}

@@ -88,8 +88,9 @@ func (s *stepping) ends(err error) {
 // begin asks what is recorded of a step. The ledger is asked with the first one of a message, unless nothing can be recorded.
 func (s *stepping) begin() {
 	var known *ledger.Step
+	at, name := s.at, s.name()
 	ask := func() (err error) {
-		known, err = s.attempt.BeginStep(context.Background(), s.at, s.name())
+		known, err = s.attempt.BeginStep(context.Background(), at, name)
 		return err
 	}
 	if s.nth > 0 || s.run().ticket.Token() == 1 && s.p.cfg.Batch == 0 {
@@ -142,10 +143,10 @@ func (s *stepping) made() {
 
 // record records a step, until the ledger has answered.
 func (s *stepping) record(step ledger.Step, limit time.Duration) {
-	d, p := s.of(), s.p
+	d, p, r, at := s.of(), s.p, s.run(), s.at
 	p.call("a record of a step", func() error {
-		err := p.torn(func() error { return s.attempt.RecordStep(context.Background(), s.at, step) }, func(yield func(delivery)) { yield(d) }, false)
-		s.hasRecorded(&step, err)
+		err := p.torn(func() error { return s.attempt.RecordStep(context.Background(), at, step) }, func(yield func(delivery)) { yield(d) }, false)
+		s.hasRecorded(r, &step, err)
 		return err
 	}, func(err error) {
 		switch {
@@ -164,8 +165,8 @@ func (s *stepping) record(step ledger.Step, limit time.Duration) {
 }
 
 // hasRecorded notes what the ledger has of a step after a call that records it, and checks the answer.
-func (s *stepping) hasRecorded(step *ledger.Step, err error) {
-	r, d := s.run(), s.of()
+func (s *stepping) hasRecorded(r *running, step *ledger.Step, err error) {
+	d := of(r.it)
 	rec, bad := s.p.ledger.Get(context.Background(), d.key)
 	f := s.p.facts.of(d.message)
 	has := false

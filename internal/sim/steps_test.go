@@ -29,14 +29,14 @@ func TestBrokenPromisesOfStepsAreTold(t *testing.T) {
 	one := ledger.Step{Name: "step-0", Result: []byte("one")}
 	areTold(t, map[string]func(x *broken){
 		"a step begins once in an attempt": func(x *broken) { s := step(x); s.begun(nil, &ledger.InvalidError{Field: "Step.Name"}) },
-		"what is recorded is kept":         func(x *broken) { s := step(x); claim(x, 0); s.hasRecorded(&one, nil) },
+		"what is recorded is kept":         func(x *broken) { s := step(x); claim(x, 0); s.hasRecorded(s.run(), &one, nil) },
 		"a stale token never records": func(x *broken) {
 			s := step(x)
 			a := ledger.NewAttempt(x.both[1].sess.owner, claim(x, 1))
 			_ = a.RecordStep(context.Background(), 0, one) // the promise is not broken if it fails
-			s.hasRecorded(&one, nil)
+			s.hasRecorded(s.run(), &one, nil)
 		},
-		"who has a message records its steps": func(x *broken) { s := step(x); claim(x, 0); s.hasRecorded(&one, ledger.ErrLost) },
+		"who has a message records its steps": func(x *broken) { s := step(x); claim(x, 0); s.hasRecorded(s.run(), &one, ledger.ErrLost) },
 		"a recorded step is never run again": func(x *broken) {
 			s := step(x)
 			x.fact().recorded = map[string]kept{"step-0": {token: 1}}

@@ -71,6 +71,8 @@ func (s *session) fates(now time.Duration) []ledger.Holder {
 		end, now = ledger.Left, s.leftAt
 	}
 	switch {
+	case s.fate != ledger.Nobody && s.swept:
+		return []ledger.Holder{s.fate, ledger.Left}
 	case s.fate != ledger.Nobody:
 		return []ledger.Holder{s.fate}
 	case now > s.ledgerUntil:
@@ -94,7 +96,11 @@ func (x *row) silent(now time.Duration) bool { return x == nil || x.unsure || no
 
 // mustBeOver checks an answer that says that an owner is lost.
 func (p *process) mustBeOver(sess *session, err error) {
-	if ledger.IsLost(err) && p.now <= sess.ledgerUntil && !sess.left {
+	until := sess.ledgerUntil
+	if p.cfg.Watched { // it ends by the owner's clock
+		until = min(until, sess.until)
+	}
+	if ledger.IsLost(err) && p.alive && p.now <= until && !sess.left {
 		p.breaks(none, "an owner is lost once its lease is over: %s is told %v, %s before", p, err, sess.ledgerUntil-p.now)
 	}
 }
@@ -108,7 +114,7 @@ func (p *process) mustClaim(sess *session, c *flow.Claim, entries []ledger.Entry
 		case is.Err != nil:
 		case !asked[key] && p.waits(e, is):
 			asked[key] = true
-		case sess.left || sess.fate != ledger.Nobody:
+		case (sess.left || sess.fate != ledger.Nobody) && !p.cfg.Watched:
 			p.breaks(d.message, "an owner that has ended claims nothing: %s gets %+v", p, *is)
 		case asked[key]:
 			(&row{}).must(p, d, &ledger.Claim{Answer: ledger.Busy}, is)
@@ -165,6 +171,9 @@ func (x *row) mustAs(p *process, d delivery, sess *session, e *ledger.Entry, is 
 // claimed is what a claim is to be answered, which was answered.
 func (x *row) claimed(sess *session, e *ledger.Entry, now time.Duration, fate ledger.Holder, is *ledger.Claim) *ledger.Claim {
 	want := x.decided(sess, e, now, fate)
+	if want.Held && x.owner.life != nil { // what a watch knows
+		want.Wait = is.Wait
+	}
 	switch {
 	case want.Token == 0:
 	case (x.back || x.loose && x.moved) && !e.Ranged && !e.Copy: // claims by row do not ask what a log had that was dropped

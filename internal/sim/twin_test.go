@@ -19,6 +19,7 @@ func TestBrokenPromisesOfTheLedgerAreTold(t *testing.T) {
 		"the claim table answers":             func(x *broken) { x.claims(0, ledger.Claim{Answer: ledger.Busy}) },
 		"an owner that has ended claims":      func(x *broken) { x.both[0].sess.left = true; x.claimsFirst(0) },
 		"an owner is lost once its lease is":  func(x *broken) { x.both[0].mustBeOver(x.both[0].sess, ledger.ErrLost) },
+		"an owner that is declared dead does": func(x *broken) { x.w.mustNotBelieve(&life{sess: x.both[0].sess, by: x.both[0]}) },
 		"a claim tells what failed before": func(x *broken) {
 			x.claims(0, ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: 1, First: true, Errors: make([]ledger.AttemptError, 1)})
 		},

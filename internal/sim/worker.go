@@ -8,6 +8,7 @@ import (
 	"github.com/ackledger/ackledger/internal/backoff"
 	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 )
 
 // worker is a place in which one process runs after the other.
@@ -27,7 +28,9 @@ type process struct {
 	alive  bool
 	frozen time.Duration // until then it makes no step
 	joined bool
-	source source // nil: it has not joined
+	clock  clock
+	watch  driver.Watch // of the others' beats, where the ledger has no clock
+	source source       // nil: it has not joined
 	sess   *session
 
 	idle, claimers, settlers, publishers int // goroutines that have nothing to do
@@ -90,6 +93,7 @@ func (k *worker) start() {
 		Failures: w.cfg.Failures, Percent: 50, Budget: w.budget(), Seed: w.rnd.Uint64(), Rules: w.rules(),
 	}
 	w.asRunner(&cfg)
+	p.clock = w.drawClock()
 	p.flow = flow.New(cfg)
 	p.after(0, p.look)
 	k.process = p
@@ -206,9 +210,9 @@ func (p *process) enter() {
 func (p *process) join(what string, then func()) {
 	sent, sess := p.now, &session{}
 	p.call("a join", func() (err error) {
-		owner, err := p.ledger.Join(context.Background(), p.hours(lease))
+		owner, err := p.joins(sess)
 		if err == nil {
-			sess.owner, sess.ledgerUntil = ledger.Ungroup(owner), p.now+lease
+			sess.owner, sess.ledgerUntil = ledger.Ungroup(owner), max(p.now+lease, sent+p.clock.lasts(lease))
 			if p.ranged() {
 				sess.ranges, _ = sess.owner.(ledger.StretchOwner)
 			}
@@ -219,7 +223,7 @@ func (p *process) join(what string, then func()) {
 			p.after(p.outage(), func() { p.join(what, then) })
 			return
 		}
-		p.sess, sess.until = sess, sent+lease
+		p.sess, sess.until = sess, sent+p.clock.lasts(lease)
 		p.flow.Joined(&flow.Session{Ranges: sess.ranges != nil, Of: sess})
 		p.note(p, what, none, 0)
 		p.after(lease/3, func() { p.beat(sess) })
@@ -240,10 +244,10 @@ func (p *process) beat(sess *session) {
 		return
 	}
 	sent := p.now
-	p.call("a beat", func() error {
+	p.callTwice("a beat", func() error {
 		lasts, err := sess.owner.Beat(context.Background())
 		if err == nil {
-			sess.ledgerUntil = p.now + p.seconds(lasts)
+			sess.ledgerUntil = max(p.now+p.seconds(lasts), sent+p.clock.lasts(lease))
 		}
 		p.mustBeOver(sess, err)
 		return err
@@ -257,7 +261,7 @@ func (p *process) beat(sess *session) {
 			p.reachable(false)
 			rest = min(p.outage(), lease/10)
 		default:
-			sess.until = sent + lease
+			sess.until = sent + p.clock.lasts(lease)
 			p.reachable(true)
 		}
 		p.after(rest, func() { p.beat(sess) })
@@ -301,7 +305,7 @@ func (p *process) leave(sess *session, then func()) {
 		then()
 		return
 	}
-	p.call("a leave", func() error {
+	p.callTwice("a leave", func() error {
 		if !sess.left {
 			sess.left, sess.leftAt = true, p.now
 		}

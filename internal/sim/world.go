@@ -9,6 +9,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/promises"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
 
@@ -39,6 +40,8 @@ type world struct {
 	facts   facts
 	twin    twin
 	answers answered
+	lives   map[driver.OwnerID]*life // of owners that are live, where the ledger has no clock
+	ledgers []*driver.Ledger         // those of its sessions, there
 
 	redrives            redrives
 	anew                int  // messages that were reopened
@@ -98,7 +101,7 @@ func Run(cfg Config) (Report, error) {
 }
 
 func newWorld(cfg Config) *world {
-	w := &world{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), facts: newFacts(), twin: newTwin()}
+	w := &world{cfg: cfg, rnd: rand.New(rand.NewPCG(cfg.Seed, 0x5eed)), facts: newFacts(), twin: newTwin(), lives: map[driver.OwnerID]*life{}}
 	began := time.Unix(1_000_000_000, 0)
 	w.ledger = memory.New(memory.WithClock(func() time.Time { return began.Add(w.hours(w.now)) }))
 	w.tears()

@@ -98,6 +98,9 @@ func (l *Ledger) Declare(ownerID string) bool {
 	return true
 }
 
+// Store returns what the ledger stands on: for tests of stores that stand in front of one, over the same tables.
+func (l *Ledger) Store() driver.Store { return l.store }
+
 // Len returns the number of message rows.
 func (l *Ledger) Len() int {
 	l.store.mu.Lock()
