@@ -44,9 +44,9 @@ const (
 	// Of owners of a ledger without a clock.
 	WaitALease    // a peer declares an owner dead after the same beat for a lease
 	BeatUnchanged // a declaration is on the condition that the beat is still that
-	DeadWasLive   // and that the owner is live
+	DeadWasLive   // a declaration is on the condition that the owner is live
 	AskInLease    // a claim reads its row while the process' own lease runs
-	AnswerInLease // what it is answered later is thrown away
+	AnswerInLease // what a claim is answered when that lease is over is thrown away
 	AbsentHasLeft // an owner without a row is one that left
 
 	// Of the worker.
@@ -73,8 +73,8 @@ var guardNames = [guards]string{
 	"OwnerIsLive", "ArchivedIsDone", "OtherBodyIsMismatch", "SucceededIsDone", "LiveHolderIsBusy", "CrashesEnd", "ParkedIsSpent",
 	"SuspectsAlone", "DoubtKeepsPlace", "OwnPlaceOnly", "OlderStampIsDone", "TokenGrows", "CrashesAreKept", "DepartureIsNoCrash", "MovedIsBusy", "SettleOwner",
 	"SettleToken", "SettleHeld", "LostIsLost", "FailArchives", "Deadline", "FenceFirst", "UnknownIsOnlyRead", "SweepUnnamed",
-	"FateIsFinal", "NoticeLost", "WaitALease", "BeatUnchanged", "DeadWasLive", "AskInLease", "AnswerInLease", "AbsentHasLeft", "NeverForget", "InHandOnce", "BusyIsKept", "SettleBeforeAck", "InterruptionIsFree",
-	"AttemptsEnd", "FinishedPrefix", "DiscardTracker", "LookUp", "SendBeforeDelete", "StampCarriesToken",
+	"FateIsFinal", "NoticeLost", "WaitALease", "BeatUnchanged", "DeadWasLive", "AskInLease", "AnswerInLease", "AbsentHasLeft",
+	"NeverForget", "InHandOnce", "BusyIsKept", "SettleBeforeAck", "InterruptionIsFree", "AttemptsEnd", "FinishedPrefix", "DiscardTracker", "LookUp", "SendBeforeDelete", "StampCarriesToken",
 	"AbandonedIsListed", "OwnDeliveryInPlace",
 }
 

@@ -115,8 +115,8 @@ func TestModel(t *testing.T) {
 		total.States, seen, whole, total.Walks, worlds, total.Steps, total.watched, total.Recovered, seed, took)
 	if page := reliability.Page(); page != "" && !t.Failed() {
 		text := fmt.Sprintf("`make model` on %s, seed %d, %s: %d walks in %d worlds drawn by chance, and %d states of %d worlds gone "+
-			"through one by one (%d of them whole); %d steps in all, %d of them in worlds whose ledger has no clock, %d states from which it was shown that everything can end. "+
-			"No promise was broken.\n", reliability.Today(), seed, took, total.Walks, worlds, total.States, seen, whole, total.Steps, total.watched, total.Recovered)
+			"through one by one (%d of them whole); %d steps in all, %d of them in worlds whose ledger has no clock, %d states from which it "+
+			"was shown that everything can end. No promise was broken.\n", reliability.Today(), seed, took, total.Walks, worlds, total.States, seen, whole, total.Steps, total.watched, total.Recovered)
 		if err := reliability.Section(page, "model", text); err != nil {
 			t.Error(err)
 		}

@@ -218,7 +218,7 @@ func sentOf(b *flow.Batch) *sent {
 
 func (p *process) send(b *flow.Batch, sess *session) {
 	errs, all := make([]error, len(b.Items)+len(b.Ranges)), sentOf(b)
-	p.callTwice("a settlement", func() error {
+	p.callTwice("a settlement", p.strays(sess, timeout, func() error {
 		if p.now < sess.ledgerUntil && !sess.left {
 			p.mustBeInOrder(&all.Batch)
 		}
@@ -229,7 +229,7 @@ func (p *process) send(b *flow.Batch, sess *session) {
 			}
 			return p.settleItems(all, sess, errs)
 		}, ofBatch(&all.Batch), false)
-	}, func(err error) {
+	}), func(err error) {
 		lost := ledger.IsLost(err)
 		switch {
 		case err == nil:

@@ -235,7 +235,7 @@ func (c *chunk) attempt() *ledger.Attempt {
 func (c *chunk) commit() {
 	p, sess, running, attempt := c.p, c.running[0].sess, slices.Clone(c.running), c.attempt()
 	c.answers(attempt)
-	p.fence("a commit", func() error {
+	p.fence("a commit", p.strays(sess, 4*timeout, func() error {
 		err := p.inTx(ledger.WithAttempt(context.Background(), attempt))
 		if err == nil {
 			for i, r := range running {
@@ -244,7 +244,7 @@ func (c *chunk) commit() {
 			}
 		}
 		return err
-	}, func(err error) {
+	}), func(err error) {
 		e := engine.Ended{State: ledger.AttemptSucceeded}
 		switch {
 		case err == nil:

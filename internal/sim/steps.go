@@ -144,11 +144,11 @@ func (s *stepping) made() {
 // record records a step, until the ledger has answered.
 func (s *stepping) record(step ledger.Step, limit time.Duration) {
 	d, p, r, at := s.of(), s.p, s.run(), s.at
-	p.call("a record of a step", func() error {
+	p.call("a record of a step", p.strays(r.sess, timeout, func() error {
 		err := p.torn(func() error { return s.attempt.RecordStep(context.Background(), at, step) }, func(yield func(delivery)) { yield(d) }, false)
 		s.hasRecorded(r, &step, err)
 		return err
-	}, func(err error) {
+	}), func(err error) {
 		switch {
 		case ledger.IsLost(err):
 			s.ends(err)

@@ -15,7 +15,7 @@ type Report struct {
 	Ranges, News                 int           // ranges that were claimed; what workers told of that is for logs and metrics
 	Told                         [replies]int  // what callers were told
 	Recorded, Given              int           // steps that were recorded, and given back
-	Declared, Late, Thrown       int           // without a clock of the ledger's: owners declared dead, claims that arrived when their lease was over, answers that came then
+	Declared, Late, Thrown       int           // with Config.Watched: owners declared dead; claims that arrived, and answers that came, when the lease was over
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -218,22 +219,33 @@ func (p *process) inTx(ctx context.Context) error {
 	})
 }
 
-// stray says whether requests stray: where no clock of the ledger's stops them they arrive whenever they do, perhaps twice. Not so where
-// messages lie in ranges: what is written there its owner plans in its own memory, which here would be when the request arrives.
-func (w *world) stray() bool { return w.cfg.Watched && !w.cfg.Ranged }
-
-// reach is how long a request may be under way. One that strays may come when its owner is dead, or forgotten.
+// reach is how long a request may be under way: where no clock of the ledger's stops it, its owner may be dead and forgotten by then.
 func (w *world) reach(limit time.Duration) time.Duration {
-	if w.stray() {
+	if w.cfg.Watched {
 		return limit + 3*lease
 	}
 	return limit
 }
 
+// errGone is what nobody hears of a request that does not arrive.
+var errGone = errors.New("sim: the request is gone")
+
+// strays makes a request of a session one that may arrive when it was given up long ago. Where messages lie in ranges it does so only when
+// its session is over: an owner plans what it writes there in its own memory, which here would be when the request arrives.
+func (p *process) strays(sess *session, limit time.Duration, execute func() error) func() error {
+	deadline := p.now + limit
+	return func() error {
+		if p.cfg.Ranged && p.now >= deadline && p.alive && p.sess == sess {
+			return errGone
+		}
+		return execute()
+	}
+}
+
 // callTwice sends a request that may arrive once more, later, where the ledger has no clock; nobody hears the second answer.
 func (p *process) callTwice(what string, execute func() error, answered func(error)) {
 	p.call(what, execute, answered)
-	if p.stray() && p.trouble(answerLost) {
+	if p.cfg.Watched && p.trouble(answerLost) {
 		p.world.after(p.between(timeout, p.reach(timeout)), func() { _ = execute() }) // it may fail
 	}
 }
@@ -251,7 +263,7 @@ func (p *process) callInLease(what string, sess *session, c *flow.Claim, execute
 		return
 	}
 	read, waits := p.reading(c), true
-	p.callTwice(what, func() error {
+	p.callTwice(what, p.strays(sess, timeout, func() error {
 		over := !p.alive || p.now > sess.until
 		if (over || !waits) && p.reading(c) != read {
 			return ledger.ErrLost
@@ -260,7 +272,7 @@ func (p *process) callInLease(what string, sess *session, c *flow.Claim, execute
 			p.report.Late++
 		}
 		return execute()
-	}, func(err error) {
+	}), func(err error) {
 		waits = false
 		if err == nil && p.now > sess.until {
 			p.report.Thrown++

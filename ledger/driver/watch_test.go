@@ -160,7 +160,9 @@ func TestWatchBeginsAnewWithEachBeat(t *testing.T) {
 	t.Parallel()
 	var w driver.Watch
 	wait := w.Note(driver.Sighting{Owner: 1, Beat: 5, Lease: time.Second}, 0)
-	for i, s := range []driver.Sighting{{Owner: 1, Beat: 6, Lease: time.Second}, {Owner: 1, Beat: 5, Lease: time.Second}, {Owner: 1, Beat: 5, Lease: 2 * time.Second}} {
+	for i, s := range []driver.Sighting{
+		{Owner: 1, Beat: 6, Lease: time.Second}, {Owner: 1, Beat: 5, Lease: time.Second}, {Owner: 1, Beat: 5, Lease: 2 * time.Second},
+	} {
 		now := time.Duration(i+1) * wait
 		if left := w.Note(s, now); left < time.Second {
 			t.Errorf("%+v: %s is left", s, left)
