@@ -89,7 +89,7 @@ var neededToo = []struct {
 	{DepartureIsNoCrash, Config{Workers: 1, Messages: []Kind{Innocent}, Exits: 1}, promises.CrashesEnd},
 	{SettleOwner, Config{Workers: 1, Messages: []Kind{Flaky}, Losses: 1}, promises.AttemptsEnd},
 	{SettleToken, Config{Workers: 2, Messages: []Kind{Innocent}, Lates: 1, Dups: 2}, promises.OneOwner},
-	{SettleHeld, Config{Workers: 1, Messages: []Kind{Flaky}, Tx: true, Lates: 1}, promises.FinishedStays},
+	{SettleHeld, Config{Workers: 1, Messages: []Kind{Flaky}, Tx: true, Lates: 1}, promises.EffectsOnce},
 	{LostIsLost, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.NothingLost},
 	{FailArchives, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1}, promises.NothingLost},
 	{Deadline, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd}, // of the call: who gave it up reads no more

@@ -67,7 +67,8 @@ const (
 	fails            // a handler, or a publish
 	kills            // a handler kills its process
 	leaves           // a handler returns while its transaction runs on
-	hangs            // COMMIT was sent, and the server has not decided
+	hangs            // it was sent, and the client waits for the answer; a COMMIT that the server has not decided
+	repeats          // it executes, and may do so once more
 	rollsBack
 	cancelled
 )

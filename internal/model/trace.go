@@ -21,7 +21,7 @@ var opNames = [ops]string{
 
 var wayNames = map[uint8]string{
 	unheard: " (lost on the way)", unanswered: " (the answer is lost)", stalls: " (given up, on its way)", fails: " (fails)",
-	kills: " (KILLS the process)", leaves: " (returns, its transaction runs on)", hangs: " (hangs)", rollsBack: " (rolled back)",
+	kills: " (KILLS the process)", leaves: " (returns, its transaction runs on)", hangs: " (hangs)", repeats: " (it is sent twice)", rollsBack: " (rolled back)",
 	cancelled: " (cancelled)",
 }
 

@@ -128,13 +128,14 @@ func (x *machine) mustLive(n *state, id uint8, d *ledger.Decision) {
 func (x *machine) requestSteps(w, c uint8) {
 	it := x.from.Workers[w].Items[c]
 	reads := func(n *state) { n.Workers[w].Items[c].Phase = reading }
-	x.emit(opCommit, w, c, goes, func(n *state) {
+	commits := func(n *state) {
 		e := engine.Ended{State: ledger.AttemptSucceeded}
 		if !x.requestAs(n, w, it.Owner, c, it.Token) {
 			e = engine.Ended{Err: ledger.ErrLost, State: ledger.AttemptLost}
 		}
 		x.follow(n, w, c, e)
-	})
+	}
+	x.emit(opCommit, w, c, goes, commits)
 	x.fault(losses, opCommit, w, c, unanswered, func(n *state) {
 		x.requestAs(n, w, it.Owner, c, it.Token)
 		reads(n)
@@ -144,6 +145,10 @@ func (x *machine) requestSteps(w, c uint8) {
 		x.fault(lates, opCommit, w, c, stalls, func(n *state) {
 			n.Ghost = x.ghostOf(ghostFence, w, c, it.Owner)
 			reads(n)
+		})
+		x.fault(lates, opCommit, w, c, repeats, func(n *state) {
+			n.Ghost = x.ghostOf(ghostFence, w, c, it.Owner)
+			commits(n)
 		})
 	}
 }

@@ -57,14 +57,15 @@ func (x *machine) claimSteps(w, c uint8) {
 		return
 	}
 	id, solo := p.Session, it.is(suspect) || it.is(dropped) && x.off[OwnPlaceOnly]
-	x.emit(opClaim, w, c, goes, func(n *state) {
+	asks := func(n *state) {
 		d, lost := x.claimAs(n, id, c, solo)
 		if lost || x.isOver(n, id) {
 			x.lose(n, w)
 			return
 		}
 		x.answered(n, w, c, &d)
-	})
+	}
+	x.emit(opClaim, w, c, goes, asks)
 	doubt := func(n *state) {
 		i := &n.Workers[w].Items[c]
 		i.Owner, i.Marks = id, i.Marks|maybe
@@ -91,6 +92,10 @@ func (x *machine) claimSteps(w, c uint8) {
 				doubt(n)
 				n.Ghost = g
 				n.Ghost.Asked = 1
+			})
+			x.fault(lates, opClaim, w, c, repeats, func(n *state) {
+				n.Ghost = g
+				asks(n)
 			})
 		}
 	}

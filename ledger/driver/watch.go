@@ -32,7 +32,7 @@ const (
 // [Watch.Keep].
 type Watch struct{ seen map[OwnerID]sight }
 
-// Sighting is a live owner as it was read, by a read that sees all that was written before it began.
+// Sighting is a live owner as it was read. A read that is behind the writes does no harm: the declaration's condition decides.
 type Sighting struct {
 	Owner OwnerID
 	Beat  uint64
