@@ -337,8 +337,7 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 		x.loose && s.Ticket.Token() != x.token && p.facts.of(d.message).renewed:
 		return // an owner remembers what its ranges had as given back, or finished before it was reopened
 	case p.cfg.Watched && x.loose && (sess.left || p.now > sess.ledgerUntil || !p.alive) && (ledger.IsLost(is) || s.Ticket.Token() != x.token):
-		p.answers.unsure = true // an owner that has ended knows nothing of the rows that its range became, and nobody hears what it remembers
-		return
+		return // an owner that has ended knows nothing of the rows that its range became, and nobody hears what it remembers
 	case s.Ticket.Token() != x.token:
 	case x.state == ledger.Pending && x.owner == sess:
 		want = nil

@@ -27,6 +27,28 @@ func TestWatchedWorlds(t *testing.T) {
 	t.Logf("%d owners were declared dead, %d claims came late, %d answers did", all.Declared, all.Late, all.Thrown)
 }
 
+// Without any of its conditions a promise breaks. That of the beat decides seldom: its worlds begin where it soon does.
+func TestWatchedWorldsNeedTheirConditions(t *testing.T) {
+	t.Parallel()
+	for without := range conditions {
+		var broken *Broken
+		first := [conditions]uint64{sameBeat: 550}[without]
+		for seed := first; seed < first+1000 && broken == nil; seed++ {
+			c := Drawn(seed)
+			c.Watched, c.Moods[callLate] = true, 20
+			w := newWorld(c)
+			w.off[without] = true
+			w.run()
+			if broken = w.broken; broken != nil {
+				t.Logf("without condition %d, in world %d: %s", without, seed, broken.Promise)
+			}
+		}
+		if broken == nil {
+			t.Errorf("nothing breaks without condition %d", without)
+		}
+	}
+}
+
 // A clock that runs fast counts a lease in less time, and reads more.
 func TestClocksAreWrong(t *testing.T) {
 	t.Parallel()

@@ -42,6 +42,7 @@ type world struct {
 	answers answered
 	lives   map[driver.OwnerID]*life // of owners that are live, where the ledger has no clock
 	ledgers []*driver.Ledger         // those of its sessions, there
+	off     [conditions]bool         // what such a ledger does without
 
 	redrives            redrives
 	anew                int  // messages that were reopened
