@@ -187,7 +187,7 @@ func (s *stepping) hasRecorded(r *running, step *ledger.Step, err error) {
 		f.recorded[step.Name] = kept{step.Result, step.Failed, r.ticket.Token()}
 		s.p.report.Recorded++
 		s.p.note(s.p, "has recorded a step of", d.message, int64(s.nth))
-	case ledger.IsLost(err) && mine && s.p.now <= r.sess.ledgerUntil && !r.sess.left:
+	case ledger.IsLost(err) && mine && !s.p.mayLose(r.sess):
 		s.p.breaks(d.message, "who has a message records its steps: %s is told %v of %s", s.p, err, d)
 	}
 	if x := s.p.twin.rows[d.key.Sum()]; has && x != nil && x.ranged { // it has left its range for a row

@@ -75,6 +75,10 @@ func (p *process) torn(execute func() error, of func(yield func(delivery)), clai
 	if p.cfg.Callers > 0 {
 		of(p.sees)
 	}
+	if p.cfg.Watched && p.cfg.Ranged && ledger.IsLost(err) { // it may have written
+		p.answers.unsure = true
+		of(p.twin.forget)
+	}
 	if err != nil && p.tear.met {
 		p.answers.unsure = true
 		of(func(d delivery) {

@@ -96,13 +96,18 @@ func (x *row) silent(now time.Duration) bool { return x == nil || x.unsure || no
 
 // mustBeOver checks an answer that says that an owner is lost.
 func (p *process) mustBeOver(sess *session, err error) {
-	until := sess.ledgerUntil
-	if p.cfg.Watched { // it ends by the owner's clock
-		until = min(until, sess.until)
-	}
-	if ledger.IsLost(err) && p.alive && p.now <= until && !sess.left {
+	if ledger.IsLost(err) && p.alive && !p.mayLose(sess) {
 		p.breaks(none, "an owner is lost once its lease is over: %s is told %v, %s before", p, err, sess.ledgerUntil-p.now)
 	}
+}
+
+// mayLose says whether a session's owner may be told that it is lost: its lease is over, by the owner's clock if the ledger has none.
+func (p *process) mayLose(sess *session) bool {
+	until := sess.ledgerUntil
+	if p.cfg.Watched {
+		until = min(until, sess.until)
+	}
+	return sess.left || p.now > until
 }
 
 // mustClaim checks what the ledger has answered to a claim.
@@ -336,8 +341,8 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 	case x.loose && (x.back || x.owner != sess && (s.Kind == ledger.Release || p.facts.of(d.message).renewed)),
 		x.loose && s.Ticket.Token() != x.token && p.facts.of(d.message).renewed:
 		return // an owner remembers what its ranges had as given back, or finished before it was reopened
-	case p.cfg.Watched && x.loose && (sess.left || p.now > sess.ledgerUntil || !p.alive) && (ledger.IsLost(is) || s.Ticket.Token() != x.token):
-		return // an owner that has ended knows nothing of the rows that its range became, and nobody hears what it remembers
+	case p.cfg.Watched && x.loose && !p.alive && s.Ticket.Token() != x.token:
+		return // nobody hears what its owner remembered
 	case s.Ticket.Token() != x.token:
 	case x.state == ledger.Pending && x.owner == sess:
 		want = nil

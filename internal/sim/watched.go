@@ -26,9 +26,10 @@ type condition uint8
 
 // The conditions.
 const (
-	aLease   condition = iota // a declaration: the beat was the same for a lease
-	sameBeat                  // and is that still when it arrives
-	asRead                    // a claim that was given up, or whose owner's lease is over: its row is as it was read
+	aLease    condition = iota // a declaration: the beat was the same for a lease
+	sameBeat                   // and is that still when it arrives
+	asRead                     // a claim that was given up, or whose owner's lease is over: its row is as it was read
+	logAnswer                  // what is answered about ranges counts while the lease runs
 	conditions
 )
 
@@ -179,9 +180,15 @@ func (w *world) mustNotBelieve(x *life) {
 	}
 }
 
-// Update implements [driver.Store].
+// Update implements [driver.Store]. Of logs an answer that comes when the lease is over is thrown away, also that of a settlement: its range
+// may be gone because a peer has dissolved it, or because it was closed by an earlier write whose answer was lost, and only who is live
+// knows that it was the latter.
 func (u *unclocked) Update(ctx context.Context, call driver.Call, fn func(driver.Tx) error) error {
-	return u.Store.Update(ctx, call, func(tx driver.Tx) error { return fn(unlooked{tx, u}) })
+	err := u.Store.Update(ctx, call, func(tx driver.Tx) error { return fn(unlooked{tx, u}) })
+	if over := !u.p.alive || u.p.now > u.life.sess.until; err == nil && over && len(call.Logs) > 0 && !u.p.off[logAnswer] {
+		return ledger.ErrLost
+	}
+	return err
 }
 
 // unlooked is a transaction that does not look at its owner's row.
