@@ -341,8 +341,8 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 	case x.loose && (x.back || x.owner != sess && (s.Kind == ledger.Release || p.facts.of(d.message).renewed)),
 		x.loose && s.Ticket.Token() != x.token && p.facts.of(d.message).renewed:
 		return // an owner remembers what its ranges had as given back, or finished before it was reopened
-	case p.cfg.Watched && x.loose && !p.alive && s.Ticket.Token() != x.token:
-		return // nobody hears what its owner remembered
+	case p.cfg.Watched && x.loose && s.Ticket.Token() != x.token && (s.Kind == ledger.Release || !p.alive):
+		return // it comes again, and nobody hears what its owner remembers
 	case s.Ticket.Token() != x.token:
 	case x.state == ledger.Pending && x.owner == sess:
 		want = nil
