@@ -19,7 +19,8 @@ import (
 
 // In a world with Config.Watched the ledger is one that has no clock and looks at one row at a time, as on DynamoDB. Its tables are those
 // that are kept in memory, and what is different stands here, in front of them: owners have beats that their peers watch, each by a clock of
-// its own, which runs fast or slow; a claim does not look at its owner; and what is late arrives when its owner is dead, or forgotten.
+// its own, which runs fast or slow; a claim does not look at its owner; and what is late arrives when its owner is dead, or forgotten. When a
+// message is due, and when its window is over, goes by one clock as ever: this is about owners.
 
 // condition is one of those that such a ledger rests on. A test takes each out.
 type condition uint8
