@@ -55,10 +55,8 @@ func (c clock) reads(now time.Duration) time.Duration {
 	return now + now/million*time.Duration(c.drift) + now%million*time.Duration(c.drift)/million
 }
 
-// lasts is how long it takes until the clock has counted so much.
-func (c clock) lasts(d time.Duration) time.Duration {
-	return d * million / time.Duration(million+c.drift)
-}
+// lasts is how long it takes until the clock has counted a lease.
+func (c clock) lasts() time.Duration { return lease * million / time.Duration(million+c.drift) }
 
 // life is that of an owner.
 type life struct {
@@ -82,7 +80,7 @@ func (p *process) joins(sess *session) (ledger.Owner, error) {
 	}
 	sess.life, sess.swept = &life{sess: sess, by: p}, p.cfg.Hours
 	l := driver.New(&unclocked{Store: p.ledger.Store(), p: p, life: sess.life}, driver.Config{Limits: ledger.DefaultLimits})
-	p.world.ledgers = append(p.world.ledgers, l)
+	p.ledgers = append(p.ledgers, l)
 	return l.Join(context.Background(), p.hours(lease))
 }
 
@@ -153,9 +151,9 @@ func (u *unclocked) Seal(_ context.Context, caller driver.OwnerID) error {
 		if u.p.trouble(callLate) {
 			after = u.p.between(0, 2*lease)
 		}
-		u.p.world.after(after, func() { u.p.world.declare(s) })
+		u.p.world.after(after, func() { u.p.declare(s) })
 		if u.p.trouble(answerLost) {
-			u.p.world.after(u.p.between(0, 2*lease), func() { u.p.world.declare(s) })
+			u.p.world.after(u.p.between(0, 2*lease), func() { u.p.declare(s) })
 		}
 	}
 	return nil

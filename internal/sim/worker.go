@@ -212,7 +212,7 @@ func (p *process) join(what string, then func()) {
 	p.call("a join", func() (err error) {
 		owner, err := p.joins(sess)
 		if err == nil {
-			sess.owner, sess.ledgerUntil = ledger.Ungroup(owner), max(p.now+lease, sent+p.clock.lasts(lease))
+			sess.owner, sess.ledgerUntil = ledger.Ungroup(owner), max(p.now+lease, sent+p.clock.lasts())
 			if p.ranged() {
 				sess.ranges, _ = sess.owner.(ledger.StretchOwner)
 			}
@@ -223,7 +223,7 @@ func (p *process) join(what string, then func()) {
 			p.after(p.outage(), func() { p.join(what, then) })
 			return
 		}
-		p.sess, sess.until = sess, sent+p.clock.lasts(lease)
+		p.sess, sess.until = sess, sent+p.clock.lasts()
 		p.flow.Joined(&flow.Session{Ranges: sess.ranges != nil, Of: sess})
 		p.note(p, what, none, 0)
 		p.after(lease/3, func() { p.beat(sess) })
@@ -247,7 +247,7 @@ func (p *process) beat(sess *session) {
 	p.callTwice("a beat", func() error {
 		lasts, err := sess.owner.Beat(context.Background())
 		if err == nil {
-			sess.ledgerUntil = max(p.now+p.seconds(lasts), sent+p.clock.lasts(lease))
+			sess.ledgerUntil = max(p.now+p.seconds(lasts), sent+p.clock.lasts())
 		}
 		p.mustBeOver(sess, err)
 		return err
@@ -261,7 +261,7 @@ func (p *process) beat(sess *session) {
 			p.reachable(false)
 			rest = min(p.outage(), lease/10)
 		default:
-			sess.until = sent + p.clock.lasts(lease)
+			sess.until = sent + p.clock.lasts()
 			p.reachable(true)
 		}
 		p.after(rest, func() { p.beat(sess) })
