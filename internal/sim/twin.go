@@ -96,18 +96,18 @@ func (x *row) silent(now time.Duration) bool { return x == nil || x.unsure || no
 
 // mustBeOver checks an answer that says that an owner is lost.
 func (p *process) mustBeOver(sess *session, err error) {
-	if ledger.IsLost(err) && p.alive && !p.mayLose(sess) {
+	if ledger.IsLost(err) && !p.mayLose(sess) {
 		p.breaks(none, "an owner is lost once its lease is over: %s is told %v, %s before", p, err, sess.ledgerUntil-p.now)
 	}
 }
 
-// mayLose says whether a session's owner may be told that it is lost: its lease is over, by the owner's clock if the ledger has none.
+// mayLose says whether a session's owner may be told that it is lost: its lease is over, by its own clock if the ledger has none, or then
+// it is gone.
 func (p *process) mayLose(sess *session) bool {
-	until := sess.ledgerUntil
-	if p.cfg.Watched {
-		until = min(until, sess.until)
+	if p.cfg.Watched && (p.now > sess.until || !p.alive) {
+		return true
 	}
-	return sess.left || p.now > until
+	return sess.left || p.now > sess.ledgerUntil
 }
 
 // mustClaim checks what the ledger has answered to a claim.
