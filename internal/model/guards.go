@@ -49,6 +49,8 @@ const (
 	AnswerInLease // what a claim is answered when that lease is over is thrown away
 	AbsentHasLeft // an owner without a row is one that left
 
+	RequestIsRepeated // without a clock, and so without locks: a COMMIT without an answer is sent again as it was, and then read
+
 	// Of the worker.
 	NeverForget        // what may be ours is asked for until that is known
 	InHandOnce         // a key in hand is not asked for again
@@ -73,7 +75,7 @@ var guardNames = [guards]string{
 	"OwnerIsLive", "ArchivedIsDone", "OtherBodyIsMismatch", "SucceededIsDone", "LiveHolderIsBusy", "CrashesEnd", "ParkedIsSpent",
 	"SuspectsAlone", "DoubtKeepsPlace", "OwnPlaceOnly", "OlderStampIsDone", "TokenGrows", "CrashesAreKept", "DepartureIsNoCrash", "MovedIsBusy", "SettleOwner",
 	"SettleToken", "SettleHeld", "LostIsLost", "FailArchives", "Deadline", "FenceFirst", "UnknownIsOnlyRead", "SweepUnnamed",
-	"FateIsFinal", "NoticeLost", "WaitALease", "BeatUnchanged", "DeadWasLive", "AskInLease", "AnswerInLease", "AbsentHasLeft",
+	"FateIsFinal", "NoticeLost", "WaitALease", "BeatUnchanged", "DeadWasLive", "AskInLease", "AnswerInLease", "AbsentHasLeft", "RequestIsRepeated",
 	"NeverForget", "InHandOnce", "BusyIsKept", "SettleBeforeAck", "InterruptionIsFree", "AttemptsEnd", "FinishedPrefix", "DiscardTracker", "LookUp", "SendBeforeDelete", "StampCarriesToken",
 	"AbandonedIsListed", "OwnDeliveryInPlace",
 }

@@ -54,6 +54,7 @@ var needed = []struct {
 	{AskInLease, Config{Watched: true, Workers: 2, Messages: []Kind{Flaky}, Leases: 1, Dups: 1}, promises.CrashesEnd},
 	{AnswerInLease, Config{Watched: true, Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Lates: 1}, promises.OneOwner},
 	{AbsentHasLeft, Config{Watched: true, Workers: 1, Messages: []Kind{Innocent}, Crashes: 1, Lates: 1}, promiseEnd},
+	{RequestIsRepeated, Config{Watched: true, Workers: 1, Messages: []Kind{Innocent}, Tx: true, Lates: 1}, promises.EffectsOnce},
 	{NeverForget, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd},
 	{InHandOnce, Config{Workers: 1, Messages: []Kind{Innocent}, Copies: []Copy{{}}}, promises.OneOwner},
 	{BusyIsKept, Config{Workers: 2, Messages: []Kind{Innocent}, Dups: 1}, promises.NothingLost},

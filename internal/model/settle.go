@@ -2,6 +2,7 @@ package model
 
 import (
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/promises"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -63,6 +64,9 @@ func (x *machine) read(n *state, w, c uint8) {
 		x.settle(it, ledger.Succeed, 0)
 		return
 	}
+	if x.cfg.Watched && x.requestAgain(n, w, c) {
+		return
+	}
 	ticket := ledger.NewTicket([ledger.KeySize]byte{}, uint64(it.Token))
 	state := ledger.DecideCommit([]ledger.Ticket{ticket}, func(int) *ledger.Row {
 		seen, ok := x.see(n, it.Owner, c)
@@ -72,6 +76,9 @@ func (x *machine) read(n *state, w, c uint8) {
 		return &seen
 	})
 	e := engine.Ended{State: state}
+	if n.Ghost.Kind == ghostFence && n.Ghost.Copy == c && n.Ghost.Token == it.Token && state == ledger.AttemptOpen {
+		x.broken = promises.EffectsOnce + ": a transaction is said to be rolled back that may yet commit"
+	}
 	if state != ledger.AttemptSucceeded {
 		e.Err, e.Outage = errOutage, true
 	}

@@ -153,6 +153,17 @@ func (x *machine) requestSteps(w, c uint8) {
 	}
 }
 
+// requestAgain sends a transaction once more whose answer was lost, effects and all: with the same token of the client it is the same. Only
+// where its condition does not hold the row is read: nothing that is under way keeps it locked, and may commit yet.
+func (x *machine) requestAgain(n *state, w, c uint8) bool {
+	it := &n.Workers[w].Items[c]
+	if x.off[RequestIsRepeated] || !x.requestAs(n, w, it.Owner, c, it.Token) {
+		return false
+	}
+	x.follow(n, w, c, engine.Ended{State: ledger.AttemptSucceeded})
+	return true
+}
+
 // requestAs carries out such a transaction.
 func (x *machine) requestAs(s *state, w, id, c, token uint8) bool {
 	ours := x.fenceAs(s, w, id, c, token)
