@@ -28,6 +28,9 @@
 // repeat has changed the row, or met it changed. A settlement, a step or a transaction is on owner and token. A row that names an owner that
 // is dead, or not there, is free at once for whoever comes next, with the next token.
 //
+// A transaction whose answer was lost is sent again as it was, with the same token of the client; where nothing is locked, a read that
+// finds the row pending says nothing of what is under way. And an answer counts while the own lease runs: later the worker may not go by it.
+//
 // A crash may be counted for a claim that never ran: it landed when its process had died. That is so with a clock, too, where a process dies
 // between the claim and its answer; what is exact is that a death counts once for a message at most. It needs AskInLease: a claim reads its
 // row only while its own lease runs, so that one of a dead owner lands on nothing that anybody has had since.
