@@ -32,7 +32,7 @@ demo-replay: ## 500 dead letters on both brokers, brought back each once by the 
 	$(GO) build -o bin/ackledger ./cmd/ackledger
 	$(GO) run ./examples/replay -command bin/ackledger
 
-test: bin/withservices ## all tests that must pass, on real servers (Java and Maven fetch and run them)
+test: bin/withservices ## all tests that must pass, on real servers (Java, Maven and npm fetch and run them)
 	bin/withservices -- $(MAKE) --no-print-directory with-servers MODULE_FLAGS=-short TEST_FLAGS="$(TEST_FLAGS) -timeout 20m"
 	ACKLEDGER_SIM=10000 $(GO) test -timeout 10m ./internal/sim
 

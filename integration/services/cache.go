@@ -5,35 +5,38 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// poms holds the one place where each server's version is written.
+// versions holds the one place where each server's version is written.
 //
-//go:embed */pom.xml
-var poms embed.FS
+//go:embed */pom.xml */package.json */package-lock.json
+var versions embed.FS
 
-// bundle is what Maven fetches for one server.
+// bundle is what Maven or npm fetches for one server.
 type bundle struct {
-	name    string // folder of the pom.xml: kafka, postgres18, …
+	name    string // folder of the pom.xml or package.json: kafka, postgres18, …
 	version string
 	pom     []byte
-	props   []string // what is given to Maven beside the pom: -Dplatform=…
-	env     string   // the variable that names a server instead, for error messages
+	props   []string          // what is given to Maven beside the pom: -Dplatform=…
+	npm     map[string][]byte // instead of the pom: package.json and its lock, by which npm fetches
+	env     string            // the variable that names a server instead, for error messages
 	// finish turns the folder of fetched jars into the folder that is kept. Nil keeps the jars.
 	finish func(jars, into string) error
 }
 
 func loadBundle(name, env string) (bundle, error) {
-	pom, err := poms.ReadFile(name + "/pom.xml")
+	pom, err := versions.ReadFile(name + "/pom.xml")
 	if err != nil {
 		return bundle{}, fmt.Errorf("services: no pom.xml for %q: %w", name, err)
 	}
@@ -49,6 +52,27 @@ func loadBundle(name, env string) (bundle, error) {
 	return bundle{name: name, version: project.Version, pom: pom, env: env}, nil
 }
 
+// loadNPM is loadBundle for a server that npm fetches.
+func loadNPM(name, env string) (bundle, error) {
+	b := bundle{name: name, env: env, npm: map[string][]byte{}}
+	for _, file := range []string{"package.json", "package-lock.json"} {
+		text, err := versions.ReadFile(name + "/" + file)
+		if err != nil {
+			return bundle{}, fmt.Errorf("services: no %s for %q: %w", file, name, err)
+		}
+		b.npm[file] = text
+	}
+	var project struct{ Version string }
+	if err := json.Unmarshal(b.npm["package.json"], &project); err != nil {
+		return bundle{}, fmt.Errorf("services: %s/package.json: %w", name, err)
+	}
+	if project.Version == "" {
+		return bundle{}, fmt.Errorf("services: %s/package.json has no version", name)
+	}
+	b.version = project.Version
+	return b, nil
+}
+
 // folder names the bundle in the cache. The hash covers what the version does not say (a dependency beside the server,
 // the platform), so that a changed pom is never answered from the cache.
 func (b bundle) folder() string {
@@ -56,6 +80,9 @@ func (b bundle) folder() string {
 	h.Write(b.pom)
 	for _, p := range b.props {
 		fmt.Fprintf(h, "\x00%s", p)
+	}
+	if b.npm != nil {
+		fmt.Fprintf(h, "\x00%s\x00%s\x00%s", b.npm["package-lock.json"], runtime.GOOS, runtime.GOARCH)
 	}
 	return fmt.Sprintf("%s-%s-%x", b.name, b.version, h.Sum(nil)[:4])
 }
@@ -119,8 +146,25 @@ func fetch(ctx context.Context, b bundle) (string, error) {
 	return final, nil
 }
 
-// download runs Maven in work and returns the folder to keep.
+// download has Maven or npm fetch into work and returns the folder to keep.
 func download(ctx context.Context, b bundle, work string) (string, error) {
+	from := downloadMaven
+	if b.npm != nil {
+		from = downloadNPM
+	}
+	fetched, err := from(ctx, b, work)
+	if err != nil || b.finish == nil {
+		return fetched, err
+	}
+	into := filepath.Join(work, "finished")
+	if err := os.Mkdir(into, 0o755); err != nil {
+		return "", err
+	}
+	return into, b.finish(fetched, into)
+}
+
+// downloadMaven returns the folder of jars.
+func downloadMaven(ctx context.Context, b bundle, work string) (string, error) {
 	if err := needTools(b.env, toolJava, toolMaven); err != nil {
 		return "", err
 	}
@@ -136,14 +180,7 @@ func download(ctx context.Context, b bundle, work string) (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("mvn %s: %w\n%s", strings.Join(args, " "), err, lastLines(out))
 	}
-	if b.finish == nil {
-		return jars, nil
-	}
-	into := filepath.Join(work, "finished")
-	if err := os.Mkdir(into, 0o755); err != nil {
-		return "", err
-	}
-	return into, b.finish(jars, into)
+	return jars, nil
 }
 
 // lockFile takes an exclusive lock that the kernel frees when the process ends (flock(2)).

@@ -1,18 +1,19 @@
 // Package services fetches and starts the real servers that the integration tests need: PostgreSQL 18 and 14, Apache
-// Kafka (KRaft) and ElasticMQ (an SQS-compatible server). It needs no root, no Docker and no step by hand, only Java 17
-// and Maven. It is for tests and benchmarks, on Linux and macOS.
+// Kafka (KRaft), ElasticMQ (an SQS-compatible server) and Dynoxide (one that speaks DynamoDB's protocol). It needs no
+// root, no Docker and no step by hand, only Java 17, Maven and npm. It is for tests and benchmarks, on Linux and macOS.
 //
 // A test asks for a server and gets something of its own on it:
 //
 //	db := services.Postgres(t)    // a fresh database, dropped when the test ends
 //	brokers := services.Kafka(t)  // shared brokers: use services.Name(t) for topics and groups
 //	endpoint := services.ElasticMQ(t)
+//	tables := services.DynamoDB(t) // an endpoint: use services.Name(t) for tables
 //
 // These servers are started once per process, or, better, once per run by the command withservices, which names them in
-// the environment ([EnvPostgres], [EnvPostgres14], [EnvKafka], [EnvSQS]). A user who has servers names them there too.
+// the environment ([EnvPostgres], [EnvPostgres14], [EnvKafka], [EnvSQS], [EnvDynamoDB]). A user who has servers names them there too.
 //
 // A test that stops, kills or reconfigures a server starts one for itself: [StartPostgres], [StartKafka],
-// [StartElasticMQ]. Such a server keeps its port and its data over Stop or Kill and Start.
+// [StartElasticMQ], [StartDynamoDB]. Such a server keeps its port and its data over Stop or Kill and Start.
 //
 // # No server is left behind
 //
@@ -26,7 +27,8 @@
 //
 // # Fetching
 //
-// Versions stand in one pom.xml per server, beside this file. Maven resolves them once, with its own settings, into
+// Versions stand in one pom.xml per server, beside this file; Dynoxide's in a package.json, with the checksums of its
+// programs in the lock. Maven and npm fetch them once, with their own settings, into
 // ${XDG_CACHE_HOME:-~/.cache}/ackledger (macOS: the user's cache folder). A file lock lets one process fetch while the
 // others wait, and a finished folder appears by one rename.
 package services

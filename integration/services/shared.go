@@ -115,7 +115,7 @@ func ElasticMQ(tb testing.TB) string {
 	return start(tb, ownElasticMQ)
 }
 
-// AWS is the value of [EnvSQS] that means a real account.
+// AWS is the value of [EnvSQS] and of [EnvDynamoDB] that means a real account.
 const AWS = "aws"
 
 // SQS returns what [EnvSQS] says, [AWS] too; without it the endpoint of the shared ElasticMQ.
@@ -143,8 +143,8 @@ func Name(tb testing.TB) string {
 	return "t_" + name[:min(keep, len(name))] + "_" + strings.ToLower(rand.Text()[:12])
 }
 
-// NeedServers skips the test when [EnvUnit] asks for no servers. [StartPostgres], [StartKafka] and [StartElasticMQ] know
-// no test: one that calls them calls this first.
+// NeedServers skips the test when [EnvUnit] asks for no servers. [StartPostgres], [StartKafka], [StartElasticMQ] and
+// [StartDynamoDB] know no test: one that calls them calls this first.
 func NeedServers(tb testing.TB) {
 	tb.Helper()
 	if os.Getenv(EnvUnit) != "" {

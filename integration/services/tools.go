@@ -19,12 +19,13 @@ type tool struct {
 var (
 	toolJava  = tool{"java", "Java 17 or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk)"}
 	toolMaven = tool{"mvn", "Apache Maven 3.8 or newer (Debian, Ubuntu: apt install maven; macOS: brew install maven)"}
+	toolNPM   = tool{"npm", "Node.js with npm (Debian, Ubuntu: apt install npm; macOS: brew install node)"}
 )
 
 // MissingToolError says in one line which programs are not on this machine, what to install, and which environment
 // variables name running servers instead.
 type MissingToolError struct {
-	Binaries []string // java, mvn
+	Binaries []string // java, mvn, npm
 	Install  []string // one entry per binary
 	Env      []string
 }

@@ -1,5 +1,5 @@
-// Command withservices starts PostgreSQL 18 and 14, Apache Kafka and ElasticMQ once, names them in the environment, runs
-// a command, stops them, and exits as the command did:
+// Command withservices starts PostgreSQL 18 and 14, Apache Kafka, ElasticMQ and Dynoxide once, names them in the
+// environment, runs a command, stops them, and exits as the command did:
 //
 //	withservices -- go test ./...
 //

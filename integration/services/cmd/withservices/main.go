@@ -114,6 +114,7 @@ func (s *started) start(ctx context.Context) error {
 		{"PostgreSQL 14", services.EnvPostgres14, postgres(14)},
 		{"Apache Kafka", services.EnvKafka, kafka},
 		{"ElasticMQ", services.EnvSQS, elasticMQ},
+		{"Dynoxide", services.EnvDynamoDB, dynamoDB},
 	}
 	errs := make([]error, len(starters))
 	var wg sync.WaitGroup
@@ -125,6 +126,10 @@ func (s *started) start(ctx context.Context) error {
 		wg.Go(func() {
 			begin := time.Now()
 			value, closer, err := st.start(ctx)
+			if errors.Is(err, services.ErrNoDynamoDB) {
+				fmt.Fprintln(os.Stderr, "withservices:", err)
+				return // its tests skip
+			}
 			if errs[i] = err; err != nil {
 				return
 			}
@@ -167,6 +172,14 @@ func kafka(ctx context.Context) (string, func() error, error) {
 
 func elasticMQ(ctx context.Context) (string, func() error, error) {
 	server, err := services.StartElasticMQ(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	return server.Endpoint(), server.Close, nil
+}
+
+func dynamoDB(ctx context.Context) (string, func() error, error) {
+	server, err := services.StartDynamoDBInMemory(ctx)
 	if err != nil {
 		return "", nil, err
 	}

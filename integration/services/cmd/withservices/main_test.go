@@ -12,7 +12,7 @@ import (
 
 // nameAll names all servers, so that none is started.
 func nameAll(t *testing.T) {
-	for _, env := range []string{services.EnvPostgres, services.EnvPostgres14, services.EnvKafka, services.EnvSQS} {
+	for _, env := range []string{services.EnvPostgres, services.EnvPostgres14, services.EnvKafka, services.EnvSQS, services.EnvDynamoDB} {
 		t.Setenv(env, "named")
 	}
 }
