@@ -173,9 +173,10 @@ func (s *Shares) draw(seed uint64, c Call) (f Fault) {
 var namespaces = map[string]string{CodeThrottled: "com.amazon.coral.availability#"}
 
 var messages = map[string]string{
-	CodeProvisioned: "The level of configured provisioned throughput for the table was exceeded. Consider increasing your provisioning level with the UpdateTable API.",
-	CodeThrottled:   "Throughput exceeds the current capacity of your table or index. Please try again shortly.",
-	CodeConflict:    "Transaction is ongoing for the item",
+	CodeProvisioned: "The level of configured provisioned throughput for the table was exceeded. " +
+		"Consider increasing your provisioning level with the UpdateTable API.",
+	CodeThrottled: "Throughput exceeds the current capacity of your table or index. Please try again shortly.",
+	CodeConflict:  "Transaction is ongoing for the item",
 }
 
 // short are the errors' names within a batch or a transaction.

@@ -78,7 +78,7 @@ func credentials(context.Context) (aws.Credentials, error) {
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
-func num(n int) types.AttributeValue { return &types.AttributeValueMemberN{Value: fmt.Sprint(n)} }
+var number = &types.AttributeValueMemberN{Value: "1"}
 
 type attributes = map[string]types.AttributeValue
 

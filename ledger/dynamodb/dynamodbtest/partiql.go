@@ -182,3 +182,25 @@ func unquote(t string) string {
 	quote := t[:1]
 	return strings.ReplaceAll(t[1:len(t)-1], quote+quote, quote)
 }
+
+// joinSets makes one clause of an UPDATE's SETs, and one of its REMOVEs, where they follow each other.
+func joinSets(text string) string {
+	var joined strings.Builder
+	end, clause := 0, ""
+	for _, at := range token.FindAllStringIndex(text, -1) {
+		word := strings.ToUpper(text[at[0]:at[1]])
+		joined.WriteString(text[end:at[0]])
+		switch end = at[1]; {
+		case word == "WHERE":
+			return joined.String() + text[at[0]:]
+		case word != "SET" && word != "REMOVE":
+			joined.WriteString(text[at[0]:end])
+		case word == clause:
+			joined.WriteString(",")
+		default:
+			clause = word
+			joined.WriteString(word)
+		}
+	}
+	return joined.String() + text[end:]
+}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 )
 
 func errorAnswer(body map[string]any) *answer { return jsonAnswer(http.StatusBadRequest, body) }
@@ -30,6 +31,32 @@ func (r raw) list(field string) (all []json.RawMessage) {
 func (r raw) set(field string, value any) error {
 	text, err := json.Marshal(value)
 	r[field] = text
+	return err
+}
+
+// joinSets changes the statements of a request.
+func (c *call) joinSets() error {
+	var body map[string]any
+	if !strings.Contains(c.operation, "Execute") || json.Unmarshal(c.body, &body) != nil {
+		return nil
+	}
+	join := func(of any) {
+		if request, ok := of.(map[string]any); ok {
+			if text, ok := request["Statement"].(string); ok && len(text) > 6 && strings.EqualFold(text[:6], "UPDATE") {
+				request["Statement"] = joinSets(text)
+			}
+		}
+	}
+	join(body)
+	for _, list := range []string{"Statements", "TransactStatements"} {
+		if all, ok := body[list].([]any); ok {
+			for _, one := range all {
+				join(one)
+			}
+		}
+	}
+	text, err := json.Marshal(body)
+	c.body = text
 	return err
 }
 

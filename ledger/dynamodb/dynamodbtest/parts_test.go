@@ -43,7 +43,9 @@ func TestStatementsAreRefusedOneByOne(t *testing.T) {
 	for _, s := range []string{"a", "b", "c", "d"} {
 		input.Statements = append(input.Statements, types.BatchStatementRequest{Statement: &s})
 	}
-	for _, want := range []string{"a ProvisionedThroughputExceeded c ProvisionedThroughputExceeded", "ThrottlingError ThrottlingError ThrottlingError ThrottlingError"} {
+	for _, want := range []string{
+		"a ProvisionedThroughputExceeded c ProvisionedThroughputExceeded", "ThrottlingError ThrottlingError ThrottlingError ThrottlingError",
+	} {
 		out, err := client.BatchExecuteStatement(t.Context(), input)
 		if err != nil {
 			t.Fatal(err)

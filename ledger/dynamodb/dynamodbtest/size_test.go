@@ -134,3 +134,15 @@ func TestIndexesAreChargedForWhatChanges(t *testing.T) {
 		t.Errorf("whole items: %g units, want 5", got)
 	}
 }
+
+func TestJoinSets(t *testing.T) {
+	for text, want := range map[string]string{
+		`UPDATE "t" SET a = ? SET b=b+1 REMOVE c REMOVE d WHERE id = ? AND set = 'SET'`: `UPDATE "t" SET a = ? , b=b+1 REMOVE c , d WHERE id = ? AND set = 'SET'`,
+		`UPDATE t set a = 'x SET y' REMOVE c SET b = 2`:                                 `UPDATE t SET a = 'x SET y' REMOVE c SET b = 2`,
+		`UPDATE t SET "set" = 1, b = 2 WHERE id = ?`:                                    `UPDATE t SET "set" = 1, b = 2 WHERE id = ?`,
+	} {
+		if got := joinSets(text); got != want {
+			t.Errorf("%s\nbecomes\n%s", text, got)
+		}
+	}
+}

@@ -34,6 +34,9 @@ type Options struct {
 	// Answers stand in for operations that the server does not know (an emulator without backups), by the operation: each gets a request's
 	// JSON and returns the answer's.
 	Answers map[string]func(body []byte) string
+	// JoinSets hands on "SET a = 1 SET b = 2" of an UPDATE, as AWS documents it, as "SET a = 1 , b = 2", and REMOVE likewise. It is for
+	// Dynoxide 1.2.1, which reads the second alone.
+	JoinSets bool
 	// Capacity counts capacity units as well. Each write is then followed and preceded by reads of its items behind the client's back,
 	// so that it takes about three times as long.
 	Capacity bool
@@ -128,6 +131,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		c.body, c.signed = body, body
+	}
+	if t.options.JoinSets {
+		if err := c.joinSets(); err != nil {
+			return nil, err
+		}
 	}
 	f := t.choose(c)
 	a, err := t.meet(r.Context(), c, f)
