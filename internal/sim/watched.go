@@ -151,9 +151,9 @@ func (u *unclocked) Seal(_ context.Context, caller driver.OwnerID) error {
 		if u.p.trouble(callLate) {
 			after = u.p.between(0, 2*lease)
 		}
-		u.p.world.after(after, func() { u.p.declare(s) })
+		u.p.after(after, func() { u.p.declare(s) })
 		if u.p.trouble(answerLost) {
-			u.p.world.after(u.p.between(0, 2*lease), func() { u.p.declare(s) })
+			u.p.after(u.p.between(0, 2*lease), func() { u.p.declare(s) })
 		}
 	}
 	return nil
@@ -309,7 +309,7 @@ func (p *process) callInLease(what string, sess *session, c *flow.Claim, execute
 // reading is what a claim reads, and what it decides by.
 func (w *world) reading(c *flow.Claim) string {
 	var all strings.Builder
-	err := w.ledger.Store().View(context.Background(), func(r driver.Reader) (err error) {
+	err := w.ledger.Store().View(context.Background(), driver.Call{Op: driver.Read}, func(r driver.Reader) (err error) {
 		all.Reset()
 		ofClaim(c)(func(d delivery) { err = cmp.Or(err, w.read(&all, r, d.key)) })
 		return err

@@ -32,7 +32,8 @@ func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bo
 		}
 	}
 	err := o.l.split(len(c.keys), func(from, to int) error {
-		err := o.live(ctx, Call{Op: Claim, Keys: slices.Values(c.keys[from:to]), Messages: to - from}, func(tx Tx) error { return c.run(tx, from, to) })
+		call := Call{Op: Claim, Owner: o.id, Keys: slices.Values(c.keys[from:to]), Messages: to - from}
+		err := each(ctx, o.l.store, call, func(tx Tx, i int) error { return c.run(tx, from+i, i == 0) })
 		if Busy(err) {
 			c.forget(from, to)
 			return nil
@@ -45,10 +46,11 @@ func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bo
 	return c.claims, nil
 }
 
-// split calls fn for parts of n keys that one transaction takes each. After an error of a later part the ones before have
-// been written.
-func (l *Ledger) split(n int, fn func(from, to int) error) error {
-	most := l.cfg.Keys
+// split calls fn for parts of n keys that one call of the store takes each. After an error of a later part the ones before
+// have been written.
+func (l *Ledger) split(n int, fn func(from, to int) error) error { return split(n, l.cfg.Keys, fn) }
+
+func split(n, most int, fn func(from, to int) error) error {
 	if most <= 0 || n <= most {
 		return fn(0, n)
 	}
@@ -69,8 +71,8 @@ type claiming struct {
 	keys    []Key // of the entries that are asked for
 	ask     []int // their indexes; nil: all are
 	seen    map[Key]int
-	noted   int  // so many keys are in seen
-	ran     bool // a transaction of the call has
+	noted   int // so many keys are in seen
+	last    Tx  // in which the owner was seen to live
 	fresh   Message
 }
 
@@ -89,19 +91,17 @@ func (c *claiming) index(at int) int {
 	return c.ask[at]
 }
 
-// run answers a part of the entries.
-func (c *claiming) run(tx Tx, from, to int) error {
-	if c.ran {
-		c.forget(from, to)
-	}
-	c.ran = true
-	for at := from; at < to; at++ {
-		i := c.index(at)
-		if err := c.claim(tx, at, &c.entries[i], &c.claims[i], c.only != nil && c.only[i]); err != nil {
+// run answers one entry, while the owner lives. A transaction of several begins with the first of a part.
+func (c *claiming) run(tx Tx, at int, first bool) error {
+	if first || tx != c.last {
+		if err := c.o.lives(tx); err != nil {
 			return err
 		}
+		c.last = tx
 	}
-	return nil
+	i := c.index(at)
+	c.claims[i] = ledger.Claim{} // of an earlier run
+	return c.claim(tx, at, &c.entries[i], &c.claims[i], c.only != nil && c.only[i])
 }
 
 // repeated says whether a key came before in the call. Mostly nobody asks: a message that is new cannot have come.
@@ -125,7 +125,7 @@ func (c *claiming) claim(tx Tx, at int, e *ledger.Entry, out *ledger.Claim, only
 		d, m := ledger.Decide(nil, *e), &c.fresh
 		m.Key, m.Scope, m.ID, m.Fingerprint = key, e.Key.Scope, e.Key.ID, e.Fingerprint
 		m.State, m.Token, m.Owner, m.Attempts, m.Crashes = ledger.Pending, d.Token, c.o.id, d.Attempts, d.Crashes
-		m.At, m.Expiry = now, now.Add(e.Window)
+		m.At, m.Expiry, m.Logged = now, now.Add(e.Window), e.Key.Pos != nil
 		inserted, err := tx.Insert(m)
 		if err != nil {
 			return fmt.Errorf("inserting %v: %w", e.Key, err)

@@ -18,19 +18,22 @@ const (
 	Settle     // also of an owner's ranges
 	Operate    // an operator's write
 	Sweep
+	Read // of View
 )
 
 // Call is what a store is told of a transaction before it begins. It is not kept.
 type Call struct {
 	Op Op
+	// Owner is, of a claim, who claims.
+	Owner OwnerID
 	// Keys are of the messages that it will ask for, so many, and Logs the logs: a store behind a network reads them at once. Both
-	// are complete for Claim and Settle, and not set for others. A key may come twice.
+	// are complete for Claim and Settle, and may not be set for others. A key may come twice.
 	Keys     iter.Seq[Key]
 	Messages int
 	Logs     []LogID
 }
 
-// Len is how many messages and logs the call is about.
+// Len is how many messages or logs the call is about.
 func (c *Call) Len() int { return c.Messages + len(c.Logs) }
 
 // Store is what the author of a store writes. All methods may be called concurrently, by any number of processes. A context
@@ -41,12 +44,37 @@ type Store interface {
 	// left. fn's error comes back as it is, or wrapped; one for which [Busy] is true says that a lock was not free in the time
 	// of ctx, and that fn was never run to its end.
 	Update(ctx context.Context, call Call, fn func(Tx) error) error
-	// View runs fn on one state of the tables, which it does not change, and may run it again. It waits for no transaction.
-	View(ctx context.Context, fn func(Reader) error) error
+	// View runs fn on one state of the tables, which it does not change, and may run it again. It waits for no transaction. A
+	// store that cannot read all at one moment reads each row as it is when it is asked for.
+	View(ctx context.Context, call Call, fn func(Reader) error) error
 	// Tables says how large the tables are, as far as it is known at no cost.
 	Tables(ctx context.Context) ([]ledger.TableStats, error)
 	// Now is this process' idea of the time that transactions have.
 	Now() time.Time
+}
+
+// Apart is a [Store] that need not carry out a call as one: most of what a call claims or settles has nothing to do with the rest.
+// Others get all of it in one Update.
+type Apart interface {
+	// Each runs fn once for each message, or else for each log, of a call that claims or settles, in the order of Keys or Logs, each
+	// in a transaction of its own: what one of them reads and writes is as in a transaction, and an error of one says nothing of
+	// the others. It may run fn again for one of them if nothing of the run before is left.
+	Each(ctx context.Context, call Call, fn func(tx Tx, i int) error) error
+}
+
+// each is Each of any store.
+func each(ctx context.Context, s Store, call Call, fn func(tx Tx, i int) error) error {
+	if apart, ok := s.(Apart); ok {
+		return apart.Each(ctx, call, fn)
+	}
+	return s.Update(ctx, call, func(tx Tx) error {
+		for i := range call.Len() {
+			if err := fn(tx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Owners are the owners' rows. Each method is a transaction of its own, which waits for none of Update for long.

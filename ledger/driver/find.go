@@ -16,7 +16,7 @@ const findKeys = 500
 // Get implements [ledger.Operator].
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
 	var rec ledger.Record
-	err := l.store.View(ctx, func(r Reader) (err error) {
+	err := l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
 		rec, err = get(r, key.Sum(), !ledger.NoBodies(ctx))
 		return err
 	})
@@ -69,7 +69,7 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 		return nil, err
 	}
 	var keys []ledger.Key
-	err := l.store.View(ctx, func(r Reader) (err error) {
+	err := l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
 		if keys, err = r.ArchivedKeys(id, findKeys); err != nil {
 			return err
 		}
@@ -120,6 +120,11 @@ func after(id *LogID, last LogID) bool {
 	return n != 0
 }
 
+// reads is a call that reads messages.
+func reads[T any](list []T, key func(*T) Key) Call {
+	return Call{Op: Read, Keys: keysOf(list, key), Messages: len(list)}
+}
+
 // Status implements [ledger.Operator].
 func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status, error) {
 	if err := ledger.CheckKeys("keys", len(keys)); err != nil {
@@ -128,7 +133,7 @@ func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	out := make([]ledger.Status, len(keys))
-	err := l.store.View(ctx, func(r Reader) error {
+	err := l.store.View(ctx, reads(keys, func(k *ledger.Key) Key { return k.Sum() }), func(r Reader) error {
 		for i := range keys {
 			_, s, err := status(r, keys[i].Sum())
 			if err != nil {
@@ -183,7 +188,7 @@ func statusOf(r Reader, m *Message) (ledger.Status, error) {
 
 // finished is what lies finished in a scope's ranges.
 func (l *Ledger) finished(ctx context.Context, scope string) (out []ranges.Finished, err error) {
-	err = l.store.View(ctx, func(r Reader) error {
+	err = l.store.View(ctx, Call{Op: Read}, func(r Reader) error {
 		out = nil
 		return eachLog(r, func(g *Log) error {
 			if g.Scope != scope {

@@ -24,6 +24,9 @@ type Config struct {
 	// Keys is how many messages one transaction of claims, settlements, Reopen or Purge takes; a call of more is split. Default,
 	// and 0: any number. For stores whose transactions have a limit.
 	Keys int
+	// Parts is how many messages one transaction of Reopen or Purge takes. Default, and 0: as Keys. For stores that claim and settle each
+	// message by itself.
+	Parts int
 	// Warn is told what no caller can be told: what failed, and why. It is called by any goroutine. Default: nobody is told.
 	Warn func(what string, err error)
 }
@@ -93,10 +96,11 @@ func (l *Ledger) named(what string, err error) error {
 }
 
 // operate is an operator's write in one transaction.
-func (l *Ledger) operate(ctx context.Context, fn func(Tx) error) error {
+func (l *Ledger) operate(ctx context.Context, call Call, fn func(Tx) error) error {
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
-	return l.store.Update(ctx, Call{Op: Operate}, fn)
+	call.Op = Operate
+	return l.store.Update(ctx, call, fn)
 }
 
 // errBusy is the mark of an error for which Busy is true.

@@ -17,7 +17,7 @@ const (
 
 // Scopes implements [ledger.Operator].
 func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
-	err = l.store.View(ctx, func(r Reader) (err error) {
+	err = l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
 		names, err = r.Scopes()
 		return err
 	})
@@ -42,7 +42,7 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next ledger.Ne
 	}
 	var until, behind Mark
 	var first []ledger.Listed
-	err = l.store.View(ctx, func(r Reader) (err error) {
+	err = l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
 		if until, err = r.LastMessage(); err == nil && f.Scope != "" {
 			first, err = kept(r, f)
 		}
@@ -58,7 +58,7 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next ledger.Ne
 			return page, rest, nil
 		}
 		var last Mark
-		err = l.store.View(ctx, func(r Reader) (err error) {
+		err = l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
 			var rows []Message
 			rows, last, err = r.Messages(behind, until, f)
 			page = page[:0]
@@ -106,7 +106,7 @@ func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter) (next ledger
 	var ahead []DeadLetter
 	return func() ([]ledger.DeadLetter, bool, error) {
 		if len(ahead) == 0 {
-			err := l.store.View(ctx, func(r Reader) (err error) {
+			err := l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
 				if until.IsZero() {
 					until = r.Now()
 				}
@@ -140,7 +140,7 @@ func (l *Ledger) fits(f *ledger.Filter, page []DeadLetter) int {
 
 // whole reads what is missing of dead letters.
 func (l *Ledger) whole(ctx context.Context, f *ledger.Filter, part []DeadLetter) (page []ledger.DeadLetter, err error) {
-	err = l.store.View(ctx, func(r Reader) (err error) {
+	err = l.store.View(ctx, reads(part, func(d *DeadLetter) Key { return d.Key.Sum() }), func(r Reader) (err error) {
 		if f.NeedsBody() {
 			if part, err = r.Bodies(part); err != nil {
 				return err
@@ -168,7 +168,7 @@ func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[led
 func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter) (next ledger.NextPage[ledger.AuditRecord], err error) {
 	var after, until int64
 	return func() (page []ledger.AuditRecord, more bool, err error) {
-		err = l.store.View(ctx, func(r Reader) (err error) {
+		err = l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
 			if after == 0 {
 				if until, err = r.LastAudit(); err != nil {
 					return err
@@ -190,7 +190,7 @@ func (l *Ledger) ArchivedBytes(ctx context.Context, scope string, enough int64) 
 	defer cancel()
 	var behind Mark
 	for more := true; more && n < enough && err == nil; {
-		err = l.store.View(ctx, func(r Reader) error {
+		err = l.store.View(ctx, Call{Op: Read}, func(r Reader) error {
 			var part int64
 			part, behind, more, err = r.ArchivedBytes(scope, behind)
 			n += part

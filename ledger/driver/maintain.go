@@ -150,7 +150,7 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	var s ledger.Stats
-	err := l.store.View(ctx, func(r Reader) error {
+	err := l.store.View(ctx, Call{Op: Read}, func(r Reader) error {
 		t, err := r.Turn()
 		if err != nil || t.Pass == nil {
 			return err

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -15,7 +16,7 @@ func (l *Ledger) Renew(ctx context.Context, r ledger.Renewal) (out ledger.Renewe
 	if err := r.By.Check(); err != nil {
 		return out, err
 	}
-	err = l.operate(ctx, func(tx Tx) error {
+	err = l.operate(ctx, Call{}, func(tx Tx) error {
 		out, err = renew(tx, &r)
 		return err
 	})
@@ -66,11 +67,12 @@ func renew(tx Tx, r *ledger.Renewal) (out ledger.Renewed, err error) {
 }
 
 // inParts writes a batch in as many transactions as it takes, and adds up what they did.
-func inParts[T any](ctx context.Context, l *Ledger, batch []T, write func(Tx, []T) (int64, error)) (done int64, err error) {
-	err = l.split(len(batch), func(from, to int) error {
+func inParts[T any](ctx context.Context, l *Ledger, batch []T, key func(*T) Key, write func(Tx, []T) (int64, error)) (done int64, err error) {
+	err = split(len(batch), cmp.Or(l.cfg.Parts, l.cfg.Keys), func(from, to int) error {
 		var n int64
-		err := l.operate(ctx, func(tx Tx) (err error) {
-			n, err = write(tx, batch[from:to])
+		part := batch[from:to]
+		err := l.operate(ctx, Call{Keys: keysOf(part, key), Messages: len(part)}, func(tx Tx) (err error) {
+			n, err = write(tx, part)
 			return err
 		})
 		done += n
@@ -102,7 +104,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 		return ledger.ReopenReport{Began: began}, nil
 	}
 	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (int64, error) {
-		return inParts(ctx, l, batch, func(tx Tx, part []ledger.Listed) (int64, error) { return reopen(tx, &r, part) })
+		return inParts(ctx, l, batch, func(m *ledger.Listed) Key { return m.Key }, func(tx Tx, part []ledger.Listed) (int64, error) { return reopen(tx, &r, part) })
 	})
 	if err == nil {
 		err = ranged.Run(ctx, logs, &report)
@@ -177,7 +179,7 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.Purge
 		return ledger.PurgeReport{}, err
 	}
 	report, err := ledger.RunPurge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (int64, error) {
-		return inParts(ctx, l, batch, func(tx Tx, part []ledger.DeadLetter) (int64, error) { return purge(tx, r.By, part) })
+		return inParts(ctx, l, batch, func(d *ledger.DeadLetter) Key { return d.Key.Sum() }, func(tx Tx, part []ledger.DeadLetter) (int64, error) { return purge(tx, r.By, part) })
 	})
 	return report, l.named("purge", err)
 }
@@ -216,7 +218,7 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 	if err := ledger.CheckAudit(records); err != nil || len(records) == 0 {
 		return err
 	}
-	return l.named("audit", l.operate(ctx, func(tx Tx) error {
+	return l.named("audit", l.operate(ctx, Call{}, func(tx Tx) error {
 		for i := range records {
 			if r := &records[i]; r.Action == ledger.ActionReplay && r.Delivery != nil {
 				if _, err := tx.Alter(r.Key.Sum(), r.Delivery, ArchiveChange{Replayed: tx.Now()}); err != nil {

@@ -69,18 +69,13 @@ func (o *owner) named(what string, err error) error {
 	return o.l.named(fmt.Sprintf("%s owner %d", what, o.id), err)
 }
 
-// live runs fn in one transaction while this owner is live.
-func (o *owner) live(ctx context.Context, call Call, fn func(Tx) error) error {
-	return o.l.store.Update(ctx, call, func(tx Tx) error {
-		me, err := tx.Owner(o.id)
-		if err == nil && me.Fate != Live {
-			err = ledger.ErrLost
-		}
-		if err != nil {
-			return err
-		}
-		return fn(tx)
-	})
+// lives is [ledger.ErrLost] if this owner does not live any more.
+func (o *owner) lives(tx Tx) error {
+	me, err := tx.Owner(o.id)
+	if err == nil && me.Fate != Live {
+		err = ledger.ErrLost
+	}
+	return err
 }
 
 // holds tells whose something is that an owner has, as me sees it.

@@ -12,5 +12,5 @@ func (l *Ledger) KeepPast(ctx context.Context, scope string, keep time.Duration)
 	if err := ledger.CheckPast(scope, keep); err != nil {
 		return err
 	}
-	return l.named("keep the past", l.operate(ctx, func(tx Tx) error { return tx.KeepPast(scope, keep) }))
+	return l.named("keep the past", l.operate(ctx, Call{}, func(tx Tx) error { return tx.KeepPast(scope, keep) }))
 }

@@ -16,26 +16,21 @@ var _ ranges.Store = (*owner)(nil)
 func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, error) {
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
-	opened, call := make([]bool, len(openings)), Call{Op: Claim, Logs: make([]LogID, len(openings))}
+	opened, call := make([]bool, len(openings)), Call{Op: Claim, Owner: o.id, Logs: make([]LogID, len(openings))}
 	for i := range openings {
 		call.Logs[i] = openings[i].Log
 	}
-	err := o.live(ctx, call, func(tx Tx) error {
-		clear(opened)
-		for i := range openings {
-			g, err := tx.Log(openings[i].Log)
-			if err != nil {
-				return err
-			}
-			if g == nil || g.Version != openings[i].Version {
-				continue
-			}
-			l := &logTx{tx: tx, me: o.id, g: g}
-			if err := l.write(&openings[i].Change); err != nil {
-				return err
-			}
-			opened[i] = true
+	err := o.eachLog(ctx, call, func(tx Tx, i int) error {
+		opened[i] = false
+		g, err := tx.Log(openings[i].Log)
+		if err != nil || g == nil || g.Version != openings[i].Version {
+			return err
 		}
+		l := &logTx{tx: tx, me: o.id, g: g}
+		if err := l.write(&openings[i].Change); err != nil {
+			return err
+		}
+		opened[i] = true
 		return nil
 	})
 	if Busy(err) {
@@ -51,20 +46,18 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
-	call := Call{Op: Claim, Logs: make([]LogID, len(queries))}
+	call := Call{Op: Claim, Owner: o.id, Logs: make([]LogID, len(queries))}
 	for i := range queries {
 		if call.Logs[i] = queries[i].Info.Log; len(queries[i].Tokens) > 0 {
 			call.Op = Settle
 		}
 	}
-	err := o.live(ctx, call, func(tx Tx) error {
+	err := o.eachLog(ctx, call, func(tx Tx, i int) error {
 		l := logTxs.Get().(*logTx)
 		defer logTxs.Put(l)
-		for i := range queries {
-			l.reset(tx, o.id)
-			if err := l.update(&queries[i], func(f *ranges.Facts) ranges.Change { return plan(i, f) }); err != nil {
-				return fmt.Errorf("log %x: %w", queries[i].Info.Log, err)
-			}
+		l.reset(tx, o.id)
+		if err := l.update(&queries[i], func(f *ranges.Facts) ranges.Change { return plan(i, f) }); err != nil {
+			return fmt.Errorf("log %x: %w", queries[i].Info.Log, err)
 		}
 		return nil
 	})
@@ -75,6 +68,20 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 		return nil
 	}
 	return o.named("ranges of", err)
+}
+
+// eachLog runs fn for each log of a call while this owner is live.
+func (o *owner) eachLog(ctx context.Context, call Call, fn func(tx Tx, i int) error) error {
+	var last Tx
+	return each(ctx, o.l.store, call, func(tx Tx, i int) error {
+		if i == 0 || tx != last { // a transaction of several begins with the first
+			if err := o.lives(tx); err != nil {
+				return err
+			}
+			last = tx
+		}
+		return fn(tx, i)
+	})
 }
 
 // update shows one log to a plan and writes what that says. What the plan is shown is its own until it returns.
@@ -281,7 +288,7 @@ func (l *logTx) putSegments(c *ranges.Change) error {
 // insertRow makes a row of a message that leaves its range, unless there is one.
 func insertRow(tx Tx, g *Log, row *ranges.Row, owner OwnerID) error {
 	m := Message{Key: ranges.JoinSum(g.Log, row.Offset), Scope: g.Scope, ID: g.ID(row.Offset), Fingerprint: row.Fingerprint,
-		State: ledger.Pending, Token: row.Token, At: row.At, Expiry: row.Expiry, Covered: !row.Nobody}
+		State: ledger.Pending, Token: row.Token, At: row.At, Expiry: row.Expiry, Covered: !row.Nobody, Logged: true}
 	if !row.Nobody {
 		m.Owner = owner
 	}

@@ -21,21 +21,16 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 	err := o.l.split(len(settlements), func(from, to int) error {
 		part := settlements[from:to]
 		call := Call{Op: Settle, Keys: keysOf(part, func(s *ledger.Settlement) Key { return s.Ticket.Sum() }), Messages: len(part)}
-		err := o.l.store.Update(ctx, call, func(tx Tx) error {
-			for i := range part {
-				s, told := &part[i], &errs[from+i]
-				if *told = ledger.CheckSettlement(s, o.l.cfg.Limits); *told != nil {
-					continue
-				}
-				effect, err := o.settle(tx, s)
-				if err != nil {
-					return err
-				}
-				if effect == ledger.EffectLost {
-					*told = ledger.ErrLost
-				}
+		err := each(ctx, o.l.store, call, func(tx Tx, i int) error {
+			s, told := &part[i], &errs[from+i]
+			if *told = ledger.CheckSettlement(s, o.l.cfg.Limits); *told != nil {
+				return nil
 			}
-			return nil
+			effect, err := o.settle(tx, s)
+			if effect == ledger.EffectLost {
+				*told = ledger.ErrLost
+			}
+			return err
 		})
 		if Busy(err) { // before anything was looked at
 			for i := range part {

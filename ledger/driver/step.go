@@ -10,7 +10,7 @@ import (
 func (o *owner) Steps(ctx context.Context, t ledger.Ticket) (list []ledger.Step, err error) {
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
-	err = o.l.store.View(ctx, func(r Reader) error {
+	err = o.l.store.View(ctx, Call{Op: Read}, func(r Reader) error {
 		list, err = r.Steps(t.Sum(), true)
 		return err
 	})

@@ -14,7 +14,7 @@ func (l *Ledger) Successes(ctx context.Context, keys []ledger.Key) ([]ledger.Suc
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	out := make([]ledger.Success, len(keys))
-	err := l.store.View(ctx, func(r Reader) error {
+	err := l.store.View(ctx, reads(keys, func(k *ledger.Key) Key { return k.Sum() }), func(r Reader) error {
 		for i := range keys {
 			m, err := r.Message(keys[i].Sum(), nil)
 			if err != nil {

@@ -30,7 +30,7 @@ func (p *pass) run(ctx context.Context) error {
 	var last Mark
 	err := p.each(ctx, p.cuts()) // first: what a range has then, and has not later, is a row before the last one
 	if err == nil {
-		err = p.l.store.View(ctx, func(r Reader) (err error) {
+		err = p.l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
 			last, err = r.LastMessage()
 			return err
 		})

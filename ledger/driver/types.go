@@ -77,6 +77,8 @@ type Message struct {
 	Errors      []ledger.AttemptError
 	// Failed is the delivery that a failed message failed of last.
 	Failed []byte
+	// Logged says, of one that is inserted, that its key is a record's of a log ([SplitKey]). It is not read.
+	Logged bool
 	// Covered says that a range or segment may speak for the message when its row is gone.
 	Covered bool
 	// Archived says that the delivery that was asked about is in the archive under this key. It is read, never written.

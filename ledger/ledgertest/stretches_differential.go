@@ -25,7 +25,7 @@ func (d *differ) neighbours() (ids []string) {
 		log, again := d.log(d.ids[from]), how == 2 // what was given back: its log may have been dropped
 		from = slices.IndexFunc(d.ids, func(id string) bool { return d.log(id) == log })
 		for i, id := range d.ids {
-			if r := d.rows[id]; d.log(id) == log && r != nil && !(again && d.plain(id, r)) {
+			if r := d.rows[id]; d.log(id) == log && r != nil && (!again || !d.plain(id, r)) {
 				from = min(i+1, len(d.ids)-1)
 			}
 		}

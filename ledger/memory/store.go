@@ -78,7 +78,7 @@ func (s *store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx)
 	})
 }
 
-func (s *store) View(ctx context.Context, fn func(driver.Reader) error) error {
+func (s *store) View(ctx context.Context, _ driver.Call, fn func(driver.Reader) error) error {
 	return s.do(ctx, "", func() error { return fn(&tx{store: s, now: s.now()}) })
 }
 

@@ -252,7 +252,7 @@ func TestLetterPurgedMeanwhile(t *testing.T) {
 			}
 		}
 		var page []driver.DeadLetter
-		err := l.store.View(ctx, func(r driver.Reader) (err error) {
+		err := l.store.View(ctx, driver.Call{Op: driver.Read}, func(r driver.Reader) (err error) {
 			page, err = r.DeadLetters("", time.Now(), &ledger.Filter{Body: true}, 500)
 			return err
 		})
@@ -262,7 +262,7 @@ func TestLetterPurgedMeanwhile(t *testing.T) {
 		if _, err := l.Purge(ctx, ledger.PurgeRequest{Filter: ledger.Filter{IDs: [][]byte{[]byte("b")}}, By: ledger.By{Actor: "tester"}}); err != nil {
 			return err
 		}
-		err = l.store.View(ctx, func(r driver.Reader) (err error) {
+		err = l.store.View(ctx, driver.Call{Op: driver.Read}, func(r driver.Reader) (err error) {
 			page, err = r.Bodies(page)
 			return err
 		})

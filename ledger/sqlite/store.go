@@ -55,7 +55,7 @@ func (s *store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx)
 }
 
 // View implements [driver.Store].
-func (s *store) View(ctx context.Context, fn func(driver.Reader) error) error {
+func (s *store) View(ctx context.Context, _ driver.Call, fn func(driver.Reader) error) error {
 	return reading(ctx, func() error {
 		in, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 		if err != nil {
