@@ -88,10 +88,18 @@ func (e *env) records(b *batch) []ledger.Record {
 	return out
 }
 
+// inOneTx is how many of so many messages the store's InTx takes.
+func (e *env) inOneTx(n int) int {
+	if e.InTxMost > 0 {
+		return min(n, e.InTxMost)
+	}
+	return n
+}
+
 func txBatchCommit(e *env) {
 	limit := e.Ledger.Limits().Result
 	results := [][]byte{nil, {}, []byte("\x00 receipt"), make([]byte, limit+1), nil}
-	for _, n := range []int{1, len(results), 300} {
+	for _, n := range []int{1, len(results), e.inOneTx(300)} {
 		o := e.owner()
 		inner := e.within(strconv.Itoa(n))
 		b := inner.batch(o, n)
@@ -243,7 +251,7 @@ func txBatchOpposite(e *env) {
 	for round := range 3 {
 		o := e.owner()
 		inner := e.within(strconv.Itoa(round))
-		there := inner.batch(o, 200)
+		there := inner.batch(o, e.inOneTx(200))
 		tickets := slices.Clone(there.attempt.Tickets())
 		slices.Reverse(tickets)
 		back := ledger.NewBatchAttempt(o, tickets)

@@ -37,6 +37,8 @@ type Store struct {
 	// InTx runs fn in a transaction that is fenced by the attempt in ctx ([ledger.AttemptFrom]), as the store's own InTx
 	// does. Nil: the store has none.
 	InTx func(ctx context.Context, fn func(ctx context.Context) error) error
+	// InTxMost is how many messages, with an effect each, one InTx takes. 0: any number.
+	InTxMost int
 	// Effect inserts id into a table of effects without any unique constraint, inside the transaction that InTx handed
 	// to fn in ctx. Needed with InTx.
 	Effect func(ctx context.Context, id string) error

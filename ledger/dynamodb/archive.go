@@ -1,0 +1,434 @@
+package dynamodb
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
+)
+
+const (
+	// shards are as many parts of the index of dead letters: one alone takes 1,000 writes a second.
+	shards = 8
+	// inlineMost is how many bytes of body and headers stand in a delivery's own item, which lists read.
+	inlineMost = 2 << 10
+	// chunkBytes is how many bytes of a larger one are one item.
+	chunkBytes = 350 << 10
+)
+
+// storedArchive is an archived delivery as JSON, beside what indexes and lists need. Texts that need not be UTF-8 are bytes.
+type storedArchive struct {
+	Fingerprint   ledger.Fingerprint
+	Kind          ledger.FailureKind
+	Errors        []byte
+	Source, Group []byte
+	Attempts      int
+	SentAt        int64 // microseconds of Unix; with Sent zero where it is not known
+	SentNanos     int64
+	Known         bool            // SentAt is
+	Pos           *storedPosition `json:",omitempty"`
+	Sent          bool
+	Token         uint64
+	Generation    int
+	Replayed      time.Time
+	Purged        time.Time
+	Keep          time.Duration
+	HasBody       bool
+	Size          int // of body and headers
+	BodyBytes     int
+	Chunks        int    // of body and headers; 0: they are in the item
+	Body          string // what the chunks' names begin with
+}
+
+// storedPosition is a position as JSON.
+type storedPosition struct {
+	Log                 []byte
+	Epoch               int32
+	Offset, Prev, First int64
+}
+
+// File implements [driver.Tx].
+func (t *tx) File(a *ledger.ArchiveRecord) error {
+	key := a.Key.Sum()
+	c, err := t.read(archiveName(key, a.Delivery))
+	if err != nil || c.is != nil {
+		return err
+	}
+	if err := t.addScope(t.ctx, a.Key.Scope); err != nil {
+		return err
+	}
+	stored := storedArchive{Fingerprint: a.Fingerprint, Kind: a.Kind, Errors: ledger.EncodeErrors(a.Errors), Source: []byte(a.Source), Group: []byte(a.Group),
+		Attempts: a.Attempts, Sent: a.Sent, Token: a.Token, Generation: a.Generation, Replayed: a.Replayed, Purged: a.Purged, Keep: a.Keep,
+		HasBody: a.Body != nil, BodyBytes: len(a.Body), Size: a.Size() - len(a.Group)}
+	if !a.SentAt.IsZero() {
+		stored.Known, stored.SentAt, stored.SentNanos = true, a.SentAt.Unix(), int64(a.SentAt.Nanosecond())
+	}
+	if p := a.Key.Pos; p != nil {
+		stored.Pos = &storedPosition{[]byte(p.Log), p.Epoch, p.Offset, p.Prev, p.First}
+	}
+	whole := payload(&a.Archive)
+	i := c.name.key()
+	i[attrScope], i[attrID], i[attrFailed] = blob(a.Key.Scope), blob(a.Key.ID), blob(a.Delivery)
+	setTime(i, attrAt, a.At)
+	setTime(i, attrExpiry, a.Expiry)
+	if len(whole) <= inlineMost {
+		i[attrResult] = blob(whole)
+	} else if stored.Chunks, err = t.putChunks(&stored, c.name, whole, a.Expiry); err != nil {
+		return err
+	}
+	i[attrWeight] = number(a.Weight())
+	i[attrByID] = blob(a.Key.ID)
+	if len(a.Key.ID) == 0 {
+		delete(i, attrByID)
+	}
+	listDead(i, c.name, a.At)
+	return writeArchive(c, i, &stored, a.Expiry)
+}
+
+// listDead puts an archived delivery into the list of dead letters.
+func listDead(i item, n name, at time.Time) {
+	i[attrShard] = blob([]byte{'d', n.sort[len(n.sort)-1] % shards})
+	i[attrMoment] = blob(momentOf(at) + n.place + n.sort)
+}
+
+// momentOf sorts by time.
+func momentOf(at time.Time) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(max(at.UnixMicro(), 0))))
+}
+
+func writeArchive(c *cell, i item, stored *storedArchive, expiry time.Time) error {
+	data, err := json.Marshal(stored)
+	if err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	i[attrData], i[attrTTL] = blob(data), number(expiry.Unix()+1)
+	setTime(i, attrExpiry, expiry)
+	if !stored.Purged.IsZero() {
+		i[attrPurged] = &types.AttributeValueMemberBOOL{Value: true}
+	}
+	c.write(i)
+	return nil
+}
+
+// payload is body and headers.
+func payload(a *ledger.Archive) []byte {
+	headers := ledger.EncodeHeaders(a.Headers)
+	b := binary.AppendUvarint(nil, uint64(len(headers)))
+	return append(append(b, headers...), a.Body...)
+}
+
+// putChunks writes a large payload ahead of the delivery that names it: what no delivery names goes by its TTL.
+func (t *tx) putChunks(stored *storedArchive, n name, whole []byte, expiry time.Time) (chunks int, err error) {
+	stored.Body = fmt.Sprintf("%x", newVersionBytes())
+	for part := range slices.Chunk(whole, chunkBytes) {
+		i := chunkName(n, stored.Body, chunks).key()
+		i[attrData], i[attrTTL] = blob(part), number(expiry.Unix()+1)
+		if err := t.writeRequests(t.ctx, []types.WriteRequest{{PutRequest: &types.PutRequest{Item: i}}}); err != nil {
+			return 0, err
+		}
+		chunks++
+	}
+	return chunks, nil
+}
+
+func chunkName(archive name, body string, n int) name {
+	return name{archive.place, kindBody + archive.sort[1:2] + body + string(binary.BigEndian.AppendUint32(nil, uint32(n)))}
+}
+
+// decodeArchive reads an archived delivery without body and headers.
+func decodeArchive(i item) (*ledger.ArchiveRecord, *storedArchive, error) {
+	var s storedArchive
+	if err := json.Unmarshal(getBytes(i, attrData), &s); err != nil {
+		return nil, nil, fmt.Errorf("archive: %w", err)
+	}
+	key := ledger.KeyOfSum(string(getBytes(i, attrScope)), getBytes(i, attrID), keyOf(nameOf(i)))
+	a := &ledger.ArchiveRecord{Archive: ledger.Archive{Key: key, Fingerprint: s.Fingerprint, Delivery: getBytes(i, attrFailed), Kind: s.Kind,
+		Source: string(s.Source), Group: string(s.Group), Attempts: s.Attempts, Sent: s.Sent, Keep: s.Keep},
+		Token: s.Token, Generation: s.Generation, At: getTime(i, attrAt), Expiry: getTime(i, attrExpiry), Replayed: s.Replayed, Purged: s.Purged}
+	if p := s.Pos; p != nil {
+		a.Key.Pos = &ledger.Position{Log: string(p.Log), Epoch: p.Epoch, Offset: p.Offset, Prev: p.Prev, First: p.First}
+	}
+	if s.Known {
+		a.SentAt = time.Unix(s.SentAt, s.SentNanos)
+	}
+	var err error
+	a.Errors, err = ledger.DecodeErrors(s.Errors)
+	return a, &s, err
+}
+
+// fill reads body and headers of a delivery.
+func (s *store) fill(ctx context.Context, i item, a *ledger.ArchiveRecord, stored *storedArchive) error {
+	whole := getBytes(i, attrResult)
+	if stored.Chunks > 0 {
+		var names []name
+		for n := range stored.Chunks {
+			names = append(names, chunkName(nameOf(i), stored.Body, n))
+		}
+		found, err := s.get(ctx, names)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			if found[n] == nil {
+				return fmt.Errorf("archive: a part of the body of %x is missing", a.Key.Sum())
+			}
+			whole = append(whole, getBytes(found[n], attrData)...)
+		}
+	}
+	if len(whole) == 0 {
+		return nil
+	}
+	size, n := binary.Uvarint(whole)
+	if n <= 0 || size > uint64(len(whole)-n) {
+		return fmt.Errorf("archive: the body of %x cannot be read", a.Key.Sum())
+	}
+	var headers []byte
+	if size > 0 {
+		headers = whole[n : n+int(size)]
+	}
+	var err error
+	if a.Headers, err = ledger.DecodeHeaders(headers); err == nil && stored.HasBody {
+		a.Body = append([]byte{}, whole[n+int(size):]...)
+	}
+	return err
+}
+
+// archived are the items of what is archived under a key, as the transaction sees them.
+func (t *tx) archived(key driver.Key) (list []item, err error) {
+	place, low := placeOf(key)
+	start := kindArchive + low
+	for i, err := range t.all(t.ctx, &query{place: place, start: start}) {
+		if err != nil {
+			return nil, err
+		}
+		t.saw(i)
+	}
+	for n, c := range t.cells {
+		if n.place == place && len(n.sort) > 2 && n.sort[:2] == start && c.is != nil {
+			list = append(list, c.is)
+		}
+	}
+	slices.SortFunc(list, func(a, b item) int {
+		return cmp.Or(getTime(a, attrAt).Compare(getTime(b, attrAt)), nameOf(a).compare(nameOf(b)))
+	})
+	return list, nil
+}
+
+// Archive implements [driver.Reader].
+func (t *tx) Archive(key driver.Key, bodies bool) (list []ledger.ArchiveRecord, err error) {
+	items, err := t.archived(key)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range items {
+		a, stored, err := decodeArchive(i)
+		if err == nil && (bodies || t.op == driver.Read || t.op == driver.Operate) {
+			err = t.fill(t.ctx, i, a, stored)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !bodies {
+			a.Body, a.BodyBytes = nil, stored.BodyBytes
+		}
+		list = append(list, *a)
+	}
+	return list, nil
+}
+
+// Alter implements [driver.Tx].
+func (t *tx) Alter(key driver.Key, delivery []byte, change driver.ArchiveChange) (bool, error) {
+	c, err := t.read(archiveName(key, delivery))
+	if err != nil || c.is == nil {
+		return false, err
+	}
+	a, stored, err := decodeArchive(c.is)
+	if err != nil || !change.Purged.IsZero() && !stored.Purged.IsZero() {
+		return false, err
+	}
+	i, expiry := maps.Clone(c.is), a.Expiry
+	if change.Token != 0 {
+		stored.Token = change.Token
+	}
+	if !change.Replayed.IsZero() {
+		stored.Replayed = change.Replayed
+	}
+	if !change.Purged.IsZero() {
+		stored.Purged, stored.Errors, stored.Group, stored.HasBody, stored.Size, stored.BodyBytes = change.Purged, nil, nil, false, 0, 0
+		for n := range stored.Chunks {
+			t.debris = append(t.debris, chunkName(c.name, stored.Body, n))
+		}
+		stored.Chunks = 0
+		delete(i, attrResult)
+		if change.Expiry.Before(expiry) {
+			expiry = change.Expiry
+		}
+	}
+	if to := change.Delivery; to != nil && !bytes.Equal(to, delivery) {
+		c.write(nil)
+		if c, err = t.read(archiveName(key, to)); err != nil {
+			return false, err
+		}
+		i[attrFailed], i[attrPlace], i[attrSort] = blob(to), blob(c.name.place), blob(c.name.sort)
+		listDead(i, c.name, a.At)
+	}
+	return true, writeArchive(c, i, stored, expiry)
+}
+
+// DeadLetters implements [driver.Lists].
+func (t *tx) DeadLetters(behind driver.Mark, until time.Time, _ *ledger.Filter, n int) (page []driver.DeadLetter, err error) {
+	for len(page) == 0 {
+		found, err := t.dead(behind, until, min(n, getMost))
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+		behind = driver.Mark(getBytes(found[len(found)-1], attrMoment))
+		if page, err = t.letters(found); err != nil {
+			return nil, err
+		}
+	}
+	return page, nil
+}
+
+// dead are the next entries of the index of dead letters that are not purged: of all shards, merged by their order.
+func (t *tx) dead(behind driver.Mark, until time.Time, n int) (found []item, err error) {
+	for shard := range shards {
+		list, err := t.collect(t.ctx, &query{place: string([]byte{'d', byte(shard)}), from: string(behind) + "\x00",
+			to: momentOf(until.Add(time.Microsecond)), index: indexDead}, n)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, list...)
+	}
+	slices.SortFunc(found, func(a, b item) int { return bytes.Compare(getBytes(a, attrMoment), getBytes(b, attrMoment)) })
+	return found[:min(n, len(found))], nil
+}
+
+// letters reads what the index has found, with their messages.
+func (t *tx) letters(found []item) (page []driver.DeadLetter, err error) {
+	var names []name
+	for _, i := range found {
+		if _, purged := i[attrPurged]; !purged {
+			names = append(names, nameOf(i), messageName(keyOf(nameOf(i))))
+		}
+	}
+	there, err := t.get(t.ctx, slices.Compact(slices.SortedFunc(slices.Values(names), name.compare)))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		i := there[nameOf(f)]
+		if i == nil { // purged, or it has just gone
+			continue
+		}
+		a, stored, err := decodeArchive(i)
+		if err != nil {
+			return nil, err
+		}
+		if !a.Purged.IsZero() {
+			continue
+		}
+		d := driver.DeadLetter{ArchiveRecord: *a, Mark: driver.Mark(getBytes(f, attrMoment)), Size: stored.Size}
+		if d.Superseded, err = t.superseded(a, there[messageName(a.Key.Sum())]); err != nil {
+			return nil, err
+		}
+		page = append(page, d)
+	}
+	return page, nil
+}
+
+// superseded looks for a later failure of the same message. There is none if the message has the delivery's token still.
+func (t *tx) superseded(a *ledger.ArchiveRecord, message item) (bool, error) {
+	if a.Token == 0 || message != nil && getNumber[uint64](message, attrToken) == a.Token {
+		return false, nil
+	}
+	list, err := t.archived(a.Key.Sum())
+	for _, i := range list {
+		b, _, err := decodeArchive(i)
+		if err != nil || b.Token > a.Token {
+			return err == nil, err
+		}
+	}
+	return false, err
+}
+
+// Bodies implements [driver.Lists].
+func (t *tx) Bodies(of []driver.DeadLetter) ([]driver.DeadLetter, error) {
+	names := make([]name, len(of))
+	for i := range of {
+		names[i] = archiveName(of[i].Key.Sum(), of[i].Delivery)
+	}
+	found, err := t.get(t.ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	there := of[:0]
+	for i, d := range of {
+		at := found[names[i]]
+		if at == nil {
+			continue
+		}
+		a, stored, err := decodeArchive(at)
+		if err != nil {
+			return nil, err
+		}
+		if !stored.Purged.IsZero() {
+			continue
+		}
+		if err := t.fill(t.ctx, at, a, stored); err != nil {
+			return nil, err
+		}
+		d.ArchiveRecord = *a
+		there = append(there, d)
+	}
+	return there, nil
+}
+
+// ArchivedKeys implements [driver.Lists].
+func (t *tx) ArchivedKeys(id []byte, n int) ([]ledger.Key, error) { return t.byID(kindArchive, id, n) }
+
+// byID are the keys of messages of which items of a kind are kept by their id.
+func (t *tx) byID(kind string, id []byte, n int) (keys []ledger.Key, err error) {
+	if len(id) == 0 {
+		return nil, nil
+	}
+	seen := map[driver.Key]bool{}
+	for i, err := range t.all(t.ctx, &query{place: string(id), index: indexByID}) {
+		if err != nil || len(keys) == n {
+			return keys, err
+		}
+		at := nameOf(i)
+		if key := keyOf(at); at.sort[:1] == kind && !seen[key] {
+			seen[key] = true
+			keys = append(keys, ledger.KeyOfSum(string(getBytes(i, attrScope)), id, key))
+		}
+	}
+	return keys, nil
+}
+
+// ArchivedBytes implements [driver.Lists]: a page is a shard.
+func (t *tx) ArchivedBytes(scope string, behind driver.Mark) (n int64, next driver.Mark, more bool, err error) {
+	shard := 0
+	if behind != "" {
+		shard = int(behind[0]) + 1
+	}
+	for i, err := range t.all(t.ctx, &query{place: string([]byte{'d', byte(shard)}), index: indexDead}) {
+		if err != nil {
+			return 0, "", false, err
+		}
+		if _, purged := i[attrPurged]; !purged && string(getBytes(i, attrScope)) == scope {
+			n += getNumber[int64](i, attrWeight)
+		}
+	}
+	return n, driver.Mark([]byte{byte(shard)}), shard+1 < shards, nil
+}

@@ -1,0 +1,370 @@
+package dynamodb
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger/driver"
+)
+
+// A log with its ranges and segments is one item. Whatever changes it is one write on its version.
+
+func logName(id driver.LogID) name { return name{placeLog + string(id[:]), "l"} }
+
+// storedLog is a log as JSON. Texts are bytes: JSON would change what is no UTF-8.
+type storedLog struct {
+	Scope    []byte
+	Name     []byte
+	Epoch    int32
+	Prefix   []byte
+	Version  uint64
+	Token    uint64
+	Top      int64
+	Start    driver.Start
+	Ranges   []storedRange    `json:",omitempty"`
+	Segments []driver.Segment `json:",omitempty"`
+	// Owed are rows that a transaction has made which was too large to be written as one. Whoever meets them writes them first.
+	Owed []owedRows `json:",omitempty"`
+}
+
+// storedRange is an open range with its sets encoded.
+type storedRange struct {
+	driver.Range
+	Done, Back []byte
+}
+
+// owedRows are messages that differ in their offsets alone.
+type owedRows struct {
+	Offsets []byte // a set, from offset 0
+	Message driver.Message
+}
+
+// logTx is a log as a transaction sees it.
+type logTx struct {
+	storedLog
+	tx    *tx
+	id    driver.LogID
+	c     *cell
+	there bool
+	open  []driver.Range
+	dirty bool
+}
+
+// log reads a log. What is owed is carried out before anything else is said of it.
+func (t *tx) log(id driver.LogID) (*logTx, error) {
+	if g := t.logs[id]; g != nil {
+		return g, nil
+	}
+	c, err := t.read(logName(id))
+	if err != nil {
+		return nil, err
+	}
+	g := &logTx{tx: t, id: id, c: c, there: c.is != nil}
+	if g.there {
+		if err := json.Unmarshal(getBytes(c.is, attrData), &g.storedLog); err != nil {
+			return nil, fmt.Errorf("log %x: %w", id, err)
+		}
+		if len(g.Owed) > 0 {
+			if err := t.carryOut(t.ctx, id); err != nil {
+				return nil, err
+			}
+			delete(t.known, c.name)
+			delete(t.cells, c.name)
+			return t.log(id)
+		}
+		for i := range g.Ranges {
+			r := &g.Ranges[i]
+			if r.Range.Done, err = driver.DecodeSet(r.Done, r.From); err == nil {
+				r.Range.Back, err = driver.DecodeSet(r.Back, r.From)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("log %x, range %d: %w", id, r.Token, err)
+			}
+			g.open = append(g.open, r.Range)
+		}
+	}
+	if t.logs == nil {
+		t.logs = map[driver.LogID]*logTx{}
+	}
+	t.logs[id] = g
+	return g, nil
+}
+
+// save makes an item of a log that has changed.
+func (g *logTx) save() error {
+	if !g.dirty {
+		return nil
+	}
+	if !g.there {
+		g.c.write(nil)
+		return nil
+	}
+	g.Ranges = g.Ranges[:0]
+	for i := range g.open {
+		r := &g.open[i]
+		stored := storedRange{Range: *r, Done: r.Done.Encode(r.From), Back: r.Back.Encode(r.From)}
+		stored.Range.Done, stored.Range.Back = driver.Set{}, driver.Set{}
+		g.Ranges = append(g.Ranges, stored)
+	}
+	g.owe()
+	data, err := json.Marshal(&g.storedLog)
+	if err != nil {
+		return fmt.Errorf("log %x: %w", g.id, err)
+	}
+	if len(data) > itemMost-1000 {
+		return fmt.Errorf("%w: log %x with %d open ranges and %d segments takes %d bytes, at most %d", ErrTooLarge, g.id, len(g.open), len(g.Segments),
+			len(data), itemMost-1000)
+	}
+	i := logName(g.id).key()
+	i[attrData] = blob(data)
+	g.c.write(i)
+	return nil
+}
+
+// settled makes sure that a log owes no row of a key that seems to have none. It says whether there is one now.
+func (t *tx) settled(key driver.Key) (there bool, err error) {
+	id, _ := driver.SplitKey(key)
+	if _, err := t.log(id); err != nil {
+		return false, err
+	}
+	c := t.cell(messageName(key))
+	if c.known || c.put {
+		return c.is != nil, nil
+	}
+	return false, nil
+}
+
+// Log implements [driver.Reader].
+func (t *tx) Log(id driver.LogID) (*driver.Log, error) {
+	g, err := t.log(id)
+	if err != nil || !g.there {
+		return nil, err
+	}
+	return &driver.Log{Info: driver.Info{Log: id, Scope: string(g.Scope), Name: string(g.Name), Epoch: g.Epoch, Prefix: string(g.Prefix)},
+		Version: g.Version, Token: g.Token, Top: g.Top, Start: g.Start}, nil
+}
+
+// PutLog implements [driver.Tx].
+func (t *tx) PutLog(l *driver.Log) error {
+	g, err := t.log(l.Log)
+	if err != nil {
+		return err
+	}
+	if !g.there {
+		listed, err := t.read(name{placeLogs, string(l.Log[:])})
+		if err != nil {
+			return err
+		}
+		if listed.is == nil {
+			listed.write(listed.name.key())
+		}
+	}
+	g.there, g.dirty = true, true
+	g.Scope, g.Name, g.Epoch, g.Prefix = []byte(l.Scope), []byte(l.Name), l.Epoch, []byte(l.Prefix)
+	g.Version, g.Token, g.Top, g.Start = l.Version, l.Token, l.Top, l.Start
+	return nil
+}
+
+// Ranges implements [driver.Reader].
+func (t *tx) Ranges(to []driver.Range, id driver.LogID, span driver.Span, tokens []uint64) ([]driver.Range, error) {
+	g, err := t.log(id)
+	if err != nil {
+		return to, err
+	}
+	for _, r := range g.open {
+		if driver.Wanted(r.Span, r.Token, span, tokens) {
+			r.Done, r.Back = r.Done.Clone(), r.Back.Clone()
+			to = append(to, r)
+		}
+	}
+	return to, nil
+}
+
+// PutRange implements [driver.Tx].
+func (t *tx) PutRange(id driver.LogID, r *driver.Range) error {
+	g, err := t.log(id)
+	if err != nil {
+		return err
+	}
+	put := *r
+	put.Done, put.Back = r.Done.Clone(), r.Back.Clone()
+	g.dirty = true
+	if i := slices.IndexFunc(g.open, func(o driver.Range) bool { return o.Token == r.Token }); i >= 0 {
+		g.open[i] = put
+	} else {
+		g.open = append(g.open, put)
+	}
+	return nil
+}
+
+// DropRange implements [driver.Tx].
+func (t *tx) DropRange(id driver.LogID, token uint64) error {
+	g, err := t.log(id)
+	if err != nil {
+		return err
+	}
+	g.dirty = true
+	g.open = slices.DeleteFunc(g.open, func(o driver.Range) bool { return o.Token == token })
+	return nil
+}
+
+// Segments implements [driver.Reader].
+func (t *tx) Segments(to []driver.Segment, id driver.LogID, span driver.Span) ([]driver.Segment, error) {
+	g, err := t.log(id)
+	if err != nil {
+		return to, err
+	}
+	for _, s := range g.Segments {
+		if s.Touches(span) {
+			to = append(to, s)
+		}
+	}
+	return to, nil
+}
+
+// PutSegment implements [driver.Tx].
+func (t *tx) PutSegment(id driver.LogID, s *driver.Segment) error {
+	g, err := t.log(id)
+	if err != nil {
+		return err
+	}
+	i, _ := slices.BinarySearchFunc(g.Segments, s.From, func(o driver.Segment, from int64) int { return cmp.Compare(o.From, from) })
+	g.Segments, g.dirty = slices.Insert(g.Segments, i, *s), true
+	return nil
+}
+
+// DropSegment implements [driver.Tx].
+func (t *tx) DropSegment(id driver.LogID, from int64) error {
+	g, err := t.log(id)
+	if err != nil {
+		return err
+	}
+	g.Segments = slices.DeleteFunc(g.Segments, func(s driver.Segment) bool { return s.From == from })
+	g.dirty = true
+	return nil
+}
+
+// Next implements [driver.Reader]: it does not know.
+func (t *tx) Next(_ driver.LogID, from, _ int64) (int64, error) { return from, nil }
+
+// LogFloor implements [driver.Reader].
+func (t *tx) LogFloor() (floor uint64, err error) {
+	_, err = t.meta(metaFloor, &floor)
+	return floor, err
+}
+
+// DropLog implements [driver.Tx].
+func (t *tx) DropLog(id driver.LogID) error {
+	g, err := t.log(id)
+	if err != nil {
+		return err
+	}
+	var floor uint64
+	c, err := t.meta(metaFloor, &floor)
+	if err != nil {
+		return err
+	}
+	if g.Token > floor {
+		if err := t.putMeta(c, g.Token); err != nil {
+			return err
+		}
+	}
+	g.there, g.dirty, g.open, g.Segments = false, true, nil, nil
+	listed, err := t.read(name{placeLogs, string(id[:])})
+	if err == nil && listed.is != nil {
+		listed.write(nil)
+	}
+	return err
+}
+
+// sweepLogs is how many logs a page of the sweep has: they all may go, or change, in one transaction.
+const sweepLogs = 20
+
+// Logs implements [driver.Lists].
+func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
+	if t.op == driver.Sweep {
+		n = min(n, sweepLogs)
+	}
+	listed, err := t.collect(t.ctx, &query{place: placeLogs, from: string(from[:])}, n)
+	if err != nil {
+		return nil, err
+	}
+	var names []name
+	for _, i := range listed {
+		names = append(names, logName(driver.LogID([]byte(nameOf(i).sort))))
+	}
+	found, err := t.get(t.ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range names {
+		if i := found[n]; i != nil {
+			t.saw(i)
+		} else {
+			t.cell(n).known = true
+		}
+		g, err := t.Log(driver.LogID([]byte(n.place[1:])))
+		if err != nil {
+			return nil, err
+		}
+		if g != nil {
+			page = append(page, *g)
+		}
+	}
+	return page, nil
+}
+
+// trim is what is trimmed together: logs of one name, of all epochs.
+type trim struct{ scope, name string }
+
+// trimmed remembers what a transaction has trimmed.
+func (s *store) trimmed(t *tx) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.trims) > marksMost {
+		clear(s.trims)
+	}
+	for k, at := range t.trims {
+		s.trims[k] = at
+	}
+}
+
+// Trim implements [driver.Tx]. All logs are looked at, once for each new start that this process is told of.
+func (t *tx) Trim(scope, logName string, at int64, before time.Time) error {
+	of := trim{scope, logName}
+	t.mu.Lock()
+	done := t.store.trims[of]
+	t.mu.Unlock()
+	if at <= done {
+		return nil
+	}
+	for from := (driver.LogID{}); ; {
+		page, err := t.Logs(from, getMost)
+		if err != nil {
+			return err
+		}
+		for _, l := range page {
+			if l.Scope == scope && l.Name == logName {
+				t.logs[l.Log].trim(at, before)
+			}
+		}
+		if len(page) < getMost {
+			break
+		}
+		from = page[len(page)-1].Log
+		binary.BigEndian.PutUint64(from[:], binary.BigEndian.Uint64(from[:])+1)
+	}
+	t.trims = map[trim]int64{of: at}
+	return nil
+}
+
+func (g *logTx) trim(at int64, before time.Time) {
+	kept := slices.DeleteFunc(slices.Clone(g.Segments), func(s driver.Segment) bool { return s.To <= at && s.Until.Before(before) })
+	if len(kept) < len(g.Segments) {
+		g.Segments, g.dirty = kept, true
+	}
+}

@@ -1,0 +1,143 @@
+package dynamodb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
+)
+
+// A list of messages is a scan of the table, in the order of the hashes of its places. A mark is the name of the last item.
+
+const (
+	// endMark is behind all items.
+	endMark driver.Mark = "end"
+	// scanMost is how many items a page looks at.
+	scanMost = 1000
+	// sweepMost is how many messages a page of the sweep looks at: they all may go, and leave their past, in one transaction.
+	sweepMost = 45
+)
+
+func markOf(last item) driver.Mark {
+	if len(last) == 0 {
+		return endMark
+	}
+	b, err := json.Marshal([2][]byte{getBytes(last, attrPlace), getBytes(last, attrSort)})
+	if err != nil {
+		return endMark // bytes have no way to fail
+	}
+	return driver.Mark(b)
+}
+
+func startOf(m driver.Mark) (item, error) {
+	if m == "" {
+		return nil, nil
+	}
+	var n [2][]byte
+	if err := json.Unmarshal([]byte(m), &n); err != nil {
+		return nil, fmt.Errorf("a mark of a list: %w", err)
+	}
+	return name{string(n[0]), string(n[1])}.key(), nil
+}
+
+// scan reads the next page of all messages and steps; nothing else is in it.
+func (s *store) scan(ctx context.Context, behind driver.Mark, strong bool, most int) (items []item, last driver.Mark, err error) {
+	if behind == endMark {
+		return nil, endMark, nil
+	}
+	start, err := startOf(behind)
+	if err != nil {
+		return nil, "", err
+	}
+	var out *sdk.ScanOutput
+	err = s.ask(ctx, func(ctx context.Context) (err error) {
+		out, err = s.db.Scan(ctx, &sdk.ScanInput{TableName: &s.table, ConsistentRead: &strong, ExclusiveStartKey: start, Limit: aws.Int32(int32(most)),
+			FilterExpression:          aws.String("begins_with(k, :m) AND (begins_with(r, :m) OR begins_with(r, :s))"),
+			ExpressionAttributeValues: item{":m": blob(kindMessage), ":s": blob(kindStep)}}, once)
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return out.Items, markOf(out.LastEvaluatedKey), nil
+}
+
+// LastMessage implements [driver.Lists]: where a scan ends is known when it is there.
+func (t *tx) LastMessage() (driver.Mark, error) { return endMark, nil }
+
+// Messages implements [driver.Lists].
+func (t *tx) Messages(behind, _ driver.Mark, _ *ledger.Filter) (page []driver.Message, last driver.Mark, err error) {
+	items, last, err := t.scan(t.ctx, behind, false, scanMost)
+	for _, i := range items {
+		if nameOf(i).sort[0] != kindMessage[0] {
+			continue
+		}
+		m, err := decodeMessage(i)
+		if err != nil {
+			return nil, "", err
+		}
+		page = append(page, *m)
+	}
+	return page, last, err
+}
+
+// SweepMessages implements [driver.Tx]. Steps whose messages DynamoDB has removed go on the way. A page that ends in the middle of
+// the table looked at one row at least, or it would be the last one.
+func (t *tx) SweepMessages(behind, until driver.Mark, n int) (page driver.Swept, err error) {
+	for page.Last = behind; page.Looked == 0 && page.Last != endMark && page.Last != until; {
+		items, last, err := t.scan(t.ctx, page.Last, true, min(n, sweepMost))
+		if err != nil {
+			return page, err
+		}
+		page.Last = last
+		var steps []name
+		for _, i := range items {
+			page.Looked++
+			if nameOf(i).sort[0] == kindStep[0] {
+				steps = append(steps, nameOf(i))
+				continue
+			}
+			m, err := decodeMessage(t.saw(i).is)
+			if err != nil {
+				return page, err
+			}
+			page.Rows = append(page.Rows, *m)
+		}
+		if err := t.orphans(t.ctx, steps); err != nil {
+			return page, err
+		}
+	}
+	return page, nil
+}
+
+// SweepArchive implements [driver.Tx]: what DynamoDB's TTL has not removed yet, of a page of one shard after the other.
+func (t *tx) SweepArchive(behind driver.Mark, n int, before time.Time) (last driver.Mark, looked, removed int64, err error) {
+	shard, from := 0, ""
+	if behind != "" {
+		shard, from = int(behind[0]), string(behind[1:])+"\x00"
+	}
+	for ; shard < shards; shard, from = shard+1, "" {
+		q := &query{place: string([]byte{'d', byte(shard)}), from: from, index: indexDead}
+		list, err := t.collect(t.ctx, q, n)
+		if err != nil {
+			return behind, 0, 0, err
+		}
+		for _, i := range list {
+			last = driver.Mark(append([]byte{byte(shard)}, getBytes(i, attrMoment)...))
+			if getTime(i, attrExpiry).Before(before) {
+				removed++
+				t.debris = append(t.debris, nameOf(i))
+			}
+		}
+		if len(list) > 0 {
+			return last, int64(len(list)), removed, nil
+		}
+	}
+	return behind, 0, 0, nil
+}

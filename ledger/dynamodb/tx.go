@@ -1,0 +1,270 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
+)
+
+// errWants ends a run of a transaction that has to read first.
+var errWants = errors.New("ledger/dynamodb: the transaction has to read first")
+
+// tx implements [driver.Tx]: it reads items one by one, each with its version, and keeps what it writes until it commits.
+type tx struct {
+	*store
+	ctx    context.Context
+	op     driver.Op
+	now    time.Time
+	known  map[name]item // what was read for it
+	cells  map[name]*cell
+	logs   map[driver.LogID]*logTx
+	trust  bool           // what this process has left of a message need not be read
+	lazy   bool           // it is run again with what it wants
+	wants  []name         // that it has not been given
+	marks  []name         // blocks that are to have rows: they are marked before
+	gone   []name         // messages whose steps go after the commit
+	debris []name         // items that go then
+	trims  map[trim]int64 // that are done with it
+}
+
+func (s *store) newTx(ctx context.Context, op driver.Op, known map[name]item) *tx {
+	return &tx{store: s, ctx: ctx, op: op, now: s.clock.now().Truncate(time.Microsecond), known: known, cells: map[name]*cell{}}
+}
+
+// Now implements [driver.Reader].
+func (t *tx) Now() time.Time { return t.now }
+
+// cell is what is known of an item, without reading it.
+func (t *tx) cell(n name) *cell {
+	c := t.cells[n]
+	if c == nil {
+		c = &cell{name: n}
+		if c.was, c.known = t.known[n]; c.known {
+			c.is = c.was
+		}
+		t.cells[n] = c
+	}
+	return c
+}
+
+// read is an item as the transaction sees it.
+func (t *tx) read(n name) (*cell, error) {
+	c := t.cell(n)
+	switch {
+	case c.known || c.put:
+	case t.lazy:
+		t.wants = append(t.wants, n)
+		return nil, errWants
+	case t.trust && t.recalls(c):
+	default:
+		found, err := t.get(t.ctx, []name{n})
+		if err != nil {
+			return nil, err
+		}
+		c.was, c.known = found[n], true
+		c.is = c.was
+	}
+	return c, nil
+}
+
+// saw is an item that a list has brought, as the transaction sees it.
+func (t *tx) saw(i item) *cell {
+	c := t.cell(nameOf(i))
+	if !c.known && !c.put {
+		c.was, c.is, c.known = i, i, true
+	}
+	return c
+}
+
+// write makes the cell's item another one; nil: it goes.
+func (c *cell) write(i item) {
+	if c.put, c.is = true, i; i != nil {
+		i[attrVersion] = newVersion()
+	}
+}
+
+// touch writes what was read as it is: a transaction that is still under way finds another version then, and changes
+// nothing. So what is read is the end of it.
+func (t *tx) touch() (list []change, writes int) {
+	for _, c := range t.cells {
+		if c.was != nil && (c.name.place[0] == placeMessages[0] && c.name.sort[0] == kindMessage[0] || c.name.place[0] == placeLog[0]) {
+			c.write(maps.Clone(c.was))
+		}
+	}
+	return changes(t.cells)
+}
+
+// finish makes items of what the transaction has changed in logs, and what is to be there before it commits.
+func (t *tx) finish() error {
+	for _, g := range t.logs {
+		if err := g.save(); err != nil {
+			return err
+		}
+	}
+	return t.mark(t.ctx, t.marks)
+}
+
+// after carries out what need not be part of the transaction.
+func (t *tx) after() error {
+	t.trimmed(t)
+	for _, n := range t.gone {
+		if err := t.dropSteps(t.ctx, n, nil); err != nil {
+			return err
+		}
+	}
+	if err := t.drop(t.ctx, t.debris); err != nil {
+		return err
+	}
+	for id, g := range t.logs {
+		if len(g.Owed) > 0 {
+			if err := t.carryOut(t.ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Message implements [driver.Reader].
+func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
+	c, err := t.read(messageName(key))
+	if err != nil {
+		return nil, err
+	}
+	if c.is == nil {
+		if there, err := t.settled(key); err != nil || !there {
+			return nil, err
+		}
+		return t.Message(key, delivery)
+	}
+	c.check = t.op == driver.Operate
+	m, err := decodeMessage(c.is)
+	if err != nil || delivery == nil {
+		return m, err
+	}
+	a, err := t.read(archiveName(key, delivery))
+	if err != nil {
+		return nil, err
+	}
+	m.Archived = a.is != nil
+	return m, nil
+}
+
+// Insert implements [driver.Tx]. Whether there is a row is found out by the write, unless it is known.
+func (t *tx) Insert(m *driver.Message) (bool, error) {
+	n := messageName(m.Key)
+	c := t.cell(n)
+	if c.is != nil {
+		return false, nil
+	}
+	if m.Logged {
+		if there, err := t.settled(m.Key); err != nil || there {
+			return false, err
+		}
+		t.marks = append(t.marks, blockName(m.Key))
+	}
+	if err := t.addScope(t.ctx, m.Scope); err != nil {
+		return false, err
+	}
+	c.write(encodeMessage(m, nil, 0))
+	return true, nil
+}
+
+// Put implements [driver.Tx].
+func (t *tx) Put(m *driver.Message) error {
+	c, err := t.read(messageName(m.Key))
+	if err != nil {
+		return err
+	}
+	life, steps := getBytes(c.is, attrLife), getNumber[int](c.is, attrSteps)
+	was, generation := getNumber[ledger.State](c.is, attrState), getNumber[int](c.is, attrGeneration)
+	if steps > 0 && (was == ledger.Succeeded && m.State != ledger.Succeeded || m.Generation != generation) {
+		life, steps = nil, 0
+		t.gone = append(t.gone, c.name)
+	}
+	i := encodeMessage(m, life, steps)
+	setTTL(i, m)
+	c.write(i)
+	return nil
+}
+
+// setTTL lets a message that is finished go by itself: unless it has a result, whose past the sweep may have to keep, or it failed
+// and a range may say that it has succeeded.
+func setTTL(i item, m *driver.Message) {
+	if m.State != ledger.Pending && m.Result == nil && (!m.Covered || m.State == ledger.Succeeded) {
+		i[attrTTL] = number(m.Expiry.Unix() + 1)
+	}
+}
+
+// Succeed implements [driver.Tx]: what this process holds is known without it.
+func (t *tx) Succeed(driver.Key, uint64, driver.OwnerID, []byte, time.Time) (bool, error) {
+	return false, nil
+}
+
+// Remove implements [driver.Tx].
+func (t *tx) Remove(keys []driver.Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	_, scopes, err := t.storedScopes()
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		c, err := t.read(messageName(key))
+		if err != nil {
+			return err
+		}
+		if c.is == nil {
+			continue
+		}
+		m, err := decodeMessage(c.is)
+		if err != nil {
+			return err
+		}
+		if keep := scopes[encodeScope(m.Scope)]; m.Result != nil && keep > 0 {
+			t.outlive(m, keep)
+		}
+		if getNumber[int](c.is, attrSteps) > 0 {
+			t.gone = append(t.gone, c.name)
+		}
+		c.write(nil)
+	}
+	return nil
+}
+
+// Owner implements [driver.Reader].
+func (t *tx) Owner(id driver.OwnerID) (driver.Owner, error) {
+	if o, ok := t.own(id); ok {
+		return o, nil
+	}
+	c, err := t.read(ownerName(id))
+	if err != nil {
+		return driver.Owner{}, err
+	}
+	return t.sees(id, c.is, t.now), nil
+}
+
+// Turn implements [driver.Reader].
+func (t *tx) Turn() (driver.Turn, error) {
+	var turn driver.Turn
+	_, err := t.meta(metaTurn, &turn)
+	return turn, err
+}
+
+// PutTurn implements [driver.Tx].
+func (t *tx) PutTurn(turn driver.Turn) error {
+	var was driver.Turn
+	c, err := t.meta(metaTurn, &was)
+	if err != nil {
+		return err
+	}
+	if turn.Pass == nil {
+		turn.Pass = was.Pass
+	}
+	return t.putMeta(c, turn)
+}
