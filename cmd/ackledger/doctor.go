@@ -121,7 +121,7 @@ func (d *doctor) run(ctx context.Context, t *target, out, messages io.Writer) er
 
 // visit looks at the ledger.
 func visit(ctx context.Context, l opened, t *target, f *findings) {
-	if name, pg, err := t.where(); err == nil && pg {
+	if name, in, err := t.where(); err == nil && in == inPostgres {
 		visitPostgres(ctx, name, t.schema, f)
 	} else {
 		f.add(good, "tables", "SQLite, of this program's version", "")

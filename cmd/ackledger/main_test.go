@@ -97,7 +97,7 @@ func TestWrongUsageIsOneLineAndDoesNothing(t *testing.T) {
 		"stats extra --ledger " + file:                                        "extra",
 		"stats --colour":                                                      "unknown flag: --colour",
 		"migrate --ledger mysql://u:hush@h/db":                                `is of the kind "mysql"`,
-		"migrate --ledger postgres:hush":                                      "must be a postgres:// URL or a SQLite file",
+		"migrate --ledger postgres:hush":                                      "must be a postgres:// URL, a SQLite file or dynamodb:TABLE",
 		"migrate --ledger file:hush.db?mode=memory":                           "without key=value or file:",
 		"migrate --ledger password=hush":                                      "without key=value or file:",
 		"migrate --worker-role w --ledger " + file:                            "are for a ledger in Postgres",

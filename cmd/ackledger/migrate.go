@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/ackledger/ackledger/ledger/dynamodb"
 	"github.com/ackledger/ackledger/ledger/postgres"
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
@@ -43,14 +44,21 @@ if it is not there.`,
 }
 
 func (m *migration) run(cmd *cobra.Command) error {
-	name, pg, err := m.target.where()
+	name, in, err := m.target.where()
 	if err != nil {
 		return err
 	}
-	if !pg {
-		if len(m.workers)+len(m.operators) > 0 {
-			return usage("--worker-role and --operator-role are for a ledger in Postgres, --ledger is the file %q", name)
+	if in != inPostgres && len(m.workers)+len(m.operators) > 0 {
+		return usage("--worker-role and --operator-role are for a ledger in Postgres, --ledger is %q", m.target)
+	}
+	switch in {
+	case inDynamoDB:
+		client, err := dynamoClient(cmd.Context())
+		if err != nil {
+			return err
 		}
+		return dynamodb.Migrate(cmd.Context(), client, name)
+	case inSQLite:
 		l, err := sqlite.Open(cmd.Context(), name, nil)
 		if err != nil {
 			return invalid(err)

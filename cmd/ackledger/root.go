@@ -27,7 +27,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Long: `Operate the ledger of ackledger's workers.
 
-The ledger is a Postgres URL or a SQLite file:
+The ledger is a Postgres URL, a SQLite file, or a table of DynamoDB (dynamodb:TABLE):
 
   ackledger stats --ledger postgres://operator@db.example.com/shop
   ackledger stats --ledger /var/lib/shop/ledger.db
@@ -38,7 +38,7 @@ can be seen by other users of this machine: put the URL into ` + ledgerVariable 
 Exit codes: 0 done, 1 failed, 2 wrong usage (nothing was done), 3 partly done.`,
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&t.name, "ledger", "", "a Postgres URL or a SQLite file (default: "+ledgerVariable+" in the environment)")
+	flags.StringVar(&t.name, "ledger", "", "a Postgres URL, a SQLite file, or dynamodb:TABLE (default: "+ledgerVariable+" in the environment)")
 	flags.StringVar(&t.schema, "schema", postgres.DefaultSchema, "the ledger's schema in Postgres")
 	flags.StringArrayVar(&t.accept, "accept", nil, "an engine that is refused otherwise, since the ledger's suite has not passed there, by the name that the refusal says (repeatable)")
 	t.schemaSet = func() bool { return flags.Changed("schema") }

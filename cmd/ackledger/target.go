@@ -12,11 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/config"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/dynamodb"
 	"github.com/ackledger/ackledger/ledger/postgres"
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
@@ -52,36 +55,57 @@ type opened interface {
 // file they would go unnoticed, with the password in them.
 var notAFile = regexp.MustCompile(`^(postgres|postgresql|file|sqlite3?):|(^|\s)(host|hostaddr|port|user|password|dbname|service)\s*=`)
 
-// where returns the ledger's name and whether it is in Postgres.
-func (t *target) where() (name string, pg bool, err error) {
+// kind is where a ledger is.
+type kind int
+
+const (
+	inPostgres kind = iota + 1
+	inSQLite
+	inDynamoDB
+)
+
+// dynamoPrefix begins the name of a ledger in a table of DynamoDB.
+const dynamoPrefix = "dynamodb:"
+
+// where returns the ledger's name and where it is. In DynamoDB it is the table's.
+func (t *target) where() (name string, in kind, err error) {
 	name = cmp.Or(t.name, t.env)
 	scheme, _, isURL := strings.Cut(name, "://")
-	pg = isURL && (scheme == "postgres" || scheme == "postgresql")
+	table, isTable := strings.CutPrefix(name, dynamoPrefix)
+	pg := isURL && (scheme == "postgres" || scheme == "postgresql")
 	switch {
 	case name == "":
-		return "", false, usage("--ledger is missing: a Postgres URL or a SQLite file (or %s in the environment)", ledgerVariable)
+		return "", 0, usage("--ledger is missing: a Postgres URL, a SQLite file or dynamodb:TABLE (or %s in the environment)", ledgerVariable)
 	case isURL && !pg:
-		return "", false, usage("--ledger must be a postgres:// URL or a SQLite file, is of the kind %q", scheme)
+		return "", 0, usage("--ledger must be a postgres:// URL, a SQLite file or dynamodb:TABLE, is of the kind %q", scheme)
 	case !isURL && notAFile.MatchString(name):
-		return "", false, usage("--ledger must be a postgres:// URL or a SQLite file, without key=value or file:")
+		return "", 0, usage("--ledger must be a postgres:// URL, a SQLite file or dynamodb:TABLE, without key=value or file:")
+	case isTable && table == "":
+		return "", 0, usage("--ledger: dynamodb: is followed by the table's name")
 	case !pg && t.schemaSet():
-		return "", false, usage("--schema is for a ledger in Postgres, --ledger is the file %q", name)
+		return "", 0, usage("--schema is for a ledger in Postgres, --ledger is %q", name)
 	case !pg && len(t.accept) > 0:
-		return "", false, usage("--accept is for a ledger in Postgres, --ledger is the file %q", name)
+		return "", 0, usage("--accept is for a ledger in Postgres, --ledger is %q", name)
+	case isTable:
+		return table, inDynamoDB, nil
+	case pg:
+		return name, inPostgres, nil
 	}
-	return name, pg, nil
+	return name, inSQLite, nil
 }
 
 // String is the ledger's name for people.
 func (t *target) String() string {
-	name, pg, err := t.where()
-	switch {
+	switch name, in, err := t.where(); {
 	case err != nil:
 		return "no ledger"
-	case pg:
+	case in == inPostgres:
 		return fmt.Sprintf("schema %q in %s", t.schema, masked(name))
+	case in == inDynamoDB:
+		return "table " + name + " in DynamoDB"
+	default:
+		return name
 	}
-	return name
 }
 
 // poolConfig reads a URL. What stands behind an @, / or ? in a password would be taken for a host, and named in errors.
@@ -102,24 +126,57 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	return c, nil
 }
 
-// open opens a ledger that is there. A SQLite file is not made by asking for it.
+// open opens a ledger that is there.
 func (t *target) open(ctx context.Context, warnings io.Writer) (opened, func() error, error) {
-	name, pg, err := t.where()
+	name, in, err := t.where()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case in == inSQLite:
+		return openSQLite(ctx, name, warnings)
+	case in == inDynamoDB:
+		return openDynamoDB(ctx, name, warnings)
+	}
+	return t.openPostgres(ctx, name, warnings)
+}
+
+// openSQLite opens a file. It is not made by asking for it.
+func openSQLite(ctx context.Context, name string, warnings io.Writer) (opened, func() error, error) {
+	if info, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("there is no ledger in %s (`ackledger migrate` makes one)", name)
+	} else if err == nil && info.IsDir() {
+		return nil, nil, fmt.Errorf("%s is a folder, not a SQLite file", name)
+	}
+	l, err := sqlite.Open(ctx, name, &sqlite.Config{Logger: logger(warnings)})
 	if err != nil {
 		return nil, nil, err
 	}
-	if !pg {
-		if info, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, fmt.Errorf("there is no ledger in %s (`ackledger migrate` makes one)", name)
-		} else if err == nil && info.IsDir() {
-			return nil, nil, fmt.Errorf("%s is a folder, not a SQLite file", name)
-		}
-		l, err := sqlite.Open(ctx, name, &sqlite.Config{Logger: logger(warnings)})
-		if err != nil {
-			return nil, nil, err
-		}
-		return l, l.Close, nil
+	return l, l.Close, nil
+}
+
+// openDynamoDB opens a table.
+func openDynamoDB(ctx context.Context, table string, warnings io.Writer) (opened, func() error, error) {
+	client, err := dynamoClient(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
+	l := dynamodb.New(client, table, &dynamodb.Config{Logger: logger(warnings)})
+	return l, func() error { return nil }, l.Check(ctx)
+}
+
+// dynamoClient goes by what the AWS SDK finds by itself: environment, ~/.aws, the machine's role.
+func dynamoClient(ctx context.Context) (*sdk.Client, error) {
+	loaded, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("AWS's settings: %w", err)
+	}
+	if loaded.Region == "" {
+		return nil, usage("--ledger dynamodb: needs AWS_REGION (or a region in the profile of AWS_PROFILE)")
+	}
+	return sdk.NewFromConfig(loaded), nil
+}
+
+func (t *target) openPostgres(ctx context.Context, name string, warnings io.Writer) (opened, func() error, error) {
 	c, err := poolConfig(name)
 	if err != nil {
 		return nil, nil, err
