@@ -75,9 +75,12 @@ func (p *process) torn(execute func() error, of func(yield func(delivery)), clai
 	if p.cfg.Callers > 0 {
 		of(p.sees)
 	}
-	if p.cfg.Watched && p.cfg.Ranged && ledger.IsLost(err) { // it may have written
+	if p.cfg.Watched && p.cfg.Ranged && ledger.IsLost(err) { // it may have written, and what it has given back is new again
 		p.answers.unsure = true
-		of(p.twin.forget)
+		of(func(d delivery) {
+			p.anew++
+			p.twin.forget(d)
+		})
 	}
 	if err != nil && p.tear.met {
 		p.answers.unsure = true
