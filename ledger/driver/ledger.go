@@ -27,6 +27,9 @@ type Config struct {
 	// Parts is how many messages one transaction of Reopen or Purge takes. Default, and 0: as Keys. For stores that claim and settle each
 	// message by itself.
 	Parts int
+	// Interval is the default of [ledger.MaintainConfig].Interval. Default, and 0: the ledger's. For stores that are paid by what a pass
+	// reads.
+	Interval time.Duration
 	// Warn is told what no caller can be told: what failed, and why. It is called by any goroutine. Default: nobody is told.
 	Warn func(what string, err error)
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -25,6 +26,7 @@ var errTurnLost = errors.New("the turn to sweep was lost to another process")
 
 // Maintain implements [ledger.Maintainer].
 func (l *Ledger) Maintain(ctx context.Context, cfg ledger.MaintainConfig) error {
+	cfg.Interval = cmp.Or(cfg.Interval, l.cfg.Interval)
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -292,5 +293,29 @@ func TestBusyIsNoOutage(t *testing.T) {
 	}
 	if driver.Busy(nil) || driver.MarkBusy(nil) != nil || driver.Busy(errors.New("other")) || !driver.Busy(held) {
 		t.Error("what is busy")
+	}
+}
+
+// A store that is paid by what a pass reads says how long it rests, where nobody says anything else.
+func TestIntervalOfTheStore(t *testing.T) {
+	t.Parallel()
+	for _, asked := range []time.Duration{0, time.Minute} {
+		store := memory.NewStore()
+		l := driver.New(store, driver.Config{Limits: ledger.DefaultLimits, Interval: 20 * time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := l.Maintain(ctx, ledger.MaintainConfig{Interval: asked, Report: func(ledger.SweepReport) { cancel() }}); err != nil {
+			t.Fatal(err)
+		}
+		err := store.View(t.Context(), driver.Call{Op: driver.Read}, func(r driver.Reader) error {
+			turn, err := r.Turn()
+			rest, want := turn.Due.Sub(r.Now()), cmp.Or(asked, 20*time.Hour)
+			if rest > want || rest < want-time.Minute/2 {
+				t.Errorf("asked for %s, it rests for %s, want %s", asked, rest, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -15,6 +15,10 @@ import (
 // Limits bounds what is stored of one message. An item of DynamoDB has at most 400 KB, so a larger body lies in several.
 var Limits = ledger.Limits{Result: 64 << 10, Archive: 16 << 20, Errors: 16 << 10}
 
+// sweepInterval is the pause between two passes of the sweep, where the worker says nothing else: a pass reads the whole table, which is paid
+// for. What has succeeded goes by TTL.
+const sweepInterval = 24 * time.Hour
+
 // Config changes a ledger. The zero value is ready to use.
 type Config struct {
 	// Logger gets what no caller can be told. Default: nothing is logged. For whoever runs it.
@@ -42,7 +46,8 @@ func New(client *sdk.Client, table string, cfg *Config) *Ledger {
 	s := &store{db: client, table: table, pace: newPace(), began: time.Now(), lives: map[driver.OwnerID]time.Time{}, sealed: map[driver.OwnerID]driver.Owner{},
 		held: map[driver.Key]item{}, scopes: map[string]bool{}, blocks: map[name]bool{}, trims: map[trim]int64{}}
 	return &Ledger{store: s, Ledger: driver.New(s, driver.Config{Name: "ledger/dynamodb", Limits: Limits, Keys: messagesMost, Parts: partMost,
-		Warn: func(what string, err error) { log.Warn(what, zap.String("table", table), zap.Error(err)) }})}
+		Interval: sweepInterval,
+		Warn:     func(what string, err error) { log.Warn(what, zap.String("table", table), zap.Error(err)) }})}
 }
 
 // Check says whether the table can be used: one that is missing, is no ledger's, or is a global table without strong consistency,

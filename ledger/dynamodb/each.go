@@ -198,7 +198,10 @@ func (s *store) written(u *unit) {
 		if c.is == nil {
 			continue
 		}
-		if _, mine := s.lives[getNumber[driver.OwnerID](c.is, attrOwner)]; mine && len(s.held) < heldMost {
+		if _, mine := s.lives[getNumber[driver.OwnerID](c.is, attrOwner)]; mine {
+			if len(s.held) >= heldMost { // some are of owners that lost them
+				clear(s.held)
+			}
 			s.held[key] = maps.Clone(c.is)
 		}
 	}
