@@ -100,7 +100,7 @@ func (s *store) commitTx(ctx context.Context, f *driver.Fence, items []types.Tra
 			f.Committed()
 			return ledger.AttemptSucceeded, nil
 		case ledger.Unknown(err):
-			return ledger.AttemptUnknown, err
+			return ledger.AttemptUnknown, errors.Unwrap(err) // what became of it is found out next
 		default:
 			return ledger.AttemptOpen, txError(err, len(list))
 		}

@@ -1,0 +1,144 @@
+package dynamodb_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/dynamodb"
+	"github.com/ackledger/ackledger/ledger/dynamodb/dynamodbtest"
+	"github.com/ackledger/ackledger/ledger/ledgertest"
+)
+
+// badWay is one message that is claimed, and whose transactions go as fault says.
+type badWay struct {
+	t     *testing.T
+	way   *dynamodbtest.Transport
+	clean ledgertest.Store
+	entry ledger.Entry
+	owner ledger.Owner
+	table string
+	claim ledger.Claim
+}
+
+func onABadWay(t *testing.T, fault func(n int) dynamodbtest.Fault) *badWay {
+	t.Helper()
+	c := client(t)
+	b := &badWay{t: t, table: fresh(t, c)}
+	b.clean = storeOf(c, b.table, services.DynamoDB(t))
+	faulty, way, err := connect(t.Context(), services.DynamoDB(t), dynamodbtest.Options{Choose: func(c dynamodbtest.Call) dynamodbtest.Fault {
+		if c.Operation != "TransactWriteItems" {
+			return dynamodbtest.Fault{}
+		}
+		return fault(c.N)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(way.Close)
+	b.way = way
+	if b.owner, err = dynamodb.New(faulty, b.table, nil).Join(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	b.entry = entriesOf(b.table, "message", 1)[0]
+	claims, err := b.owner.Claim(t.Context(), []ledger.Entry{b.entry})
+	if err != nil || claims[0].Answer != ledger.Run {
+		t.Fatalf("claim: %+v, %v", claims, err)
+	}
+	b.claim = claims[0]
+	return b
+}
+
+// inTx commits an effect with the message.
+func (b *badWay) inTx() (ledger.AttemptState, error) {
+	done := b.table + effects
+	a := ledger.NewAttempt(b.owner, b.claim.Ticket)
+	err := dynamodb.InTx(ledger.WithAttempt(b.t.Context(), a), func(_ context.Context, tx *dynamodb.Tx) error {
+		tx.Add(types.TransactWriteItem{Put: &types.Put{TableName: &done, Item: map[string]types.AttributeValue{
+			"id": &types.AttributeValueMemberS{Value: "effect"}, "n": &types.AttributeValueMemberS{Value: "1"}}}})
+		return nil
+	})
+	state, _ := a.State()
+	return state, err
+}
+
+// want looks at the message and its effect, once what is late has arrived.
+func (b *badWay) want(state ledger.State, times int) {
+	b.t.Helper()
+	b.way.Wait()
+	r, err := b.clean.Get(b.t.Context(), b.entry.Key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	done, err := b.clean.Effects(b.t.Context())
+	if err != nil || r.State != state || done["effect"] != times {
+		b.t.Errorf("%v with %d effects, %v; want %v with %d", r.State, done["effect"], err, state, times)
+	}
+}
+
+// A transaction whose answer was lost is sent again as it was, and is known to have committed.
+func TestAnswerOfACommitLost(t *testing.T) {
+	t.Parallel()
+	b := onABadWay(t, func(n int) dynamodbtest.Fault {
+		if n == 0 {
+			return dynamodbtest.Fault{Kind: dynamodbtest.AnswerLost}
+		}
+		return dynamodbtest.Fault{}
+	})
+	if state, err := b.inTx(); err != nil || state != ledger.AttemptSucceeded {
+		t.Errorf("InTx: %v, %v", state, err)
+	}
+	b.want(ledger.Succeeded, 1)
+}
+
+// A transaction whose answer was lost, and which cannot be sent again, is not said to be rolled back: it is looked for.
+func TestAnswerOfACommitLostAndThrottled(t *testing.T) {
+	t.Parallel()
+	b := onABadWay(t, func(n int) dynamodbtest.Fault {
+		if n == 0 {
+			return dynamodbtest.Fault{Kind: dynamodbtest.AnswerLost}
+		}
+		return dynamodbtest.Fault{Kind: dynamodbtest.Refused}
+	})
+	if state, err := b.inTx(); err != nil || state != ledger.AttemptSucceeded {
+		t.Errorf("InTx: %v, %v", state, err)
+	}
+	b.want(ledger.Succeeded, 1)
+}
+
+// A transaction that is said to be rolled back changes nothing when it arrives after all.
+func TestCommitArrivesLate(t *testing.T) {
+	t.Parallel()
+	b := onABadWay(t, func(n int) dynamodbtest.Fault {
+		if n == 0 {
+			return dynamodbtest.Fault{Kind: dynamodbtest.Late, Wait: 14 * time.Second}
+		}
+		return dynamodbtest.Fault{Kind: dynamodbtest.RequestLost}
+	})
+	if state, err := b.inTx(); err == nil || ledger.Unknown(err) || state != ledger.AttemptOpen {
+		t.Errorf("InTx: %v, %v; want it rolled back", state, err)
+	}
+	b.want(ledger.Pending, 0)
+}
+
+// An owner whose lease is over by its own clock claims nothing, before anybody has declared it dead.
+func TestClaimAfterTheOwnLease(t *testing.T) {
+	t.Parallel()
+	c := client(t)
+	table := fresh(t, c)
+	const lease = 50 * time.Millisecond
+	o, err := dynamodb.New(c, table, nil).Join(t.Context(), lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := time.NewTimer(2 * lease)
+	defer over.Stop()
+	<-over.C
+	if claims, err := o.Claim(t.Context(), entriesOf(table, "message", 1)); !ledger.IsLost(err) {
+		t.Errorf("claim: %+v, %v; want ErrLost", claims, err)
+	}
+}
