@@ -345,7 +345,7 @@ func TestReplayOfWhatIsHidden(t *testing.T) {
 	onSites(t, func(t *testing.T, s *site) {
 		s.fail(testScope, ledger.KindExhausted, "no such SKU", "o1", "o2")
 		s.publish("o1", "o2")
-		s.report("--source", "sqs:orders-dlq", "--to", "source", "--visibility", "20s") // a dry run hides them
+		s.report("--source", "sqs:orders-dlq", "--to", "source", "--visibility", "30s") // a dry run hides them
 		for _, more := range [][]string{{"--yes"}, {"--yes", "--id", "o1"}, {"--id", "o1"}} {
 			r := s.replay(append([]string{"--source", "sqs:orders-dlq", "--to", "source"}, more...)...)
 			if r.code != exitPartly || !strings.Contains(r.errors, "2 messages") || !strings.Contains(r.errors, "not seen") ||
