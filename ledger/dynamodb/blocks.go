@@ -51,6 +51,9 @@ func (s *store) mark(ctx context.Context, blocks []name) error {
 
 // rowsIn yields the offsets of a span that have rows, in ascending order.
 func (t *tx) rowsIn(id driver.LogID, span driver.Span) (offsets []int64, err error) {
+	if t.empty[id] {
+		return nil, nil
+	}
 	first := string(binary.BigEndian.AppendUint64(nil, uint64(span.From)>>blockBits))
 	last := string(binary.BigEndian.AppendUint64(nil, uint64(span.To-1)>>blockBits+1))
 	for b, err := range t.all(t.ctx, &query{place: placeBlocks + string(id[:]), from: first, to: last}) {
@@ -92,6 +95,9 @@ func (t *tx) Rows(id driver.LogID, span driver.Span) func(int64) (bool, error) {
 
 // Extent implements [driver.Reader]. The expiry is that of the rows at both ends, which are found by their blocks.
 func (t *tx) Extent(id driver.LogID) (all driver.Span, expiry time.Time, err error) {
+	if t.empty[id] {
+		return all, expiry, nil
+	}
 	for b, err := range t.all(t.ctx, &query{place: placeBlocks + string(id[:])}) {
 		if err != nil {
 			return all, expiry, err

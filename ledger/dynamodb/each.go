@@ -2,8 +2,10 @@ package dynamodb
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
@@ -14,7 +16,8 @@ import (
 // and what is answered later is lost.
 func (s *store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, int) error) error {
 	known := s.remembered(call)
-	if err := s.fetch(ctx, namesOf(driver.Call{Logs: call.Logs}), known); err != nil {
+	empty, err := s.fetchLogs(ctx, call.Logs, known)
+	if err != nil {
 		return err
 	}
 	left := make([]int, call.Len())
@@ -27,7 +30,7 @@ func (s *store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, i
 		if mine && !s.alive(call.Owner) {
 			return ledger.MarkPartly(wrote, ledger.ErrLost)
 		}
-		units, wants, err := s.runEach(ctx, call, known, left, fn)
+		units, wants, err := s.runEach(ctx, call, known, empty, left, fn)
 		if err != nil {
 			return ledger.MarkPartly(wrote, err)
 		}
@@ -75,11 +78,11 @@ type wanted struct {
 }
 
 // runEach runs the transactions of a call that are left, on what is known.
-func (s *store) runEach(ctx context.Context, call driver.Call, known map[name]item, left []int, fn func(driver.Tx, int) error) (
+func (s *store) runEach(ctx context.Context, call driver.Call, known map[name]item, empty map[driver.LogID]bool, left []int, fn func(driver.Tx, int) error) (
 	units []*unit, wants wanted, err error) {
 	for _, i := range left {
 		t := s.newTx(ctx, call.Op, known)
-		t.lazy = true
+		t.lazy, t.empty = true, empty
 		err := fn(t, i)
 		if len(t.wants) > 0 {
 			wants.units, wants.names = append(wants.units, i), append(wants.names, t.wants...)
@@ -111,6 +114,38 @@ func (s *store) fetch(ctx context.Context, names []name, known map[name]item) er
 		known[n] = found[n]
 	}
 	return err
+}
+
+// fetchLogs reads logs. Of those that are not known yet it asks at once, and of all together, what their beginning needs: whether they are
+// listed, the floor of tokens, and whether they have rows; empty are those that have none.
+func (s *store) fetchLogs(ctx context.Context, ids []driver.LogID, known map[name]item) (empty map[driver.LogID]bool, err error) {
+	if err := s.fetch(ctx, namesOf(driver.Call{Logs: ids}), known); err != nil {
+		return nil, err
+	}
+	var names []name
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	room := make(chan struct{}, batchesAtOnce)
+	empty = map[driver.LogID]bool{}
+	for _, id := range ids {
+		if known[logName(id)] != nil {
+			continue
+		}
+		names = append(names, metaFloor, name{placeLogs, string(id[:])})
+		room <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-room }()
+			some, failed := s.collect(ctx, &query{place: placeBlocks + string(id[:]), keys: true}, 1)
+			mu.Lock()
+			defer mu.Unlock()
+			empty[id], err = len(some) == 0 && failed == nil, errors.Join(err, failed)
+		})
+	}
+	asking.Wait()
+	if err != nil {
+		return nil, err
+	}
+	return empty, s.fetch(ctx, names, known)
 }
 
 // commitEach writes what transactions of one message have to write. again are those that others were ahead of, or that touch

@@ -22,13 +22,14 @@ type tx struct {
 	known  map[name]item // what was read for it
 	cells  map[name]*cell
 	logs   map[driver.LogID]*logTx
-	trust  bool           // what this process has left of a message need not be read
-	lazy   bool           // it is run again with what it wants
-	wants  []name         // that it has not been given
-	marks  []name         // blocks that are to have rows: they are marked before
-	gone   []name         // messages whose steps go after the commit
-	debris []name         // items that go then
-	trims  map[trim]int64 // that are done with it
+	trust  bool                  // what this process has left of a message need not be read
+	empty  map[driver.LogID]bool // logs that have no rows
+	lazy   bool                  // it is run again with what it wants
+	wants  []name                // that it has not been given
+	marks  []name                // blocks that are to have rows: they are marked before
+	gone   []name                // messages whose steps go after the commit
+	debris []name                // items that go then
+	trims  map[trim]int64        // that are done with it
 }
 
 func (s *store) newTx(ctx context.Context, op driver.Op, known map[name]item) *tx {

@@ -137,7 +137,7 @@ func ownerConcurrent(e *env) {
 }
 
 func leaseOverrun(e *env) {
-	a, b, m := e.join(300*time.Millisecond), e.owner(), e.entry("a")
+	a, b, m := e.join(time.Second), e.owner(), e.entry("a")
 	e.want(a, m, ledger.Run)
 	before := e.record(m)
 	e.eventually("the lease is over, nobody declared its owner dead", func() bool {
