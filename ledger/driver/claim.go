@@ -33,6 +33,9 @@ func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bo
 	}
 	err := o.l.split(len(c.keys), func(from, to int) error {
 		call := Call{Op: Claim, Owner: o.id, Keys: slices.Values(c.keys[from:to]), Messages: to - from}
+		if from == to { // a claim of nothing tells of the owner
+			return o.l.store.Update(ctx, call, o.lives)
+		}
 		err := each(ctx, o.l.store, call, func(tx Tx, i int) error { return c.run(tx, from+i, i == 0) })
 		if Busy(err) {
 			c.forget(from, to)
