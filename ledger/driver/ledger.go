@@ -121,10 +121,11 @@ func MarkBusy(err error) error {
 }
 
 // Busy says whether a transaction waited for a lock in vain. Then claims are answered as Busy, and settlements are to be
-// repeated: it is no outage.
+// repeated: it is no outage. Where a part of a call was busy and another may have been written it is false: who is told Busy forgets
+// what it may own.
 func Busy(err error) bool {
 	var e errBusy
-	return errors.As(err, &e)
+	return errors.As(err, &e) && !ledger.Unknown(err)
 }
 
 // String is the owner's id as workers see it.

@@ -319,3 +319,27 @@ func TestIntervalOfTheStore(t *testing.T) {
 		}
 	}
 }
+
+// partly is a store in which the first message of a call is written, and the rest is busy.
+type partly struct{ driver.Store }
+
+func (p partly) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, int) error) error {
+	err := p.Update(ctx, call, func(tx driver.Tx) error { return fn(tx, 0) })
+	return cmp.Or(err, ledger.MarkPartly(true, driver.MarkBusy(errors.New("the rest was not free"))))
+}
+
+// A call of which a part is busy and another written is not answered as Busy: the worker would forget what it owns.
+func TestBusyInPartIsUnknown(t *testing.T) {
+	t.Parallel()
+	o, err := driver.New(partly{memory.NewStore()}, driver.Config{Limits: ledger.DefaultLimits}).Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []ledger.Entry
+	for _, id := range []string{"a", "b"} {
+		entries = append(entries, ledger.Entry{Key: ledger.Key{Scope: "s", ID: []byte(id)}, Delivery: []byte(id), Window: time.Hour})
+	}
+	if claims, err := o.Claim(t.Context(), entries); !ledger.Unknown(err) {
+		t.Errorf("claim: %+v, %v; want that nobody knows", claims, err)
+	}
+}

@@ -47,6 +47,10 @@ func (s *store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, i
 		if err := s.fetch(ctx, append(wants.names, again.names...), known); err != nil {
 			return ledger.MarkPartly(wrote, err)
 		}
+		if len(again.units) > 0 { // what a log began with may be another's by now
+			empty = nil
+			delete(known, metaFloor)
+		}
 		left = append(wants.units, again.units...)
 		slices.Sort(left)
 		if n > conflictsFree && len(again.units) > 0 && rest(ctx, min(n-conflictsFree, 4)) != nil {

@@ -109,9 +109,13 @@ func (t *tx) finish() error {
 	return t.mark(t.ctx, t.marks)
 }
 
-// after carries out what need not be part of the transaction.
+// after carries out what need not be part of the transaction, which is there: an error says nothing of it.
 func (t *tx) after() error {
 	t.trimmed(t)
+	return ledger.MarkUnknown(t.cleanUp())
+}
+
+func (t *tx) cleanUp() error {
 	for _, n := range t.gone {
 		if err := t.dropSteps(t.ctx, n, nil); err != nil {
 			return err
