@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -95,28 +94,12 @@ func dynoxide(ctx context.Context) (program, version string, err error) {
 
 // askDynamoDB is the first request: ListTables, with a signature that looks like one.
 func askDynamoDB(ctx context.Context, endpoint string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader("{}"))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/x-amz-json-1.0")
-	req.Header.Set("X-Amz-Target", "DynamoDB_20120810.ListTables")
-	req.Header.Set("X-Amz-Date", time.Now().UTC().Format("20060102T150405Z"))
-	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=test/"+time.Now().UTC().Format("20060102")+
-		"/us-east-1/dynamodb/aws4_request, SignedHeaders=host;x-amz-date, Signature="+strings.Repeat("0", 64))
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("ListTables: %s: %s", resp.Status, body)
-	}
-	return nil
+	now := time.Now().UTC()
+	return askAWS(ctx, endpoint, "DynamoDB_20120810.ListTables", http.Header{
+		"X-Amz-Date": {now.Format("20060102T150405Z")},
+		"Authorization": {"AWS4-HMAC-SHA256 Credential=test/" + now.Format("20060102") +
+			"/us-east-1/dynamodb/aws4_request, SignedHeaders=host;x-amz-date, Signature=" + strings.Repeat("0", 64)},
+	})
 }
 
 var ownDynamoDB = sync.OnceValues(func() (string, error) {

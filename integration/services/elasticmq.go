@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -94,14 +95,20 @@ func startElasticMQ(ctx context.Context, settings string) (*ElasticMQServer, err
 	return server, nil
 }
 
-// askSQS is the first request: ListQueues in the JSON protocol of SQS, unsigned.
+// askSQS is the first request: ListQueues, unsigned.
 func askSQS(ctx context.Context, endpoint string) error {
+	return askAWS(ctx, endpoint, "AmazonSQS.ListQueues", nil)
+}
+
+// askAWS sends an empty request of an operation in the JSON protocol of AWS.
+func askAWS(ctx context.Context, endpoint, operation string, more http.Header) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader("{}"))
 	if err != nil {
 		return err
 	}
+	maps.Copy(req.Header, more)
 	req.Header.Set("Content-Type", "application/x-amz-json-1.0")
-	req.Header.Set("X-Amz-Target", "AmazonSQS.ListQueues")
+	req.Header.Set("X-Amz-Target", operation)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
@@ -112,7 +119,7 @@ func askSQS(ctx context.Context, endpoint string) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("ListQueues: %s: %s", resp.Status, body)
+		return fmt.Errorf("%s: %s: %s", operation, resp.Status, body)
 	}
 	return nil
 }

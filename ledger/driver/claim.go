@@ -33,10 +33,7 @@ func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bo
 	}
 	err := o.l.split(len(c.keys), func(from, to int) error {
 		call := Call{Op: Claim, Owner: o.id, Keys: slices.Values(c.keys[from:to]), Messages: to - from}
-		if from == to { // a claim of nothing tells of the owner
-			return o.l.store.Update(ctx, call, o.lives)
-		}
-		err := each(ctx, o.l.store, call, func(tx Tx, i int) error { return c.run(tx, from+i, i == 0) })
+		err := o.each(ctx, call, func(tx Tx, i int) error { return c.run(tx, from+i) })
 		if Busy(err) {
 			c.forget(from, to)
 			return nil
@@ -75,7 +72,6 @@ type claiming struct {
 	ask     []int // their indexes; nil: all are
 	seen    map[Key]int
 	noted   int // so many keys are in seen
-	last    Tx  // in which the owner was seen to live
 	fresh   Message
 }
 
@@ -94,14 +90,8 @@ func (c *claiming) index(at int) int {
 	return c.ask[at]
 }
 
-// run answers one entry, while the owner lives. A transaction of several begins with the first of a part.
-func (c *claiming) run(tx Tx, at int, first bool) error {
-	if first || tx != c.last {
-		if err := c.o.lives(tx); err != nil {
-			return err
-		}
-		c.last = tx
-	}
+// run answers one entry.
+func (c *claiming) run(tx Tx, at int) error {
 	i := c.index(at)
 	c.claims[i] = ledger.Claim{} // of an earlier run
 	return c.claim(tx, at, &c.entries[i], &c.claims[i], c.only != nil && c.only[i])

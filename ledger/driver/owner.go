@@ -69,6 +69,23 @@ func (o *owner) named(what string, err error) error {
 	return o.l.named(fmt.Sprintf("%s owner %d", what, o.id), err)
 }
 
+// each runs fn for each message or log of a call while this owner is live. A call about nothing tells of the owner.
+func (o *owner) each(ctx context.Context, call Call, fn func(tx Tx, i int) error) error {
+	if call.Len() == 0 {
+		return o.l.store.Update(ctx, call, o.lives)
+	}
+	var last Tx
+	return each(ctx, o.l.store, call, func(tx Tx, i int) error {
+		if i == 0 || tx != last { // a transaction of several begins with the first
+			if err := o.lives(tx); err != nil {
+				return err
+			}
+			last = tx
+		}
+		return fn(tx, i)
+	})
+}
+
 // lives is [ledger.ErrLost] if this owner does not live any more.
 func (o *owner) lives(tx Tx) error {
 	me, err := tx.Owner(o.id)

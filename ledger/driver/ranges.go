@@ -20,7 +20,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 	for i := range openings {
 		call.Logs[i] = openings[i].Log
 	}
-	err := o.eachLog(ctx, call, func(tx Tx, i int) error {
+	err := o.each(ctx, call, func(tx Tx, i int) error {
 		opened[i] = false
 		g, err := tx.Log(openings[i].Log)
 		if err != nil || g == nil || g.Version != openings[i].Version {
@@ -52,7 +52,7 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 			call.Op = Settle
 		}
 	}
-	err := o.eachLog(ctx, call, func(tx Tx, i int) error {
+	err := o.each(ctx, call, func(tx Tx, i int) error {
 		l := logTxs.Get().(*logTx)
 		defer logTxs.Put(l)
 		l.reset(tx, o.id)
@@ -68,20 +68,6 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 		return nil
 	}
 	return o.named("ranges of", err)
-}
-
-// eachLog runs fn for each log of a call while this owner is live.
-func (o *owner) eachLog(ctx context.Context, call Call, fn func(tx Tx, i int) error) error {
-	var last Tx
-	return each(ctx, o.l.store, call, func(tx Tx, i int) error {
-		if i == 0 || tx != last { // a transaction of several begins with the first
-			if err := o.lives(tx); err != nil {
-				return err
-			}
-			last = tx
-		}
-		return fn(tx, i)
-	})
 }
 
 // update shows one log to a plan and writes what that says. What the plan is shown is its own until it returns.
