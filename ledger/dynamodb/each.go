@@ -2,7 +2,6 @@ package dynamodb
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -126,26 +125,18 @@ func (s *store) fetchLogs(ctx context.Context, ids []driver.LogID, known map[nam
 	if err := s.fetch(ctx, namesOf(driver.Call{Logs: ids}), known); err != nil {
 		return nil, err
 	}
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id driver.LogID) bool { return known[logName(id)] != nil })
 	var names []name
 	var mu sync.Mutex
-	var asking sync.WaitGroup
-	room := make(chan struct{}, batchesAtOnce)
 	empty = map[driver.LogID]bool{}
-	for _, id := range ids {
-		if known[logName(id)] != nil {
-			continue
-		}
+	err = atOnce(ids, func(id driver.LogID) error {
+		some, err := s.collect(ctx, &query{place: placeBlocks + string(id[:]), keys: true}, 1)
+		mu.Lock()
+		defer mu.Unlock()
+		empty[id] = len(some) == 0 && err == nil
 		names = append(names, metaFloor, name{placeLogs, string(id[:])})
-		room <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-room }()
-			some, failed := s.collect(ctx, &query{place: placeBlocks + string(id[:]), keys: true}, 1)
-			mu.Lock()
-			defer mu.Unlock()
-			empty[id], err = len(some) == 0 && failed == nil, errors.Join(err, failed)
-		})
-	}
-	asking.Wait()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

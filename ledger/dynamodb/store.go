@@ -139,26 +139,17 @@ func (s *store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx)
 		if writes == 0 {
 			return nil
 		}
-		conflict, err := s.commit(ctx, &unit{tx: t, changes: list})
-		if err != nil || !conflict {
-			if err == nil {
-				err = t.after()
-			}
+		lost, err := s.commit(ctx, []*unit{{tx: t, changes: list}})
+		switch {
+		case err != nil:
 			return err
+		case len(lost) == 0:
+			return t.after()
 		}
 		if rest(ctx, min(n, 6)) != nil {
 			return busy(ctx, errConflict)
 		}
 	}
-}
-
-// commit writes all changes of a transaction.
-func (s *store) commit(ctx context.Context, u *unit) (conflict bool, err error) {
-	if len(u.changes) == 1 {
-		lost, err := s.writeBatch(ctx, []*unit{u})
-		return len(lost) > 0, err
-	}
-	return s.transact(ctx, u, nil)
 }
 
 // namesOf are the items that a call says it will ask for.

@@ -16,35 +16,51 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-// writeAll writes single changes in batches, and others in transactions, several at once. It returns those that others were ahead of.
-func (s *store) writeAll(ctx context.Context, single, whole []*unit) (lost []*unit, err error) {
+// atOnce calls do for all of a list, for several at once, and returns all errors.
+func atOnce[T any](list []T, do func(T) error) (err error) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	room := make(chan struct{}, batchesAtOnce)
-	start := func(write func() ([]*unit, error)) {
+	for _, one := range list {
 		room <- struct{}{}
 		running.Go(func() {
 			defer func() { <-room }()
-			behind, failed := write()
+			failed := do(one)
 			mu.Lock()
 			defer mu.Unlock()
-			lost, err = append(lost, behind...), errors.Join(err, failed)
-		})
-	}
-	for part := range slices.Chunk(single, batchMost) {
-		start(func() ([]*unit, error) { return s.writeBatch(ctx, part) })
-	}
-	for _, u := range whole {
-		start(func() ([]*unit, error) {
-			conflict, err := s.transact(ctx, u, nil)
-			if conflict {
-				return []*unit{u}, err
-			}
-			return nil, err
+			err = errors.Join(err, failed)
 		})
 	}
 	running.Wait()
+	return err
+}
+
+// writeAll writes single changes in batches, and others in transactions. It returns those that others were ahead of.
+func (s *store) writeAll(ctx context.Context, single, whole []*unit) (lost []*unit, err error) {
+	parts := slices.Collect(slices.Chunk(single, batchMost))
+	for _, u := range whole {
+		parts = append(parts, []*unit{u})
+	}
+	var mu sync.Mutex
+	err = atOnce(parts, func(part []*unit) error {
+		behind, err := s.commit(ctx, part)
+		mu.Lock()
+		defer mu.Unlock()
+		lost = append(lost, behind...)
+		return err
+	})
 	return lost, err
+}
+
+// commit writes transactions of one change each in a batch, or one of several changes.
+func (s *store) commit(ctx context.Context, units []*unit) (lost []*unit, err error) {
+	if len(units[0].changes) == 1 {
+		return s.writeBatch(ctx, units)
+	}
+	if conflict, err := s.transact(ctx, units[0], nil); !conflict || err != nil {
+		return nil, err
+	}
+	return units, nil
 }
 
 // writeBatch writes changes that have nothing to do with each other.
