@@ -71,7 +71,7 @@ func (s *store) count(ctx context.Context, counter name) (n int64, err error) {
 	return getNumber[int64](out.Attributes, attrToken), nil
 }
 
-// change is one write of an owner's item while it lives, and as it was seen: false if it is not.
+// owner changes an owner's item, if the owner lives and the condition holds, and says whether it did.
 func (s *store) owner(ctx context.Context, id driver.OwnerID, update, condition string, values item) (bool, error) {
 	values[":live"] = number(uint8(driver.Live))
 	err := s.send(ctx, func(ctx context.Context) error {
