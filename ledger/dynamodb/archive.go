@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -127,9 +128,11 @@ func payload(a *ledger.Archive) []byte {
 	return append(append(b, headers...), a.Body...)
 }
 
-// putChunks writes a large payload ahead of the delivery that names it: what no delivery names goes by its TTL.
+// putChunks writes a large payload ahead of the delivery that names it: what no delivery names goes by its TTL. The names are of the
+// delivery and its payload, so that a transaction that is run again leaves no second copy, which no purge would find.
 func (t *tx) putChunks(stored *storedArchive, n name, whole []byte, expiry time.Time) (chunks int, err error) {
-	stored.Body = fmt.Sprintf("%x", newVersionBytes())
+	sum := sha256.Sum256(whole)
+	stored.Body = fmt.Sprintf("%x%x", n.sort[2:], sum[:8])
 	for part := range slices.Chunk(whole, chunkBytes) {
 		i := chunkName(n, stored.Body, chunks).key()
 		i[attrData], i[attrTTL] = blob(part), number(expiry.Unix()+1)
