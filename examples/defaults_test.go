@@ -127,15 +127,6 @@ func TestTheTableOfDefaultsIsThatOfTheConstants(t *testing.T) {
 			t.Errorf("docs/defaults.md has %s: %s, which is no default", name, value)
 		}
 	}
-	short := settings(t, "README.md")
-	if len(short) == 0 {
-		t.Error("README.md has no table of defaults")
-	}
-	for name, value := range short {
-		if want := defaults[name]; value != want {
-			t.Errorf("README.md says %s is %q, it is %q", name, value, want)
-		}
-	}
 }
 
 // A new constant must come into the table: the map above is held to the packages' sources.

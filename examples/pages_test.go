@@ -35,20 +35,12 @@ var goBlock = regexp.MustCompile("(?ms)^## ([^\n]+)$|^```go\n(.*?)^```$")
 // blocks returns all Go of README.md and docs/. docs/design.md is left out: it shows the shape of the API, no programs.
 func blocks(t *testing.T) (all []block) {
 	t.Helper()
-	pages, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range append(pages, "../README.md") {
-		if filepath.Base(page) == "design.md" {
+	for _, page := range pages(t) {
+		if strings.HasPrefix(filepath.Base(page), "design") {
 			continue
 		}
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
 		heading, n := "", 0
-		for _, m := range goBlock.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range goBlock.FindAllStringSubmatch(read(t, page), -1) {
 			if m[1] != "" {
 				heading = m[1]
 				continue
