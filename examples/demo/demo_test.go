@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -93,5 +94,33 @@ func TestTheSettingsAreWise(t *testing.T) {
 	o, err := options(reporter{}, groupName).WithDefaults()
 	if got := o.Warnings(0); err != nil || len(got) > 0 {
 		t.Errorf("%v, %q", err, got)
+	}
+}
+
+// On a terminal the table stands in one place: each is drawn over the one before.
+func TestTheTableIsDrawnOverItself(t *testing.T) {
+	var out strings.Builder
+	p := &progress{out: &out, live: true}
+	v := view{brokers: []row{{broker: "sqs", charged: 1, orders: 4}, {broker: "kafka", charged: 4, orders: 4, caught: 7}}, kill: 2}
+	p.at(v)
+	first := out.String()
+	p.at(v)
+	if again := strings.TrimPrefix(out.String(), first); again != "\x1b[4A"+first {
+		t.Errorf("drawn again as %q", again)
+	}
+	if lines := strings.Count(first, "\n"); lines != 4 || !strings.Contains(first, "1 of 4") || !strings.Contains(first, strings.Repeat("█", barWidth)+" ") {
+		t.Errorf("%d lines:\n%s", lines, first)
+	}
+}
+
+// Elsewhere a line tells of each tenth, once.
+func TestALineTellsOfEachTenth(t *testing.T) {
+	var out strings.Builder
+	p := &progress{out: &out}
+	for _, n := range []int{0, 1, 1, 5, 10} {
+		p.at(view{brokers: []row{{orders: 10, charged: n}}})
+	}
+	if got, want := out.String(), "charged 1 of 10\ncharged 5 of 10\ncharged 10 of 10\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

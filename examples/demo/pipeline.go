@@ -43,7 +43,7 @@ type pipeline struct {
 
 func newPipeline(b *brokers, db *sql.DB, ledgerPath string, orders, kills int, out *os.File) *pipeline {
 	p := &pipeline{
-		brokers: b, db: db, kills: kills, total: 2 * orders, show: newProgress(out, 2*orders),
+		brokers: b, db: db, kills: kills, total: 2 * orders, show: newProgress(out),
 		setup:  setup{Ledger: ledgerPath, Endpoint: b.sqs.URL, QueueURL: b.queueURL, Kafka: b.cluster.ListenAddrs()},
 		counts: map[string]map[kind]int{"sqs": {}, "kafka": {}}, scopes: map[string]string{},
 		plans: map[string][]message{},
@@ -67,7 +67,6 @@ func (p *pipeline) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { w.kill() }()
-	defer p.show.end()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for killed, sending := 0, 2; ; {
@@ -83,11 +82,12 @@ func (p *pipeline) run(ctx context.Context) error {
 			return errors.Join(errors.New("the worker ended by itself"), w.failure())
 		case <-ticker.C:
 		}
-		n, err := p.charged(ctx)
+		v, n, err := p.view(ctx)
 		if err != nil {
 			return cmp.Or(context.Cause(ctx), err)
 		}
-		p.show.at(n)
+		v.killed = killed
+		p.show.at(v)
 		switch {
 		case killed < p.kills && n >= p.total*(killed+1)/(p.kills+1):
 			killed++
@@ -106,9 +106,28 @@ func (p *pipeline) run(ctx context.Context) error {
 	}
 }
 
-func (p *pipeline) charged(ctx context.Context) (n int, err error) {
-	err = p.db.QueryRowContext(ctx, "SELECT count(*) FROM charges").Scan(&n)
-	return n, err
+// view is how things stand, and how many orders are charged.
+func (p *pipeline) view(ctx context.Context) (v view, charged int, err error) {
+	v.kill = p.kills
+	for _, broker := range []string{"sqs", "kafka"} {
+		r := row{broker: broker, orders: p.total / 2}
+		if err := p.db.QueryRowContext(ctx, "SELECT count(*) FROM charges WHERE broker = ?", broker).Scan(&r.charged); err != nil {
+			return v, 0, err
+		}
+		p.mu.Lock()
+		counts := p.counts[broker]
+		r.delivered, r.ran, r.caught, r.declined = counts[delivered], counts[ran], counts[answered], counts[declined]
+		p.mu.Unlock()
+		charged += r.charged
+		v.brokers = append(v.brokers, r)
+	}
+	switch {
+	case charged == p.total:
+		v.note = "all are charged; what comes again is caught"
+	case charged > 0:
+		v.note = "SIGKILL comes while messages are in hand; another worker takes over"
+	}
+	return v, charged, nil
 }
 
 // count takes in what a worker says, until its output ends.
