@@ -89,7 +89,8 @@ var layers = map[string][]string{
 	"ledger":                       {},
 	"ledger/driver":                {"ledger", "internal/ranges"},
 	"ledger/memory":                {"ledger", "ledger/driver", "internal/ranges"},
-	"ledger/dynamodb":              {"ledger", "ledger/driver", "internal/ranges"},
+	"ledger/driver/items":          {"ledger", "ledger/driver", "internal/ranges"},
+	"ledger/dynamodb":              {"ledger", "ledger/driver", "ledger/driver/items", "internal/ranges"},
 	"ledger/dynamodb/dynamodbtest": {},
 	"ledger/sqlite":                {"ledger", "ledger/driver", "internal/fencedsql", "internal/ranges"},
 	"ledger/postgres":              {"ledger", "internal/fencedsql", "internal/backoff", "internal/ranges"},
@@ -105,7 +106,7 @@ var layers = map[string][]string{
 	"sqs":                          {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/visibility"},
 	"kafka":                        {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/offsets"},
 	"cmd/ackledger": {
-		"ledger", "ledger/driver", "ledger/dynamodb", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
+		"ledger", "ledger/driver", "ledger/driver/items", "ledger/dynamodb", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
 		"internal/engine", "internal/flow", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
 		"internal/visibility",
 	},

@@ -3,18 +3,27 @@
 // [Migrate] makes the table, [New] returns the ledger, and [InTx] commits a handler's own writes together with its message's
 // success.
 //
+//	if err := dynamodb.Migrate(ctx, client, "orders-ledger"); err != nil { // once, before the deploy
+//		return err
+//	}
+//	l := dynamodb.New(client, "orders-ledger", nil) // one a process
+//	if err := l.Check(ctx); err != nil {
+//		return err
+//	}
+//	worker, err := sqs.NewWorker(queues, queueURL, l, handler, &sqs.Config{Options: consumer.Options{Name: "billing"}})
+//
+// and in a handler:
+//
+//	return dynamodb.InTx(ctx, func(_ context.Context, tx *dynamodb.Tx) error {
+//		tx.Add(types.TransactWriteItem{Put: &types.Put{TableName: aws.String("payments"), Item: payment}})
+//		return nil
+//	})
+//
 // # How it holds its promises without a server's clock
 //
-// Every write is on the condition that the item is as it was read: each item has a version that is drawn anew with each
-// write. An owner is an item with a beat that grows. It is declared dead by a peer that has seen one beat for the owner's lease
-// and a margin of its OWN monotonic clock, on the condition that the beat is still that one and the owner lives: one item
-// decides between the two. So no two clocks are ever compared; it is assumed that they run at the same rate, to within
-// [driver.ClockDrift] on each side. Amazon's DynamoDB lock client and the lease table of the Kinesis client library do the same.
-//
-// An owner counts its lease from before it sent the beat that was confirmed, and stops when it is over. What it had sent
-// before may still arrive. It is harmless: onto a row that somebody took since nothing is written, since the version has
-// changed; onto one that nobody took, a settlement says what did happen, and a claim leaves the row to a dead owner, from whom
-// whoever comes next takes it.
+// Package items says it: every write is on the condition that the item is as it was read, and peers watch each other's beats, each by
+// its own monotonic clock. This package has what is DynamoDB's: batches of PartiQL statements, transactions with a client's token,
+// throttling, the table and its indexes.
 //
 // Windows, delays and expiries go by the machine's clock, set right by the Date of the service's answers. Nothing hangs on
 // them but when something is tried again, and how long it is remembered.

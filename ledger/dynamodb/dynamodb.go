@@ -10,6 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/driver/items"
 )
 
 // Limits bounds what is stored of one message. An item of DynamoDB has at most 400 KB, so a larger body lies in several.
@@ -35,7 +36,7 @@ var _ ledger.Identified = (*Ledger)(nil)
 
 // New returns the ledger in a table, which [Migrate] has made, through a client that the caller has built. The client's retries
 // are not used for what the ledger sends: it repeats what may be repeated by itself. It asks nothing of the table: see [Ledger.Check].
-func New(client *sdk.Client, table string, cfg *Config) *Ledger {
+func New(client *sdk.Client, name string, cfg *Config) *Ledger {
 	if cfg == nil {
 		cfg = &Config{}
 	}
@@ -43,34 +44,35 @@ func New(client *sdk.Client, table string, cfg *Config) *Ledger {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	s := &store{db: client, table: table, pace: newPace(), began: time.Now(), lives: map[driver.OwnerID]time.Time{}, sealed: map[driver.OwnerID]driver.Owner{},
-		held: map[driver.Key]item{}, scopes: map[string]bool{}, blocks: map[name]bool{}, trims: map[trim]int64{}}
-	return &Ledger{store: s, Ledger: driver.New(s, driver.Config{Name: "ledger/dynamodb", Limits: Limits, Keys: messagesMost, Parts: partMost,
+	t := &table{db: client, name: name, pace: newPace()}
+	s := &store{Store: items.New(t), table: t}
+	return &Ledger{store: s, Ledger: driver.New(s, driver.Config{Name: "ledger/dynamodb", Limits: Limits, Keys: items.Messages, Parts: items.Parts,
 		Interval: sweepInterval,
-		Warn:     func(what string, err error) { log.Warn(what, zap.String("table", table), zap.Error(err)) }})}
+		Warn:     func(what string, err error) { log.Warn(what, zap.String("table", name), zap.Error(err)) }})}
+}
+
+// store is what transactions of handlers find behind a ledger's owner.
+type store struct {
+	*items.Store
+	table *table
+}
+
+// ID implements [ledger.Identified]: whoever asks first draws it.
+func (l *Ledger) ID(ctx context.Context) (string, error) {
+	ctx, cancel := ledger.WithDeadline(ctx)
+	defer cancel()
+	id, err := l.store.ID(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ledger/dynamodb: read the ledger's id: %w", err)
+	}
+	return id, nil
 }
 
 // Check says whether the table can be used: one that is missing, is no ledger's, or is a global table without strong consistency,
 // is an error for which [ledger.Unusable] is true.
 func (l *Ledger) Check(ctx context.Context) error {
-	if err := check(ctx, l.store.db, l.store.table); err != nil {
-		return fmt.Errorf("ledger/dynamodb: %s: %w", l.store.table, err)
+	if err := check(ctx, l.store.table.db, l.store.table.name); err != nil {
+		return fmt.Errorf("ledger/dynamodb: %s: %w", l.store.table.name, err)
 	}
 	return nil
-}
-
-// Tables implements [driver.Store]: the service counts every six hours or so.
-func (s *store) Tables(ctx context.Context) ([]ledger.TableStats, error) {
-	out, err := s.db.DescribeTable(ctx, &sdk.DescribeTableInput{TableName: &s.table})
-	if err != nil {
-		return nil, readError(err)
-	}
-	t := ledger.TableStats{Name: s.table}
-	if out.Table.ItemCount != nil {
-		t.Rows = *out.Table.ItemCount
-	}
-	if out.Table.TableSizeBytes != nil {
-		t.Bytes = *out.Table.TableSizeBytes
-	}
-	return []ledger.TableStats{t}, nil
 }

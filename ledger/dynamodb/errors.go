@@ -10,12 +10,13 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/driver/items"
 )
 
 // ErrTooLarge is in the error of a write that DynamoDB cannot hold: an item is larger than 400 KB, or a transaction has more
 // than 100 items. Nothing was written.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
-var ErrTooLarge = errors.New("ledger/dynamodb: larger than DynamoDB holds")
+var ErrTooLarge = items.ErrTooLarge
 
 // ErrThrottled is in the error of a call that was throttled for all of its time. Nothing was written: it is backpressure, no
 // outage, and the workers ask again.

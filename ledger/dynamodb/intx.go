@@ -11,6 +11,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/driver/items"
 )
 
 // Tx collects what a handler wants written together with its message's success. It is used by one goroutine, until the
@@ -78,33 +79,26 @@ func InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error
 }
 
 // commitTx writes the handler's items with the successes of its messages, as often as others change these first.
-func (s *store) commitTx(ctx context.Context, f *driver.Fence, items []types.TransactWriteItem) (ledger.AttemptState, error) {
+func (s *store) commitTx(ctx context.Context, f *driver.Fence, more []types.TransactWriteItem) (ledger.AttemptState, error) {
 	for n := 0; ; n++ {
-		t := s.newTx(ctx, driver.Settle, map[name]item{})
-		t.trust = n == 0
-		err := f.Write(t)
-		if err == nil {
-			err = t.finish()
-		}
+		set, err := s.Fenced(ctx, f, n > 0)
 		switch {
 		case ledger.IsLost(err):
 			return ledger.AttemptLost, fmt.Errorf("ledger/dynamodb: InTx: %w", err)
 		case err != nil:
 			return ledger.AttemptOpen, ledger.MarkUnavailable(fmt.Errorf("ledger/dynamodb: InTx: the fence: %w", err))
 		}
-		list, _ := changes(t.cells)
-		conflict, err := s.transact(ctx, &unit{tx: t, changes: list}, items)
-		switch {
-		case conflict:
-		case err == nil:
-			f.Committed()
-			return ledger.AttemptSucceeded, nil
+		switch err := s.table.transact(ctx, set, more); {
 		case ledger.Unknown(err):
 			return ledger.AttemptUnknown, errors.Unwrap(err) // what became of it is found out next
-		default:
-			return ledger.AttemptOpen, txError(err, len(list))
+		case err != nil:
+			return ledger.AttemptOpen, txError(err, len(set.Changes))
+		case set.Written:
+			s.Remember(set)
+			f.Committed()
+			return ledger.AttemptSucceeded, nil
 		}
-		if rest(ctx, min(n, 6)) != nil {
+		if items.Rest(ctx, min(n, 6)) != nil {
 			return ledger.AttemptOpen, ledger.MarkUnavailable(busy(ctx, errConflict))
 		}
 	}

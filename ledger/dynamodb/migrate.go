@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver/items"
 )
 
 // tableWait bounds how long Migrate waits for a new table.
@@ -46,7 +47,7 @@ func migrate(ctx context.Context, client *sdk.Client, table string) error {
 	}
 	if ttl.TimeToLiveDescription == nil || ttl.TimeToLiveDescription.TimeToLiveStatus == types.TimeToLiveStatusDisabled {
 		if _, err := client.UpdateTimeToLive(ctx, &sdk.UpdateTimeToLiveInput{TableName: &table,
-			TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrTTL), Enabled: aws.Bool(true)}}); err != nil {
+			TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(items.TTL), Enabled: aws.Bool(true)}}); err != nil {
 			return readError(err)
 		}
 	}
@@ -67,17 +68,17 @@ func newTable(table string) *sdk.CreateTableInput {
 		return list
 	}
 	return &sdk.CreateTableInput{TableName: &table, BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: attribute(attrPlace, attrSort, attrShard, attrMoment, attrByID), KeySchema: tableKey.schema(),
-		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{
-			{IndexName: aws.String(indexDead.name), KeySchema: indexDead.schema(), Projection: &types.Projection{
-				ProjectionType: types.ProjectionTypeInclude, NonKeyAttributes: []string{attrScope, attrWeight, attrPurged, attrExpiry}}},
-			{IndexName: aws.String(indexByID.name), KeySchema: indexByID.schema(), Projection: &types.Projection{
-				ProjectionType: types.ProjectionTypeInclude, NonKeyAttributes: []string{attrScope}}},
-		}}
+		AttributeDefinitions: attribute(items.Place, items.Sort, items.Dead.Place, items.Dead.Sort, items.ByID.Place), KeySchema: schemaOf(own),
+		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{global(items.Dead), global(items.ByID)}}
 }
 
-func (i *index) schema() []types.KeySchemaElement {
-	return []types.KeySchemaElement{{AttributeName: aws.String(i.place), KeyType: types.KeyTypeHash}, {AttributeName: aws.String(i.sort), KeyType: types.KeyTypeRange}}
+func global(i *items.Index) types.GlobalSecondaryIndex {
+	return types.GlobalSecondaryIndex{IndexName: &i.Name, KeySchema: schemaOf(i), Projection: &types.Projection{
+		ProjectionType: types.ProjectionTypeInclude, NonKeyAttributes: i.Keeps}}
+}
+
+func schemaOf(i *items.Index) []types.KeySchemaElement {
+	return []types.KeySchemaElement{{AttributeName: &i.Place, KeyType: types.KeyTypeHash}, {AttributeName: &i.Sort, KeyType: types.KeyTypeRange}}
 }
 
 // check makes sure that a table is a ledger's, and one on which conditions hold.

@@ -2,18 +2,11 @@ package dynamodb
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
-	"time"
 )
 
-const (
-	// requestsMost bounds how many requests of one process are under way: more wait for their turn.
-	requestsMost = 64
-	// waitFirst and waitMost bound the pause before a request that was throttled is repeated.
-	waitFirst = 10 * time.Millisecond
-	waitMost  = 2 * time.Second
-)
+// requestsMost bounds how many requests of one process are under way: more wait for their turn.
+const requestsMost = 64
 
 // pace bounds the requests that are under way: additive increase, multiplicative decrease, as TCP does (RFC 5681). A table
 // that throttles gets fewer of them, and not the same ones at once again.
@@ -87,18 +80,5 @@ func (p *pace) next() {
 		close(p.waiting[0])
 		p.waiting = p.waiting[1:]
 		p.running++
-	}
-}
-
-// rest waits before the n-th repetition: by chance, so that those who were throttled together do not come together again.
-func rest(ctx context.Context, n int) error {
-	most := min(waitFirst<<min(n, 10), waitMost)
-	t := time.NewTimer(time.Duration(rand.Int64N(int64(most))) + time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -3,82 +3,61 @@ package dynamodb
 import (
 	"context"
 	"iter"
-	"maps"
-	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/ackledger/ackledger/ledger/driver/items"
 )
 
-// query asks for items of one place, in the order of what they are sorted by.
-type query struct {
-	place string
-	start string // what they begin with; or
-	from  string // from <= sort
-	to    string // sort < to; empty: to the end
-	keys  bool   // their names alone
-	down  bool   // the last ones first
-	limit int    // of a page; 0: as much as comes
-	index *index // asks an index, which lags behind a little, instead of the table
-}
+// own is the table itself, as an index.
+var own = &items.Index{Place: items.Place, Sort: items.Sort}
 
-// index is a global secondary index.
-type index struct{ name, place, sort string }
+// upperEnd is above all that anything is sorted by.
+const upperEnd = "\xff\xff\xff\xff"
 
-// The indexes.
-var (
-	indexDead = &index{"dead", attrShard, attrMoment}  // dead letters by time, and the past by its end
-	indexByID = &index{"by-id", attrByID, attrPlace}   // what is found by a message's id
-	tableKey  = &index{"", attrPlace, attrSort}        // the table itself
-	upperEnd  = string([]byte{0xff, 0xff, 0xff, 0xff}) // above all that anything is sorted by
-)
-
-func (q *query) input(table string) *sdk.QueryInput {
-	by := tableKey
-	in := &sdk.QueryInput{TableName: &table, ConsistentRead: aws.Bool(q.index == nil), ScanIndexForward: aws.Bool(!q.down)}
-	if q.index != nil {
-		by, in.IndexName = q.index, aws.String(q.index.name)
+// input is a query as the service takes it. The upper bound is inclusive there.
+func (t *table) input(q items.Query) (in *sdk.QueryInput, by *items.Index) {
+	by = own
+	in = &sdk.QueryInput{TableName: &t.name, ConsistentRead: aws.Bool(q.Index == nil), ScanIndexForward: aws.Bool(!q.Down)}
+	if q.Index != nil {
+		by, in.IndexName = q.Index, &q.Index.Name
 	}
-	in.ExpressionAttributeValues = item{":k": blob(q.place)}
-	condition := by.place + " = :k"
+	in.ExpressionAttributeValues = item{":k": blob(q.Place)}
+	condition := by.Place + " = :k"
 	switch {
-	case q.start != "":
-		condition += " AND begins_with(" + by.sort + ", :a)"
-		in.ExpressionAttributeValues[":a"] = blob(q.start)
-	case q.from != "" || q.to != "":
-		condition += " AND " + by.sort + " BETWEEN :a AND :b"
-		in.ExpressionAttributeValues[":a"] = blob(q.from)
-		if q.from == "" {
-			in.ExpressionAttributeValues[":a"] = blob("\x00")
+	case q.Prefix != "":
+		condition += " AND begins_with(" + by.Sort + ", :a)"
+		in.ExpressionAttributeValues[":a"] = blob(q.Prefix)
+	case q.From != "" || q.To != "":
+		condition += " AND " + by.Sort + " BETWEEN :a AND :b"
+		from, to := "\x00", upperEnd
+		if q.From != "" {
+			from = q.From
 		}
-		in.ExpressionAttributeValues[":b"] = blob(upperEnd)
-		if q.to != "" {
-			in.ExpressionAttributeValues[":b"] = blob(q.to)
+		if q.To != "" {
+			to = q.To
 		}
+		in.ExpressionAttributeValues[":a"], in.ExpressionAttributeValues[":b"] = blob(from), blob(to)
 	}
 	in.KeyConditionExpression = &condition
-	if q.keys {
-		in.ProjectionExpression = aws.String(attrPlace + "," + attrSort)
+	if q.Names {
+		in.ProjectionExpression = aws.String(items.Place + "," + items.Sort)
 	}
-	if q.limit > 0 {
-		in.Limit = aws.Int32(int32(q.limit))
+	if q.Most > 0 {
+		in.Limit = aws.Int32(int32(q.Most))
 	}
-	return in
+	return in, by
 }
 
-// all yields what a query finds, page by page. The bound to is not part of it.
-func (s *store) all(ctx context.Context, q *query) iter.Seq2[item, error] {
-	return func(yield func(item, error) bool) {
-		in := q.input(s.table)
-		by := tableKey
-		if q.index != nil {
-			by = q.index
-		}
+// Query implements [items.Table], page by page.
+func (t *table) Query(ctx context.Context, q items.Query) iter.Seq2[items.Item, error] {
+	return func(yield func(items.Item, error) bool) {
+		in, by := t.input(q)
 		for {
 			var out *sdk.QueryOutput
-			err := s.ask(ctx, func(ctx context.Context) (err error) {
-				out, err = s.db.Query(ctx, in, once)
+			err := t.ask(ctx, func(ctx context.Context) (err error) {
+				out, err = t.db.Query(ctx, in, once)
 				return err
 			})
 			if err != nil {
@@ -86,10 +65,11 @@ func (s *store) all(ctx context.Context, q *query) iter.Seq2[item, error] {
 				return
 			}
 			for _, i := range out.Items {
-				if q.to != "" && string(getBytes(i, by.sort)) == q.to {
+				is := fromService(i)
+				if q.To != "" && string(is[by.Sort].Bytes) == q.To {
 					continue
 				}
-				if !yield(i, nil) {
+				if !yield(is, nil) {
 					return
 				}
 			}
@@ -99,42 +79,3 @@ func (s *store) all(ctx context.Context, q *query) iter.Seq2[item, error] {
 		}
 	}
 }
-
-// collect are the first items of a query, at most so many.
-func (s *store) collect(ctx context.Context, q *query, most int) (list []item, err error) {
-	if q.limit == 0 {
-		q.limit = most
-	}
-	for i, err := range s.all(ctx, q) {
-		if err != nil {
-			return nil, err
-		}
-		if list = append(list, i); len(list) == most {
-			break
-		}
-	}
-	return list, nil
-}
-
-// writeRequests puts and removes items without condition.
-func (s *store) writeRequests(ctx context.Context, requests []types.WriteRequest) error {
-	for part := range slices.Chunk(requests, batchMost) {
-		for n := 0; len(part) > 0; n++ {
-			var out *sdk.BatchWriteItemOutput
-			err := s.send(ctx, func(ctx context.Context) (err error) {
-				out, err = s.db.BatchWriteItem(ctx, &sdk.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{s.table: part}}, once)
-				return err
-			})
-			if err != nil {
-				return writeError(err)
-			}
-			if part = out.UnprocessedItems[s.table]; len(part) > 0 && rest(ctx, n) != nil {
-				return busy(ctx, ErrThrottled)
-			}
-		}
-	}
-	return nil
-}
-
-// keysOf are the keys of a map, sorted.
-func keysOf[V any](m map[name]V) []name { return slices.SortedFunc(maps.Keys(m), name.compare) }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver/items"
 )
 
 // atOnce calls do for all of a list, for several at once, and returns all errors.
@@ -35,117 +36,109 @@ func atOnce[T any](list []T, do func(T) error) (err error) {
 	return err
 }
 
-// writeAll writes single changes in batches, and others in transactions. It returns those that others were ahead of.
-func (s *store) writeAll(ctx context.Context, single, whole []*unit) (lost []*unit, err error) {
-	parts := slices.Collect(slices.Chunk(single, batchMost))
-	for _, u := range whole {
-		parts = append(parts, []*unit{u})
+// Write implements [items.Table]: single changes in batches, others in transactions, several at once.
+func (t *table) Write(ctx context.Context, sets []*items.Set) error {
+	var single []*items.Set
+	var parts [][]*items.Set
+	for _, set := range sets {
+		if len(set.Changes) == 1 {
+			single = append(single, set)
+		} else {
+			parts = append(parts, []*items.Set{set})
+		}
 	}
-	var mu sync.Mutex
-	err = atOnce(parts, func(part []*unit) error {
-		behind, err := s.commit(ctx, part)
-		mu.Lock()
-		defer mu.Unlock()
-		lost = append(lost, behind...)
-		return err
+	parts = slices.AppendSeq(parts, slices.Chunk(single, batchMost))
+	return atOnce(parts, func(part []*items.Set) error {
+		if len(part[0].Changes) == 1 {
+			return t.writeBatch(ctx, part)
+		}
+		return t.transact(ctx, part[0], nil)
 	})
-	return lost, err
-}
-
-// commit writes transactions of one change each in a batch, or one of several changes.
-func (s *store) commit(ctx context.Context, units []*unit) (lost []*unit, err error) {
-	if len(units[0].changes) == 1 {
-		return s.writeBatch(ctx, units)
-	}
-	if conflict, err := s.transact(ctx, units[0], nil); !conflict || err != nil {
-		return nil, err
-	}
-	return units, nil
 }
 
 // writeBatch writes changes that have nothing to do with each other.
-func (s *store) writeBatch(ctx context.Context, units []*unit) (lost []*unit, err error) {
-	for n := 0; len(units) > 0; n++ {
-		in := &sdk.BatchExecuteStatementInput{Statements: make([]types.BatchStatementRequest, len(units))}
-		for i, u := range units {
-			in.Statements[i] = u.changes[0].statement(s.table)
+func (t *table) writeBatch(ctx context.Context, sets []*items.Set) (err error) {
+	for n := 0; len(sets) > 0; n++ {
+		in := &sdk.BatchExecuteStatementInput{Statements: make([]types.BatchStatementRequest, len(sets))}
+		for i, set := range sets {
+			in.Statements[i] = t.statement(&set.Changes[0])
 		}
 		var out *sdk.BatchExecuteStatementOutput
-		if err := s.send(ctx, func(ctx context.Context) (err error) {
-			out, err = s.db.BatchExecuteStatement(ctx, in, once)
+		if err := t.send(ctx, func(ctx context.Context) (err error) {
+			out, err = t.db.BatchExecuteStatement(ctx, in, once)
 			return err
 		}); err != nil {
-			return lost, writeError(err)
+			return writeError(err)
 		}
-		if len(out.Responses) != len(units) {
-			return lost, ledger.MarkUnknown(fmt.Errorf("ledger/dynamodb: %d answers to %d statements", len(out.Responses), len(units)))
+		if len(out.Responses) != len(sets) {
+			return ledger.MarkUnknown(fmt.Errorf("ledger/dynamodb: %d answers to %d statements", len(out.Responses), len(sets)))
 		}
-		s.clock.heard(out.ResultMetadata)
-		var again []*unit
-		for i, u := range units {
+		t.clock.heard(out.ResultMetadata)
+		var again []*items.Set
+		for i, set := range sets {
 			switch e := out.Responses[i].Error; {
 			case e == nil:
-				s.written(u)
+				set.Written = true
 			case e.Code == codeCondition || e.Code == codeDuplicate:
-				u.old = e.Item
-				lost = append(lost, u)
+				set.Behind, set.Stands = true, fromService(e.Item)
 			case throttled[string(e.Code)]:
-				again = append(again, u)
+				again = append(again, set)
 			default:
-				err = errors.Join(err, fmt.Errorf("writing %x: %w", u.changes[0].name.sort, statementError(e)))
+				err = errors.Join(err, fmt.Errorf("writing %x: %w", set.Changes[0].Name.Sort, statementError(e)))
 			}
 		}
-		if units = again; len(units) > 0 {
-			s.pace.slow()
-			if rest(ctx, n) != nil {
-				return lost, errors.Join(err, busy(ctx, ErrThrottled))
+		if sets = again; len(sets) > 0 {
+			t.pace.slow()
+			if items.Rest(ctx, n) != nil {
+				return errors.Join(err, busy(ctx, ErrThrottled))
 			}
 		}
 	}
-	return lost, err
+	return err
 }
 
 // transact writes changes together: all or none. Repeated with its token within ten minutes, a request is carried out once.
 // https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
-func (s *store) transact(ctx context.Context, u *unit, more []types.TransactWriteItem) (conflict bool, err error) {
-	if n := len(u.changes) + len(more); n > transactMost {
-		return false, fmt.Errorf("%w: a transaction of %d items, at most %d", ErrTooLarge, n, transactMost)
+func (t *table) transact(ctx context.Context, set *items.Set, more []types.TransactWriteItem) error {
+	if n := len(set.Changes) + len(more); n > transactMost {
+		return fmt.Errorf("%w: a transaction of %d items, at most %d", ErrTooLarge, n, transactMost)
 	}
 	in := &sdk.TransactWriteItemsInput{ClientRequestToken: aws.String(uuid.NewString())}
-	for _, c := range u.changes {
-		in.TransactItems = append(in.TransactItems, c.part(s.table))
+	for i := range set.Changes {
+		in.TransactItems = append(in.TransactItems, t.part(&set.Changes[i]))
 	}
 	in.TransactItems = append(in.TransactItems, more...)
 	var doubt error // of a request without an answer, which may have been carried out
 	for n := 0; ; n++ {
-		err := s.send(ctx, func(ctx context.Context) error {
-			_, err := s.db.TransactWriteItems(ctx, in, once)
+		err := t.send(ctx, func(ctx context.Context) error {
+			_, err := t.db.TransactWriteItems(ctx, in, once)
 			return err
 		})
 		canceled, is := errors.AsType[*types.TransactionCanceledException](err)
 		switch {
 		case err == nil:
-			s.written(u)
-			return false, nil
-		case is && refused(canceled, len(u.changes)):
-			return true, nil // nor can a request before it be carried out: an item has another version for good
+			set.Written = true
+			return nil
+		case is && refused(canceled, len(set.Changes)):
+			set.Behind = true // nor can a request before it be carried out: an item has another version for good
+			return nil
 		case is && transient(canceled):
-			s.pace.slow()
+			t.pace.slow()
 			err = fmt.Errorf("%w: %w", ErrThrottled, err)
 		case is:
-			return false, &canceledError{canceled}
+			return &canceledError{canceled}
 		default:
 			if err = writeError(err); ledger.Unknown(err) {
 				doubt = err
 			} else {
-				return false, cmp.Or(doubt, err)
+				return cmp.Or(doubt, err)
 			}
 		}
-		if rest(ctx, n) != nil {
+		if items.Rest(ctx, n) != nil {
 			if errors.Is(err, ErrThrottled) {
 				err = busy(ctx, err)
 			}
-			return false, cmp.Or(doubt, err)
+			return cmp.Or(doubt, err)
 		}
 	}
 }

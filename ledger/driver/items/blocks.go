@@ -1,4 +1,4 @@
-package dynamodb
+package items
 
 import (
 	"context"
@@ -6,36 +6,34 @@ import (
 	"slices"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/ackledger/ackledger/ledger/driver"
 )
 
 // blockName marks a block of a log that has, or had, rows.
-func blockName(key driver.Key) name {
+func blockName(key driver.Key) Name {
 	place, _ := placeOf(key)
-	return name{placeBlocks + place[1:9], place[9:]}
+	return Name{placeBlocks + place[1:9], place[9:]}
 }
 
 // marksMost bounds how many marks of blocks are remembered.
 const marksMost = 1 << 14
 
 // mark marks blocks that are about to have rows.
-func (s *store) mark(ctx context.Context, blocks []name) error {
-	var requests []types.WriteRequest
+func (s *Store) mark(ctx context.Context, blocks []Name) error {
+	var marks []Item
 	s.mu.Lock()
-	slices.SortFunc(blocks, name.compare)
+	slices.SortFunc(blocks, Name.Compare)
 	blocks = slices.Compact(blocks)
 	for _, b := range blocks {
 		if !s.blocks[b] {
-			requests = append(requests, types.WriteRequest{PutRequest: &types.PutRequest{Item: b.key()}})
+			marks = append(marks, b.Item())
 		}
 	}
 	s.mu.Unlock()
-	if len(requests) == 0 {
+	if len(marks) == 0 {
 		return nil
 	}
-	if err := s.writeRequests(ctx, requests); err != nil {
+	if err := s.table.Put(ctx, marks); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -56,16 +54,16 @@ func (t *tx) rowsIn(id driver.LogID, span driver.Span) (offsets []int64, err err
 	}
 	first := string(binary.BigEndian.AppendUint64(nil, uint64(span.From)>>blockBits))
 	last := string(binary.BigEndian.AppendUint64(nil, uint64(span.To-1)>>blockBits+1))
-	for b, err := range t.all(t.ctx, &query{place: placeBlocks + string(id[:]), from: first, to: last}) {
+	for b, err := range t.table.Query(t.ctx, Query{Place: placeBlocks + string(id[:]), From: first, To: last}) {
 		if err != nil {
 			return nil, err
 		}
-		place := placeMessages + string(id[:]) + nameOf(b).sort
-		for i, err := range t.all(t.ctx, &query{place: place, start: kindMessage, keys: true}) {
+		place := placeMessages + string(id[:]) + NameOf(b).Sort
+		for i, err := range t.table.Query(t.ctx, Query{Place: place, Prefix: kindMessage, Names: true}) {
 			if err != nil {
 				return nil, err
 			}
-			if _, offset := driver.SplitKey(keyOf(nameOf(i))); span.Has(offset) {
+			if _, offset := driver.SplitKey(keyOf(NameOf(i))); span.Has(offset) {
 				offsets = append(offsets, offset)
 			}
 		}
@@ -85,7 +83,7 @@ func (t *tx) Rows(id driver.LogID, span driver.Span) func(int64) (bool, error) {
 			}
 			asked = true
 		}
-		if c := t.cells[messageName(driver.JoinKey(id, offset))]; c != nil && c.put {
+		if c := t.cells[MessageName(driver.JoinKey(id, offset))]; c != nil && c.put {
 			return c.is != nil, nil
 		}
 		_, found := slices.BinarySearch(there, offset)
@@ -98,15 +96,15 @@ func (t *tx) Extent(id driver.LogID) (all driver.Span, expiry time.Time, err err
 	if t.empty[id] {
 		return all, expiry, nil
 	}
-	for b, err := range t.all(t.ctx, &query{place: placeBlocks + string(id[:])}) {
+	for b, err := range t.table.Query(t.ctx, Query{Place: placeBlocks + string(id[:])}) {
 		if err != nil {
 			return all, expiry, err
 		}
-		for i, err := range t.all(t.ctx, &query{place: placeMessages + string(id[:]) + nameOf(b).sort, start: kindMessage}) {
+		for i, err := range t.table.Query(t.ctx, Query{Place: placeMessages + string(id[:]) + NameOf(b).Sort, Prefix: kindMessage}) {
 			if err != nil {
 				return all, expiry, err
 			}
-			_, offset := driver.SplitKey(keyOf(nameOf(i)))
+			_, offset := driver.SplitKey(keyOf(NameOf(i)))
 			if all.Len() == 0 {
 				all = driver.Span{From: offset, To: offset + 1}
 			}

@@ -1,4 +1,4 @@
-package dynamodb
+package items
 
 import (
 	"context"
@@ -6,8 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"slices"
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
@@ -17,19 +16,19 @@ import (
 // a message that is reopened has another one, and its older steps are nobody's at that very moment, however long they stay.
 
 // stepStart is what the names of a message's steps of one life begin with.
-func stepStart(message name, life []byte) name {
-	return name{message.place, kindStep + message.sort[1:] + string(life)}
+func stepStart(message Name, life []byte) Name {
+	return Name{message.Place, kindStep + message.Sort[1:] + string(life)}
 }
 
 // Steps implements [driver.Reader].
 func (t *tx) Steps(key driver.Key, results bool) ([]ledger.Step, error) {
-	c, err := t.read(messageName(key))
+	c, err := t.read(MessageName(key))
 	if err != nil || c.is == nil || getNumber[int](c.is, attrSteps) == 0 {
 		return nil, err
 	}
 	start := stepStart(c.name, getBytes(c.is, attrLife))
 	var list []ledger.Step
-	for i, err := range t.all(t.ctx, &query{place: start.place, start: start.sort}) {
+	for i, err := range t.table.Query(t.ctx, Query{Place: start.Place, Prefix: start.Sort}) {
 		var s ledger.Step
 		if err == nil {
 			err = json.Unmarshal(getBytes(i, attrData), &s)
@@ -47,7 +46,7 @@ func (t *tx) Steps(key driver.Key, results bool) ([]ledger.Step, error) {
 
 // Record implements [driver.Tx].
 func (t *tx) Record(key driver.Key, s *ledger.Step) error {
-	c, err := t.read(messageName(key))
+	c, err := t.read(MessageName(key))
 	if err != nil {
 		return err
 	}
@@ -72,58 +71,49 @@ func (t *tx) Record(key driver.Key, s *ledger.Step) error {
 	if len(there) == 0 {
 		is[attrLife] = newVersion()
 	}
-	is[attrSteps] = number(len(there) + 1)
+	is[attrSteps] = Number(len(there) + 1)
 	c.write(is)
 	n := stepStart(c.name, getBytes(is, attrLife))
-	n.sort += string(binary.BigEndian.AppendUint32(nil, uint32(len(there))))
-	step := n.key()
-	step[attrData] = blob(data)
+	n.Sort += string(binary.BigEndian.AppendUint32(nil, uint32(len(there))))
+	step := n.Item()
+	step[attrData] = Bytes(data)
 	t.cell(n).write(step)
 	return nil
 }
 
 // dropSteps removes steps that are nobody's: those of a message, but for the life that is kept.
-func (s *store) dropSteps(ctx context.Context, message name, keep []byte) error {
-	var names []name
-	for i, err := range s.all(ctx, &query{place: message.place, start: kindStep + message.sort[1:], keys: true}) {
+func (s *Store) dropSteps(ctx context.Context, message Name, keep []byte) error {
+	var names []Name
+	for i, err := range s.table.Query(ctx, Query{Place: message.Place, Prefix: kindStep + message.Sort[1:], Names: true}) {
 		if err != nil {
 			return err
 		}
-		if n := nameOf(i); len(keep) == 0 || n.sort[2:2+len(keep)] != string(keep) {
+		if n := NameOf(i); len(keep) == 0 || n.Sort[2:2+len(keep)] != string(keep) {
 			names = append(names, n)
 		}
 	}
-	return s.drop(ctx, names)
+	return s.table.Delete(ctx, names)
 }
 
-// orphans removes steps of a page whose messages are gone, or have another life: DynamoDB has removed the messages.
-func (s *store) orphans(ctx context.Context, steps []name) error {
-	messages := map[name][]name{}
+// orphans removes steps of a page whose messages are gone, or have another life: the table has removed the messages.
+func (s *Store) orphans(ctx context.Context, steps []Name) error {
+	messages := map[Name][]Name{}
 	for _, n := range steps {
-		m := name{n.place, kindMessage + n.sort[1:2]}
+		m := Name{n.Place, kindMessage + n.Sort[1:2]}
 		messages[m] = append(messages[m], n)
 	}
-	there, err := s.get(ctx, keysOf(messages))
+	there, err := s.table.Get(ctx, slices.SortedFunc(maps.Keys(messages), Name.Compare))
 	if err != nil {
 		return err
 	}
-	var gone []name
+	var gone []Name
 	for m, list := range messages {
 		life := string(getBytes(there[m], attrLife))
 		for _, n := range list {
-			if life == "" || n.sort[2:2+len(life)] != life {
+			if life == "" || n.Sort[2:2+len(life)] != life {
 				gone = append(gone, n)
 			}
 		}
 	}
-	return s.drop(ctx, gone)
-}
-
-// drop removes items that nobody changes any more.
-func (s *store) drop(ctx context.Context, names []name) error {
-	var requests []types.WriteRequest
-	for _, n := range names {
-		requests = append(requests, types.WriteRequest{DeleteRequest: &types.DeleteRequest{Key: n.key()}})
-	}
-	return s.writeRequests(ctx, requests)
+	return s.table.Delete(ctx, gone)
 }

@@ -1,17 +1,10 @@
-package dynamodb
+package items
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"maps"
-	"slices"
-	"strconv"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
@@ -19,10 +12,10 @@ import (
 
 // The attributes of items. Their names count for each item, so they are one letter.
 const (
-	attrPlace   = "k" // partition key: the kind of the item and what it belongs to
-	attrSort    = "r" // sort key
-	attrVersion = "v" // drawn anew at each write: what was read is what is written over
-	attrTTL     = "x" // seconds: when DynamoDB may remove it
+	attrPlace   = Place
+	attrSort    = Sort
+	attrVersion = Version
+	attrTTL     = TTL
 
 	attrScope       = "n"
 	attrID          = "i"
@@ -43,29 +36,13 @@ const (
 	attrSteps       = "q" // how many were recorded
 	attrLife        = "l" // the steps' life: see steps.go
 
-	attrShard  = "h" // of a dead letter: in the index of dead letters
-	attrMoment = "m" // its place there
+	attrShard  = "h" // of a dead letter: its place in the index of dead letters
+	attrMoment = "m" // what it is sorted by there
 	attrByID   = "j" // of what is found by the id of its message
 	attrData   = "p" // JSON, or bytes
 	attrWeight = "q" // of an archived delivery: ledger.Archive.Weight
 	attrPurged = "y" // of an archived delivery: purged
 )
-
-// item is an item of the table; nil: there is none.
-type item = map[string]types.AttributeValue
-
-// name is the primary key of an item.
-type name struct{ place, sort string }
-
-func (n name) key() item {
-	return item{attrPlace: blob(n.place), attrSort: blob(n.sort)}
-}
-
-func nameOf(i item) name { return name{string(getBytes(i, attrPlace)), string(getBytes(i, attrSort))} }
-
-func (n name) compare(m name) int {
-	return cmp.Or(cmp.Compare(n.place, m.place), cmp.Compare(n.sort, m.sort))
-}
 
 // The kinds of items: the first byte of their places. Kinds within a message's place are the first byte of what they are
 // sorted by.
@@ -98,77 +75,62 @@ func placeOf(key driver.Key) (place, low string) {
 	return string(b), string([]byte{byte(n & (1<<blockBits - 1))})
 }
 
+// isMessage says whether an item of that name is a message's own.
+func isMessage(n Name) bool { return n.Place[0] == placeMessages[0] && n.Sort[0] == kindMessage[0] }
+
 // keyOf is the message's key of an item in a message's place.
-func keyOf(n name) (key driver.Key) {
-	copy(key[:8], n.place[1:9])
-	block := binary.BigEndian.Uint64([]byte(n.place[9:17]))
-	binary.BigEndian.PutUint64(key[8:], block<<blockBits|uint64(n.sort[1]))
+func keyOf(n Name) (key driver.Key) {
+	copy(key[:8], n.Place[1:9])
+	block := binary.BigEndian.Uint64([]byte(n.Place[9:17]))
+	binary.BigEndian.PutUint64(key[8:], block<<blockBits|uint64(n.Sort[1]))
 	return key
 }
 
-func messageName(key driver.Key) name {
+// MessageName is the name of a message's item. It is for tests of engines.
+func MessageName(key driver.Key) Name {
 	place, low := placeOf(key)
-	return name{place, kindMessage + low}
+	return Name{place, kindMessage + low}
 }
 
-func archiveName(key driver.Key, delivery []byte) name {
+func archiveName(key driver.Key, delivery []byte) Name {
 	place, low := placeOf(key)
 	sum := sha256.Sum256(delivery)
-	return name{place, kindArchive + low + string(sum[:16])}
-}
-
-func blob[T ~string | ~[]byte](b T) types.AttributeValue {
-	return &types.AttributeValueMemberB{Value: append([]byte{}, b...)}
-}
-
-func number[N ~int | ~int64 | ~uint64 | ~uint8](n N) types.AttributeValue {
-	if n < 0 {
-		return &types.AttributeValueMemberN{Value: strconv.FormatInt(int64(n), 10)}
-	}
-	return &types.AttributeValueMemberN{Value: strconv.FormatUint(uint64(n), 10)}
+	return Name{place, kindArchive + low + string(sum[:16])}
 }
 
 // setNumber keeps what is not 0.
-func setNumber[N ~int | ~int64 | ~uint64 | ~uint8](i item, attr string, n N) {
+func setNumber[N Integer](i Item, attr string, n N) {
 	if n != 0 {
-		i[attr] = number(n)
+		i[attr] = Number(n)
 	}
 }
 
 // setBytes keeps what is not nil.
-func setBytes(i item, attr string, b []byte) {
+func setBytes(i Item, attr string, b []byte) {
 	if b != nil {
-		i[attr] = blob(b)
+		i[attr] = Bytes(b)
 	}
 }
 
 // setTime keeps what is not zero, in microseconds.
-func setTime(i item, attr string, t time.Time) {
+func setTime(i Item, attr string, t time.Time) {
 	if !t.IsZero() {
-		i[attr] = number(t.UnixMicro())
+		i[attr] = Number(t.UnixMicro())
 	}
 }
 
-func getBytes(i item, attr string) []byte {
-	if b, ok := i[attr].(*types.AttributeValueMemberB); ok {
-		return append([]byte{}, b.Value...)
+// getBytes is a copy of an attribute's bytes; nil: it is not there.
+func getBytes(i Item, attr string) []byte {
+	v, there := i[attr]
+	if !there {
+		return nil
 	}
-	return nil
+	return append([]byte{}, v.Bytes...)
 }
 
-func getNumber[N ~int | ~int64 | ~uint64 | ~uint8](i item, attr string) N {
-	n, ok := i[attr].(*types.AttributeValueMemberN)
-	if !ok {
-		return 0
-	}
-	if v, err := strconv.ParseInt(n.Value, 10, 64); err == nil {
-		return N(v)
-	}
-	v, _ := strconv.ParseUint(n.Value, 10, 64) // what this package wrote
-	return N(v)
-}
+func getNumber[N Integer](i Item, attr string) N { return N(i[attr].Number) }
 
-func getTime(i item, attr string) time.Time {
+func getTime(i Item, attr string) time.Time {
 	if _, ok := i[attr]; !ok {
 		return time.Time{}
 	}
@@ -176,7 +138,7 @@ func getTime(i item, attr string) time.Time {
 }
 
 // newVersion is one that no write has had.
-func newVersion() types.AttributeValue { return blob(newVersionBytes()) }
+func newVersion() Value { return Bytes(newVersionBytes()) }
 
 func newVersionBytes() []byte {
 	b := make([]byte, 8)
@@ -185,11 +147,11 @@ func newVersionBytes() []byte {
 }
 
 // encodeMessage is a message's item, without its version.
-func encodeMessage(m *driver.Message, life []byte, steps int) item {
-	i := messageName(m.Key).key()
-	i[attrScope], i[attrID] = blob(m.Scope), blob(m.ID)
+func encodeMessage(m *driver.Message, life []byte, steps int) Item {
+	i := MessageName(m.Key).Item()
+	i[attrScope], i[attrID] = Bytes(m.Scope), Bytes(m.ID)
 	if !m.Fingerprint.IsZero() {
-		i[attrFingerprint] = blob(m.Fingerprint[:])
+		i[attrFingerprint] = Bytes(m.Fingerprint[:])
 	}
 	setNumber(i, attrState, m.State)
 	setNumber(i, attrToken, m.Token)
@@ -204,7 +166,7 @@ func encodeMessage(m *driver.Message, life []byte, steps int) item {
 	setBytes(i, attrErrors, ledger.EncodeErrors(m.Errors))
 	setBytes(i, attrFailed, m.Failed)
 	if m.Covered {
-		i[attrCovered] = &types.AttributeValueMemberBOOL{Value: true}
+		i[attrCovered] = True
 	}
 	setBytes(i, attrLife, life)
 	setNumber(i, attrSteps, steps)
@@ -212,8 +174,8 @@ func encodeMessage(m *driver.Message, life []byte, steps int) item {
 }
 
 // decodeMessage reads a message's item.
-func decodeMessage(i item) (*driver.Message, error) {
-	m := &driver.Message{Key: keyOf(nameOf(i)), Scope: string(getBytes(i, attrScope)), ID: getBytes(i, attrID),
+func decodeMessage(i Item) (*driver.Message, error) {
+	m := &driver.Message{Key: keyOf(NameOf(i)), Scope: string(getBytes(i, attrScope)), ID: getBytes(i, attrID),
 		State: getNumber[ledger.State](i, attrState), Token: getNumber[uint64](i, attrToken), Owner: getNumber[driver.OwnerID](i, attrOwner),
 		Attempts: getNumber[int](i, attrAttempts), Crashes: getNumber[int](i, attrCrashes), Generation: getNumber[int](i, attrGeneration),
 		Due: getTime(i, attrDue), At: getTime(i, attrAt), Expiry: getTime(i, attrExpiry), Result: getBytes(i, attrResult),
@@ -224,22 +186,3 @@ func decodeMessage(i item) (*driver.Message, error) {
 	m.Errors, err = ledger.DecodeErrors(getBytes(i, attrErrors))
 	return m, err
 }
-
-// same says whether two values are equal.
-func same(a, b types.AttributeValue) bool {
-	switch a := a.(type) {
-	case *types.AttributeValueMemberB:
-		b, ok := b.(*types.AttributeValueMemberB)
-		return ok && bytes.Equal(a.Value, b.Value)
-	case *types.AttributeValueMemberN:
-		b, ok := b.(*types.AttributeValueMemberN)
-		return ok && a.Value == b.Value
-	case *types.AttributeValueMemberBOOL:
-		b, ok := b.(*types.AttributeValueMemberBOOL)
-		return ok && a.Value == b.Value
-	}
-	return false
-}
-
-// attributes are the names of an item's attributes, sorted: equal changes are equal statements.
-func attributes(i item) []string { return slices.Sorted(maps.Keys(i)) }

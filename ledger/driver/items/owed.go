@@ -1,4 +1,4 @@
-package dynamodb
+package items
 
 import (
 	"context"
@@ -9,21 +9,18 @@ import (
 	"github.com/ackledger/ackledger/ledger/driver"
 )
 
-// owedFrom is how many rows of a transaction are owed instead of written with it.
-const owedFrom = transactMost / 2
-
-// owe takes new rows of the log out of a transaction that is too large, and notes them in the log.
+// owe takes new rows of the log out of a transaction of which they are half of all that it may have, and notes them in the log.
 func (g *logTx) owe() {
 	var rows []*cell
 	for n, c := range g.tx.cells {
-		if c.put && c.was == nil && c.is != nil && n.place[0] == placeMessages[0] && n.place[1:9] == string(g.id[:]) && n.sort[0] == kindMessage[0] {
+		if c.put && c.was == nil && c.is != nil && n.Place[0] == placeMessages[0] && n.Place[1:9] == string(g.id[:]) && n.Sort[0] == kindMessage[0] {
 			rows = append(rows, c)
 		}
 	}
-	if len(rows) < owedFrom {
+	if len(rows) < g.tx.bounds.Set/2 {
 		return
 	}
-	slices.SortFunc(rows, func(a, b *cell) int { return a.name.compare(b.name) })
+	slices.SortFunc(rows, func(a, b *cell) int { return a.name.Compare(b.name) })
 	sets := map[string]*driver.Set{}
 	var kinds []owedRows
 	for _, c := range rows {
@@ -53,10 +50,10 @@ func (g *logTx) owe() {
 }
 
 // carryOut writes what a log owes, and then strikes it out. Any number of processes may do so at once.
-func (s *store) carryOut(ctx context.Context, id driver.LogID) error {
+func (s *Store) carryOut(ctx context.Context, id driver.LogID) error {
 	n := logName(id)
 	for try := 0; ; try++ {
-		found, err := s.get(ctx, []name{n})
+		found, err := s.table.Get(ctx, []Name{n})
 		if err != nil || found[n] == nil {
 			return err
 		}
@@ -78,41 +75,40 @@ func (s *store) carryOut(ctx context.Context, id driver.LogID) error {
 			return err
 		}
 		c := &cell{name: n, was: found[n]}
-		is := n.key()
-		is[attrData] = blob(data)
+		is := n.Item()
+		is[attrData] = Bytes(data)
 		c.write(is)
-		lost, err := s.writeBatch(ctx, []*unit{{changes: []change{{c}}}})
-		if err != nil || len(lost) == 0 {
+		set := &Set{Changes: []Change{c.change()}}
+		if err := s.write(ctx, set); err != nil || set.Written {
 			return err
 		}
-		if rest(ctx, try) != nil {
-			return busy(ctx, errConflict)
+		if Rest(ctx, try) != nil {
+			return conflict(ctx)
 		}
 	}
 }
 
 // payRows writes rows that are owed, but for those that are there.
-func (s *store) payRows(ctx context.Context, id driver.LogID, g *storedLog, o *owedRows) error {
+func (s *Store) payRows(ctx context.Context, id driver.LogID, g *storedLog, o *owedRows) error {
 	set, err := driver.DecodeSet(o.Offsets, 0)
 	if err != nil {
 		return fmt.Errorf("log %x: %w", id, err)
 	}
-	var units []*unit
-	var marks []name
+	var sets []*Set
+	var marks []Name
 	info := driver.Info{Prefix: string(g.Prefix)}
 	for _, span := range set.Spans() {
 		for offset := span.From; offset < span.To; offset++ {
 			m := o.Message
 			m.Key, m.Scope, m.ID = driver.JoinKey(id, offset), string(g.Scope), info.ID(offset)
-			c := &cell{name: messageName(m.Key)}
+			c := &cell{name: MessageName(m.Key)}
 			c.write(encodeMessage(&m, nil, 0))
-			units = append(units, &unit{changes: []change{{c}}})
+			sets = append(sets, &Set{Changes: []Change{c.change()}})
 			marks = append(marks, blockName(m.Key))
 		}
 	}
 	if err := s.mark(ctx, marks); err != nil {
 		return err
 	}
-	_, err = s.writeAll(ctx, units, nil) // one that others were ahead of is there
-	return err
+	return s.write(ctx, sets...) // one that others were ahead of is there
 }

@@ -1,13 +1,10 @@
-package dynamodb
+package items
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
@@ -24,48 +21,35 @@ const (
 	sweepMost = 45
 )
 
-func markOf(last item) driver.Mark {
-	if len(last) == 0 {
+func markOf(last Name) driver.Mark {
+	if last == (Name{}) {
 		return endMark
 	}
-	b, err := json.Marshal([2][]byte{getBytes(last, attrPlace), getBytes(last, attrSort)})
+	b, err := json.Marshal([2][]byte{[]byte(last.Place), []byte(last.Sort)})
 	if err != nil {
 		return endMark // bytes have no way to fail
 	}
 	return driver.Mark(b)
 }
 
-func startOf(m driver.Mark) (item, error) {
-	if m == "" {
-		return nil, nil
-	}
-	var n [2][]byte
-	if err := json.Unmarshal([]byte(m), &n); err != nil {
-		return nil, fmt.Errorf("a mark of a list: %w", err)
-	}
-	return name{string(n[0]), string(n[1])}.key(), nil
-}
-
 // scan reads the next page of all messages and steps; nothing else is in it.
-func (s *store) scan(ctx context.Context, behind driver.Mark, strong bool, most int) (items []item, last driver.Mark, err error) {
+func (s *Store) scan(ctx context.Context, behind driver.Mark, fresh bool, most int) (items []Item, last driver.Mark, err error) {
 	if behind == endMark {
 		return nil, endMark, nil
 	}
-	start, err := startOf(behind)
+	ask := Scan{Place: placeMessages, Sorts: []string{kindMessage, kindStep}, Fresh: fresh, Most: most}
+	if behind != "" {
+		var n [2][]byte
+		if err := json.Unmarshal([]byte(behind), &n); err != nil {
+			return nil, "", fmt.Errorf("a mark of a list: %w", err)
+		}
+		ask.Behind = Name{string(n[0]), string(n[1])}
+	}
+	items, end, err := s.table.Scan(ctx, ask)
 	if err != nil {
 		return nil, "", err
 	}
-	var out *sdk.ScanOutput
-	err = s.ask(ctx, func(ctx context.Context) (err error) {
-		out, err = s.db.Scan(ctx, &sdk.ScanInput{TableName: &s.table, ConsistentRead: &strong, ExclusiveStartKey: start, Limit: aws.Int32(int32(most)),
-			FilterExpression:          aws.String("begins_with(k, :m) AND (begins_with(r, :m) OR begins_with(r, :s))"),
-			ExpressionAttributeValues: item{":m": blob(kindMessage), ":s": blob(kindStep)}}, once)
-		return err
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	return out.Items, markOf(out.LastEvaluatedKey), nil
+	return items, markOf(end), nil
 }
 
 // LastMessage implements [driver.Lists]: where a scan ends is known when it is there.
@@ -75,7 +59,7 @@ func (t *tx) LastMessage() (driver.Mark, error) { return endMark, nil }
 func (t *tx) Messages(behind, _ driver.Mark, _ *ledger.Filter) (page []driver.Message, last driver.Mark, err error) {
 	items, last, err := t.scan(t.ctx, behind, false, scanMost)
 	for _, i := range items {
-		if nameOf(i).sort[0] != kindMessage[0] {
+		if NameOf(i).Sort[0] != kindMessage[0] {
 			continue
 		}
 		m, err := decodeMessage(i)
@@ -87,7 +71,7 @@ func (t *tx) Messages(behind, _ driver.Mark, _ *ledger.Filter) (page []driver.Me
 	return page, last, err
 }
 
-// SweepMessages implements [driver.Tx]. Steps whose messages DynamoDB has removed go on the way. A page that ends in the middle of
+// SweepMessages implements [driver.Tx]. Steps whose messages the table has removed go on the way. A page that ends in the middle of
 // the table looked at one row at least, or it would be the last one.
 func (t *tx) SweepMessages(behind, until driver.Mark, n int) (page driver.Swept, err error) {
 	for page.Last = behind; page.Looked == 0 && page.Last != endMark && page.Last != until; {
@@ -96,11 +80,11 @@ func (t *tx) SweepMessages(behind, until driver.Mark, n int) (page driver.Swept,
 			return page, err
 		}
 		page.Last = last
-		var steps []name
+		var steps []Name
 		for _, i := range items {
 			page.Looked++
-			if nameOf(i).sort[0] == kindStep[0] {
-				steps = append(steps, nameOf(i))
+			if NameOf(i).Sort[0] == kindStep[0] {
+				steps = append(steps, NameOf(i))
 				continue
 			}
 			m, err := decodeMessage(t.saw(i).is)
@@ -116,14 +100,14 @@ func (t *tx) SweepMessages(behind, until driver.Mark, n int) (page driver.Swept,
 	return page, nil
 }
 
-// SweepArchive implements [driver.Tx]: what DynamoDB's TTL has not removed yet, of a page of one shard after the other.
+// SweepArchive implements [driver.Tx]: what the table has not removed by itself, of a page of one shard after the other.
 func (t *tx) SweepArchive(behind driver.Mark, n int, before time.Time) (last driver.Mark, looked, removed int64, err error) {
 	shard, from := 0, ""
 	if behind != "" {
 		shard, from = int(behind[0]), string(behind[1:])+"\x00"
 	}
 	for ; shard < shards; shard, from = shard+1, "" {
-		q := &query{place: string([]byte{'d', byte(shard)}), from: from, index: indexDead}
+		q := Query{Place: string([]byte{'d', byte(shard)}), From: from, Index: Dead}
 		list, err := t.collect(t.ctx, q, n)
 		if err != nil {
 			return behind, 0, 0, err
@@ -132,7 +116,7 @@ func (t *tx) SweepArchive(behind driver.Mark, n int, before time.Time) (last dri
 			last = driver.Mark(append([]byte{byte(shard)}, getBytes(i, attrMoment)...))
 			if getTime(i, attrExpiry).Before(before) {
 				removed++
-				t.debris = append(t.debris, nameOf(i))
+				t.debris = append(t.debris, NameOf(i))
 			}
 		}
 		if len(list) > 0 {

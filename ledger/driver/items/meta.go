@@ -1,4 +1,4 @@
-package dynamodb
+package items
 
 import (
 	"cmp"
@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/google/uuid"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -20,19 +18,17 @@ import (
 
 // The items of the ledger as a whole.
 var (
-	metaOwners = name{placeMeta, "owners"} // counts owners
-	metaTurn   = name{placeMeta, "turn"}
-	metaFloor  = name{placeMeta, "floor"}
-	metaScopes = name{placeMeta, "scopes"}
-	metaAudit  = name{placeMeta, "audit"} // the id of the latest record
-	metaID     = name{placeMeta, "id"}    // the ledger's
+	metaOwners = Name{placeMeta, "owners"} // counts owners
+	metaTurn   = Name{placeMeta, "turn"}
+	metaFloor  = Name{placeMeta, "floor"}
+	metaScopes = Name{placeMeta, "scopes"}
+	metaAudit  = Name{placeMeta, "audit"} // the id of the latest record
+	metaID     = Name{placeMeta, "id"}    // the ledger's
 )
 
-// ID implements [ledger.Identified]: whoever asks first draws it.
-func (l *Ledger) ID(ctx context.Context) (id string, err error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
-	defer cancel()
-	err = l.store.Update(ctx, driver.Call{Op: driver.Operate}, func(in driver.Tx) error {
+// ID is the ledger's: whoever asks first draws it.
+func (s *Store) ID(ctx context.Context) (id string, err error) {
+	err = s.Update(ctx, driver.Call{Op: driver.Operate}, func(in driver.Tx) error {
 		t := in.(*tx)
 		id = ""
 		c, err := t.meta(metaID, &id)
@@ -42,20 +38,17 @@ func (l *Ledger) ID(ctx context.Context) (id string, err error) {
 		id = uuid.NewString()
 		return t.putMeta(c, id)
 	})
-	if err != nil {
-		return "", fmt.Errorf("ledger/dynamodb: read the ledger's id: %w", err)
-	}
-	return id, nil
+	return id, err
 }
 
 // meta reads such an item. What is not there leaves to as it is.
-func (t *tx) meta(n name, to any) (*cell, error) {
+func (t *tx) meta(n Name, to any) (*cell, error) {
 	c, err := t.read(n)
 	if err != nil || c.is == nil {
 		return c, err
 	}
 	if err := json.Unmarshal(getBytes(c.is, attrData), to); err != nil {
-		return nil, fmt.Errorf("the item %q: %w", n.sort, err)
+		return nil, fmt.Errorf("the item %q: %w", n.Sort, err)
 	}
 	return c, nil
 }
@@ -63,10 +56,10 @@ func (t *tx) meta(n name, to any) (*cell, error) {
 func (t *tx) putMeta(c *cell, what any) error {
 	data, err := json.Marshal(what)
 	if err != nil {
-		return fmt.Errorf("the item %q: %w", c.name.sort, err)
+		return fmt.Errorf("the item %q: %w", c.name.Sort, err)
 	}
-	i := c.name.key()
-	i[attrData] = blob(data)
+	i := c.name.Item()
+	i[attrData] = Bytes(data)
 	c.write(i)
 	return nil
 }
@@ -77,7 +70,7 @@ type storedScopes map[string]time.Duration
 func encodeScope(scope string) string { return base64.RawURLEncoding.EncodeToString([]byte(scope)) }
 
 // addScope makes a scope known, unless it is.
-func (s *store) addScope(ctx context.Context, scope string) error {
+func (s *Store) addScope(ctx context.Context, scope string) error {
 	s.mu.Lock()
 	there := s.scopes[scope]
 	s.mu.Unlock()
@@ -131,31 +124,33 @@ func (t *tx) Scopes() (names []string, err error) {
 	return names, err
 }
 
+// The attributes of counts of deliveries.
+const (
+	countMisses   = "a"
+	countHits     = "c"
+	countTimeouts = "g"
+)
+
 // AddDeliveries implements [driver.Owners].
-func (s *store) AddDeliveries(ctx context.Context, more []ledger.Deliveries) error {
+func (s *Store) AddDeliveries(ctx context.Context, more []ledger.Deliveries) error {
 	for i, d := range more {
-		err := s.send(ctx, func(ctx context.Context) error {
-			_, err := s.db.UpdateItem(ctx, &sdk.UpdateItemInput{TableName: &s.table, Key: name{placeCounts, "s" + d.Scope}.key(),
-				UpdateExpression: aws.String("ADD a :m, c :h, g :t SET b = if_not_exists(b, :now)"),
-				ExpressionAttributeValues: item{":m": number(d.Misses), ":h": number(d.Hits), ":t": number(d.Timeouts),
-					":now": number(s.clock.now().UnixMicro())}}, once)
-			return err
-		})
+		_, err := s.table.Add(ctx, Name{placeCounts, "s" + d.Scope}, Item{countMisses: Number(d.Misses), countHits: Number(d.Hits), countTimeouts: Number(d.Timeouts)},
+			Item{attrAt: Number(s.Now().UnixMicro())})
 		if err != nil {
-			return ledger.MarkPartly(i > 0, writeError(err))
+			return ledger.MarkPartly(i > 0, err)
 		}
 	}
 	return nil
 }
 
 // Deliveries implements [driver.Owners].
-func (s *store) Deliveries(ctx context.Context) (all []ledger.Deliveries, err error) {
-	for i, err := range s.all(ctx, &query{place: placeCounts}) {
+func (s *Store) Deliveries(ctx context.Context) (all []ledger.Deliveries, err error) {
+	for i, err := range s.table.Query(ctx, Query{Place: placeCounts}) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, ledger.Deliveries{Scope: nameOf(i).sort[1:], Since: getTime(i, attrAt), Misses: getNumber[int64](i, "a"),
-			Hits: getNumber[int64](i, "c"), Timeouts: getNumber[int64](i, "g")})
+		all = append(all, ledger.Deliveries{Scope: NameOf(i).Sort[1:], Since: getTime(i, attrAt), Misses: getNumber[int64](i, countMisses),
+			Hits: getNumber[int64](i, countHits), Timeouts: getNumber[int64](i, countTimeouts)})
 	}
 	slices.SortFunc(all, func(a, b ledger.Deliveries) int {
 		return cmp.Or(cmp.Compare(b.Misses+b.Hits, a.Misses+a.Hits), cmp.Compare(a.Scope, b.Scope))
@@ -190,8 +185,8 @@ func (t *tx) Note(records []ledger.AuditRecord) error {
 		if err != nil {
 			return err
 		}
-		i := auditName(first).key()
-		i[attrData] = blob(data)
+		i := auditName(first).Item()
+		i[attrData] = Bytes(data)
 		t.cell(auditName(first)).write(i)
 		part, size, first = nil, 0, last+1
 		return nil
@@ -216,8 +211,8 @@ func (t *tx) Note(records []ledger.AuditRecord) error {
 	return t.putMeta(c, last)
 }
 
-func auditName(id int64) name {
-	return name{placeAudit, string(binary.BigEndian.AppendUint64(nil, uint64(id)))}
+func auditName(id int64) Name {
+	return Name{placeAudit, string(binary.BigEndian.AppendUint64(nil, uint64(id)))}
 }
 
 // LastAudit implements [driver.Lists].
@@ -227,7 +222,7 @@ func (t *tx) LastAudit() (last int64, err error) {
 }
 
 // records are those of one item.
-func records(i item) (list []ledger.AuditRecord, err error) {
+func records(i Item) (list []ledger.AuditRecord, err error) {
 	var stored []storedAudit
 	if err := json.Unmarshal(getBytes(i, attrData), &stored); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
@@ -243,13 +238,13 @@ func records(i item) (list []ledger.AuditRecord, err error) {
 	return list, nil
 }
 
-// Audits implements [driver.Lists]. The item with the first record may begin before it.
+// Audits implements [driver.Lists]. The Item with the first record may begin before it.
 func (t *tx) Audits(after, until int64, _ *ledger.AuditFilter, n int) (page []ledger.AuditRecord, err error) {
-	before, err := t.collect(t.ctx, &query{place: placeAudit, to: auditName(after + 1).sort, down: true}, 1)
+	before, err := t.collect(t.ctx, Query{Place: placeAudit, To: auditName(after + 1).Sort, Down: true}, 1)
 	if err != nil {
 		return nil, err
 	}
-	add := func(i item) error {
+	add := func(i Item) error {
 		list, err := records(i)
 		for _, r := range list {
 			if r.ID > after && r.ID <= until && len(page) < n {
@@ -263,7 +258,7 @@ func (t *tx) Audits(after, until int64, _ *ledger.AuditFilter, n int) (page []le
 			return nil, err
 		}
 	}
-	for i, err := range t.all(t.ctx, &query{place: placeAudit, from: auditName(after + 1).sort, limit: getMost}) {
+	for i, err := range t.table.Query(t.ctx, Query{Place: placeAudit, From: auditName(after + 1).Sort, Most: t.bounds.Get}) {
 		if err == nil {
 			err = add(i)
 		}
@@ -276,7 +271,7 @@ func (t *tx) Audits(after, until int64, _ *ledger.AuditFilter, n int) (page []le
 
 // SweepAudits implements [driver.Tx]: items all of whose records are from before.
 func (t *tx) SweepAudits(n int, before time.Time) (removed int64, err error) {
-	list, err := t.collect(t.ctx, &query{place: placeAudit}, min(n, transactMost/2))
+	list, err := t.collect(t.ctx, Query{Place: placeAudit}, min(n, t.bounds.Set/2))
 	for _, i := range list {
 		of, failed := records(i)
 		if failed != nil {

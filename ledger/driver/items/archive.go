@@ -1,4 +1,4 @@
-package dynamodb
+package items
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
 )
@@ -21,10 +19,8 @@ import (
 const (
 	// shards are as many parts of the index of dead letters: one alone takes 1,000 writes a second.
 	shards = 8
-	// inlineMost is how many bytes of body and headers stand in a delivery's own item, which lists read.
+	// inlineMost is how many bytes of body and headers stand in a delivery's own Item, which lists read.
 	inlineMost = 2 << 10
-	// chunkBytes is how many bytes of a larger one are one item.
-	chunkBytes = 350 << 10
 )
 
 // storedArchive is an archived delivery as JSON, beside what indexes and lists need. Texts that need not be UTF-8 are bytes.
@@ -78,17 +74,17 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 		stored.Pos = &storedPosition{[]byte(p.Log), p.Epoch, p.Offset, p.Prev, p.First}
 	}
 	whole := payload(&a.Archive)
-	i := c.name.key()
-	i[attrScope], i[attrID], i[attrFailed] = blob(a.Key.Scope), blob(a.Key.ID), blob(a.Delivery)
+	i := c.name.Item()
+	i[attrScope], i[attrID], i[attrFailed] = Bytes(a.Key.Scope), Bytes(a.Key.ID), Bytes(a.Delivery)
 	setTime(i, attrAt, a.At)
 	setTime(i, attrExpiry, a.Expiry)
 	if len(whole) <= inlineMost {
-		i[attrResult] = blob(whole)
+		i[attrResult] = Bytes(whole)
 	} else if stored.Chunks, err = t.putChunks(&stored, c.name, whole, a.Expiry); err != nil {
 		return err
 	}
-	i[attrWeight] = number(a.Weight())
-	i[attrByID] = blob(a.Key.ID)
+	i[attrWeight] = Number(a.Weight())
+	i[attrByID] = Bytes(a.Key.ID)
 	if len(a.Key.ID) == 0 {
 		delete(i, attrByID)
 	}
@@ -97,9 +93,9 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 }
 
 // listDead puts an archived delivery into the list of dead letters.
-func listDead(i item, n name, at time.Time) {
-	i[attrShard] = blob([]byte{'d', n.sort[len(n.sort)-1] % shards})
-	i[attrMoment] = blob(momentOf(at) + n.place + n.sort)
+func listDead(i Item, n Name, at time.Time) {
+	i[attrShard] = Bytes([]byte{'d', n.Sort[len(n.Sort)-1] % shards})
+	i[attrMoment] = Bytes(momentOf(at) + n.Place + n.Sort)
 }
 
 // momentOf sorts by time.
@@ -107,15 +103,15 @@ func momentOf(at time.Time) string {
 	return string(binary.BigEndian.AppendUint64(nil, uint64(max(at.UnixMicro(), 0))))
 }
 
-func writeArchive(c *cell, i item, stored *storedArchive, expiry time.Time) error {
+func writeArchive(c *cell, i Item, stored *storedArchive, expiry time.Time) error {
 	data, err := json.Marshal(stored)
 	if err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
-	i[attrData], i[attrTTL] = blob(data), number(expiry.Unix()+1)
+	i[attrData], i[attrTTL] = Bytes(data), Number(expiry.Unix()+1)
 	setTime(i, attrExpiry, expiry)
 	if !stored.Purged.IsZero() {
-		i[attrPurged] = &types.AttributeValueMemberBOOL{Value: true}
+		i[attrPurged] = True
 	}
 	c.write(i)
 	return nil
@@ -130,13 +126,13 @@ func payload(a *ledger.Archive) []byte {
 
 // putChunks writes a large payload ahead of the delivery that names it: what no delivery names goes by its TTL. The names are of the
 // delivery and its payload, so that a transaction that is run again leaves no second copy, which no purge would find.
-func (t *tx) putChunks(stored *storedArchive, n name, whole []byte, expiry time.Time) (chunks int, err error) {
+func (t *tx) putChunks(stored *storedArchive, n Name, whole []byte, expiry time.Time) (chunks int, err error) {
 	sum := sha256.Sum256(whole)
-	stored.Body = fmt.Sprintf("%x%x", n.sort[2:], sum[:8])
-	for part := range slices.Chunk(whole, chunkBytes) {
-		i := chunkName(n, stored.Body, chunks).key()
-		i[attrData], i[attrTTL] = blob(part), number(expiry.Unix()+1)
-		if err := t.writeRequests(t.ctx, []types.WriteRequest{{PutRequest: &types.PutRequest{Item: i}}}); err != nil {
+	stored.Body = fmt.Sprintf("%x%x", n.Sort[2:], sum[:8])
+	for part := range slices.Chunk(whole, t.bounds.Item*7/8) { // what is left is for the name
+		i := chunkName(n, stored.Body, chunks).Item()
+		i[attrData], i[attrTTL] = Bytes(part), Number(expiry.Unix()+1)
+		if err := t.table.Put(t.ctx, []Item{i}); err != nil {
 			return 0, err
 		}
 		chunks++
@@ -144,17 +140,17 @@ func (t *tx) putChunks(stored *storedArchive, n name, whole []byte, expiry time.
 	return chunks, nil
 }
 
-func chunkName(archive name, body string, n int) name {
-	return name{archive.place, kindBody + archive.sort[1:2] + body + string(binary.BigEndian.AppendUint32(nil, uint32(n)))}
+func chunkName(archive Name, body string, n int) Name {
+	return Name{archive.Place, kindBody + archive.Sort[1:2] + body + string(binary.BigEndian.AppendUint32(nil, uint32(n)))}
 }
 
 // decodeArchive reads an archived delivery without body and headers.
-func decodeArchive(i item) (*ledger.ArchiveRecord, *storedArchive, error) {
+func decodeArchive(i Item) (*ledger.ArchiveRecord, *storedArchive, error) {
 	var s storedArchive
 	if err := json.Unmarshal(getBytes(i, attrData), &s); err != nil {
 		return nil, nil, fmt.Errorf("archive: %w", err)
 	}
-	key := ledger.KeyOfSum(string(getBytes(i, attrScope)), getBytes(i, attrID), keyOf(nameOf(i)))
+	key := ledger.KeyOfSum(string(getBytes(i, attrScope)), getBytes(i, attrID), keyOf(NameOf(i)))
 	a := &ledger.ArchiveRecord{Archive: ledger.Archive{Key: key, Fingerprint: s.Fingerprint, Delivery: getBytes(i, attrFailed), Kind: s.Kind,
 		Source: string(s.Source), Group: string(s.Group), Attempts: s.Attempts, Sent: s.Sent, Keep: s.Keep},
 		Token: s.Token, Generation: s.Generation, At: getTime(i, attrAt), Expiry: getTime(i, attrExpiry), Replayed: s.Replayed, Purged: s.Purged}
@@ -170,14 +166,14 @@ func decodeArchive(i item) (*ledger.ArchiveRecord, *storedArchive, error) {
 }
 
 // fill reads body and headers of a delivery.
-func (s *store) fill(ctx context.Context, i item, a *ledger.ArchiveRecord, stored *storedArchive) error {
+func (s *Store) fill(ctx context.Context, i Item, a *ledger.ArchiveRecord, stored *storedArchive) error {
 	whole := getBytes(i, attrResult)
 	if stored.Chunks > 0 {
-		var names []name
+		var names []Name
 		for n := range stored.Chunks {
-			names = append(names, chunkName(nameOf(i), stored.Body, n))
+			names = append(names, chunkName(NameOf(i), stored.Body, n))
 		}
-		found, err := s.get(ctx, names)
+		found, err := s.table.Get(ctx, names)
 		if err != nil {
 			return err
 		}
@@ -207,22 +203,22 @@ func (s *store) fill(ctx context.Context, i item, a *ledger.ArchiveRecord, store
 }
 
 // archived are the items of what is archived under a key, as the transaction sees them.
-func (t *tx) archived(key driver.Key) (list []item, err error) {
+func (t *tx) archived(key driver.Key) (list []Item, err error) {
 	place, low := placeOf(key)
 	start := kindArchive + low
-	for i, err := range t.all(t.ctx, &query{place: place, start: start}) {
+	for i, err := range t.table.Query(t.ctx, Query{Place: place, Prefix: start}) {
 		if err != nil {
 			return nil, err
 		}
 		t.saw(i)
 	}
 	for n, c := range t.cells {
-		if n.place == place && len(n.sort) > 2 && n.sort[:2] == start && c.is != nil {
+		if n.Place == place && len(n.Sort) > 2 && n.Sort[:2] == start && c.is != nil {
 			list = append(list, c.is)
 		}
 	}
-	slices.SortFunc(list, func(a, b item) int {
-		return cmp.Or(getTime(a, attrAt).Compare(getTime(b, attrAt)), nameOf(a).compare(nameOf(b)))
+	slices.SortFunc(list, func(a, b Item) int {
+		return cmp.Or(getTime(a, attrAt).Compare(getTime(b, attrAt)), NameOf(a).Compare(NameOf(b)))
 	})
 	return list, nil
 }
@@ -282,7 +278,7 @@ func (t *tx) Alter(key driver.Key, delivery []byte, change driver.ArchiveChange)
 		if c, err = t.read(archiveName(key, to)); err != nil {
 			return false, err
 		}
-		i[attrFailed], i[attrPlace], i[attrSort] = blob(to), blob(c.name.place), blob(c.name.sort)
+		i[attrFailed], i[attrPlace], i[attrSort] = Bytes(to), Bytes(c.name.Place), Bytes(c.name.Sort)
 		listDead(i, c.name, a.At)
 	}
 	return true, writeArchive(c, i, stored, expiry)
@@ -291,7 +287,7 @@ func (t *tx) Alter(key driver.Key, delivery []byte, change driver.ArchiveChange)
 // DeadLetters implements [driver.Lists].
 func (t *tx) DeadLetters(behind driver.Mark, until time.Time, _ *ledger.Filter, n int) (page []driver.DeadLetter, err error) {
 	for len(page) == 0 {
-		found, err := t.dead(behind, until, min(n, getMost))
+		found, err := t.dead(behind, until, min(n, t.bounds.Get))
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
@@ -304,33 +300,33 @@ func (t *tx) DeadLetters(behind driver.Mark, until time.Time, _ *ledger.Filter, 
 }
 
 // dead are the next entries of the index of dead letters that are not purged: of all shards, merged by their order.
-func (t *tx) dead(behind driver.Mark, until time.Time, n int) (found []item, err error) {
+func (t *tx) dead(behind driver.Mark, until time.Time, n int) (found []Item, err error) {
 	for shard := range shards {
-		list, err := t.collect(t.ctx, &query{place: string([]byte{'d', byte(shard)}), from: string(behind) + "\x00",
-			to: momentOf(until.Add(time.Microsecond)), index: indexDead}, n)
+		list, err := t.collect(t.ctx, Query{Place: string([]byte{'d', byte(shard)}), From: string(behind) + "\x00",
+			To: momentOf(until.Add(time.Microsecond)), Index: Dead}, n)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, list...)
 	}
-	slices.SortFunc(found, func(a, b item) int { return bytes.Compare(getBytes(a, attrMoment), getBytes(b, attrMoment)) })
+	slices.SortFunc(found, func(a, b Item) int { return bytes.Compare(getBytes(a, attrMoment), getBytes(b, attrMoment)) })
 	return found[:min(n, len(found))], nil
 }
 
 // letters reads what the index has found, with their messages.
-func (t *tx) letters(found []item) (page []driver.DeadLetter, err error) {
-	var names []name
+func (t *tx) letters(found []Item) (page []driver.DeadLetter, err error) {
+	var names []Name
 	for _, i := range found {
 		if _, purged := i[attrPurged]; !purged {
-			names = append(names, nameOf(i), messageName(keyOf(nameOf(i))))
+			names = append(names, NameOf(i), MessageName(keyOf(NameOf(i))))
 		}
 	}
-	there, err := t.get(t.ctx, slices.Compact(slices.SortedFunc(slices.Values(names), name.compare)))
+	there, err := t.table.Get(t.ctx, slices.Compact(slices.SortedFunc(slices.Values(names), Name.Compare)))
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range found {
-		i := there[nameOf(f)]
+		i := there[NameOf(f)]
 		if i == nil { // purged, or it has just gone
 			continue
 		}
@@ -342,7 +338,7 @@ func (t *tx) letters(found []item) (page []driver.DeadLetter, err error) {
 			continue
 		}
 		d := driver.DeadLetter{ArchiveRecord: *a, Mark: driver.Mark(getBytes(f, attrMoment)), Size: stored.Size}
-		if d.Superseded, err = t.superseded(a, there[messageName(a.Key.Sum())]); err != nil {
+		if d.Superseded, err = t.superseded(a, there[MessageName(a.Key.Sum())]); err != nil {
 			return nil, err
 		}
 		page = append(page, d)
@@ -351,7 +347,7 @@ func (t *tx) letters(found []item) (page []driver.DeadLetter, err error) {
 }
 
 // superseded looks for a later failure of the same message. There is none if the message has the delivery's token still.
-func (t *tx) superseded(a *ledger.ArchiveRecord, message item) (bool, error) {
+func (t *tx) superseded(a *ledger.ArchiveRecord, message Item) (bool, error) {
 	if a.Token == 0 || message != nil && getNumber[uint64](message, attrToken) == a.Token {
 		return false, nil
 	}
@@ -367,11 +363,11 @@ func (t *tx) superseded(a *ledger.ArchiveRecord, message item) (bool, error) {
 
 // Bodies implements [driver.Lists].
 func (t *tx) Bodies(of []driver.DeadLetter) ([]driver.DeadLetter, error) {
-	names := make([]name, len(of))
+	names := make([]Name, len(of))
 	for i := range of {
 		names[i] = archiveName(of[i].Key.Sum(), of[i].Delivery)
 	}
-	found, err := t.get(t.ctx, names)
+	found, err := t.table.Get(t.ctx, names)
 	if err != nil {
 		return nil, err
 	}
@@ -406,12 +402,12 @@ func (t *tx) byID(kind string, id []byte, n int) (keys []ledger.Key, err error) 
 		return nil, nil
 	}
 	seen := map[driver.Key]bool{}
-	for i, err := range t.all(t.ctx, &query{place: string(id), index: indexByID}) {
+	for i, err := range t.table.Query(t.ctx, Query{Place: string(id), Index: ByID}) {
 		if err != nil || len(keys) == n {
 			return keys, err
 		}
-		at := nameOf(i)
-		if key := keyOf(at); at.sort[:1] == kind && !seen[key] {
+		at := NameOf(i)
+		if key := keyOf(at); at.Sort[:1] == kind && !seen[key] {
 			seen[key] = true
 			keys = append(keys, ledger.KeyOfSum(string(getBytes(i, attrScope)), id, key))
 		}
@@ -425,7 +421,7 @@ func (t *tx) ArchivedBytes(scope string, behind driver.Mark) (n int64, next driv
 	if behind != "" {
 		shard = int(behind[0]) + 1
 	}
-	for i, err := range t.all(t.ctx, &query{place: string([]byte{'d', byte(shard)}), index: indexDead}) {
+	for i, err := range t.table.Query(t.ctx, Query{Place: string([]byte{'d', byte(shard)}), Index: Dead}) {
 		if err != nil {
 			return 0, "", false, err
 		}

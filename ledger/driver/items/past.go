@@ -1,4 +1,4 @@
-package dynamodb
+package items
 
 import (
 	"encoding/json"
@@ -21,12 +21,12 @@ func (t *tx) outlive(m *driver.Message, keep time.Duration) {
 		return // it has no way to fail: bytes, numbers, and times that were read
 	}
 	place, low := placeOf(m.Key)
-	n := name{place, kindPast + low + momentOf(past.Until) + string(newVersionBytes())}
-	i := n.key()
-	i[attrData], i[attrScope], i[attrTTL] = blob(data), blob(m.Scope), number(past.Until.Unix()+1)
-	i[attrShard], i[attrMoment] = blob(placePast), blob(momentOf(past.Until)+n.place+n.sort)
+	n := Name{place, kindPast + low + momentOf(past.Until) + string(newVersionBytes())}
+	i := n.Item()
+	i[attrData], i[attrScope], i[attrTTL] = Bytes(data), Bytes(m.Scope), Number(past.Until.Unix()+1)
+	i[attrShard], i[attrMoment] = Bytes(placePast), Bytes(momentOf(past.Until)+n.Place+n.Sort)
 	if len(m.ID) > 0 {
-		i[attrByID] = blob(m.ID)
+		i[attrByID] = Bytes(m.ID)
 	}
 	t.cell(n).write(i)
 }
@@ -34,7 +34,7 @@ func (t *tx) outlive(m *driver.Message, keep time.Duration) {
 // Past implements [driver.Reader].
 func (t *tx) Past(key driver.Key, results bool, n int) (list []ledger.Past, err error) {
 	place, low := placeOf(key)
-	items, err := t.collect(t.ctx, &query{place: place, start: kindPast + low, down: true}, n)
+	items, err := t.collect(t.ctx, Query{Place: place, Prefix: kindPast + low, Down: true}, n)
 	for _, i := range items {
 		var p ledger.Past
 		if err := json.Unmarshal(getBytes(i, attrData), &p); err != nil {
@@ -51,11 +51,11 @@ func (t *tx) Past(key driver.Key, results bool, n int) (list []ledger.Past, err 
 // PastKeys implements [driver.Lists].
 func (t *tx) PastKeys(id []byte, n int) ([]ledger.Key, error) { return t.byID(kindPast, id, n) }
 
-// SweepPast implements [driver.Tx]: what DynamoDB's TTL has not removed yet.
+// SweepPast implements [driver.Tx]: what the table has not removed by itself.
 func (t *tx) SweepPast(n int, before time.Time) (removed int64, err error) {
-	list, err := t.collect(t.ctx, &query{place: placePast, to: momentOf(before), index: indexDead}, min(n, transactMost/2))
+	list, err := t.collect(t.ctx, Query{Place: placePast, To: momentOf(before), Index: Dead}, min(n, t.bounds.Set/2))
 	for _, i := range list {
-		t.debris = append(t.debris, nameOf(i))
+		t.debris = append(t.debris, NameOf(i))
 	}
 	return int64(len(list)), err
 }

@@ -1,4 +1,4 @@
-package dynamodb
+package items
 
 import (
 	"cmp"
@@ -13,7 +13,10 @@ import (
 
 // A log with its ranges and segments is one item. Whatever changes it is one write on its version.
 
-func logName(id driver.LogID) name { return name{placeLog + string(id[:]), "l"} }
+// LogNames are the names of all items of a log but its rows and their blocks. They are for tests of engines.
+func LogNames(id driver.LogID) []Name { return []Name{logName(id), {placeLogs, string(id[:])}} }
+
+func logName(id driver.LogID) Name { return Name{placeLog + string(id[:]), "l"} }
 
 // storedLog is a log as JSON. Texts are bytes: JSON would change what is no UTF-8.
 type storedLog struct {
@@ -115,12 +118,12 @@ func (g *logTx) save() error {
 	if err != nil {
 		return fmt.Errorf("log %x: %w", g.id, err)
 	}
-	if len(data) > itemMost-1000 {
+	if most := g.tx.bounds.Item - 1000; len(data) > most {
 		return fmt.Errorf("%w: log %x with %d open ranges and %d segments takes %d bytes, at most %d", ErrTooLarge, g.id, len(g.open), len(g.Segments),
-			len(data), itemMost-1000)
+			len(data), most)
 	}
-	i := logName(g.id).key()
-	i[attrData] = blob(data)
+	i := logName(g.id).Item()
+	i[attrData] = Bytes(data)
 	g.c.write(i)
 	return nil
 }
@@ -131,7 +134,7 @@ func (t *tx) settled(key driver.Key) (there bool, err error) {
 	if _, err := t.log(id); err != nil {
 		return false, err
 	}
-	c := t.cell(messageName(key))
+	c := t.cell(MessageName(key))
 	if c.known || c.put {
 		return c.is != nil, nil
 	}
@@ -155,12 +158,12 @@ func (t *tx) PutLog(l *driver.Log) error {
 		return err
 	}
 	if !g.there {
-		listed, err := t.read(name{placeLogs, string(l.Log[:])})
+		listed, err := t.read(Name{placeLogs, string(l.Log[:])})
 		if err != nil {
 			return err
 		}
 		if listed.is == nil {
-			listed.write(listed.name.key())
+			listed.write(listed.name.Item())
 		}
 	}
 	g.there, g.dirty = true, true
@@ -274,7 +277,7 @@ func (t *tx) DropLog(id driver.LogID) error {
 		}
 	}
 	g.there, g.dirty, g.open, g.Segments = false, true, nil, nil
-	listed, err := t.read(name{placeLogs, string(id[:])})
+	listed, err := t.read(Name{placeLogs, string(id[:])})
 	if err == nil && listed.is != nil {
 		listed.write(nil)
 	}
@@ -289,15 +292,15 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 	if t.op == driver.Sweep {
 		n = min(n, sweepLogs)
 	}
-	listed, err := t.collect(t.ctx, &query{place: placeLogs, from: string(from[:])}, n)
+	listed, err := t.collect(t.ctx, Query{Place: placeLogs, From: string(from[:])}, n)
 	if err != nil {
 		return nil, err
 	}
-	var names []name
+	var names []Name
 	for _, i := range listed {
-		names = append(names, logName(driver.LogID([]byte(nameOf(i).sort))))
+		names = append(names, logName(driver.LogID([]byte(NameOf(i).Sort))))
 	}
-	found, err := t.get(t.ctx, names)
+	found, err := t.table.Get(t.ctx, names)
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +310,7 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 		} else {
 			t.cell(n).known = true
 		}
-		g, err := t.Log(driver.LogID([]byte(n.place[1:])))
+		g, err := t.Log(driver.LogID([]byte(n.Place[1:])))
 		if err != nil {
 			return nil, err
 		}
@@ -322,7 +325,7 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 type trim struct{ scope, name string }
 
 // trimmed remembers what a transaction has trimmed.
-func (s *store) trimmed(t *tx) {
+func (s *Store) trimmed(t *tx) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.trims) > marksMost {
@@ -337,13 +340,13 @@ func (s *store) trimmed(t *tx) {
 func (t *tx) Trim(scope, logName string, at int64, before time.Time) error {
 	of := trim{scope, logName}
 	t.mu.Lock()
-	done := t.store.trims[of]
+	done := t.Store.trims[of]
 	t.mu.Unlock()
 	if at <= done {
 		return nil
 	}
 	for from := (driver.LogID{}); ; {
-		page, err := t.Logs(from, getMost)
+		page, err := t.Logs(from, t.bounds.Get)
 		if err != nil {
 			return err
 		}
@@ -352,7 +355,7 @@ func (t *tx) Trim(scope, logName string, at int64, before time.Time) error {
 				t.logs[l.Log].trim(at, before)
 			}
 		}
-		if len(page) < getMost {
+		if len(page) < t.bounds.Get {
 			break
 		}
 		from = page[len(page)-1].Log

@@ -1,9 +1,10 @@
-package dynamodb
+package items
 
 import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -11,36 +12,36 @@ import (
 )
 
 // errWants ends a run of a transaction that has to read first.
-var errWants = errors.New("ledger/dynamodb: the transaction has to read first")
+var errWants = errors.New("ledger: the transaction has to read first")
 
 // tx implements [driver.Tx]: it reads items one by one, each with its version, and keeps what it writes until it commits.
 type tx struct {
-	*store
+	*Store
 	ctx    context.Context
 	op     driver.Op
 	now    time.Time
-	known  map[name]item // what was read for it
-	cells  map[name]*cell
+	known  map[Name]Item // what was read for it
+	cells  map[Name]*cell
 	logs   map[driver.LogID]*logTx
 	trust  bool                  // what this process has left of a message need not be read
 	empty  map[driver.LogID]bool // logs that have no rows
 	lazy   bool                  // it is run again with what it wants
-	wants  []name                // that it has not been given
-	marks  []name                // blocks that are to have rows: they are marked before
-	gone   []name                // messages whose steps go after the commit
-	debris []name                // items that go then
+	wants  []Name                // that it has not been given
+	marks  []Name                // blocks that are to have rows: they are marked before
+	gone   []Name                // messages whose steps go after the commit
+	debris []Name                // items that go then
 	trims  map[trim]int64        // that are done with it
 }
 
-func (s *store) newTx(ctx context.Context, op driver.Op, known map[name]item) *tx {
-	return &tx{store: s, ctx: ctx, op: op, now: s.clock.now().Truncate(time.Microsecond), known: known, cells: map[name]*cell{}}
+func (s *Store) newTx(ctx context.Context, op driver.Op, known map[Name]Item) *tx {
+	return &tx{Store: s, ctx: ctx, op: op, now: s.table.Now().Truncate(time.Microsecond), known: known, cells: map[Name]*cell{}}
 }
 
 // Now implements [driver.Reader].
 func (t *tx) Now() time.Time { return t.now }
 
 // cell is what is known of an item, without reading it.
-func (t *tx) cell(n name) *cell {
+func (t *tx) cell(n Name) *cell {
 	c := t.cells[n]
 	if c == nil {
 		c = &cell{name: n}
@@ -53,7 +54,7 @@ func (t *tx) cell(n name) *cell {
 }
 
 // read is an item as the transaction sees it.
-func (t *tx) read(n name) (*cell, error) {
+func (t *tx) read(n Name) (*cell, error) {
 	c := t.cell(n)
 	switch {
 	case c.known || c.put:
@@ -62,7 +63,7 @@ func (t *tx) read(n name) (*cell, error) {
 		return nil, errWants
 	case t.trust && t.recalls(c):
 	default:
-		found, err := t.get(t.ctx, []name{n})
+		found, err := t.table.Get(t.ctx, []Name{n})
 		if err != nil {
 			return nil, err
 		}
@@ -73,30 +74,60 @@ func (t *tx) read(n name) (*cell, error) {
 }
 
 // saw is an item that a list has brought, as the transaction sees it.
-func (t *tx) saw(i item) *cell {
-	c := t.cell(nameOf(i))
+func (t *tx) saw(i Item) *cell {
+	c := t.cell(NameOf(i))
 	if !c.known && !c.put {
 		c.was, c.is, c.known = i, i, true
 	}
 	return c
 }
 
+// cell is what a transaction knows and makes of one item.
+type cell struct {
+	name  Name
+	was   Item // as it was read; nil: there was none
+	known bool // it was read, or is known to be as it was left
+	is    Item // as it is to be; nil: it goes
+	put   bool // is holds
+	check bool // not put, and the transaction stands only if it is as it was read
+}
+
+func (c *cell) change() Change { return Change{Name: c.name, Was: c.was, Is: c.is} }
+
 // write makes the cell's item another one; nil: it goes.
-func (c *cell) write(i item) {
+func (c *cell) write(i Item) {
 	if c.put, c.is = true, i; i != nil {
 		i[attrVersion] = newVersion()
 	}
 }
 
-// touch writes what was read as it is: a transaction that is still under way finds another version then, and changes
-// nothing. So what is read is the end of it.
-func (t *tx) touch() (list []change, writes int) {
+// set is what the transaction writes and checks, in the order of the items' names.
+func (t *tx) set() (set *Set, writes int) {
+	set = &Set{tx: t}
 	for _, c := range t.cells {
-		if c.was != nil && (c.name.place[0] == placeMessages[0] && c.name.sort[0] == kindMessage[0] || c.name.place[0] == placeLog[0]) {
-			c.write(maps.Clone(c.was))
+		switch {
+		case c.put && (c.was != nil || c.is != nil):
+			writes++
+			set.Changes = append(set.Changes, c.change())
+		case c.check:
+			set.Changes = append(set.Changes, Change{Name: c.name, Was: c.was, Check: true})
 		}
 	}
-	return changes(t.cells)
+	slices.SortFunc(set.Changes, func(a, b Change) int { return a.Name.Compare(b.Name) })
+	return set, writes
+}
+
+// touch writes what was read as it is: a transaction that is still under way finds another version then, and changes
+// nothing. So what is read is the end of it.
+func (t *tx) touch(set *Set) (writes int) {
+	set.Changes = nil
+	for _, c := range t.cells {
+		if c.was != nil && (isMessage(c.name) || c.name.Place[0] == placeLog[0]) {
+			c.write(maps.Clone(c.was))
+			set.Changes = append(set.Changes, c.change())
+		}
+	}
+	return len(set.Changes)
 }
 
 // finish makes items of what the transaction has changed in logs, and what is to be there before it commits.
@@ -121,7 +152,7 @@ func (t *tx) cleanUp() error {
 			return err
 		}
 	}
-	if err := t.drop(t.ctx, t.debris); err != nil {
+	if err := t.table.Delete(t.ctx, t.debris); err != nil {
 		return err
 	}
 	for id, g := range t.logs {
@@ -136,7 +167,7 @@ func (t *tx) cleanUp() error {
 
 // Message implements [driver.Reader].
 func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
-	c, err := t.read(messageName(key))
+	c, err := t.read(MessageName(key))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +192,7 @@ func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
 
 // Insert implements [driver.Tx]. Whether there is a row is found out by the write, unless it is known.
 func (t *tx) Insert(m *driver.Message) (bool, error) {
-	n := messageName(m.Key)
+	n := MessageName(m.Key)
 	c := t.cell(n)
 	if c.is != nil {
 		return false, nil
@@ -181,7 +212,7 @@ func (t *tx) Insert(m *driver.Message) (bool, error) {
 
 // Put implements [driver.Tx].
 func (t *tx) Put(m *driver.Message) error {
-	c, err := t.read(messageName(m.Key))
+	c, err := t.read(MessageName(m.Key))
 	if err != nil {
 		return err
 	}
@@ -199,9 +230,9 @@ func (t *tx) Put(m *driver.Message) error {
 
 // setTTL lets a message that is finished go by itself: unless it has a result, whose past the sweep may have to keep, or it failed
 // and a range may say that it has succeeded.
-func setTTL(i item, m *driver.Message) {
+func setTTL(i Item, m *driver.Message) {
 	if m.State != ledger.Pending && m.Result == nil && (!m.Covered || m.State == ledger.Succeeded) {
-		i[attrTTL] = number(m.Expiry.Unix() + 1)
+		i[attrTTL] = Number(m.Expiry.Unix() + 1)
 	}
 }
 
@@ -220,7 +251,7 @@ func (t *tx) Remove(keys []driver.Key) error {
 		return err
 	}
 	for _, key := range keys {
-		c, err := t.read(messageName(key))
+		c, err := t.read(MessageName(key))
 		if err != nil {
 			return err
 		}
@@ -247,7 +278,7 @@ func (t *tx) Owner(id driver.OwnerID) (driver.Owner, error) {
 	if o, ok := t.own(id); ok {
 		return o, nil
 	}
-	c, err := t.read(ownerName(id))
+	c, err := t.read(OwnerName(id))
 	if err != nil {
 		return driver.Owner{}, err
 	}

@@ -1,0 +1,56 @@
+// Package items makes a store of ledgers out of a table of items, each of which is written on the condition that it is as it was read:
+// DynamoDB, and whatever else has conditional writes and no locks. The author of an engine writes a [Table], some hundred lines, and
+// gets a [driver.Store]:
+//
+//	table := &myTable{client: client} // implements items.Table
+//	store := items.New(table)
+//	l := driver.New(store, driver.Config{Name: "ledger/mine", Limits: ledger.DefaultLimits, Keys: items.Messages, Parts: items.Parts})
+//	owner, err := l.Join(ctx, 30*time.Second)
+//	if err != nil {
+//		return err
+//	}
+//	claims, err := owner.Claim(ctx, []ledger.Entry{{Key: key, Delivery: delivery, Window: time.Hour}})
+//
+// Package itemstest has a table in memory, and the hooks that the conformance suite asks for.
+//
+// # How it holds its promises
+//
+// Every item has a version, drawn anew with each write. A transaction reads items, keeps what it writes, and writes it on the condition
+// that nothing read has another version: all in one [Set]. Where somebody was ahead it is run again. A claim or a settlement of many
+// messages is many transactions ([Store.Each]), mostly of one item each, which a table writes in batches. What this process has left of a
+// message it need not read again.
+//
+// An owner is an item with a beat that grows. It is declared dead by a peer that has seen one beat for the owner's lease and a margin
+// of its OWN monotonic clock, on the condition that the item is as it was read: one item decides between a beat and a death. So no two
+// clocks are ever compared; it is assumed that they run at the same rate, to within [driver.ClockDrift] on each side. Amazon's DynamoDB
+// lock client and the lease table of the Kinesis client library do the same. An owner counts its lease from before it sent the beat
+// that was confirmed, and stops when it is over. What it had sent before may still arrive, and is harmless: onto an item that somebody
+// took since nothing is written; onto one that nobody took, a settlement says what did happen, and a claim leaves the message to a dead
+// owner, from whom whoever comes next takes it.
+//
+// # Where what lies
+//
+// A place is the partition key: a message's, by its key, with its archive, its past and its steps; a log's, with its ranges and segments as
+// one item; owners; the audit; what the ledger is as a whole. Records of a log that lie side by side share a place, and blocks of them
+// that have rows are marked, so that the rows of a span are found. Two indexes, which may lag: dead letters by time, and what is found
+// by a message's id.
+//
+// # Files
+//
+// Each file uses what stands below it:
+//
+//	sweep.go    lists of messages, and what goes
+//	archive.go  archived deliveries and dead letters
+//	past.go     what messages ended with
+//	steps.go    recorded steps
+//	logs.go     ranges and segments
+//	owed.go     rows that a transaction has made which was too large
+//	blocks.go   which blocks of a log have rows
+//	each.go     calls of many messages
+//	store.go    calls, and the store
+//	owners.go   owners
+//	meta.go     scopes, counts, audit
+//	tx.go       one transaction
+//	item.go     what is in an item
+//	table.go    the engine
+package items

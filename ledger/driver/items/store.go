@@ -1,0 +1,200 @@
+package items
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
+)
+
+// ErrTooLarge is in the error of a write that the table cannot hold: an item is too large, or a transaction has too many. Nothing was
+// written.
+var ErrTooLarge = errors.New("ledger: larger than the table holds")
+
+// errConflict says that others were ahead each time.
+var errConflict = errors.New("ledger: others changed the same messages first")
+
+// Bounds of a call, for [driver.Config].
+const (
+	Messages = 1000 // Keys: more are split
+	Parts    = 20   // of an operator's transaction, with the archives and checks of each
+)
+
+// Store implements [driver.Store] and [driver.Apart] on a [Table]. It is safe for concurrent use.
+type Store struct {
+	table  Table
+	bounds Bounds
+	began  time.Time // what the watch counts from
+
+	mu     sync.Mutex
+	lives  map[driver.OwnerID]*life // owners of this process
+	sealed map[driver.OwnerID]driver.Owner
+	watch  driver.Watch
+	held   map[driver.Key]Item // messages of owners of this process, as they were left
+	scopes map[string]bool     // which are known to be listed
+	blocks map[Name]bool       // which are known to be marked
+	trims  map[trim]int64      // to where segments were trimmed
+}
+
+var (
+	_ driver.Store = (*Store)(nil)
+	_ driver.Apart = (*Store)(nil)
+)
+
+// New returns the store in a table. It asks nothing of the table.
+func New(table Table) *Store {
+	return &Store{table: table, bounds: table.Bounds(), began: time.Now(), lives: map[driver.OwnerID]*life{}, sealed: map[driver.OwnerID]driver.Owner{},
+		held: map[driver.Key]Item{}, scopes: map[string]bool{}, blocks: map[Name]bool{}, trims: map[trim]int64{}}
+}
+
+// Now implements [driver.Store].
+func (s *Store) Now() time.Time { return s.table.Now() }
+
+// Tables implements [driver.Store].
+func (s *Store) Tables(ctx context.Context) ([]ledger.TableStats, error) { return s.table.Sizes(ctx) }
+
+// Update implements [driver.Store].
+func (s *Store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx) error) error {
+	for n := 0; ; n++ {
+		known := map[Name]Item{}
+		if err := s.fetch(ctx, namesOf(call), known); err != nil {
+			return err
+		}
+		t := s.newTx(ctx, call.Op, known)
+		err := fn(t)
+		if err == nil {
+			err = t.finish()
+		}
+		if err != nil {
+			return err
+		}
+		set, writes := t.set()
+		if writes == 0 && call.Op == driver.Settle {
+			writes = t.touch(set)
+		}
+		if writes == 0 {
+			return nil
+		}
+		if err := s.write(ctx, set); err != nil {
+			return err
+		}
+		if set.Written {
+			return t.after()
+		}
+		if Rest(ctx, min(n, 6)) != nil {
+			return conflict(ctx)
+		}
+	}
+}
+
+// write writes sets, and remembers what was written.
+func (s *Store) write(ctx context.Context, sets ...*Set) error {
+	for _, set := range sets {
+		if n := len(set.Changes); n > s.bounds.Set {
+			return fmt.Errorf("%w: a transaction of %d items, at most %d", ErrTooLarge, n, s.bounds.Set)
+		}
+	}
+	err := s.table.Write(ctx, sets)
+	for _, set := range sets {
+		if set.Written {
+			s.Remember(set)
+		}
+	}
+	return err
+}
+
+// namesOf are the items that a call says it will ask for.
+func namesOf(call driver.Call) (names []Name) {
+	if call.Keys != nil {
+		for key := range call.Keys {
+			names = append(names, MessageName(key))
+		}
+	}
+	for _, id := range call.Logs {
+		names = append(names, logName(id))
+	}
+	return names
+}
+
+// View implements [driver.Store]: each item is as it is at some moment of the call.
+func (s *Store) View(ctx context.Context, call driver.Call, fn func(driver.Reader) error) error {
+	known := map[Name]Item{}
+	if err := s.fetch(ctx, namesOf(call), known); err != nil {
+		return err
+	}
+	return fn(s.newTx(ctx, call.Op, known))
+}
+
+// fetch reads what is wanted.
+func (s *Store) fetch(ctx context.Context, names []Name, known map[Name]Item) error {
+	if len(names) == 0 {
+		return nil
+	}
+	slices.SortFunc(names, Name.Compare)
+	names = slices.Compact(names)
+	found, err := s.table.Get(ctx, names)
+	for _, n := range names {
+		known[n] = found[n]
+	}
+	return err
+}
+
+// collect are the first items of a query, at most so many.
+func (s *Store) collect(ctx context.Context, q Query, most int) (list []Item, err error) {
+	if q.Most == 0 {
+		q.Most = most
+	}
+	for i, err := range s.table.Query(ctx, q) {
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, i); len(list) == most {
+			break
+		}
+	}
+	return list, nil
+}
+
+// Fenced is what the attempts of a fence have to write when they succeed, for a transaction that is more than a [Table] can do. Of what
+// this process remembers nothing is read, unless it is to be read afresh. Whoever has written the set calls [Store.Remember].
+func (s *Store) Fenced(ctx context.Context, f *driver.Fence, afresh bool) (*Set, error) {
+	t := s.newTx(ctx, driver.Settle, map[Name]Item{})
+	t.trust = !afresh
+	err := f.Write(t)
+	if err == nil {
+		err = t.finish()
+	}
+	set, _ := t.set()
+	return set, err
+}
+
+// conflict is the error of a call that others were ahead of until its time was over.
+func conflict(ctx context.Context) error {
+	return driver.MarkBusy(fmt.Errorf("%w until its time was over (%w)", errConflict, context.Cause(ctx)))
+}
+
+const (
+	// restFirst and restMost bound the pause before something is tried again.
+	restFirst = 10 * time.Millisecond
+	restMost  = 2 * time.Second
+)
+
+// Rest waits before the n-th repetition, counted from 0: by chance, so that those who met each other do not come together again. It
+// returns ctx's error if that ends first.
+func Rest(ctx context.Context, n int) error {
+	most := min(restFirst<<min(n, 10), restMost)
+	t := time.NewTimer(time.Duration(rand.Int64N(int64(most))) + time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
