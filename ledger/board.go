@@ -3,23 +3,27 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
 // Board is a ledger on which workers say how they do, and operators tell them to pause. The stores of this module are. All methods
 // may be called concurrently, by any number of processes; times are of the database's clock.
 type Board interface {
-	// Workers returns what the workers of live owners said last, and of those that died or left within [OwnerRest], in no order
-	// that means anything; at most [MaxWorkers], live ones first. A worker that reports nothing is there with its owner alone.
+	// Workers returns what the workers of live owners said last, and of those that died or left within about [OwnerRest]; at most
+	// [MaxWorkers], live ones first. The order says nothing else. A worker that reports nothing is there with its owner alone.
 	Workers(ctx context.Context) ([]WorkerStatus, error)
 
 	// Pause makes the workers of a scope start nothing, within a beat of each, until [Board.Resume]: what runs goes on to its end,
-	// what is claimed and not begun is given back, nothing is polled. The scope "" is all of them. Pausing what is paused changes
-	// nothing but who says so. It is audited as [ActionPause].
+	// what is claimed and not begun is given back, nothing is polled. A worker of several scopes pauses as a whole if one of them is
+	// paused. The scope "" is all workers. Pausing what is paused changes who says so, and why, but not since when. It is audited as
+	// [ActionPause] under the key of the scope alone, without an id. What cannot be stored is an [*InvalidError] ([CheckPause],
+	// [MaxPauses]).
 	Pause(ctx context.Context, scope string, by By) error
 
-	// Resume ends a pause, and says whether there was one. The scope "" ends the pause of all, and no other. It is audited as
-	// [ActionResume].
+	// Resume ends a pause, and says whether there was one. The scope "" ends the pause of all, and no other. If there was one, it is
+	// audited as [ActionResume], as Pause is.
 	Resume(ctx context.Context, scope string, by By) (bool, error)
 
 	// Pauses returns the pauses that hold, sorted by scope.
@@ -29,33 +33,51 @@ type Board interface {
 // Boarded is an owner whose beats take along what its worker says, and bring what operators say: no call more than without. The
 // owners of this module's stores are. Both methods may be called concurrently, and neither asks the ledger.
 type Boarded interface {
-	// Report sets what the next beats write. Of what does not fit into [MaxReport] bytes the lists are cut.
+	// Report sets what the next beats write. What does not fit into [MaxReport] bytes is cut, the lists first.
 	Report(r WorkerReport)
-	// Pauses are those that held at the last beat that was confirmed. The slice is not changed.
+	// Pauses are those that held when the owner joined, or at the last beat that brought them. While the ledger does not answer they
+	// stay as they were. The slice is not changed.
 	Pauses() []Pause
+}
+
+// BoardedOf finds the Boarded of an owner, beneath whatever wraps it; nil: it has none.
+func BoardedOf(o Owner) Boarded {
+	for {
+		if b, ok := o.(Boarded); ok {
+			return b
+		}
+		g, ok := o.(interface{ Unwrap() Owner })
+		if !ok {
+			return nil
+		}
+		o = g.Unwrap()
+	}
 }
 
 // Bounds of a [Board].
 const (
-	MaxReport  = 2 << 10 // bytes of a report, encoded
-	MaxWorkers = 1000    // that Workers returns
-	MaxPauses  = 100     // that hold at once: of more than that, the last one is refused with an [*InvalidError]
+	MaxReport      = 2 << 10 // bytes of a report, encoded
+	MaxWorkers     = 1000    // that Workers returns
+	MaxPauses      = 100     // that hold at once: one more is refused
+	MaxPauseReason = 512     // bytes of the reason of a pause: each beat brings it to each worker
 )
 
 // Pause is a scope whose workers start nothing.
 type Pause struct {
-	Scope string `json:"scope"` // empty: all
-	By    By     `json:"by"`
-	Since time.Time
+	Scope string    `json:"scope"` // empty: all
+	By    By        `json:"by"`    // who said so last
+	Since time.Time `json:"since"` // by the database's clock
 }
 
-// WorkerReport is what a worker says of itself, with each beat. Counts are since it started.
+// WorkerReport is what a worker says of itself, with each beat. Counts are since it started. A worker's role may write what it
+// likes, so texts are not to be trusted.
 type WorkerReport struct {
-	Scope   string    `json:"scope"`
-	Host    string    `json:"host"`    // as the operating system names it
-	PID     int       `json:"pid"`     // of the process
-	Version string    `json:"version"` // of the program, if the build says it
-	Started time.Time `json:"started"` // by the worker's clock
+	Scope   string    `json:"scope"`            // empty: the worker knows it by its messages alone
+	Scopes  []string  `json:"scopes,omitempty"` // all of them, of a worker of several; Scope is the first
+	Host    string    `json:"host"`             // as the operating system names it
+	PID     int       `json:"pid"`              // of the process
+	Version string    `json:"version"`          // of the program, if the build says it
+	Started time.Time `json:"started"`          // by the worker's clock
 
 	Held    int           `json:"held"`    // messages in hand
 	Running int           `json:"running"` // of these, in a handler
@@ -69,7 +91,7 @@ type WorkerReport struct {
 
 	Alive    bool     `json:"alive"` // as in consumer.Health, like the next five
 	Ready    bool     `json:"ready"`
-	Paused   string   `json:"paused,omitempty"` // why nothing starts: breaker, budget, operator; empty: it does
+	Paused   string   `json:"paused,omitempty"` // why nothing starts, as consumer.Stall says it: an operator, breaker, budget; empty: it does
 	Stalled  []string `json:"stalled,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	Error    string   `json:"error,omitempty"`
@@ -103,8 +125,38 @@ func PausedBy(pauses []Pause, scope string) (Pause, bool) {
 
 // CheckPause refuses what no store can hold, with an [*InvalidError].
 func CheckPause(scope string, by By) error {
-	if len(scope) > MaxScope {
-		return &InvalidError{Field: "Pause.Scope", Bound: fmt.Sprintf("at most %d bytes", MaxScope), Value: fmt.Sprintf("%d bytes", len(scope))}
+	if n := len(scope); n > MaxScope {
+		return invalidLen("Pause.Scope", 0, MaxScope, n)
+	}
+	if n := len(by.Reason); n > MaxPauseReason {
+		return invalidLen("By.Reason", 0, MaxPauseReason, n)
 	}
 	return by.Check()
+}
+
+// AddPause adds a pause to those that hold, which are sorted by scope, or renews who says so. It returns a new slice. Stores call it.
+func AddPause(hold []Pause, p Pause) ([]Pause, error) {
+	at, there := slices.BinarySearchFunc(hold, p.Scope, func(o Pause, scope string) int { return strings.Compare(o.Scope, scope) })
+	if there {
+		hold = slices.Clone(hold)
+		hold[at].By = p.By
+		return hold, nil
+	}
+	if err := CheckPauses(len(hold)); err != nil {
+		return nil, err
+	}
+	return slices.Insert(slices.Clone(hold), at, p), nil
+}
+
+// CheckPauses refuses one more pause than may hold at once, with an [*InvalidError]. Stores call it.
+func CheckPauses(hold int) error {
+	if hold < MaxPauses {
+		return nil
+	}
+	return &InvalidError{Field: "Pause", Bound: fmt.Sprintf("at most %d that hold at once", MaxPauses), Value: fmt.Sprintf("one beside %d", hold)}
+}
+
+// PauseRecord is the audit row of a pause, or of its end: it is about a scope, and no message.
+func PauseRecord(scope string, by By, action Action) AuditRecord {
+	return AuditRecord{By: by, Action: action, Key: Key{Scope: scope}}
 }

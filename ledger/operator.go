@@ -223,9 +223,11 @@ const (
 	ActionRenew  Action = "renew"
 	ActionReopen Action = "reopen"
 	ActionPurge  Action = "purge"
+	ActionPause  Action = "pause"  // of a scope, or of all: the Key has no ID, and for all no Scope
+	ActionResume Action = "resume" // as ActionPause
 )
 
-// AuditRecord is one thing that an operator did to one message.
+// AuditRecord is one thing that an operator did to one message, or to the workers of a scope.
 type AuditRecord struct {
 	ID     int64     // grows with time
 	At     time.Time // the database's clock
@@ -258,8 +260,12 @@ func (r *AuditRecord) Check() error {
 	if r.Span < 0 || r.Span > MaxAuditSpan {
 		return &InvalidError{Field: "AuditRecord.Span", Bound: fmt.Sprintf("0 to %d", MaxAuditSpan), Value: fmt.Sprint(r.Span)}
 	}
-	if n := len(r.Key.Scope); n < 1 || n > MaxScope {
-		return invalidLen("AuditRecord.Key.Scope", 1, MaxScope, n)
+	least := 1
+	if r.Action == ActionPause || r.Action == ActionResume {
+		least = 0
+	}
+	if n := len(r.Key.Scope); n < least || n > MaxScope {
+		return invalidLen("AuditRecord.Key.Scope", least, MaxScope, n)
 	}
 	if len(r.Key.ID) > MaxID {
 		return invalidLen("AuditRecord.Key.ID", 0, MaxID, len(r.Key.ID))

@@ -98,8 +98,8 @@ func (u *unclocked) Join(ctx context.Context, lease time.Duration) (id driver.Ow
 }
 
 // Beat implements [driver.Store]. The process looks at the others' beats, unless it is frozen, or gone: then the beat alone is late.
-func (u *unclocked) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration) error {
-	err := u.Store.Beat(ctx, id, lease)
+func (u *unclocked) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration, report []byte) error {
+	err := u.Store.Beat(ctx, id, lease, report)
 	if err == nil {
 		u.life.beat++
 		u.look()

@@ -81,8 +81,12 @@ func each(ctx context.Context, s Store, call Call, fn func(tx Tx, i int) error) 
 type Owners interface {
 	// Join adds a live owner, whose lease ends lease after the moment at which it is written.
 	Join(ctx context.Context, lease time.Duration) (OwnerID, error)
-	// Beat makes a live owner's lease end lease from now on. [ledger.ErrLost] if it is not live.
-	Beat(ctx context.Context, id OwnerID, lease time.Duration) error
+	// Beat makes a live owner's lease end lease from now on, and keeps the report in the place of the one before, in the same write.
+	// [ledger.ErrLost] if it is not live. A nil report says nothing.
+	Beat(ctx context.Context, id OwnerID, lease time.Duration, report []byte) error
+	// Workers returns the live owners, and those that left or died not longer ago than rest, as far as it is known: with more of them than
+	// [ledger.MaxWorkers] it may leave out the others.
+	Workers(ctx context.Context, rest time.Duration) ([]Worker, error)
 	// Seal declares dead whoever lives and whose lease has ended, but for the caller.
 	Seal(ctx context.Context, caller OwnerID) error
 	// Leave makes a live owner one that left. It leaves others as they are.
@@ -133,6 +137,8 @@ type Reader interface {
 
 	// Turn returns the right to sweep.
 	Turn() (Turn, error)
+	// Pauses returns the pauses that hold, as they were put.
+	Pauses() ([]ledger.Pause, error)
 
 	Lists
 }
@@ -210,6 +216,8 @@ type Tx interface {
 
 	// PutTurn writes the right to sweep.
 	PutTurn(t Turn) error
+	// PutPauses writes the pauses that hold, at most [ledger.MaxPauses], in the place of those before.
+	PutPauses(hold []ledger.Pause) error
 	// SweepMessages looks at about n messages behind a mark and not behind another, for the sweep to decide.
 	SweepMessages(behind, until Mark, n int) (Swept, error)
 	// SweepArchive looks at about n archived deliveries, and removes those that expired before a time.

@@ -50,6 +50,8 @@ var (
 	_ ledger.DeliveryCounter = (*Ledger)(nil)
 	_ ledger.SuccessReader   = (*Ledger)(nil)
 	_ ledger.PastKeeper      = (*Ledger)(nil)
+	_ ledger.Board           = (*Ledger)(nil)
+	_ ledger.Boarded         = (*owner)(nil)
 )
 
 // New returns the ledger that a store holds. It does nothing with the store yet.
@@ -71,8 +73,12 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	}
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
+	pauses, err := l.pauses(ctx) // before there is an owner: who begins under a pause begins nothing
+	if err != nil {
+		return nil, l.named("join", err)
+	}
 	o := &owner{l: l, lease: lease, pulse: ledger.NewPulse(lease, l.store.Now())}
-	var err error
+	o.Heard(pauses)
 	if o.id, err = l.store.Join(ctx, lease); err != nil {
 		return nil, l.named("join", err)
 	}

@@ -16,6 +16,7 @@ type owner struct {
 	id     OwnerID
 	lease  time.Duration
 	ranged *ranges.Owner // what Join returned
+	ledger.Slate
 
 	mu    sync.Mutex
 	pulse ledger.Pulse
@@ -29,17 +30,33 @@ func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := ledger.WithDeadline(ctx)
 	defer cancel()
 	sent := o.l.store.Now()
-	err := o.l.store.Beat(ctx, o.id, o.lease)
+	err := o.l.store.Beat(ctx, o.id, o.lease, o.Written())
 	seal := o.note(sent, err)
 	if err != nil {
 		return 0, o.named("beat of", err)
 	}
+	o.hear(ctx)
 	if seal {
 		if err := o.l.store.Seal(ctx, o.id); err != nil { // our own beat is confirmed; the next one tries again
 			o.l.cfg.Warn("overdue owners were not declared dead by owner "+o.ID(), err)
 		}
 	}
 	return o.lease, nil
+}
+
+// hearLimit is how long a beat may take longer for the pauses.
+const hearLimit = time.Second
+
+// hear asks for the pauses that hold. The beat is confirmed without: if there is no answer, those stay that were known.
+func (o *owner) hear(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, hearLimit)
+	defer cancel()
+	pauses, err := o.l.pauses(ctx)
+	if err != nil {
+		o.l.cfg.Warn("the pauses were not read by owner "+o.ID(), err)
+		return
+	}
+	o.Heard(pauses)
 }
 
 // note keeps the pulse, and says whether peers may be declared dead.

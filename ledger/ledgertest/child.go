@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +27,8 @@ const (
 	doWork = "work"
 	// doMaintain maintains in small transactions, and says what each pass did, until it is killed.
 	doMaintain = "maintain"
+	// doWatch beats with reports, and says which pauses it knows of whenever they change, until it is killed.
+	doWatch = "watch"
 )
 
 // script is what a second process is told.
@@ -41,11 +44,12 @@ type script struct {
 
 // event is one line that a second process writes.
 type event struct {
-	Do     string              // joined, claimed, inside, handled, done, maintaining, pass, failed
+	Do     string              // joined, claimed, inside, handled, done, maintaining, pass, pauses, failed
 	Owner  string              `json:",omitempty"`
 	Runs   int                 `json:",omitempty"`
 	Error  string              `json:",omitempty"`
 	Report *ledger.SweepReport `json:",omitempty"`
+	Scopes []string            `json:",omitempty"`
 }
 
 // Main is called from the TestMain of a store that has second processes. In a process that a test of this package
@@ -99,6 +103,8 @@ func play(text string, open func(context.Context, string) (Store, io.Closer, err
 		return c.work()
 	case doMaintain:
 		return c.maintain()
+	case doWatch:
+		return c.watch()
 	}
 	return fmt.Errorf("unknown script %q", s.Do)
 }
@@ -251,6 +257,31 @@ func (c *child) handle(m ledger.Entry, claim ledger.Claim) error {
 	}
 	errs, err := c.owner.Settle(c.ctx, []ledger.Settlement{succeed(claim)})
 	return firstError(errs, err)
+}
+
+func (c *child) watch() error {
+	if err := c.join(); err != nil {
+		return err
+	}
+	b := ledger.BoardedOf(c.owner)
+	b.Report(ledger.WorkerReport{PID: os.Getpid(), Started: time.Now()})
+	tick := time.NewTicker(c.script.Lease / 3)
+	defer tick.Stop()
+	var known []string
+	for {
+		if _, err := c.owner.Beat(c.ctx); err != nil {
+			return fmt.Errorf("beat: %w", err)
+		}
+		if now := scopesOf(b.Pauses()); !slices.Equal(now, known) {
+			known = now
+			say(event{Do: "pauses", Scopes: known})
+		}
+		select {
+		case <-tick.C:
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
 }
 
 func (c *child) maintain() error {

@@ -12,6 +12,7 @@
 //	func TestDifferential(t *testing.T) { ledgertest.Differential(t, open, 40) }
 //	func TestMaintain(t *testing.T)     { ledgertest.RunMaintain(t, open) }
 //	func TestOperate(t *testing.T)      { ledgertest.RunOperate(t, open) } // Operators
+//	func TestBoard(t *testing.T)        { ledgertest.RunBoard(t, open) } // Boards
 //	func TestSteps(t *testing.T)        { ledgertest.RunSteps(t, open) } // StepReaders
 //	func TestStepsOperate(t *testing.T) { ledgertest.RunStepsOperate(t, open) }
 //	func TestRanged(t *testing.T)       { ledgertest.RunRanged(t, open) } // stores that hold ranges

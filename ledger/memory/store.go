@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -36,12 +37,14 @@ type store struct {
 	deliveries map[string]*ledger.Deliveries // by scope
 	audits     []ledger.AuditRecord          // the oldest first
 	audited    int64                         // how many there ever were
+	pauses     []ledger.Pause
 }
 
 // owner is one that no sweep has removed.
 type owner struct {
-	end  time.Time // of its lease, or its life
-	fate driver.Fate
+	end    time.Time // of its lease, or its life
+	fate   driver.Fate
+	report []byte
 }
 
 var _ driver.Store = (*store)(nil)
@@ -122,15 +125,27 @@ func (s *store) Join(ctx context.Context, lease time.Duration) (id driver.OwnerI
 	return id, err
 }
 
-func (s *store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration) error {
+func (s *store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration, report []byte) error {
 	return s.do(ctx, Beat, func() error {
 		o := s.owners[id]
 		if o == nil || o.fate != driver.Live {
 			return ledger.ErrLost
 		}
-		o.end = s.now().Add(lease)
+		o.end, o.report = s.now().Add(lease), bytes.Clone(report)
 		return nil
 	})
+}
+
+func (s *store) Workers(_ context.Context, rest time.Duration) (all []driver.Worker, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for id, o := range s.owners {
+		if o.fate == driver.Live || now.Sub(o.end) < rest {
+			all = append(all, driver.Worker{ID: id, Fate: o.fate, Lease: o.end.Sub(now), Report: bytes.Clone(o.report)})
+		}
+	}
+	return all, nil
 }
 
 func (s *store) Seal(_ context.Context, caller driver.OwnerID) error {

@@ -144,6 +144,10 @@ func (t *tx) Record(key driver.Key, s *ledger.Step) error {
 
 func (t *tx) Turn() (driver.Turn, error) { return t.turn, nil }
 
+func (t *tx) Pauses() ([]ledger.Pause, error) { return slices.Clone(t.pauses), nil }
+
+func (t *tx) PutPauses(hold []ledger.Pause) error { t.pauses = slices.Clone(hold); return nil }
+
 func (t *tx) PutTurn(turn driver.Turn) error {
 	if turn.Pass == nil {
 		turn.Pass = t.turn.Pass

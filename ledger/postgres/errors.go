@@ -33,6 +33,7 @@ const (
 	// These are of a schema that is older than this program.
 	codeNoFunction = "42883"
 	codeNoTable    = "42P01"
+	codeNoColumn   = "42703"
 )
 
 // unmet says that a fence has not met what it fences.
@@ -96,7 +97,7 @@ func usable(err error) error {
 		what = "there is no such database"
 	case c == "42501":
 		what = "the role lacks a privilege"
-	case c == codeNoTable, c == "3F000", c == "42703":
+	case c == codeNoTable, c == "3F000", c == codeNoColumn:
 		what = "the ledger's tables are missing or of another version: " + runMigrate
 	case isUntrusted(err):
 		what = "the server's certificate is not trusted"

@@ -26,7 +26,11 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if err := l.checkOn(ctx, conn); err != nil {
 		return nil, err
 	}
-	l.scopes.forget() // this may be another database than the one that numbered them
+	l.scopes.forget()                          // this may be another database than the one that numbered them
+	hold, boards, err := l.pausesOn(ctx, conn) // before there is an owner: who begins under a pause begins nothing
+	if err != nil {
+		return nil, fmt.Errorf("postgres: join: %w", usable(err))
+	}
 	id, before := newOwnerID(), time.Now()
 	var now int64
 	if err := conn.QueryRow(ctx, l.sql(sqlJoin), id, lease.Microseconds(), []byte(l.cfg.Host)).Scan(&now); err != nil {
@@ -34,6 +38,8 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	}
 	o := &owner{ledger: l, id: id, lease: lease, pulse: ledger.NewPulse(lease, before)}
 	o.clock.Note(time.UnixMicro(now), time.Now())
+	o.boards.Store(boards)
+	o.Heard(hold)
 	o.ranged = ranges.NewOwner(o, l.cfg.Limits, &l.counts)
 	return ledger.Group(o.ranged, ledger.GroupConfig{
 		Flushes: max(int(l.cfg.MaxConns)/2, 1), OneFlush: o.opens.Load, Timeout: ledger.CallTimeout, Settled: newPatience(o).settled,

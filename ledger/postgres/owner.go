@@ -26,6 +26,8 @@ type owner struct {
 	lease  time.Duration
 	ranged *ranges.Owner // what Join returned, in a group
 	opens  atomic.Bool   // it has claimed in ranges, where claims of one log wait for each other
+	boards atomic.Bool   // the schema has reports and pauses
+	ledger.Slate
 
 	mu    sync.Mutex
 	clock ledger.DBClock
@@ -55,9 +57,7 @@ func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
 		return 0, o.missed(notSent(err))
 	}
 	defer conn.Release()
-	var now int64
-	var durable string
-	err = conn.QueryRow(ctx, l.sql(sqlBeat), o.id, o.lease.Microseconds()).Scan(&now, &durable)
+	now, err := o.beat(ctx, conn)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, o.missed(fmt.Errorf("%w: owner %s is not live any more", ledger.ErrLost, o.ID()))
 	}

@@ -24,8 +24,8 @@ const (
 	// has said, for an hour, that the log begins: only a worker knows. What is finished in a range that is still open is in its hands.
 	// The application's own tables are its own matter.
 	Worker Right = iota + 1
-	// Operator is Worker, and may also change and empty archived deliveries, and read and add to the audit: what the methods
-	// of [ledger.Operator] need. It deletes no more than a worker. When an audit row was written, and by which role, the
+	// Operator is Worker, and may also change and empty archived deliveries, pause workers, and read and add to the audit: what the
+	// methods of [ledger.Operator] and [ledger.Board] need. Beside pauses it deletes no more than a worker. When an audit row was written, and by which role, the
 	// database says.
 	Operator
 )
@@ -35,7 +35,7 @@ var grants = map[Right]string{
 	Worker: `
 REVOKE ALL ON ALL TABLES IN SCHEMA {s} FROM {r};
 GRANT USAGE ON SCHEMA {s} TO {r};
-GRANT SELECT ON {s}.meta, {s}.scope, {s}.owner, {s}.message, {s}.archive, {s}.past, {s}.maintenance TO {r};
+GRANT SELECT ON {s}.meta, {s}.scope, {s}.owner, {s}.message, {s}.archive, {s}.past, {s}.maintenance, {s}.pause TO {r};
 GRANT INSERT ON {s}.scope, {s}.owner, {s}.message, {s}.archive TO {r};
 GRANT UPDATE ON {s}.owner, {s}.message, {s}.maintenance TO {r};
 GRANT UPDATE (keep_past) ON {s}.scope TO {r};
@@ -48,7 +48,8 @@ GRANT EXECUTE ON FUNCTION {s}.sweep_message(bigint, bigint, bigint, bigint, bigi
 	{s}.sweep_past(bigint, bigint, bigint) TO {r}`,
 	Operator: `
 GRANT SELECT, INSERT (actor, action, key, detail) ON {s}.audit TO {r};
-GRANT UPDATE ON {s}.archive TO {r}`,
+GRANT UPDATE ON {s}.archive TO {r};
+GRANT INSERT (scope, actor, reason), UPDATE (actor, reason), DELETE ON {s}.pause TO {r}`,
 }
 
 // Grant gives a role that exists the right to work with a ledger (an empty schema means "ackledger"), and takes what it

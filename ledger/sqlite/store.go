@@ -99,10 +99,10 @@ func (s *store) Join(ctx context.Context, lease time.Duration) (id driver.OwnerI
 }
 
 // Beat implements [driver.Owners].
-func (s *store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration) error {
+func (s *store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration, report []byte) error {
 	return s.owners.do(ctx, func(ctx context.Context, in *sql.Tx) error {
-		res, err := in.ExecContext(ctx, "UPDATE ackledger_owner SET lease_end = ? WHERE id = ? AND fate = 1",
-			time.Now().Add(lease).UnixMicro(), id)
+		res, err := in.ExecContext(ctx, "UPDATE ackledger_owner SET lease_end = ?, report = ? WHERE id = ? AND fate = 1",
+			time.Now().Add(lease).UnixMicro(), report, id)
 		if err != nil {
 			return err
 		}

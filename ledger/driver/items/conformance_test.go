@@ -100,4 +100,5 @@ func TestMaintain(t *testing.T)       { ledgertest.RunMaintain(t, open) }
 func TestRanged(t *testing.T)         { ledgertest.RunRanged(t, open) }
 func TestRangedMaintain(t *testing.T) { ledgertest.RunRangedMaintain(t, open) }
 func TestRangedReopen(t *testing.T)   { ledgertest.RunRangedReopen(t, open) }
+func TestBoard(t *testing.T)          { ledgertest.RunBoard(t, open) }
 func TestDifferential(t *testing.T)   { ledgertest.Differential(t, open, 100) }

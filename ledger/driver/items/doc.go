@@ -49,6 +49,7 @@
 //	each.go     calls of many messages
 //	store.go    calls, and the store
 //	owners.go   owners
+//	board.go    what workers say, and pauses
 //	meta.go     scopes, counts, audit
 //	tx.go       one transaction
 //	item.go     what is in an item

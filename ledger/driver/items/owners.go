@@ -100,10 +100,11 @@ func (s *Store) live(ctx context.Context, id driver.OwnerID, change func(Item)) 
 }
 
 // Beat implements [driver.Owners].
-func (s *Store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration) error {
+func (s *Store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration, report []byte) error {
 	sent := time.Now()
 	is, err := s.live(ctx, id, func(i Item) {
 		i[attrBeat], i[attrLease] = Number(getNumber[uint64](i, attrBeat)+1), Number(lease.Microseconds())
+		i[attrReport] = Bytes(report)
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
