@@ -56,6 +56,7 @@ func Goals() []suite.Goal {
 		{Text: "SQS on the 0 ms stub with rows, of what the faster bare loop and the ledger add up to", Unit: "×", Bound: 0.9, Value: func(r suite.Round) float64 {
 			return r.Rate(stub+"ours, rows") * (1/faster(r, stub) + 1/r.Rate(stub+"ours, ledger alone"))
 		}},
+		ratio("DynamoDB, claim and settle, of a bare loop of the same conditional writes", dynamoGroup+"/ours, claim and settle", dynamoGroup+"/bare loop", 0.9),
 		latency("p50", suite.P50, 1.2),
 		latency("p99", suite.P99, 1.5),
 		{Text: "InTx, one insert at 200/s, p50, of an inbox by hand", Unit: "×", Bound: 1.1, AtMost: true,
