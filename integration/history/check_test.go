@@ -32,7 +32,7 @@ type verdict struct {
 
 // check decides a history, message by message and owner by owner. It returns how many could not be decided in time.
 func (r *record) check() (wrong *verdict, undecided int) {
-	model := (&model{ranged: r.plan.Ranged, snapshots: r.site.snapshots}).porcupine()
+	model := (&model{ranged: r.plan.Ranged, snapshots: r.site.snapshots, watched: r.site.watched}).porcupine()
 	r.contention()
 	for _, part := range r.parts() {
 		history := make([]porcupine.Operation, len(part))

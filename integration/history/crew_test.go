@@ -325,4 +325,4 @@ func serve(store string, in io.Reader, out io.Writer) error {
 }
 
 // stores are those that a child can open. It keeps them until it ends.
-var stores = map[string]func(ctx context.Context, dsn string) (door, error){"sqlite": childSQLite, "postgres": childPostgres}
+var stores = map[string]func(ctx context.Context, dsn string) (door, error){"sqlite": childSQLite, "postgres": childPostgres, "dynamodb": childDynamo}

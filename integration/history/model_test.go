@@ -15,6 +15,9 @@ type model struct {
 	// meanwhile, the claim may still write: a row that names a sealed owner, which anybody takes over. A mismatch that is
 	// archived during a reopen may stay known, as if it had been archived after it; a reader may have seen that it was not.
 	snapshots bool
+	// watched: peers watch each other's beats, and no clock is a server's. Who is declared dead before its own lease is over, which only
+	// tests do, goes on claiming until then, and its process takes it to be live: its rows name a sealed owner, which anybody else takes over.
+	watched bool
 }
 
 // maxOwners is how many owners may have to do with one message.
@@ -48,6 +51,7 @@ type life struct {
 	fate   ledger.Holder // Nobody: it has not joined
 	end    int64         // its lease ends no sooner
 	sealed int64         // its fate was sealed no later
+	asked  bool          // to leave, and whether it has is not known: where it is watched it claims nothing any more
 }
 
 // slack is how far the clocks of a database and of the test may be apart within a moment, and how coarse times are kept.
@@ -102,6 +106,7 @@ func (m *model) live(s state, o *op) []state {
 		l.fate = ledger.Dead
 	}
 	if o.unknown() {
+		before.owners[o.owner].asked = m.watched && o.Kind == doLeave
 		return []state{before, s}
 	}
 	return []state{s}
@@ -110,7 +115,7 @@ func (m *model) live(s state, o *op) []state {
 // lost is an answer that says that the caller does not live any more.
 func (m *model) lost(s state, o *op) []state {
 	l := &s.owners[o.owner]
-	if l.fate == ledger.Live {
+	if l.fate == ledger.Live && !l.asked {
 		if !l.mayEnd(o) {
 			return nil
 		}
@@ -170,6 +175,13 @@ func (m *model) sees(s state, o *op) []seen {
 				out = append(out, later)
 				one.vague = true
 			}
+			if l.fate == ledger.Dead && m.watched {
+				live := one
+				as := *r
+				as.Holder = ledger.Live
+				live.row, live.vague = &as, true
+				out = append(out, live)
+			}
 		}
 		out = append(out, one)
 	}
@@ -182,7 +194,7 @@ func (m *model) claim(s state, o *op) []state {
 	}
 	me := &s.owners[o.owner]
 	locked := !o.open() && o.contended && *o.Got == (answer{}) // row 2: held locked by another
-	if me.fate != ledger.Live && (!m.snapshots || o.Call >= me.sealed) {
+	if me.fate != ledger.Live && (!m.snapshots || o.Call >= me.sealed) && (!m.watched || me.fate != ledger.Dead) {
 		if o.open() || locked {
 			return []state{s}
 		}
@@ -196,7 +208,9 @@ func (m *model) claim(s state, o *op) []state {
 			out = append(out, m.claimed(as.state, o, &d))
 		}
 	}
-	if o.open() || locked {
+	// A message and its owner are read one after the other: it may be finished, and its owner dead since. Nothing is written then.
+	skewed := m.watched && !o.open() && o.Got.Answer == ledger.Busy && o.Got.Suspect && s.row && s.crashes+1 >= ledger.SuspectCrashes
+	if o.open() || locked || skewed {
 		out = append(out, s)
 	}
 	return out
@@ -288,6 +302,8 @@ func (m *model) settle(s state, o *op) []state {
 		return nil
 	case writes:
 		return []state{m.settled(s, o, effect)}
+	case m.watched && m.ranged && !o.Lost && o.Settle == ledger.Release && s.owners[o.owner].fate == ledger.Dead:
+		return []state{s} // its range is gone: to a process that takes it to be live, what it gave back is given back
 	case effect == ledger.EffectHolds, m.ranged && o.repeated:
 		return []state{s} // in a range its owner remembers what a ticket was settled as
 	}

@@ -27,6 +27,7 @@ type site struct {
 	line *troubled
 
 	snapshots bool // see model
+	watched   bool // see model
 	// pieces: a claim is written in several pieces, and may find its owner sealed after the first.
 	pieces bool
 	locks  bool // a row may be found locked, and is Busy then

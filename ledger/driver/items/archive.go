@@ -204,6 +204,7 @@ func (s *Store) fill(ctx context.Context, i Item, a *ledger.ArchiveRecord, store
 
 // archived are the items of what is archived under a key, as the transaction sees them.
 func (t *tx) archived(key driver.Key) (list []Item, err error) {
+	t.skewed = true
 	place, low := placeOf(key)
 	start := kindArchive + low
 	for i, err := range t.table.Query(t.ctx, Query{Place: place, Prefix: start}) {

@@ -2,6 +2,7 @@ package items
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -140,12 +141,24 @@ func (s *Store) commitEach(ctx context.Context, sets []*Set, known map[Name]Item
 		if !set.Behind {
 			continue
 		}
+		forget(known, set)
 		if again.add(set); set.Stands != nil { // it was told what stands there
 			again.names = again.names[:len(again.names)-1]
 			known[set.Changes[0].Name] = set.Stands
 		}
 	}
 	return again, err
+}
+
+// forget lets what belongs to the messages of a set be read anew, after these: a delivery that was not archived may be by now.
+func forget(known map[Name]Item, set *Set) {
+	for _, c := range set.Changes {
+		if isMessage(c.Name) {
+			maps.DeleteFunc(known, func(n Name, _ Item) bool {
+				return n.Place == c.Name.Place && n.Sort[0] != kindMessage[0] && n.Sort[1] == c.Name.Sort[1]
+			})
+		}
+	}
 }
 
 // add is for a transaction whose items are to be read anew.

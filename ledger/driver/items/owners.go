@@ -14,13 +14,15 @@ import (
 
 // The attributes of an owner's item.
 const (
-	attrFate  = "s"
 	attrBeat  = "t" // grows with each beat
 	attrLease = "e" // microseconds
 )
 
-// Over is the attribute that says when an owner's fate was sealed, in microseconds since 1970. It is for tests of engines.
-const Over = "u"
+// The attributes of an owner's fate ([driver.Fate]), and of when it was sealed, in microseconds since 1970. They are for tests of engines.
+const (
+	Fate = "s"
+	Over = "u"
+)
 
 // OwnerName is the name of an owner's item. It is for tests of engines.
 func OwnerName(id driver.OwnerID) Name {
@@ -46,7 +48,7 @@ func (s *Store) Join(ctx context.Context, lease time.Duration) (driver.OwnerID, 
 	}
 	id := getNumber[driver.OwnerID](counter, attrToken)
 	is := OwnerName(id).Item()
-	is[attrFate], is[attrBeat], is[attrLease] = Number(driver.Live), Number(1), Number(lease.Microseconds())
+	is[Fate], is[attrBeat], is[attrLease] = Number(driver.Live), Number(1), Number(lease.Microseconds())
 	written, _, err := s.writeOwner(ctx, id, nil, is)
 	if err == nil && !written {
 		err = fmt.Errorf("owner %d was there already", id)
@@ -84,7 +86,7 @@ func (s *Store) live(ctx context.Context, id driver.OwnerID, change func(Item)) 
 			}
 			was = found[OwnerName(id)]
 		}
-		if was == nil || getNumber[driver.Fate](was, attrFate) != driver.Live {
+		if was == nil || getNumber[driver.Fate](was, Fate) != driver.Live {
 			return nil, nil
 		}
 		is = maps.Clone(was)
@@ -125,12 +127,20 @@ func (s *Store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration
 	return nil
 }
 
-// Leave implements [driver.Owners].
+// Leave implements [driver.Owners]. From the moment at which it is asked the owner claims nothing any more, unless it is certain that it
+// has not left.
 func (s *Store) Leave(ctx context.Context, id driver.OwnerID) error {
 	s.mu.Lock()
+	mine := s.lives[id]
 	delete(s.lives, id)
 	s.mu.Unlock()
-	return s.seal(ctx, id, driver.Left)
+	err := s.seal(ctx, id, driver.Left)
+	if err != nil && !ledger.Unknown(err) && mine != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lives[id] = mine
+	}
+	return err
 }
 
 // Declare declares an owner dead, however long its lease lasts, as peers do with one that is overdue. It is for tests of engines.
@@ -143,7 +153,7 @@ func (s *Store) Declare(ctx context.Context, id driver.OwnerID) error {
 
 // seal ends an owner's life, if it lives.
 func (s *Store) seal(ctx context.Context, id driver.OwnerID, fate driver.Fate) error {
-	_, err := s.live(ctx, id, func(i Item) { i[attrFate], i[Over] = Number(fate), Number(s.Now().UnixMicro()) })
+	_, err := s.live(ctx, id, func(i Item) { i[Fate], i[Over] = Number(fate), Number(s.Now().UnixMicro()) })
 	return err
 }
 
@@ -171,7 +181,7 @@ func (s *Store) Seal(ctx context.Context, caller driver.OwnerID) error {
 			continue
 		}
 		is := maps.Clone(was)
-		is[attrFate], is[Over] = Number(driver.Dead), Number(s.Now().UnixMicro())
+		is[Fate], is[Over] = Number(driver.Dead), Number(s.Now().UnixMicro())
 		_, _, err := s.writeOwner(ctx, o.Owner, was, is)
 		failed = errors.Join(failed, err)
 	}
@@ -181,7 +191,7 @@ func (s *Store) Seal(ctx context.Context, caller driver.OwnerID) error {
 // sighted is an owner's item, if it is live.
 func sighted(i Item) (driver.Sighting, bool) {
 	return driver.Sighting{Owner: ownerOf(i), Beat: getNumber[uint64](i, attrBeat), Lease: getNumber[time.Duration](i, attrLease) * time.Microsecond},
-		getNumber[driver.Fate](i, attrFate) == driver.Live
+		getNumber[driver.Fate](i, Fate) == driver.Live
 }
 
 // look notes a live owner that was read, and says how long its beat must stay the same until it is overdue.
@@ -220,7 +230,7 @@ func (s *Store) sees(id driver.OwnerID, i Item, now time.Time) driver.Owner {
 		if seen, live := sighted(i); live {
 			return driver.Owner{Fate: driver.Live, Lease: now.Add(s.look(seen))}
 		}
-		o.Fate = getNumber[driver.Fate](i, attrFate)
+		o.Fate = getNumber[driver.Fate](i, Fate)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +269,7 @@ func (s *Store) RemoveOwners(ctx context.Context, before time.Time, named func(d
 		if err != nil {
 			return 0, err
 		}
-		if getNumber[driver.Fate](i, attrFate) != driver.Live && getTime(i, Over).Before(before) && !named(ownerOf(i)) {
+		if getNumber[driver.Fate](i, Fate) != driver.Live && getTime(i, Over).Before(before) && !named(ownerOf(i)) {
 			gone = append(gone, NameOf(i))
 		}
 	}

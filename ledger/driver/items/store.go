@@ -95,6 +95,9 @@ func (s *Store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx)
 
 // write writes sets, and remembers what was written.
 func (s *Store) write(ctx context.Context, sets ...*Set) error {
+	if len(sets) == 0 {
+		return nil
+	}
 	for _, set := range sets {
 		if n := len(set.Changes); n > s.bounds.Set {
 			return fmt.Errorf("%w: a transaction of %d items, at most %d", ErrTooLarge, n, s.bounds.Set)
@@ -122,13 +125,43 @@ func namesOf(call driver.Call) (names []Name) {
 	return names
 }
 
-// View implements [driver.Store]: each item is as it is at some moment of the call.
+// viewTries is how often a view is read until no message has changed while it was.
+const viewTries = 10
+
+// View implements [driver.Store]: each item is as it is at some moment of the call, and a message with its archive and steps as they are at
+// one.
 func (s *Store) View(ctx context.Context, call driver.Call, fn func(driver.Reader) error) error {
-	known := map[Name]Item{}
-	if err := s.fetch(ctx, namesOf(call), known); err != nil {
-		return err
+	for n := 1; ; n++ {
+		known := map[Name]Item{}
+		if err := s.fetch(ctx, namesOf(call), known); err != nil {
+			return err
+		}
+		t := s.newTx(ctx, call.Op, known)
+		if err := fn(t); err != nil || !t.skewed {
+			return err
+		}
+		same, err := t.unchanged()
+		if err != nil || same || n == viewTries {
+			return err
+		}
 	}
-	return fn(s.newTx(ctx, call.Op, known))
+}
+
+// unchanged says whether the messages that were read are as they were.
+func (t *tx) unchanged() (bool, error) {
+	var names []Name
+	for n := range t.cells {
+		if isMessage(n) {
+			names = append(names, n)
+		}
+	}
+	found, err := t.table.Get(t.ctx, names)
+	for _, n := range names {
+		if !found[n][Version].Equal(t.cells[n].was[Version]) {
+			return false, err
+		}
+	}
+	return true, err
 }
 
 // fetch reads what is wanted.

@@ -26,6 +26,7 @@ type tx struct {
 	trust  bool                  // what this process has left of a message need not be read
 	empty  map[driver.LogID]bool // logs that have no rows
 	lazy   bool                  // it is run again with what it wants
+	skewed bool                  // it has read what belongs to a message after the message
 	wants  []Name                // that it has not been given
 	marks  []Name                // blocks that are to have rows: they are marked before
 	gone   []Name                // messages whose steps go after the commit
@@ -186,8 +187,24 @@ func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Archived = a.is != nil
+	if m.Archived = a.is != nil; m.Archived && m.State == ledger.Pending && !c.put {
+		return t.again(c) // it may have failed between the two reads
+	}
 	return m, nil
+}
+
+// again reads a message anew of which the delivery is archived.
+func (t *tx) again(c *cell) (*driver.Message, error) {
+	found, err := t.table.Get(t.ctx, []Name{c.name})
+	if err != nil || found[c.name] == nil {
+		return nil, err
+	}
+	c.was, c.is = found[c.name], found[c.name]
+	m, err := decodeMessage(c.is)
+	if err == nil {
+		m.Archived = true
+	}
+	return m, err
 }
 
 // Insert implements [driver.Tx]. Whether there is a row is found out by the write, unless it is known.
