@@ -56,7 +56,8 @@ func isNil(x any) bool {
 type Health struct {
 	// Alive is false once a handler has ignored its cancelled context for longer than the drain: only a restart helps.
 	Alive bool `json:"alive"`
-	// Ready says that the worker has joined the ledger, reaches it, and polls its broker.
+	// Ready says that the worker has joined the ledger, reaches it, and polls its broker, or would if no operator had paused it: a
+	// restart is of no help then.
 	Ready bool `json:"ready"`
 	// Stalled lists what takes longer than it should, longest first, at most 100 entries.
 	Stalled []Stall `json:"stalled,omitempty"`
@@ -78,6 +79,7 @@ type Stall struct {
 
 // What Stall.Reason may be.
 const (
+	StallPaused  = "paused"  // the worker is paused by an operator (ledger.Board, ackledger pause): it stays ready
 	StallBreaker = "breaker" // the worker is paused: most messages fail for good (Options.Breaker)
 	StallBudget  = "budget"  // the worker is paused: too much is archived (Options.ArchiveBudget)
 	StallSlow    = "slow"    // a handler has run for longer than Options.SlowAfter
@@ -89,7 +91,7 @@ const (
 
 // StallReasons are all of them.
 func StallReasons() []string {
-	return []string{StallBreaker, StallBudget, StallSlow, StallDeaf, StallRefused, StallSpan, StallRoom}
+	return []string{StallPaused, StallBreaker, StallBudget, StallSlow, StallDeaf, StallRefused, StallSpan, StallRoom}
 }
 
 // Limiter limits how many handlers run at once across workers. [NewLimiter] makes one. It is safe for concurrent use.

@@ -176,7 +176,13 @@ func (r *Runner) unavailable() error {
 	if r.paused.Load() {
 		return ErrPaused
 	}
-	if why := r.eng.Health().LastError; why != "" {
+	h := r.eng.Health()
+	for i := range h.Stalled {
+		if h.Stalled[i].Reason == consumer.StallPaused {
+			return fmt.Errorf("%w: %s", ErrPaused, h.Stalled[i].Why)
+		}
+	}
+	if why := h.LastError; why != "" {
 		return fmt.Errorf("%w: %s", ErrUnavailable, why)
 	}
 	return ErrNotRunning

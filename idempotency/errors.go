@@ -22,7 +22,7 @@ var (
 	// ErrNotRunning says that the runner does not run, or not any more: it has not joined the ledger yet, or drains. It is an
 	// ErrUnavailable, and says nothing of the ledger.
 	ErrNotRunning = fmt.Errorf("%w: the runner does not run", ErrUnavailable)
-	// ErrPaused says that somebody has paused the runner ([Runner.Pause]). It was not run. It is no ErrUnavailable, so that who runs
+	// ErrPaused says that somebody has paused the runner: its program ([Runner.Pause]), or an operator ([ledger.Board]). It was not run. It is no ErrUnavailable, so that who runs
 	// requests unprotected while the ledger is away does not run them in a pause.
 	ErrPaused = errors.New("idempotency: the runner is paused")
 	// ErrUnknown says that the request ran, and that it is not known whether the ledger has noted how it ended: its lease was lost, its

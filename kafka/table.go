@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/offsets"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -239,6 +241,20 @@ func (t *table) lags(f func(p place, lag int64)) {
 			f(a.TopicPartition, lag)
 		}
 	}
+}
+
+// mostLags is of how many partitions a report tells.
+const mostLags = 20
+
+// most are the partitions that are furthest behind, the largest lag first.
+func (t *table) most() (all []ledger.Lag) {
+	t.lags(func(p place, n int64) {
+		all = append(all, ledger.Lag{Source: p.Topic + "-" + strconv.Itoa(int(p.Partition)), Waiting: n})
+	})
+	slices.SortFunc(all, func(a, b ledger.Lag) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Source, b.Source))
+	})
+	return all[:min(len(all), mostLags)]
 }
 
 // reasons says to people why a partition is not read.

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.opentelemetry.io/otel/attribute"
@@ -31,6 +32,15 @@ func (w *Worker) measureLag() error {
 		return nil
 	}, lag)
 	return err
+}
+
+// scopes are those of the worker's topics, sorted.
+func (w *Worker) scopes() (all []string) {
+	for _, s := range w.sources {
+		all = append(all, s.scope)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // clientLog hands the client's warnings and errors to zap. They name brokers, topics and offsets, never a body.

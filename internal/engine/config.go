@@ -23,8 +23,8 @@ type Config struct {
 	// Retained says that the broker keeps messages that are acknowledged, as a log does. There a message that is too large for
 	// the ledger's archive is archived without its body; elsewhere it is kept, and never acknowledged.
 	Retained bool
-	// Health is the worker's, for metrics: it knows more than the engine. Nil: the engine's.
-	Health func() consumer.Health
+	// Shown is what the worker knows of itself, and the engine does not.
+	Shown Shown
 	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of, with Verdict.Again. Zero:
 	// no limit, everything is held. Negative: what is released is let go of, even if it is due at once.
 	HoldMax time.Duration
@@ -41,6 +41,16 @@ type Config struct {
 	// Suspects limits how many suspects run at once: messages whose claims ended in crashes before. Nil: the process' one
 	// place, shared by all workers in it. For tests that play several processes.
 	Suspects *consumer.Limiter
+}
+
+// Shown is what a worker shows of itself, in metrics and in the reports that its beats take along. Its functions must not block.
+type Shown struct {
+	Health func() consumer.Health // it knows more than the engine's. Nil: the engine's
+	// Scopes are the worker's, as far as they are known before it has read anything: it heeds pauses of them, and of those of what comes.
+	Scopes []string
+	// Heedless says that it heeds no pauses: it cannot wait.
+	Heedless bool
+	Lag      func() []ledger.Lag // what it is behind, the largest first. Nil: nobody knows
 }
 
 // Sink is the worker's side of an engine.

@@ -29,6 +29,7 @@ type Engine struct {
 	apart     *apartRunner
 	upkeep    *upkeep
 	notes     *notes
+	reports   *reporter
 }
 
 // New builds an engine. It refuses a configuration without ledger, handler or sink.
@@ -73,7 +74,7 @@ func (e *Engine) build(batch consumer.BatchHandler) {
 		e.log.Warn(text)
 	}
 	k.counts = newDeliveries(e.cfg.Ledger, e.log)
-	e.lease = &lease{kernel: k, life: e.life, opt: o, ledger: e.cfg.Ledger, probe: make(chan struct{}, 1)}
+	e.lease = &lease{kernel: k, life: e.life, opt: o, ledger: e.cfg.Ledger, probe: make(chan struct{}, 1), heedless: e.cfg.Shown.Heedless}
 	e.admission = newAdmission(e.life.starts, o)
 	archives := &archives{kernel: k, cfg: &e.cfg}
 	e.claimer = &claimer{kernel: k, lease: e.lease, opt: o, archives: archives, heard: e.cfg.Heard}
@@ -82,6 +83,8 @@ func (e *Engine) build(batch consumer.BatchHandler) {
 		kernel: k, lease: e.lease, admission: e.admission, chunks: map[*chunk]struct{}{},
 		handlers: newHandlers(k, e.lease, &e.cfg, batch, archives),
 	}
+	e.reports = &reporter{kernel: k, pool: e.pool, self: self(e.cfg.Shown.Scopes), lag: e.cfg.Shown.Lag}
+	e.lease.report = e.reports.report
 	e.publisher = newPublisher(k, e.life, &e.cfg, archives)
 	e.apart = &apartRunner{kernel: k, lease: e.lease, admission: e.admission, claimer: e.claimer, pool: e.pool, publisher: e.publisher, places: e.cfg.Suspects}
 	if e.apart.places == nil {
@@ -94,7 +97,8 @@ func flowConfig(o *consumer.Options, cfg *Config, size int, batch bool) flow.Con
 	c := flow.Config{
 		Concurrency: o.Concurrency, Batch: batch, BatchSize: size, ClaimAhead: o.ClaimAhead, MaxHeldBytes: o.MaxHeldBytes,
 		LimitStarts: o.Limiter != nil || o.Rate > 0 || o.Park, Park: o.Park, Target: o.DeadLetter != nil, Cipher: o.Cipher != nil,
-		HoldMax: cfg.HoldMax, AskMax: cfg.AskMax, Told: cfg.Told, Backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}, Budget: o.ArchiveBudget, Seed: rand.Uint64(),
+		HoldMax: cfg.HoldMax, AskMax: cfg.AskMax, Told: cfg.Told, Backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}, Budget: o.ArchiveBudget,
+		Scopes: cfg.Shown.Scopes, Seed: rand.Uint64(),
 	}
 	if b := o.Breaker; !b.Off {
 		c.Failures, c.Percent = b.Failures, b.Percent

@@ -15,6 +15,7 @@
 //	health.go      what probes, metrics and pollers are told of a worker
 //	drain.go       how a worker gives messages back and ends
 //	core.go        the Engine: its parts, and how it starts
+//	report.go      what a worker says of itself with its beats
 //	apart.go       one message at a time, beside the pool: suspects and probes
 //	pool.go        the goroutines that run handlers
 //	batch.go       the calls of the handler: one by one, or a batch

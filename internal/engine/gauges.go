@@ -4,16 +4,17 @@ import (
 	"context"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
 
 // gauges is what is read of a worker when its metrics are collected: what it has in hand, and what probes are told.
 type gauges struct {
-	inFlight, bytes, limit, ready, alive, stalled, breaker, archived, budget metric.Int64ObservableGauge
+	inFlight, bytes, limit, ready, alive, stalled, breaker, paused, archived, budget metric.Int64ObservableGauge
 }
 
-// observe registers the gauges.
+// observe registers the gauges, and has reports say the same.
 func observe(e *Engine, t *telemetry, m metric.Meter) error {
 	var g gauges
 	var all []metric.Observable
@@ -27,6 +28,7 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		{&g.ready, "ackledger.ready", "1: joined, the ledger answers, the broker is polled; 0: not so."},
 		{&g.alive, "ackledger.alive", "0: only a restart helps; 1: not so."},
 		{&g.breaker, "ackledger.breaker.open", "1: the worker is paused, because too many messages fail for good; 0: not so."},
+		{&g.paused, "ackledger.paused", "1: the worker is paused, by an operator; 0: not so."},
 		{&g.archived, "ackledger.archive.bytes", "About how much of a scope is archived, in bytes."},
 		{&g.budget, "ackledger.archive.budget", "At how many archived bytes of a scope the worker pauses."},
 		{&g.stalled, "ackledger.stalled", "Messages, partitions and groups that do not get on, by reason."},
@@ -40,9 +42,13 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 	}
 	states := attributes("state", "running", "queued", "waiting")
 	reasons := attributes("reason", consumer.StallReasons()...)
-	health := e.cfg.Health
+	health := e.cfg.Shown.Health
 	if health == nil {
 		health = e.Health
+	}
+	e.reports.health, e.reports.load = health, func(r *ledger.WorkerReport) {
+		l := e.load()
+		r.Held, r.Running, r.Waiting = l.Held, l.Running, l.Waiting
 	}
 	registered, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		e.mu.Lock()
@@ -50,6 +56,7 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		_, _, weight := e.flow.Held()
 		bytes := weight.Total()
 		open, _ := e.flow.BreakerOpen()
+		_, paused, _ := e.flow.Order()
 		e.mu.Unlock()
 		o.ObserveInt64(g.inFlight, int64(l.Running), t.attrs, states["running"])
 		o.ObserveInt64(g.inFlight, int64(l.Queued), t.attrs, states["queued"])
@@ -60,6 +67,7 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		o.ObserveInt64(g.ready, one(h.Ready), t.attrs)
 		o.ObserveInt64(g.alive, one(h.Alive), t.attrs)
 		o.ObserveInt64(g.breaker, one(open), t.attrs)
+		o.ObserveInt64(g.paused, one(paused), t.attrs)
 		for scope, n := range archived {
 			of := metric.WithAttributes(attribute.String("scope", scope))
 			o.ObserveInt64(g.archived, n, t.attrs, of)

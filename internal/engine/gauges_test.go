@@ -80,7 +80,7 @@ func TestGaugesAreTheWorkers(t *testing.T) {
 			return consumer.Health{Stalled: []consumer.Stall{{Reason: consumer.StallRoom}, {Reason: consumer.StallRoom}, {Reason: consumer.StallSpan}}}
 		}
 		e, _ := begin(t, memory.New(), o, func(context.Context, *consumer.Message) error { return nil },
-			func(c *engine.Config) { c.Health = whole })
+			func(c *engine.Config) { c.Shown.Health = whole })
 		wantGauges(t, "the worker's", reader, map[string]int64{"ready": 0, "alive": 0, "stalled room": 2, "stalled span": 1, "stalled slow": 0})
 		end(t, e)
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // maxStalls bounds Health.Stalled.
@@ -21,7 +22,7 @@ func (e *Engine) Room() (int, int64) {
 	return e.opt.MaxHeld - items, bytes.Room()
 }
 
-// Open says whether polling makes sense: joined, ledger reachable, not paused, not draining.
+// Open says whether polling makes sense: joined, ledger reachable, not paused by anybody, not draining.
 func (e *Engine) Open() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,7 +80,10 @@ func (e *Engine) Health() consumer.Health {
 	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := consumer.Health{Alive: true, Ready: e.flow.MayStart(), Warnings: e.notes.warnings()}
+	h := consumer.Health{Alive: true, Ready: e.flow.Well(), Warnings: e.notes.warnings()}
+	if by, paused, since := e.flow.Order(); paused {
+		h.Stalled = append(h.Stalled, consumer.Stall{What: "the worker", Reason: consumer.StallPaused, Why: pausedBy(by), Since: e.at(since)})
+	}
 	breaker, since := e.flow.BreakerOpen()
 	if breaker {
 		h.Stalled = append(h.Stalled, consumer.Stall{What: "the worker", Reason: consumer.StallBreaker, Why: e.tripped, Since: e.at(since)})
@@ -92,7 +96,7 @@ func (e *Engine) Health() consumer.Health {
 	case h.Ready:
 	case e.flow.Up() && budget != "":
 		h.LastError = budget
-	case e.flow.MayWork():
+	case breaker && e.flow.Up():
 		h.LastError = e.tripped
 	case e.lease.err != nil:
 		h.LastError = e.lease.err.Error()
@@ -148,4 +152,12 @@ func (r *run) deafSince(c *chunk) time.Time {
 		return r.of.born.Add(r.stop.cancelled)
 	}
 	return r.of.born.Add(time.Duration(c.at.Load()) + r.of.timeout)
+}
+
+// pausedBy says in words who paused a worker, and why.
+func pausedBy(p ledger.Pause) string {
+	if p.By.Reason == "" {
+		return "paused by " + p.By.Actor
+	}
+	return "paused by " + p.By.Actor + ": " + p.By.Reason
 }

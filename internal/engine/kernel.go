@@ -299,6 +299,11 @@ func (k *kernel) report(n *flow.News) {
 	case flow.BudgetSpent:
 		k.log.Error("the budget of archived bytes is spent: the worker pauses until there is room", zap.String("scope", n.Scope),
 			zap.Int64("bytes", n.Bytes), zap.Int64("limit", n.Limit))
+	case flow.Stopped:
+		k.log.Warn("paused by an operator: nothing starts, and nothing is polled", zap.String("scope", n.Pause.Scope),
+			zap.String("actor", n.Pause.By.Actor), zap.String("reason", n.Pause.By.Reason))
+	case flow.WentOn:
+		k.log.Info("no operator pauses the worker any more: it goes on", zap.Duration("after", n.After))
 	case flow.BudgetHasRoom:
 		k.log.Info("the archive has room again: the worker goes on", zap.Duration("after", n.After))
 	}

@@ -22,6 +22,9 @@ type session struct {
 	until  time.Time           // end of the lease, counted from before the request that extended it was sent; the kernel's lock guards it
 	end    atomic.Int64        // until, since kernel.born, for those without the lock
 	ended  chan struct{}       // closed when lost
+	board  ledger.Boarded      // owner; nil: it says nothing, and hears of no pauses
+
+	heedless bool // it does not heed them
 }
 
 // sessionOf is the one in which the ledger has answered of an item.
@@ -46,6 +49,9 @@ type lease struct {
 	probe  chan struct{} // a call to the ledger failed: beat soon, to learn whether it is back
 	unleft *session      // joined, and not known to be left; only keep's goroutine, and Close after it
 	err    error         // the last one of a call; the kernel's lock guards it
+	report func() ledger.WorkerReport
+
+	heedless bool // of pauses
 }
 
 // untilJoined joins, and tries again until ctx is done, or on an error that is final.
@@ -71,14 +77,15 @@ func (l *lease) join(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	sess := &session{owner: ledger.Ungroup(owner), single: owner, ended: make(chan struct{})}
+	sess := &session{owner: ledger.Ungroup(owner), single: owner, ended: make(chan struct{}), board: ledger.BoardedOf(owner), heedless: l.heedless}
 	_, sess.late = sess.owner.(ledger.LateOwner)
 	sess.ranges, _ = sess.owner.(ledger.StretchOwner)
 	sess.flow = flow.Session{Ranges: sess.ranges != nil, Of: sess}
 	sess.extend(l.born, sent.Add(l.opt.Lease))
 	l.unleft = sess
-	l.do(func(f *flow.Flow, _ time.Duration) {
+	l.do(func(f *flow.Flow, now time.Duration) {
 		l.err = nil
+		sess.heed(f, now) // first: who joins under a pause begins nothing
 		f.Joined(&sess.flow)
 	})
 	l.log.Info("joined the ledger", zap.String("owner", owner.ID()), zap.Duration("lease", l.opt.Lease))
@@ -147,15 +154,26 @@ func (l *lease) beat(sess *session) {
 func (l *lease) beatOnce(sess *session, left time.Duration) error {
 	ctx, cancel := context.WithTimeout(l.gone, min(callTimeout(l.opt), left))
 	defer cancel()
+	if sess.board != nil {
+		sess.board.Report(l.report())
+	}
 	sent := time.Now()
 	lasts, err := sess.owner.Beat(ctx)
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	sess.extend(l.born, sent.Add(lasts))
-	l.mu.Unlock()
+	l.do(func(f *flow.Flow, now time.Duration) {
+		sess.extend(l.born, sent.Add(lasts))
+		sess.heed(f, now)
+	})
 	return nil
+}
+
+// heed has the flow learn of the pauses that the ledger told of last. While the ledger does not answer it goes by those before.
+func (s *session) heed(f *flow.Flow, now time.Duration) {
+	if s.board != nil && !s.heedless {
+		f.Ordered(now, s.board.Pauses())
+	}
 }
 
 // lose ends a session: its handlers are cancelled with ErrLost, and nothing starts until the worker has joined anew.

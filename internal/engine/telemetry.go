@@ -37,12 +37,16 @@ type telemetry struct {
 
 	counters
 	durations
+	sums   sums
 	gauges metric.Registration
 }
 
 type counters struct {
 	claims, dedups, takeovers, lost, retries, dead, letters, unknowns, refusals, skips, forged metric.Int64Counter
 }
+
+// sums are counted once more, for the worker's reports.
+type sums struct{ failed, retried, hits atomic.Int64 }
 
 type durations struct{ handler, claim, settle, endToEnd metric.Float64Histogram }
 
@@ -172,6 +176,7 @@ func (t *telemetry) ran(n int64) {
 var dedupResults = [...]string{"miss", "hit", "timeout"}
 
 func (t *telemetry) deduplicated(c flow.Counted) {
+	t.sums.hits.Add(c.Hits)
 	for i, n := range [...]int64{c.Misses, c.Hits, c.Timeouts} {
 		if n > 0 {
 			t.dedups.Add(context.Background(), n, t.results[i])
@@ -182,8 +187,12 @@ func (t *telemetry) deduplicated(c flow.Counted) {
 func (t *telemetry) skipped(n int64)      { t.skips.Add(context.Background(), n, t.attrs) }
 func (t *telemetry) forgedStamps(n int64) { t.forged.Add(context.Background(), n, t.attrs) }
 func (t *telemetry) leaseLost()           { t.lost.Add(context.Background(), 1, t.attrs) }
-func (t *telemetry) retried()             { t.retries.Add(context.Background(), 1, t.attrs) }
 func (t *telemetry) unknown(n int)        { t.unknowns.Add(context.Background(), int64(n), t.attrs) }
+
+func (t *telemetry) retried() {
+	t.sums.retried.Add(1)
+	t.retries.Add(context.Background(), 1, t.attrs)
+}
 
 // Why a settlement is refused.
 const (
@@ -202,6 +211,7 @@ func (t *telemetry) published(n int64, sent bool) {
 }
 
 func (t *telemetry) failed(n int64, kind ledger.FailureKind) {
+	t.sums.failed.Add(n)
 	t.dead.Add(context.Background(), n, t.attrs, metric.WithAttributes(attribute.String("kind", string(kind))))
 }
 

@@ -18,6 +18,9 @@ func (f *Flow) Hungry(now time.Duration) bool {
 
 // judge counts a message that came to its end.
 func (f *Flow) judge(now time.Duration, it *Item, good bool) {
+	if good {
+		f.well++
+	}
 	switch {
 	case f.probing.item == it && good:
 		f.probing.spoken = probeGood
@@ -51,12 +54,46 @@ func (f *Flow) BreakerOpen() (open bool, since time.Duration) { return f.breaker
 
 // meets takes in the scope of what is offered.
 func (f *Flow) meets(now time.Duration, scope string) {
+	if f.order.meet(scope) {
+		f.stopByOrder(now)
+	}
 	if !f.budget.meet(scope) {
 		return
 	}
 	f.budgetAt, f.tripped = now, f.tripped || f.budget.stops
 	f.cmd.Look = true
 }
+
+// Ordered takes in the pauses that hold, sorted by scope, and stops the worker or lets it go on. The slice is not changed.
+func (f *Flow) Ordered(now time.Duration, hold []ledger.Pause) {
+	stopped, inHand := f.order.stops, map[string]bool(nil)
+	if len(hold) > 0 {
+		inHand = f.scopesInHand()
+	}
+	switch stops := f.order.said(hold, inHand); {
+	case stops && !stopped:
+		f.stopByOrder(now)
+	case stopped && !stops:
+		f.cmd.Improved = true
+		f.tellNews(News{What: WentOn, After: now - f.orderAt})
+	}
+}
+
+func (f *Flow) stopByOrder(now time.Duration) {
+	f.orderAt, f.tripped = now, true
+	f.tellNews(News{What: Stopped, Pause: f.order.by})
+}
+
+// Order is the pause by which operators stop the worker, and since when they do.
+func (f *Flow) Order() (by ledger.Pause, stops bool, since time.Duration) {
+	return f.order.by, f.order.stops, f.orderAt
+}
+
+// Paused says whether Pause was called, and Resume was not.
+func (f *Flow) Paused() bool { return f.paused }
+
+// WentWell is how many messages' handlers ended well.
+func (f *Flow) WentWell() int64 { return f.well }
 
 // spends counts what failed and is to be archived.
 func (f *Flow) spends(now time.Duration, it *Item, dead *ledger.Archive) {

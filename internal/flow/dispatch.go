@@ -204,7 +204,7 @@ func (f *Flow) Recalled(d *Dispatch, begun int) {
 		switch {
 		case it.sess.lost:
 			f.giveBack(it)
-		case it.dropped || f.draining, it.solo, f.cfg.Park, f.breaker.open, f.budget.stops: // it has its place for suspects no more
+		case it.dropped || f.draining, it.solo, f.cfg.Park, f.breaker.open, f.halted(): // it has its place for suspects no more
 			f.release(it)
 		case it.isHead():
 			f.s.readyQ.pushFront(it)

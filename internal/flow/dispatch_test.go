@@ -150,6 +150,7 @@ func TestTakenBackWhileNothingRuns(t *testing.T) {
 		"nothing":        {func(*Flow, *Item) {}, false, claimed},
 		"breaker open":   {func(f *Flow, _ *Item) { f.breaker.open = true }, true, settling},
 		"budget spent":   {func(f *Flow, _ *Item) { f.budget.stops = true }, true, settling},
+		"by an operator": {func(f *Flow, _ *Item) { f.order.stops = true }, true, settling},
 		"draining":       {func(f *Flow, _ *Item) { f.draining = true }, true, settling},
 		"dropped":        {func(_ *Flow, it *Item) { it.dropped = true }, true, settling},
 		"alone":          {func(_ *Flow, it *Item) { it.solo = true }, true, settling},
@@ -186,6 +187,7 @@ func TestWhatDoesNotBegin(t *testing.T) {
 		"uncertain, drain":        {Outcome{Ask: true}, func(f *Flow, _ *Item) { f.draining = true }, finished, false},
 		"once more":               {Outcome{Again: true}, nil, claimed, false},
 		"once more, paused, park": {Outcome{Again: true}, func(f *Flow, _ *Item) { f.paused, f.cfg.Park = true, true }, settling, true},
+		"once more, an operator":  {Outcome{Again: true}, func(f *Flow, _ *Item) { f.order.stops = true }, settling, true},
 		"once more, lost":         {Outcome{Again: true}, func(_ *Flow, it *Item) { it.sess.lost = true }, queued, false},
 	} {
 		f := readied(Config{}, 1)

@@ -59,7 +59,7 @@
 //	probe.go       what is claimed alone: suspects, and what is tried while the breaker is open
 //	settle.go      what to settle next, what the answers mean, and dead letters on their way
 //	range.go       ranges: taking them in, and the one place that expands them into items
-//	brake.go       what stops a worker: the breaker, and the budget of archived bytes
+//	brake.go       what stops a worker: the breaker, the budget of archived bytes, and operators' pauses
 //	phases.go      the moves that all of these make: release, give back, hold, finish, count
 //	rangequeue.go  which ranges may be claimed and run
 //	flow.go        the state, its commands and its news
@@ -71,6 +71,7 @@
 //	inflight.go    the one item of each key that is, or may be, ours
 //	sequence.go    the items of one ordering key, and the claim queue
 //	budget.go      how much of each scope is archived
+//	order.go       which scopes operators have paused
 //	logs.go        what is in hand of each log
 //	weight.go      the bytes in hand
 //	breaker.go     when too much fails, and when it is over

@@ -35,7 +35,8 @@ type Config struct {
 	Backoff  backoff.Policy
 	Failures int // of the breaker; zero: it is off
 	Percent  int
-	Budget   int64 // of archived bytes in each scope; zero: there is none
+	Budget   int64    // of archived bytes in each scope; zero: there is none
+	Scopes   []string // the worker's, as far as they are known when it starts: of others it is told by what comes
 	Seed     uint64
 	Rules    []Rule // no other flow has them; an item asks them in this order
 }
@@ -108,7 +109,9 @@ type brakes struct {
 	budget     budget
 	budgetAt   time.Duration // when it stopped
 	budgetTold bool          // that it is spent
-	tripped    bool          // the breaker has just opened, or the budget is spent: what is ours is still to be released
+	order      order
+	orderAt    time.Duration // when it stopped
+	tripped    bool          // the breaker has just opened, the budget is spent, or an operator stops the worker: what is ours is still to be released
 }
 
 // telling is what others are to be told.
@@ -119,6 +122,7 @@ type telling struct {
 	last   *Drop                 // of Drain, until no handler runs and nothing is owed
 	scope  string                // of the first claims that are not counted yet
 	firsts int64
+	well   int64 // messages whose handlers ended well
 	cmd    Commands
 }
 
@@ -146,7 +150,7 @@ func New(cfg Config) *Flow {
 	f := &Flow{
 		cfg: cfg, s: newSched(cfg.Seed, cfg.Rules...), chance: chance(cfg.Seed),
 		settlements: settlements{kept: map[*Item]*kept{}},
-		brakes:      brakes{budget: budget{limit: cfg.Budget}, breaker: breaker{failures: cfg.Failures, percent: cfg.Percent}},
+		brakes:      brakes{budget: budget{limit: cfg.Budget}, order: order{home: cfg.Scopes}, breaker: breaker{failures: cfg.Failures, percent: cfg.Percent}},
 		telling:     telling{calls: map[*Telling]struct{}{}},
 	}
 	f.s.bytes.Limit = cfg.MaxHeldBytes
@@ -220,6 +224,8 @@ const (
 	ProbeFailed               // Item was tried and failed; another is tried in After
 	BudgetSpent               // Scope has Bytes in the archive, Limit is what it may have
 	BudgetHasRoom             // the worker was stopped for After
+	Stopped                   // an operator has paused the worker: Pause
+	WentOn                    // the operators' pauses are over: the worker was stopped for After
 )
 
 // News is for the log, and for metrics.
@@ -235,6 +241,7 @@ type News struct {
 	Scope       string
 	Bytes       int64
 	Limit       int64
+	Pause       ledger.Pause
 }
 
 func (f *Flow) tellNews(n News) { f.cmd.News = append(f.cmd.News, n) }

@@ -35,6 +35,7 @@ func (f *Flow) EndedRange(now time.Duration, d *Dispatch, plain bool) bool {
 	d.applied, r.dispatch = d.N, nil
 	f.pace.done += d.N
 	f.breaker.handled(now, d.N, 0)
+	f.well += int64(d.N)
 	if r.done = r.next; r.done == r.Len {
 		f.settleRange(r)
 	} else if !f.MayStart() {

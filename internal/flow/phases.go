@@ -66,9 +66,14 @@ func (f *Flow) tell(it *Item, v Verdict) {
 func (f *Flow) MayStart() bool { return f.MayWork() && !f.breaker.open }
 
 // MayWork says whether it is only for the breaker whether handlers may start.
-func (f *Flow) MayWork() bool {
+func (f *Flow) MayWork() bool { return f.able() && !f.order.stops }
+
+func (f *Flow) able() bool {
 	return f.sess != nil && f.up && !f.paused && !f.draining && !f.closed && !f.budget.stops
 }
+
+// Well says whether handlers may start, or would if operators had not paused the worker.
+func (f *Flow) Well() bool { return f.able() && !f.breaker.open }
 
 // forget ends the keeping of an item's settlement.
 func (f *Flow) forget(it *Item) {
@@ -224,8 +229,11 @@ func (f *Flow) ours(it *Item) {
 	}
 }
 
-// heldBack says whether an item may not run because the budget is spent, or because the breaker is open and another one is
-// tried, or none.
+// halted says whether nothing may run, not even to try it.
+func (f *Flow) halted() bool { return f.budget.stops || f.order.stops }
+
+// heldBack says whether an item may not run because the budget is spent, operators have paused the worker, or the breaker is open and
+// another one is tried, or none.
 func (f *Flow) heldBack(it *Item) bool {
-	return f.budget.stops || f.breaker.open && f.probing.item != it
+	return f.halted() || f.breaker.open && f.probing.item != it
 }

@@ -35,6 +35,7 @@ type Config struct {
 	Refuse      bool          // a caller of what is in progress does not wait
 	Steps       int           // outside calls of a handler, at most, whose results are recorded
 	Watched     bool          // the ledger has no clock: owners are declared dead by peers that watch their beats
+	Ordered     bool          // an operator pauses scopes
 	Moods       [kinds]float64
 	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
 }
@@ -83,6 +84,7 @@ func Drawn(seed uint64) Config {
 		c.Steps = 1 + rnd.IntN(3)
 	}
 	c.Watched = often(25)
+	c.Ordered = often(25) && c.Moods != [kinds]float64{}
 	return c
 }
 

@@ -137,6 +137,8 @@ func (w *world) mayBegin(r *running) {
 		why = "the ledger does not answer"
 	case w.cfg.Budget > 0 && !p.hasRoom(r.it.Key.Scope):
 		why = "the archive's budget is spent"
+	case p.stopped(r.it.Key.Scope):
+		why = "an operator has paused its scope"
 	case p.known.open && p.suspect.it != r.it && p.probe.it != r.it:
 		why = "the breaker is open"
 	case r.it.Solo() && p.suspect.it != r.it:

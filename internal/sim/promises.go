@@ -266,8 +266,10 @@ type known struct {
 	room     map[string]room         // of scopes of which the ledger has said how much they have
 	spent    bool                    // it was told that one is
 	paused   bool
-	open     bool // the breaker is
-	away     bool // the ledger did not answer the last call
+	open     bool          // the breaker is
+	away     bool          // the ledger did not answer the last call
+	stopped  bool          // it was told that an operator stops it
+	told     time.Duration // when the call was sent that told of the pauses last
 	ends     []final
 	closed   time.Duration // when the breaker closed last
 	idle     time.Duration // when there last was no room, or nothing to poll for
@@ -381,6 +383,8 @@ func (p *process) hear(n *flow.News) {
 	case flow.BudgetSpent:
 		lie = p.cfg.Budget == 0 || n.Bytes < n.Limit
 		k.spent = true
+	case flow.Stopped, flow.WentOn:
+		lie = p.heardOrder(n)
 	case flow.BudgetHasRoom:
 		lie = p.cfg.Budget == 0 || !k.spent
 		k.spent = false

@@ -30,7 +30,11 @@ func TestBrokenPromisesOfHandlersAreTold(t *testing.T) {
 		"nothing begins while it pauses":                     func(x *broken) { x.both[0].known.paused = true; x.begins(0, 1) },
 		"nothing begins while the ledger does not answer":    func(x *broken) { x.both[0].known.away = true; x.begins(0, 1) },
 		"nothing begins while the archive's budget is spent": func(x *broken) { x.w.cfg.Budget = 1; x.begins(0, 1) },
-		"nothing begins while the breaker is open":           func(x *broken) { x.both[0].known.open = true; x.begins(0, 1) },
+		"nothing begins while an operator has paused its scope": func(x *broken) {
+			x.w.orders.since, x.both[0].known.told = map[string]time.Duration{"": 0}, 1
+			x.begins(0, 1)
+		},
+		"nothing begins while the breaker is open": func(x *broken) { x.both[0].known.open = true; x.begins(0, 1) },
 		"nothing begins while its verdict is to be settled": func(x *broken) {
 			r := x.begins(0, 1)
 			x.w.ends(r, &flow.Outcome{More: &ledger.Settlement{Kind: ledger.Fail}})
@@ -142,7 +146,21 @@ func TestBrokenPromisesOfProcessesAreTold(t *testing.T) {
 			x.both[0].flow.Offer(0, x.item())
 			x.w.mustBeEmpty()
 		},
-		"news is of what happened":              func(x *broken) { x.both[0].hear(&flow.News{What: flow.BreakerClosed}) },
+		"news is of what happened": func(x *broken) { x.both[0].hear(&flow.News{What: flow.BreakerClosed}) },
+		"a pause is told": func(x *broken) {
+			x.w.cfg.Ordered, x.both[0].known.stopped = true, true
+			x.both[0].heeds(x.both[0].sess, 0)
+		},
+		"a pause is an operator's": func(x *broken) {
+			x.w.cfg.Ordered = true
+			sess := x.both[0].sess
+			if err := x.w.ledger.Pause(context.Background(), "", ledger.By{Actor: "x"}); err != nil {
+				x.w.breaks(none, "%v", err)
+			}
+			_, _ = sess.owner.Beat(context.Background()) // else there is no pause, and nothing is told
+			x.both[0].flow.Ordered(time.Hour, ledger.BoardedOf(sess.owner).Pauses())
+			x.both[0].heeds(sess, 0)
+		},
 		"deliveries are counted in their scope": func(x *broken) { x.both[0].counted(flow.Counted{Scope: "another"}) },
 		"health says what the breaker does":     func(x *broken) { x.both[0].known.open = true; x.both[0].look() },
 	})

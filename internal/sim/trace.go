@@ -15,6 +15,7 @@ type Report struct {
 	Ranges, News                 int           // ranges that were claimed; what workers told of that is for logs and metrics
 	Told                         [replies]int  // what callers were told
 	Recorded, Given              int           // steps that were recorded, and given back
+	Stopped, StoppedByWork       int           // with Config.Ordered: workers that a pause stopped; of them, by what came after it
 	Declared, Late, Thrown       int           // with Config.Watched: owners declared dead; claims that arrived, and answers that came, when the lease was over
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps

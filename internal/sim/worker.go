@@ -39,7 +39,7 @@ type process struct {
 
 	armed                                time.Duration // when the flow is woken; past: it is not
 	rescuing, polling, pumping, draining bool
-	weighing, weighAgain                 bool
+	weighing, weighAgain, heeding        bool
 	weighRound                           int
 
 	offered  int         // and not given back
@@ -224,6 +224,7 @@ func (p *process) join(what string, then func()) {
 			return
 		}
 		p.sess, sess.until = sess, sent+p.clock.lasts()
+		p.heeds(sess, sent)
 		p.flow.Joined(&flow.Session{Ranges: sess.ranges != nil, Of: sess})
 		p.note(p, what, none, 0)
 		p.after(lease/3, func() { p.beat(sess) })
@@ -263,6 +264,7 @@ func (p *process) beat(sess *session) {
 		default:
 			sess.until = sent + p.clock.lasts()
 			p.reachable(true)
+			p.heeds(sess, sent)
 		}
 		p.after(rest, func() { p.beat(sess) })
 	})

@@ -48,6 +48,7 @@ type world struct {
 	anew                int  // messages that were reopened
 	sweeping, disturbed bool // the ledger is being swept; something happened meanwhile
 	tear                tear
+	orders              orders
 	report              Report
 	traced              bool
 	steps               []step // if it is traced
@@ -126,6 +127,7 @@ func (w *world) run() {
 	w.after(w.cfg.Calm, w.purge)
 	w.redrive()
 	w.after(300*time.Millisecond, w.operate)
+	w.order()
 	for len(w.queue) > 0 && w.broken == nil && (!w.broker.done() || !w.redrives.done()) {
 		w.step()
 	}

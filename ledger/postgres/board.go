@@ -10,24 +10,9 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-var (
-	_ ledger.Board   = (*Ledger)(nil)
-	_ ledger.Boarded = (*owner)(nil)
-)
+var _ ledger.Board = (*Ledger)(nil)
 
 const (
-	// sqlBeatBoard is sqlBeat that takes a report along, and brings the pauses, one in each row: of none, one row without.
-	sqlBeatBoard = `
-WITH beat AS (
-	UPDATE {s}.owner SET lease_end = clock_timestamp() + $2::bigint * interval '1 microsecond', report = $3::bytea
-	WHERE id = $1::bigint AND fate = 1
-	RETURNING (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at, {durable} AS durable
-)
-SELECT b.at, b.durable, p.scope, p.actor, p.reason, (extract(epoch FROM p.since) * 1000000)::bigint
-FROM beat b LEFT JOIN {s}.pause p ON true ORDER BY p.scope`
-
-	sqlPauses = `SELECT scope, actor, reason, (extract(epoch FROM since) * 1000000)::bigint FROM {s}.pause ORDER BY scope`
-
 	sqlWorkers = `
 SELECT id, fate, (extract(epoch FROM lease_end - clock_timestamp()) * 1000000)::bigint, report FROM {s}.owner
 WHERE fate = 1 OR lease_end > clock_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY fate, lease_end DESC LIMIT $2::bigint`
@@ -40,80 +25,6 @@ INSERT INTO {s}.pause (scope, actor, reason) VALUES ($1::bytea, $2::text, $3::te
 ON CONFLICT (scope) DO UPDATE SET actor = excluded.actor, reason = excluded.reason`
 	sqlResume = `DELETE FROM {s}.pause WHERE scope = $1::bytea`
 )
-
-// noBoard says that the schema is older than reports and pauses.
-func noBoard(err error) bool { return code(err) == codeNoTable || code(err) == codeNoColumn }
-
-// scanPause reads a pause; nil: the row has none.
-func scanPause(row pgx.CollectableRow, before ...any) (p *ledger.Pause, err error) {
-	var scope []byte
-	var actor, reason *string
-	var since *int64
-	err = row.Scan(append(before, &scope, &actor, &reason, &since)...)
-	if err != nil || since == nil {
-		return nil, err
-	}
-	return &ledger.Pause{Scope: string(scope), By: ledger.By{Actor: *actor, Reason: *reason}, Since: time.UnixMicro(*since).UTC()}, nil
-}
-
-// beatBoard is the beat where the schema has reports and pauses.
-func (o *owner) beatBoard(ctx context.Context, conn *pgxpool.Conn) (now int64, err error) {
-	rows, err := conn.Query(ctx, o.ledger.sql(sqlBeatBoard), o.id, o.lease.Microseconds(), o.Written())
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	met, durable := false, ""
-	var hold []ledger.Pause
-	for rows.Next() {
-		p, err := scanPause(rows, &now, &durable)
-		if err != nil {
-			return 0, err
-		}
-		if met = true; p != nil {
-			hold = append(hold, *p)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return 0, err
-	}
-	if !met {
-		return 0, pgx.ErrNoRows
-	}
-	o.Heard(hold)
-	return now, nil
-}
-
-// beat is one on any schema. One that was migrated down while this owner lived takes no reports any more.
-func (o *owner) beat(ctx context.Context, conn *pgxpool.Conn) (now int64, err error) {
-	if o.boards.Load() {
-		if now, err = o.beatBoard(ctx, conn); !noBoard(err) {
-			return now, err
-		}
-		o.boards.Store(false)
-	}
-	var durable string
-	err = conn.QueryRow(ctx, o.ledger.sql(sqlBeat), o.id, o.lease.Microseconds()).Scan(&now, &durable)
-	return now, err
-}
-
-// pausesOn reads the pauses; boards says that the schema has them.
-func (l *Ledger) pausesOn(ctx context.Context, conn *pgxpool.Conn) (hold []ledger.Pause, boards bool, err error) {
-	rows, err := conn.Query(ctx, l.sql(sqlPauses))
-	if err == nil {
-		hold, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (ledger.Pause, error) {
-			p, err := scanPause(row)
-			if err != nil || p == nil {
-				return ledger.Pause{}, err
-			}
-			return *p, nil
-		})
-	}
-	if noBoard(err) {
-		return nil, false, nil
-	}
-	return hold, err == nil, err
-}
 
 // Pauses implements [ledger.Board]. A schema of a version before 15 has none.
 func (l *Ledger) Pauses(ctx context.Context) (hold []ledger.Pause, err error) {

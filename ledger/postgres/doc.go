@@ -66,6 +66,7 @@
 //
 // Each file uses what stands below it:
 //
+//	board.go               what workers have said, and the pauses that operators set
 //	operate.go             what operators change: renewals, reopenings, purges, and the audit
 //	deadletters.go         the list of dead letters
 //	archived.go            how many bytes a scope's archive has
@@ -100,6 +101,7 @@
 //	ranges_read.go         an update of ranges, and what it reads
 //	claim_table.go         one call of Claim, and the claim table's answers to it
 //	owner.go               an owner: beats, the sealing of dead peers, Leave
+//	pauses.go              how pauses are read
 //	split.go               batches in parts, so that one bad item costs no other
 //	call.go                how a call is sent: its deadline, connection and plan settings
 //	ledger.go              the Ledger, and its pools

@@ -39,11 +39,54 @@ func (o *owner) ID() string { return ownerName(o.id) }
 
 func ownerName(id int64) string { return "pg-" + strconv.FormatInt(id, 36) }
 
+var _ ledger.Boarded = (*owner)(nil)
+
 // newOwnerID draws an id, so that an owner restored away with a backup cannot meet another one under its number.
 func newOwnerID() int64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it never fails
 	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
+}
+
+// beatBoard is the beat where the schema has reports and pauses.
+func (o *owner) beatBoard(ctx context.Context, conn *pgxpool.Conn) (now int64, err error) {
+	rows, err := conn.Query(ctx, o.ledger.sql(sqlBeatBoard), o.id, o.lease.Microseconds(), o.Written())
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	met, durable := false, ""
+	var hold []ledger.Pause
+	for rows.Next() {
+		p, err := scanPause(rows, &now, &durable)
+		if err != nil {
+			return 0, err
+		}
+		if met = true; p != nil {
+			hold = append(hold, *p)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	if !met {
+		return 0, pgx.ErrNoRows
+	}
+	o.Heard(hold)
+	return now, nil
+}
+
+// beat is one on any schema. One that was migrated down while this owner lived takes no reports any more.
+func (o *owner) beat(ctx context.Context, conn *pgxpool.Conn) (now int64, err error) {
+	if o.boards.Load() {
+		if now, err = o.beatBoard(ctx, conn); !noBoard(err) {
+			return now, err
+		}
+		o.boards.Store(false)
+	}
+	var durable string
+	err = conn.QueryRow(ctx, o.ledger.sql(sqlBeat), o.id, o.lease.Microseconds()).Scan(&now, &durable)
+	return now, err
 }
 
 // Beat implements [ledger.Owner].

@@ -93,7 +93,7 @@ func (inv *invocation) build() (err error) {
 	o.Drain = max(inv.span.end.Sub(inv.span.stop)/2, time.Millisecond)
 	inv.eng, err = engine.New(engine.Config{
 		Options: o, Ledger: inv.ledger, Handler: inv.handler, Sink: inv, System: "sqs", Source: inv.arn, HoldMax: -1, AskMax: askMax,
-		Heard: inv.heard, Failed: inv.groups.stop,
+		Heard: inv.heard, Failed: inv.groups.stop, Shown: engine.Shown{Heedless: true}, // what it did not handle would walk into the dead-letter queue
 	})
 	return err
 }
