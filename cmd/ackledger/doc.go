@@ -6,6 +6,9 @@
 //	ackledger reopen     let messages that succeeded run again, on purpose
 //	ackledger purge      empty archived dead letters for good
 //	ackledger stats      how the ledger is doing
+//	ackledger workers    which workers there are, and how they do
+//	ackledger pause      have workers start nothing until they are resumed
+//	ackledger resume     have paused workers go on
 //	ackledger doctor     what is wrong with the ledger, queues and topics, and what to do
 //	ackledger migrate    make the tables, or bring them to this program's version
 //	ackledger maintain   remove what has expired, all the time or once

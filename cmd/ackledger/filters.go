@@ -117,9 +117,22 @@ func scopeNamed(ctx context.Context, op ledger.Operator, name string) (string, e
 		return "", nil
 	}
 	all, err := op.Scopes(ctx)
-	if err != nil || slices.Contains(all, name) {
+	switch {
+	case err != nil:
 		return name, err
+	case len(all) == 0:
+		return "", fmt.Errorf("there is no scope %q: the ledger has seen no message yet", name)
 	}
+	return scopeAmong(all, name)
+}
+
+// scopeAmong is scopeNamed for names that are known.
+func scopeAmong(all []string, name string) (string, error) {
+	if name == "" || slices.Contains(all, name) {
+		return name, nil
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
 	like := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.Contains(s, name) })
 	switch {
 	case len(like) == 1:
@@ -127,7 +140,7 @@ func scopeNamed(ctx context.Context, op ledger.Operator, name string) (string, e
 	case len(like) > 1:
 		return "", fmt.Errorf("--scope %q may be any of %s", name, someOf(like))
 	case len(all) == 0:
-		return "", fmt.Errorf("there is no scope %q: the ledger has seen no message yet", name)
+		return "", fmt.Errorf("there is none, nor %q", name)
 	}
 	return "", fmt.Errorf("there is no scope %q; there is %s", name, someOf(all))
 }

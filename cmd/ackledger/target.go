@@ -49,6 +49,7 @@ type opened interface {
 	ledger.Inspector
 	ledger.Operator
 	ledger.ArchiveMeter
+	ledger.Board
 }
 
 // notAFile are names of databases in other notations (libpq's key=value, URLs without //). As the name of a new SQLite

@@ -26,6 +26,7 @@ const (
 	refused   = `ackledger_settles_refused_total{` + ofWorker + `,reason="too_large"}`
 	ready     = `ackledger_ready{` + ofWorker + `}`
 	breaker   = `ackledger_breaker_open{` + ofWorker + `}`
+	paused    = `ackledger_paused{` + ofWorker + `}`
 	alive     = `ackledger_alive{` + ofWorker + `}`
 	passAge   = `ackledger_ledger_pass_age_seconds`
 	abandoned = `ackledger_ledger_abandoned{scope="kafka:c/orders/payments"}`
@@ -77,7 +78,7 @@ func healthy() history {
 		h[target] = map[string]course{
 			ready: during(18, 2, always(math.NaN()), during(20, 3, always(0), always(1))), alive: during(20, 1, always(0), always(1)),
 			stalledBy("slow"): always(2), stalledBy("deaf"): during(30, 5, always(1), always(0)), stalledBy("refused"): always(0),
-			breaker: always(0), stalledBy("breaker"): always(0), stalledBy("span"): always(0), stalledBy("room"): during(30, 8, always(2), always(0)),
+			breaker: always(0), paused: during(40, 14, always(1), always(0)), stalledBy("paused"): during(40, 14, always(1), always(0)), stalledBy("breaker"): always(0), stalledBy("span"): always(0), stalledBy("room"): during(30, 8, always(2), always(0)),
 			deadKind: always(4), unsent: always(0), lost: always(0), refused: always(0), unknown: jumps(25, 3),
 			`ackledger_dead_letters_forwarded_total{` + ofWorker + `,outcome="sent"}`: always(4),
 			`ackledger_handler_duration_seconds_count{` + ofWorker + `,outcome="ok"}`: during(20, ends, func(m float64) float64 {
@@ -175,6 +176,17 @@ func TestAlertsFireWhereTheirFaultIs(t *testing.T) {
 		h.check(t, []string{"AckledgerBreakerOpen"}, 1)
 	})
 	told["AckledgerBreakerOpen"] = true
+	t.Run("an operator has forgotten a pause", func(t *testing.T) { // so its partition stands, too
+		t.Parallel()
+		h := healthy()
+		for series, is := range map[string]course{
+			paused: from(always(1), always(0)), stalledBy("paused"): from(always(1), always(0)), partition: from(always(500), saw(900, 400, 3)),
+		} {
+			h["a"][series] = is
+		}
+		h.check(t, []string{"AckledgerPaused"}, 16)
+	})
+	told["AckledgerPaused"] = true
 	for name, is := range map[string]course{
 		"the sweep is behind": from(func(m float64) float64 { return (m - fault) * 60 }, saw(0, 60, 1)),
 		"nobody ever swept":   from(always(math.NaN()), saw(0, 60, 1)),

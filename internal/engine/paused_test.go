@@ -190,9 +190,8 @@ func TestPitfall199_StartedUnderAPause(t *testing.T) {
 	})
 }
 
-// A worker that could not reach its ledger, or lost its lease and joined anew, forgot that it was paused, and ran what it had in hand
-// before the next beat told it again. It goes by what it knew last.
-func TestPitfall200_PauseThroughAnOutage(t *testing.T) {
+// A worker that cannot reach its ledger, or loses its lease and joins anew, goes by what it knew last of the pauses.
+func TestPauseThroughAnOutage(t *testing.T) {
 	for name, outage := range map[string]func(l *memory.Ledger, link *link){
 		"no answers": func(_ *memory.Ledger, link *link) {
 			link.set(func(memory.Op) error { return errDown }, nil)
