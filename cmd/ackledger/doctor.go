@@ -62,7 +62,7 @@ func newDoctor(t *target) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is wrong with the ledger, queues and topics, and what to do",
 		Long: `Say what is wrong, and what to do about it, a line for each check: the ledger's tables and version, this role's rights,
-bloat, the sweep, sources with two names, stuck messages, renewals that were never sent; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
+bloat, the sweep, sources with two names, stuck messages, renewals that were never sent, pauses; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
 dead-letter queue's retention, and the ledger's window against both; with --topic a Kafka topic's retention against the
 window. It changes nothing.
 
@@ -143,6 +143,7 @@ func visit(ctx context.Context, l opened, t *target, f *findings) {
 	visitScopes(&s, f)
 	visitStuck(ctx, l, f)
 	visitRenewed(ctx, l, renewedAfter, f)
+	visitPauses(ctx, l, f)
 }
 
 // visitSweep reads the last pass of the sweep.
@@ -230,6 +231,28 @@ func visitRenewed(ctx context.Context, op ledger.Operator, after time.Duration, 
 		text = "at least " + text
 	}
 	f.add(warning, check, text, "`ackledger list --renewed` names them; `ackledger replay --source archive --renewed --to source` sends them, each runs once")
+}
+
+// pausedAfter is how long a pause may hold before it is worth a word.
+const pausedAfter = time.Hour
+
+// visitPauses looks for pauses that were forgotten: the workers stay ready.
+func visitPauses(ctx context.Context, b ledger.Board, f *findings) {
+	hold, err := b.Pauses(ctx)
+	if err != nil {
+		f.add(unknown, "pauses", err.Error(), "see the error")
+		return
+	}
+	if len(hold) == 0 {
+		f.add(good, "pauses", "no operator pauses workers", "")
+	}
+	for _, p := range hold {
+		g := note
+		if time.Since(p.Since) > pausedAfter {
+			g = warning
+		}
+		f.add(g, "pauses", fmt.Sprintf("workers are paused: %s, %s", scopeOrAll(p.Scope), saidBy(p)), "`ackledger resume`, once the reason is over")
+	}
 }
 
 // renewedBefore says whether the last renewal of a message is older than a time.

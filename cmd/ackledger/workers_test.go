@@ -111,6 +111,9 @@ func TestPauseAndResume(t *testing.T) {
 		if out := run("workers"); strings.Count(out, "\npaused: ") != 3 || !strings.Contains(out, "paused: all, by ") || strings.Contains(out, "\x1b") {
 			t.Errorf("%q", out)
 		}
+		if r := ackledger(t, "doctor", "--ledger", s.name); strings.Count(r.out, "workers are paused: ") != 3 || strings.Contains(r.out, "\x1b") {
+			t.Errorf("%q%q", r.out, r.errors)
+		}
 		if c := s.crew(); len(c.Pauses) != 3 || c.Pauses[1].Scope != orders || c.Pauses[0].Scope != "" || c.Pauses[1].Reason != "the bank "+strings.ReplaceAll(hostile, "\x00", "") {
 			t.Errorf("%+v", c.Pauses)
 		}
