@@ -78,6 +78,28 @@ func ExampleChain() {
 	// Output: m1 ended with <nil>
 }
 
+// A queue with messages of several types. What no handler is for fails for good, by the name of its type.
+func ExampleNewRouter() {
+	handler, err := consumer.NewRouter(consumer.TypeHeader("type"), map[string]consumer.Handler{
+		"paid": consumer.JSON(func(_ context.Context, p payment) error {
+			fmt.Println("paid", p.Order)
+			return nil
+		}),
+	}, nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"paid", "shipped"} {
+		m := consumer.Message{ID: "m1", Body: []byte(`{"order":"a"}`), Headers: []consumer.Header{{Name: "type", Value: []byte(name)}}}
+		err := handler.Handle(context.Background(), &m)
+		fmt.Println(err, consumer.IsTerminal(err))
+	}
+	// Output:
+	// paid a
+	// <nil> false
+	// message m1 has type "shipped", which no handler is for true
+}
+
 // A producer that may send one event twice stamps it: both copies are one message, whatever ids the broker gives them.
 func ExampleNewStamp() {
 	body := []byte(`{"order":"a"}`)

@@ -56,14 +56,16 @@ func JSON[T any](f func(context.Context, T) error) Handler {
 	}
 	return HandlerFunc(func(ctx context.Context, m *Message) error {
 		var v T
-		if err := decodeJSON(m.Body, &v); err != nil {
+		if err := DecodeJSON(m.Body, &v); err != nil {
 			return Terminal(fmt.Errorf("body of message %s: %w", m.ID, err))
 		}
 		return f(ctx, v)
 	})
 }
 
-func decodeJSON(body []byte, v any) error {
+// DecodeJSON decodes a body that is one JSON value into what v points to, with the limits and the errors of [JSON], which are
+// not terminal yet. It is for handlers of batches, and for decoders of one's own. It may be called concurrently.
+func DecodeJSON(body []byte, v any) error {
 	if at, ok := tooDeep(body); ok {
 		return fmt.Errorf("JSON nested deeper than %d levels at byte %d", maxDepth, at)
 	}

@@ -46,10 +46,10 @@ func Run(ctx context.Context, workers ...Worker) error {
 	return errors.Join(errs...)
 }
 
-// isNil is true also of a nil pointer: what a constructor returns beside an error that nobody looked at.
+// isNil is true also of a nil pointer, which a constructor returns beside an error that nobody looked at, and of a nil function.
 func isNil(x any) bool {
 	v := reflect.ValueOf(x)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+	return !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
 }
 
 // Health is what probes ask for.

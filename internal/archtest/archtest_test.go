@@ -95,6 +95,7 @@ var layers = map[string][]string{
 	"ledger/sqlite":                {"ledger", "ledger/driver", "internal/fencedsql", "internal/ranges"},
 	"ledger/postgres":              {"ledger", "internal/fencedsql", "internal/backoff", "internal/ranges"},
 	"consumer":                     {"ledger"},
+	"consumer/slogzap":             {},
 	"internal/backoff":             {},
 	"internal/fencedsql":           {},
 	"internal/ranges":              {"ledger"},
