@@ -9,8 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 // The environment of Kafka's settings. The password is in none of the flags: other users of a machine see those.
@@ -26,19 +24,24 @@ type brokers struct {
 	ca, cert, key           string // files
 	sasl, user, passwordIn  string
 	brokersText, passwordIs string // of the environment
+	cloud                   *cloud // for --sasl aws-msk-iam
 }
 
-func (b *brokers) flags(cmd *cobra.Command) {
+// flags declares the brokers' flags. A command that has those of AWS too gives them; nil: what the AWS SDK finds by itself.
+func (b *brokers) flags(cmd *cobra.Command, c *cloud) {
+	if b.cloud = c; c == nil {
+		b.cloud = &cloud{}
+	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&b.seeds, "brokers", nil, "Kafka's brokers, host:port,… (default: "+brokersVariable+" in the environment)")
 	flags.BoolVar(&b.tls, "tls", false, "speak TLS to the brokers")
 	flags.StringVar(&b.ca, "tls-ca", "", "a file with the authorities' certificates (default: the system's); implies --tls")
 	flags.StringVar(&b.cert, "tls-cert", "", "a file with this client's certificate; implies --tls")
 	flags.StringVar(&b.key, "tls-key", "", "a file with its key")
-	flags.StringVar(&b.sasl, "sasl", "", "plain, scram-sha-256 or scram-sha-512")
-	flags.BoolVar(&b.insecure, "insecure", false, "send the password of --sasl plain without TLS: whoever is between reads it")
-	flags.StringVar(&b.user, "sasl-user", "", "the user of --sasl")
-	flags.StringVar(&b.passwordIn, "sasl-password-file", "", "a file with the password (default: "+passwordVariable+" in the environment)")
+	flags.StringVar(&b.sasl, "sasl", "", logins)
+	flags.BoolVar(&b.insecure, "insecure", false, "send what --sasl plain, oauthbearer or aws-msk-iam shows without TLS: whoever is between reads it")
+	flags.StringVar(&b.user, "sasl-user", "", "the user of --sasl plain and scram")
+	flags.StringVar(&b.passwordIn, "sasl-password-file", "", "a file with the password, or the token of oauthbearer (default: "+passwordVariable+" in the environment)")
 	b.brokersText, b.passwordIs = os.Getenv(brokersVariable), os.Getenv(passwordVariable)
 }
 
@@ -71,42 +74,14 @@ func (b *brokers) options() ([]kgo.Opt, error) {
 		}
 		opts = append(opts, kgo.DialTLSConfig(c))
 	}
-	if b.sasl == "" {
-		if b.user != "" || b.passwordIn != "" {
-			return nil, usage("--sasl is missing: plain, scram-sha-256 or scram-sha-512")
-		}
-		return opts, nil
-	}
-	if b.sasl == "plain" && !b.encrypted() && !b.insecure {
-		return nil, usage("--sasl plain sends the password in clear without --tls: add --tls, or --insecure to do so")
-	}
-	password, err := b.password()
+	login, err := b.login()
 	if err != nil {
 		return nil, err
 	}
-	switch b.sasl {
-	case "plain":
-		return append(opts, kgo.SASL(plain.Auth{User: b.user, Pass: password}.AsMechanism())), nil
-	case "scram-sha-256":
-		return append(opts, kgo.SASL(scram.Auth{User: b.user, Pass: password}.AsSha256Mechanism())), nil
-	case "scram-sha-512":
-		return append(opts, kgo.SASL(scram.Auth{User: b.user, Pass: password}.AsSha512Mechanism())), nil
+	if login != nil {
+		opts = append(opts, kgo.SASL(login))
 	}
-	return nil, usage("--sasl must be plain, scram-sha-256 or scram-sha-512, is %q", b.sasl)
-}
-
-func (b *brokers) password() (string, error) {
-	if b.passwordIn == "" {
-		if b.passwordIs == "" {
-			return "", usage("--sasl needs a password: --sasl-password-file, or %s in the environment", passwordVariable)
-		}
-		return b.passwordIs, nil
-	}
-	text, err := os.ReadFile(b.passwordIn)
-	if err != nil {
-		return "", usage("--sasl-password-file: %w", err)
-	}
-	return strings.TrimRight(string(text), "\r\n"), nil
+	return opts, nil
 }
 
 func (b *brokers) tlsConfig() (*tls.Config, error) {

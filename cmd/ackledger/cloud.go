@@ -23,7 +23,8 @@ func (c *cloud) flags(cmd *cobra.Command) {
 	flags.StringVar(&c.endpoint, "endpoint-url", "", "AWS: the endpoint of SQS (default: AWS_ENDPOINT_URL_SQS, or AWS's own)")
 }
 
-func (c *cloud) client(ctx context.Context) (*sqs.Client, error) {
+// load reads AWS's settings.
+func (c *cloud) load(ctx context.Context) (aws.Config, error) {
 	var opts []func(*config.LoadOptions) error
 	if c.profile != "" {
 		opts = append(opts, config.WithSharedConfigProfile(c.profile))
@@ -33,7 +34,15 @@ func (c *cloud) client(ctx context.Context) (*sqs.Client, error) {
 	}
 	loaded, err := config.LoadDefaultConfig(ctx, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("AWS's settings: %w", err)
+		return aws.Config{}, fmt.Errorf("AWS's settings: %w", err)
+	}
+	return loaded, nil
+}
+
+func (c *cloud) client(ctx context.Context) (*sqs.Client, error) {
+	loaded, err := c.load(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if loaded.Region == "" {
 		return nil, usage("--region is missing (or AWS_REGION, or a region in the profile)")

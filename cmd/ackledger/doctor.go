@@ -76,7 +76,7 @@ found out.`,
 		RunE: begun(func(cmd *cobra.Command) error { return d.run(cmd.Context(), t, cmd.OutOrStdout(), cmd.ErrOrStderr()) }),
 	}
 	d.cloud.flags(cmd)
-	d.brokers.flags(cmd)
+	d.brokers.flags(cmd, &d.cloud)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&d.queues, "queue", nil, "an SQS queue that workers consume: its URL, ARN or name (repeatable)")
 	flags.StringArrayVar(&d.topics, "topic", nil, "a Kafka topic that workers consume (repeatable)")

@@ -220,6 +220,12 @@ func TestPitfall139_PasswordInClear(t *testing.T) {
 	if _, err := b.options(); err == nil || !strings.Contains(err.Error(), "--insecure") {
 		t.Errorf("in clear: %v", err)
 	}
+	for _, login := range []string{"oauthbearer", "aws-msk-iam"} {
+		one := brokers{seeds: b.seeds, sasl: login, passwordIs: "hush"}
+		if _, err := one.options(); err == nil || !strings.Contains(err.Error(), "--insecure") {
+			t.Errorf("%s in clear: %v", login, err)
+		}
+	}
 	for name, safe := range map[string]func(*brokers){"TLS": func(b *brokers) { b.tls = true }, "asked for": func(b *brokers) { b.insecure = true },
 		"SCRAM": func(b *brokers) { b.sasl = "scram-sha-256" }} {
 		one := b
@@ -251,6 +257,11 @@ func TestBrokersSettings(t *testing.T) {
 		"--sasl scram-sha-512 --sasl-password-file " + file:                  {exitFailed, "brokers"},
 		"--sasl scram-sha-256 --sasl-password-file " + file:                  {exitFailed, "brokers"},
 		"--sasl plain --sasl-user u --sasl-password-file " + file + " --tls": {exitFailed, "brokers"},
+		"--sasl oauthbearer --tls":                                           {exitUsage, passwordVariable},
+		"--sasl oauthbearer --tls --sasl-password-file /none":                {exitUsage, "--sasl-password-file"},
+		"--sasl oauthbearer --tls --sasl-password-file " + file:              {exitFailed, "brokers"},
+		"--sasl aws-msk-iam":                                                 {exitUsage, "--insecure"},
+		"--sasl aws-msk-iam --tls --sasl-user u":                             {exitUsage, "neither user nor password"},
 	} {
 		r := ackledger(t, append([]string{"show", "orders-0-1", "--ledger", file, "--brokers", "127.0.0.1:1"}, strings.Fields(args)...)...)
 		if r.code != want.code || !strings.Contains(r.errors, want.text) || strings.Count(r.errors, "\n") != 1 {

@@ -94,7 +94,7 @@ To replay through your handler, without the broker, use replay.InPlace in a prog
 	r.deadLetterFlags(cmd)
 	r.by.flags(cmd)
 	r.cloud.flags(cmd)
-	r.brokers.flags(cmd)
+	r.brokers.flags(cmd, &r.cloud)
 	flags := cmd.Flags()
 	flags.StringVar(&r.source, "source", "", "archive, sqs:QUEUE (its URL, ARN or name) or kafka:TOPIC")
 	flags.StringVar(&r.to, "to", "", "source: where each came from; or only sqs:QUEUE or kafka:TOPIC, of those that came from there")

@@ -53,7 +53,7 @@ and results are printed with --body only.`,
 	flags.StringArrayVar(&s.steps, "step", nil, "print the child key of this step (repeatable)")
 	flags.BoolVar(&s.body, "body", false, "print bodies, headers and the result")
 	flags.BoolVar(&s.json, "json", false, "a line of JSON for each scope")
-	s.flags(cmd)
+	s.flags(cmd, nil)
 	return cmd
 }
 

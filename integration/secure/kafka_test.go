@@ -62,7 +62,7 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	k, err := services.StartKafka(t.Context(), services.KafkaOptions{
-		Secure: &services.SecureKafka{Authority: authority, Server: server, Users: map[string]string{user: password}},
+		Secure: &services.SecureKafka{Authority: authority, Server: server, Users: map[string]string{user: password}, Tokens: true},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,13 @@
 package services
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // SecureKafka gives a broker two listeners beside the plain one, which stays for this package's own questions: TLS with a
@@ -17,6 +19,15 @@ type SecureKafka struct {
 	Server *Identity
 	// Users are the names and passwords that SCRAM-SHA-512 takes.
 	Users map[string]string
+	// Tokens makes the listener with a login take OAUTHBEARER too: any token that [UnsecuredToken] makes.
+	Tokens bool
+}
+
+// UnsecuredToken is a token that a broker with [SecureKafka.Tokens] takes: a JSON Web Token without a signature (RFC 7519, section 6).
+// Whoever wants to can make one.
+func UnsecuredToken(subject string, from, until time.Time) string {
+	claims := fmt.Sprintf(`{"sub":%q,"iat":%d,"exp":%d}`, subject, from.Unix(), until.Unix())
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + "."
 }
 
 // TLSBrokers are the addresses that want a client's certificate; nil without [KafkaOptions.Secure].
@@ -54,6 +65,11 @@ func (s *secureNode) properties(base map[string]string, dir string) error {
 		"sasl.enabled.mechanisms":                               "SCRAM-SHA-512",
 		"listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
 	})
+	if s.Tokens {
+		base["sasl.enabled.mechanisms"] += ",OAUTHBEARER"
+		base["listener.name.sasl_ssl.oauthbearer.sasl.jaas.config"] = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required " +
+			`unsecuredLoginStringClaim_sub="broker";`
+	}
 	return nil
 }
 
