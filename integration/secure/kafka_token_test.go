@@ -3,12 +3,14 @@ package secure_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 
@@ -57,15 +59,25 @@ func TestKafkaWithOAUTHBEARER(t *testing.T) {
 	}
 	c.stillBad.Store(false)
 	now := time.Now()
-	for name, token := range map[string]string{
-		"an expired token": services.UnsecuredToken(user, now.Add(-2*time.Hour), now.Add(-time.Hour)), "no token": "hush",
+	for name, v := range map[string]struct {
+		token, want string
+		code        int
+	}{
+		"an expired token": {services.UnsecuredToken(user, now.Add(-2*time.Hour), now.Add(-time.Hour)), "SASL_AUTHENTICATION_FAILED", 1},
+		"no token":         {"hush", "SASL_AUTHENTICATION_FAILED", 1},
 	} {
-		if r := c.replayToken(token); r.code != 1 || strings.Count(r.text, "\n") != 1 || strings.Contains(r.text, token) {
+		if r := c.replayToken(v.token); r.code != v.code || !strings.Contains(r.text, v.want) || strings.Contains(r.text, v.token) {
 			t.Errorf("%s: code %d: %s", name, r.code, r.text)
 		}
 	}
 	if r := c.replayToken(services.UnsecuredToken(user, now.Add(-time.Minute), now.Add(time.Hour))); r.code != 0 || !strings.Contains(r.text, "1 replayed") {
 		t.Errorf("replay: code %d: %s", r.code, r.text)
+	}
+	expired, _ := c.tokens(-time.Second)
+	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.worker(expired...).Run(limited); !errors.Is(err, kerr.SaslAuthenticationFailed) {
+		t.Errorf("a worker with an expired token: %v", err)
 	}
 }
 
