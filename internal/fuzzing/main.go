@@ -63,20 +63,11 @@ func run(ctx context.Context, only string, lasts time.Duration, atOnce int) erro
 
 var declared = regexp.MustCompile(`(?m)^func (Fuzz\w*)\(`)
 
-// targets finds the fuzz functions below a folder, but not those of other modules.
+// targets finds the fuzz functions below a folder, also those of other modules there.
 func targets(root string) (found []target, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
-		}
-		if d.IsDir() {
-			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(path, "_test.go") {
-			return nil
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -94,7 +85,8 @@ func targets(root string) (found []target, err error) {
 func (t target) fuzz(ctx context.Context, lasts time.Duration, atOnce int) error {
 	fmt.Println(t, "begins")
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", lasts.String(), "-parallel", "1", t.pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", lasts.String(), "-parallel", "1", ".")
+	cmd.Dir = t.pkg // its module is the one that it lies in
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	out, err := cmd.CombinedOutput()
 	inputs := executions(string(out))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The module's targets are found, and those of other modules in its folders are not.
+// The module's targets are found, and those of other modules in its folders.
 func TestTargets(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
@@ -26,7 +26,7 @@ func TestTargets(t *testing.T) {
 	}
 	t.Chdir(root)
 	found, err := targets(".")
-	if want := []target{{"./.", "FuzzOne"}, {"./.", "FuzzTwo"}, {"./sub", "FuzzThree"}}; err != nil || !slices.Equal(found, want) {
+	if want := []target{{"./.", "FuzzOne"}, {"./.", "FuzzTwo"}, {"./other", "FuzzFour"}, {"./sub", "FuzzThree"}}; err != nil || !slices.Equal(found, want) {
 		t.Errorf("targets: %v (%v), want %v", found, err, want)
 	}
 }
