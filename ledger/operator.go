@@ -278,6 +278,7 @@ type AuditFilter struct {
 	Key      *Key      // of one message, also what a Span has together with its neighbours
 	Action   Action    // empty: all
 	From, To time.Time // From <= At < To; zero: unbounded
+	After    int64     // AuditRecord.ID > After: where a page that was shown has ended
 	Limit    int       // zero: none
 }
 
@@ -285,6 +286,9 @@ type AuditFilter struct {
 func (f *AuditFilter) Check() error {
 	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
 		return &InvalidError{Field: "AuditFilter.To", Bound: "after AuditFilter.From, " + f.From.Format(time.RFC3339), Value: f.To.Format(time.RFC3339)}
+	}
+	if f.After < 0 {
+		return &InvalidError{Field: "AuditFilter.After", Bound: "0 or more", Value: fmt.Sprint(f.After)}
 	}
 	if f.Limit < 0 {
 		return &InvalidError{Field: "AuditFilter.Limit", Bound: "0 (none) or more", Value: fmt.Sprint(f.Limit)}
@@ -294,7 +298,7 @@ func (f *AuditFilter) Check() error {
 
 // Match says whether a record is selected, Limit aside.
 func (f *AuditFilter) Match(r *AuditRecord) bool {
-	return (f.Key == nil || r.about(f.Key.Sum())) && (f.Action == "" || f.Action == r.Action) && within(r.At, f.From, f.To)
+	return (f.Key == nil || r.about(f.Key.Sum())) && (f.Action == "" || f.Action == r.Action) && within(r.At, f.From, f.To) && (f.After == 0 || r.ID > f.After)
 }
 
 // about says whether the record is about a message.

@@ -28,7 +28,7 @@ func TestPurgeRequestIsRefusedByName(t *testing.T) {
 func TestAuditFilterIsRefusedByName(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	for field, f := range map[string]ledger.AuditFilter{
-		"AuditFilter.To": {From: now, To: now}, "AuditFilter.Limit": {Limit: -1},
+		"AuditFilter.To": {From: now, To: now}, "AuditFilter.Limit": {Limit: -1}, "AuditFilter.After": {After: -1},
 	} {
 		wantInvalid(t, f.Check(), field)
 	}

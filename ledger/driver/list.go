@@ -166,10 +166,10 @@ func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[led
 }
 
 func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter) (next ledger.NextPage[ledger.AuditRecord], err error) {
-	var after, until int64
+	after, until := f.After, int64(0)
 	return func() (page []ledger.AuditRecord, more bool, err error) {
 		err = l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
-			if after == 0 {
+			if until == 0 {
 				if until, err = r.LastAudit(); err != nil {
 					return err
 				}

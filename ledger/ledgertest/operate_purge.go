@@ -139,9 +139,9 @@ func audit(e *env) {
 	}
 	for n, f := range []ledger.AuditFilter{
 		{Key: &odd.Key}, {Key: &odd.Key, Action: ledger.ActionReplay}, {Key: &entry.Key, Limit: 1, From: got[0].At},
-		{Key: &entry.Key, To: got[0].At},
+		{Key: &entry.Key, To: got[0].At}, {After: got[0].ID}, {After: got[1].ID}, {Key: &entry.Key, After: got[0].ID}, {After: got[1].ID + 9},
 	} {
-		if got, want := len(all(e, e.op().Audits(e.ctx, f))), []int{1, 0, 1, 0}[n]; got != want {
+		if got, want := len(all(e, e.op().Audits(e.ctx, f))), []int{1, 0, 1, 0, 1, 0, 0, 0}[n]; got != want {
 			e.Errorf("audit filter %d: %d rows, want %d", n, got, want)
 		}
 	}

@@ -20,7 +20,7 @@ func (l *Ledger) DeadLetters(ctx context.Context, f ledger.Filter) iter.Seq2[led
 			return nil, err
 		}
 		begin, err := l.listBegin(ctx, f.Scope)
-		p := deadPages{l: l, f: &f, begin: begin, after: fromMicros(f.From), done: begin.scope < 0}
+		p := deadPages{l: l, f: &f, begin: begin, after: fromMicros(f.From), rows: firstPage(f.Limit), done: begin.scope < 0}
 		return func() ([]ledger.DeadLetter, bool, error) { return p.next(ctx) }, err
 	}, func(d *ledger.DeadLetter) (bool, error) { return f.Keep(ctx, d) })
 }
@@ -32,6 +32,7 @@ type deadPages struct {
 	begin listBegin
 
 	after int64 // microseconds
+	rows  int   // of the next page
 	done  bool
 	ahead []sizedLetter // read, but for their bodies
 }
@@ -89,7 +90,7 @@ func (p *deadPages) page(ctx context.Context) error {
 		p.ahead = append(p.ahead, d)
 		return err
 	})
-	p.done = len(p.ahead) < listPage
+	p.done, p.rows = len(p.ahead) < p.rows, listPage
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func (p *deadPages) statement() (sql string, args []any) {
 	if !p.f.To.IsZero() {
 		until = min(until, p.f.To.UnixMicro())
 	}
-	args = []any{p.after, until, int64(listPage)}
+	args = []any{p.after, until, int64(p.rows)}
 	source := sqlDeadAll
 	switch {
 	case len(p.f.IDs) > 0:

@@ -24,6 +24,14 @@ const (
 	listPages = 256
 )
 
+// firstPage is how many rows a list reads at first: no more than it may hand out. What its filter leaves out, whole pages make up for.
+func firstPage(limit int) int {
+	if limit == 0 {
+		return listPage
+	}
+	return min(limit, listPage)
+}
+
 // Scopes implements [ledger.Operator].
 func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
 	var name []byte

@@ -203,9 +203,9 @@ func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[led
 			return nil, err
 		}
 		begin, err := l.listBegin(ctx, "")
-		after := int64(0)
+		after, size := f.After, firstPage(f.Limit)
 		return func() ([]ledger.AuditRecord, bool, error) {
-			sql, args := sqlAudits, []any{after, begin.at, int64(listPage)}
+			sql, args := sqlAudits, []any{after, begin.at, int64(size)}
 			if f.Key != nil {
 				sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()), uuid(f.First()))
 			}
@@ -213,7 +213,9 @@ func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[led
 			if n := len(page); n > 0 {
 				after = page[n-1].ID
 			}
-			return page, len(page) == listPage, err
+			more := len(page) == size
+			size = listPage
+			return page, more, err
 		}, err
 	}, func(r *ledger.AuditRecord) (bool, error) { return f.Match(r), nil })
 }
