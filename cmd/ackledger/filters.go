@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ackledger/ackledger/internal/operate"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -43,10 +43,7 @@ func (f *filters) deadLetterFlags(cmd *cobra.Command) {
 	flags.Var((*given)(&f.group), "key", "the FIFO group or the Kafka key, whole")
 }
 
-var kinds = []ledger.FailureKind{
-	ledger.KindTerminal, ledger.KindExhausted, ledger.KindMismatch, ledger.KindUncertain, ledger.KindInvalid, ledger.KindDeadline,
-	ledger.KindError, ledger.KindPanic, ledger.KindGoexit, ledger.KindTimeout,
-}
+var kinds = operate.Kinds
 
 func kindNames() []string {
 	names := make([]string, len(kinds))
@@ -180,22 +177,13 @@ func (g *given) Type() string { return "string" }
 // moment is a point in time, as a flag.
 type moment time.Time
 
-var momentForms = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly}
-
 // Set reads a time, which is UTC unless it says otherwise, or an age, which ends now.
 func (m *moment) Set(s string) error {
-	for _, form := range momentForms {
-		if t, err := time.Parse(form, s); err == nil {
-			*m = moment(t)
-			return nil
-		}
+	t, err := operate.Moment(s, time.Now())
+	if err == nil {
+		*m = moment(t)
 	}
-	var age span
-	if err := age.Set(s); err != nil {
-		return errors.New("must be a time such as 2026-11-20T15:04:05Z or 2026-11-20, or an age such as 90m or 2d")
-	}
-	*m = moment(time.Now().Add(-time.Duration(age)))
-	return nil
+	return err
 }
 
 func (m *moment) String() string {
@@ -235,21 +223,9 @@ func (h *headerFlag) Type() string { return "header" }
 type offsetsFlag struct{ r *ledger.OffsetRange }
 
 // Set reads PARTITION:FIRST-LAST, or PARTITION:OFFSET.
-func (o *offsetsFlag) Set(s string) error {
-	bad := errors.New("must be PARTITION:FIRST-LAST, such as 3:100-250")
-	partition, part, ok := strings.Cut(s, ":")
-	first, last, two := strings.Cut(part, "-")
-	if !two {
-		last = first
-	}
-	p, err1 := strconv.ParseInt(partition, 10, 32)
-	from, err2 := strconv.ParseInt(first, 10, 64)
-	to, err3 := strconv.ParseInt(last, 10, 64)
-	if !ok || errors.Join(err1, err2, err3) != nil || p < 0 || from < 0 || to < from {
-		return bad
-	}
-	o.r = &ledger.OffsetRange{Partition: int32(p), First: from, Last: to}
-	return nil
+func (o *offsetsFlag) Set(s string) (err error) {
+	o.r, err = operate.Offsets(s)
+	return err
 }
 
 func (o *offsetsFlag) String() string {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ackledger/ackledger/internal/operate"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -146,17 +146,7 @@ type span time.Duration
 
 // Set reads 90d, 12h or 1m30s; more than nothing.
 func (s *span) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		var n int64
-		if n, err = strconv.ParseInt(days, 10, 64); err == nil && n > int64(ledger.MaxWindow/(24*time.Hour)) {
-			err = fmt.Errorf("must be at most %s", (*span)(new(ledger.MaxWindow)))
-		}
-		d = time.Duration(n) * 24 * time.Hour
-	}
-	if err == nil && d <= 0 {
-		err = errors.New("must be above 0")
-	}
+	d, err := operate.Span(text)
 	if err == nil {
 		*s = span(d)
 	}

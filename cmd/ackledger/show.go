@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -341,6 +340,3 @@ func (p *page) content(b []byte) {
 		p.err = errors.Join(err, dump.Close(), w.Flush())
 	}
 }
-
-// unprintable could move a terminal's cursor.
-func unprintable(r rune) bool { return r != '\n' && r != '\t' && !strconv.IsPrint(r) }

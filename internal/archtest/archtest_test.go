@@ -98,6 +98,7 @@ var layers = map[string][]string{
 	"consumer/slogzap":             {},
 	"consumer/envelope":            {"ledger", "consumer"},
 	"internal/backoff":             {},
+	"internal/operate":             {"ledger"},
 	"internal/fencedsql":           {},
 	"internal/ranges":              {"ledger"},
 	"internal/killpoint":           {},
@@ -110,7 +111,7 @@ var layers = map[string][]string{
 	"cmd/ackledger": {
 		"ledger", "ledger/driver", "ledger/driver/items", "ledger/dynamodb", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
 		"internal/engine", "internal/flow", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
-		"internal/visibility",
+		"internal/visibility", "internal/operate",
 	},
 	"consumer/consumertest": {"ledger", "ledger/driver", "ledger/memory", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/ranges"},
 }
