@@ -108,6 +108,7 @@ var layers = map[string][]string{
 	"replay":                       {"ledger", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
 	"sqs":                          {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/visibility"},
 	"kafka":                        {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/offsets"},
+	"web":                          {"ledger", "consumer", "replay", "internal/operate", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
 	"cmd/ackledger": {
 		"ledger", "ledger/driver", "ledger/driver/items", "ledger/dynamodb", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
 		"internal/engine", "internal/flow", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
