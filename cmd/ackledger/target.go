@@ -33,6 +33,7 @@ type target struct {
 	schema    string
 	schemaSet func() bool
 	accept    []string // engines that are refused otherwise
+	conns     int32    // to Postgres at most; 0: the ledger's default
 }
 
 // accepted are the engines of --accept.
@@ -186,7 +187,7 @@ func (t *target) openPostgres(ctx context.Context, name string, warnings io.Writ
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := postgres.New(ctx, pool, &postgres.Config{Schema: t.schema, Accept: t.accepted(), Logger: logger(warnings)})
+	l, err := postgres.New(ctx, pool, &postgres.Config{Schema: t.schema, Accept: t.accepted(), MaxConns: t.conns, Logger: logger(warnings)})
 	if err != nil {
 		pool.Close()
 		return nil, nil, invalid(err)

@@ -112,7 +112,7 @@ var layers = map[string][]string{
 	"cmd/ackledger": {
 		"ledger", "ledger/driver", "ledger/driver/items", "ledger/dynamodb", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
 		"internal/engine", "internal/flow", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
-		"internal/visibility", "internal/operate",
+		"internal/visibility", "internal/operate", "web",
 	},
 	"consumer/consumertest": {"ledger", "ledger/driver", "ledger/memory", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/ranges"},
 }
