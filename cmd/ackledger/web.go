@@ -54,7 +54,7 @@ It takes two connections to a Postgres ledger. Ctrl-C ends it, and stops what wa
 		}),
 	}
 	w.send.cloud.flags(cmd)
-	w.send.brokers.flags(cmd)
+	w.send.brokers.flags(cmd, &w.send.cloud)
 	flags := cmd.Flags()
 	flags.StringVar(&w.listen, "listen", "127.0.0.1:8080", "the address to listen on, host:port; port 0 takes a free one")
 	flags.StringArrayVar(&w.hosts, "host", nil, "another name by which browsers reach it (repeatable)")

@@ -83,6 +83,8 @@ func (s *store) commitTx(ctx context.Context, f *driver.Fence, more []types.Tran
 	for n := 0; ; n++ {
 		set, err := s.Fenced(ctx, f, n > 0)
 		switch {
+		case ledger.IsLost(err) && n == 0:
+			continue // by what this process remembers: it is read
 		case ledger.IsLost(err):
 			return ledger.AttemptLost, fmt.Errorf("ledger/dynamodb: InTx: %w", err)
 		case err != nil:

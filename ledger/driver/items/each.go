@@ -14,6 +14,7 @@ import (
 // and what is answered later is lost.
 func (s *Store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, int) error) error {
 	known := s.remembered(call)
+	unread := maps.Clone(known)
 	empty, err := s.fetchLogs(ctx, call.Logs, known)
 	if err != nil {
 		return err
@@ -28,7 +29,7 @@ func (s *Store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, i
 		if mine && !s.alive(call.Owner) {
 			return ledger.MarkPartly(wrote, ledger.ErrLost)
 		}
-		sets, wants, err := s.runEach(ctx, call, known, empty, left, fn)
+		sets, wants, err := s.runEach(ctx, call, view{known, unread, empty}, left, fn)
 		if err != nil {
 			return ledger.MarkPartly(wrote, err)
 		}
@@ -70,12 +71,19 @@ type wanted struct {
 	names []Name
 }
 
-// runEach runs the transactions of a call that are left, on what is known.
-func (s *Store) runEach(ctx context.Context, call driver.Call, known map[Name]Item, empty map[driver.LogID]bool, left []int, fn func(driver.Tx, int) error) (
-	sets []*Set, wants wanted, err error) {
+// view is what a call knows.
+type view struct {
+	known  map[Name]Item
+	unread map[Name]Item // of it: as this process left it, and not read since
+	empty  map[driver.LogID]bool
+}
+
+// runEach runs the transactions of a call that are left, on what is known. One that writes nothing is run again if it has not read a
+// message: whoever is told that there is nothing to do, or that all is lost, is told so of what was read.
+func (s *Store) runEach(ctx context.Context, call driver.Call, v view, left []int, fn func(driver.Tx, int) error) (sets []*Set, wants wanted, err error) {
 	for _, i := range left {
-		t := s.newTx(ctx, call.Op, known)
-		t.lazy, t.empty = true, empty
+		t := s.newTx(ctx, call.Op, v.known)
+		t.lazy, t.empty = true, v.empty
 		err := fn(t, i)
 		if len(t.wants) > 0 {
 			wants.left, wants.names = append(wants.left, i), append(wants.names, t.wants...)
@@ -87,9 +95,17 @@ func (s *Store) runEach(ctx context.Context, call driver.Call, known map[Name]It
 		if err != nil {
 			return nil, wants, err
 		}
-		if set, _ := t.set(); len(set.Changes) > 0 {
+		set, _ := t.set()
+		if len(set.Changes) > 0 {
 			set.i = i
 			sets = append(sets, set)
+			continue
+		}
+		for n := range t.cells {
+			if _, guessed := v.unread[n]; guessed {
+				delete(v.unread, n)
+				wants.left, wants.names = append(wants.left, i), append(wants.names, n)
+			}
 		}
 	}
 	return sets, wants, nil
