@@ -25,7 +25,7 @@ RECORD = ACKLEDGER_REPORT=$(CURDIR)/docs/reliability.md
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## run the order-payment pipeline: needs Go alone, takes under a minute
+demo: ## run the order-payment pipeline: needs Go alone, takes under a minute; WEB=1: with the page
 	$(GO) run ./examples/demo
 
 demo-replay: ## 500 dead letters on both brokers, brought back each once by the command: needs Go alone

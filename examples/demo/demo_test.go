@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
 )
 
 func TestAPlanHasEveryKindOfMessage(t *testing.T) {
@@ -122,5 +125,27 @@ func TestALineTellsOfEachTenth(t *testing.T) {
 	}
 	if got, want := out.String(), "charged 1 of 10\ncharged 5 of 10\ncharged 10 of 10\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestThePageShowsTheLedger(t *testing.T) {
+	p, err := startPage(t.Context(), memory.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err := errors.Join(err, answer.Body.Close()); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "ackledger") {
+		t.Errorf("%s: %v\n%s", answer.Status, err, text)
+	}
+	if err := p.close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -7,6 +7,8 @@
 // in the transaction that sqlite.InTx hands to it, into a table WITHOUT a unique constraint: a double would be seen. The
 // exit code is 1 if an order is missing from that table or charged twice.
 //
+// With WEB=1 in the environment the ledger's page is there for a browser meanwhile, and afterwards until Ctrl-C.
+//
 // Files: orders.go is what is sent, brokers.go where to, worker.go the process that is killed, events.go what it tells
-// its parent, pipeline.go the parent's loop, audit.go the proof, progress.go what is seen meanwhile.
+// its parent, pipeline.go the parent's loop, audit.go the proof, progress.go what is seen meanwhile, page.go in a browser.
 package main

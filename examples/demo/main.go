@@ -25,7 +25,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	exit(runDemo(ctx, *orders, *kills))
+	exit(runDemo(ctx, *orders, *kills, os.Getenv("WEB") != ""))
 }
 
 func exit(err error) {
@@ -35,7 +35,7 @@ func exit(err error) {
 	}
 }
 
-func runDemo(ctx context.Context, orders, kills int) (err error) {
+func runDemo(ctx context.Context, orders, kills int, inBrowser bool) (err error) {
 	if orders < 1 || orders > 100_000 {
 		return fmt.Errorf("-orders: must be 1 to 100,000, is %d", orders)
 	}
@@ -64,6 +64,14 @@ func runDemo(ctx context.Context, orders, kills int) (err error) {
 	}
 	defer b.close()
 
+	if inBrowser {
+		shown, failed := startPage(ctx, l)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, shown.close()) }()
+		fmt.Printf("the page: %s\n", shown.url)
+	}
 	began := time.Now()
 	p := newPipeline(b, db, path, orders, kills, os.Stdout)
 	fmt.Printf("%d orders to an SQS queue, %d to a Kafka topic; the worker will be killed %d times\n", orders, orders, kills)
@@ -71,8 +79,12 @@ func runDemo(ctx context.Context, orders, kills int) (err error) {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	err = p.report(context.WithoutCancel(ctx), l, os.Stdout, time.Since(began))
-	return errors.Join(runErr, err)
+	err = errors.Join(runErr, p.report(context.WithoutCancel(ctx), l, os.Stdout, time.Since(began)))
+	if inBrowser && err == nil {
+		fmt.Println("\nThe page stays until Ctrl-C.")
+		<-ctx.Done()
+	}
+	return err
 }
 
 // report prints the table and the proof. The error says what is wrong with the records.
