@@ -43,6 +43,7 @@ type state struct {
 	atLeast    bool  // token is the least that it may be: in a range, of a claim whose answer was lost
 	archive    uint16
 	archived   int
+	again      bool // where it is watched: what archived a mismatch may be carried out once more, after a reopening that renamed it
 	owners     [maxOwners]life
 }
 
@@ -59,6 +60,17 @@ const slack = int64(5 * time.Millisecond)
 
 // step returns the states in which the call may leave the message; none: it cannot have been answered so.
 func (m *model) step(s state, o *op) []state {
+	out := m.once(s, o)
+	if s.again {
+		s.again = false
+		s.archive |= 1 << otherBody
+		s.archived++
+		out = append(out, m.once(s, o)...)
+	}
+	return out
+}
+
+func (m *model) once(s state, o *op) []state {
 	switch o.Kind {
 	case doClaim:
 		return m.claim(s, o)
@@ -350,7 +362,7 @@ func (m *model) reopen(s state, o *op) []state {
 	}
 	s.state, s.holder, s.attempts, s.crashes, s.errors, s.result, s.archive = ledger.Pending, nobody, 0, 0, 0, "", 0
 	s.token++
-	s.reopened = m.ranged
+	s.reopened, s.again = m.ranged, m.watched && was.archive&(1<<otherBody) != 0
 	if o.Fresh {
 		s.generation++
 	}
