@@ -86,6 +86,8 @@
 //	stretch.go        records that go through the engine as one
 //	record.go         one record in hand: its item, its copies, its lane
 //	assignment.go     one term in which this member owns a partition
+//	recover.go        what groups have committed beyond a ledger that was restored, and how they are set back
+//	recoverscan.go    asks the ledger for what lies below a commit
 //	begin.go          what a commit's metadata says, and where a partition begins by it
 //	replay.go         a dead-letter topic as a source of package replay
 //	replayend.go      whether nothing is left of a partition that has gone quiet

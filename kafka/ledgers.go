@@ -81,6 +81,12 @@ func (w *Worker) checkNote(ctx context.Context, at place, note string) error {
 	if theirs == "" || theirs == ours {
 		return nil
 	}
+	if old, _ := ledger.EpochOf(theirs); ours != "" {
+		if root, _ := ledger.EpochOf(ours); root == old {
+			return fmt.Errorf("topic %q partition %d: %w, %s; the id of this worker's ledger is %q, which is the same ledger before or after "+
+				"it was restored from a backup: stop all workers, and run `ackledger recover`", at.Topic, at.Partition, ErrOtherLedger, theirs, ours)
+		}
+	}
 	return fmt.Errorf("topic %q partition %d: %w, %s; the id of this worker's ledger is %q: let all workers of the group share one "+
 		"ledger, or, to move to this one on purpose, stop the others and name the old one's id in Config.MovedFrom",
 		at.Topic, at.Partition, ErrOtherLedger, theirs, ours)

@@ -225,6 +225,8 @@ const (
 	ActionPurge  Action = "purge"
 	ActionPause  Action = "pause"  // of a scope, or of all: the Key has no ID, and for all no Scope
 	ActionResume Action = "resume" // as ActionPause
+
+	ActionRecover Action = "recover" // of all: the Key is empty
 )
 
 // AuditRecord is one thing that an operator did to one message, or to the workers of a scope.
@@ -261,7 +263,7 @@ func (r *AuditRecord) Check() error {
 		return &InvalidError{Field: "AuditRecord.Span", Bound: fmt.Sprintf("0 to %d", MaxAuditSpan), Value: fmt.Sprint(r.Span)}
 	}
 	least := 1
-	if r.Action == ActionPause || r.Action == ActionResume {
+	if r.Action == ActionPause || r.Action == ActionResume || r.Action == ActionRecover {
 		least = 0
 	}
 	if n := len(r.Key.Scope); n < least || n > MaxScope {

@@ -5,6 +5,7 @@
 //	ackledger replay     bring dead letters back, each once
 //	ackledger reopen     let messages that succeeded run again, on purpose
 //	ackledger purge      empty archived dead letters for good
+//	ackledger recover    after a restore: let be handled again what brokers have let go of since
 //	ackledger stats      how the ledger is doing
 //	ackledger workers    which workers there are, and how they do
 //	ackledger pause      have workers start nothing until they are resumed

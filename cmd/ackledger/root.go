@@ -43,7 +43,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage (nothing was done), 3 partly done.`,
 	flags.StringArrayVar(&t.accept, "accept", nil, "an engine that is refused otherwise, since the ledger's suite has not passed there, by the name that the refusal says (repeatable)")
 	t.schemaSet = func() bool { return flags.Changed("schema") }
 	t.env = os.Getenv(ledgerVariable)
-	root.AddCommand(newList(t), newShow(t), newReplay(t), newReopen(t), newPurge(t), newStats(t), newWorkers(t), newPause(t), newResume(t), newDoctor(t), newMigrate(t), newMaintain(t), newWeb(t), newVersion(), newMan())
+	root.AddCommand(newList(t), newShow(t), newReplay(t), newReopen(t), newPurge(t), newRecover(t), newStats(t), newWorkers(t), newPause(t), newResume(t), newDoctor(t), newMigrate(t), newMaintain(t), newWeb(t), newVersion(), newMan())
 	return root
 }
 

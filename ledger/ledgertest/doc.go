@@ -13,6 +13,7 @@
 //	func TestMaintain(t *testing.T)     { ledgertest.RunMaintain(t, open) }
 //	func TestOperate(t *testing.T)      { ledgertest.RunOperate(t, open) } // Operators
 //	func TestBoard(t *testing.T)        { ledgertest.RunBoard(t, open) } // Boards
+//	func TestRecover(t *testing.T)      { ledgertest.RunRecover(t, open) } // Recoverers
 //	func TestSteps(t *testing.T)        { ledgertest.RunSteps(t, open) } // StepReaders
 //	func TestStepsOperate(t *testing.T) { ledgertest.RunStepsOperate(t, open) }
 //	func TestRanged(t *testing.T)       { ledgertest.RunRanged(t, open) } // stores that hold ranges

@@ -66,6 +66,7 @@
 //
 // Each file uses what stands below it:
 //
+//	recover.go             the next epoch, after a restore
 //	board.go               what workers have said, and the pauses that operators set
 //	operate.go             what operators change: renewals, reopenings, purges, and the audit
 //	deadletters.go         the list of dead letters

@@ -184,13 +184,14 @@ func (t *tx) SweepArchive(behind driver.Mark, n int, before time.Time) (next dri
 	return markOf(last), looked, removed, err
 }
 
+const sqlNote = "INSERT INTO ackledger_audit (at, actor, action, key, detail) VALUES (?, ?, ?, ?, ?)"
+
 // Note implements [driver.Tx].
 func (t *tx) Note(records []ledger.AuditRecord) error {
 	for i := range records {
 		r := &records[i]
 		sum := r.Key.Sum()
-		_, err := t.exec("INSERT INTO ackledger_audit (at, actor, action, key, detail) VALUES (?, ?, ?, ?, ?)",
-			t.now.UnixMicro(), r.By.Actor, string(r.Action), sum[:], r.EncodeRest())
+		_, err := t.exec(sqlNote, t.now.UnixMicro(), r.By.Actor, string(r.Action), sum[:], r.EncodeRest())
 		if err != nil {
 			return err
 		}

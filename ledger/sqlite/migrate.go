@@ -182,6 +182,10 @@ func pairFiles(ctx context.Context, main, owners *writer, path string, renew boo
 	if want == "" {
 		want, err = nameLedger(ctx, main, have)
 	}
+	if err == nil && isBehind(have, want) {
+		_, err = endOwners(ctx, owners, want)
+		have = want
+	}
 	switch {
 	case err != nil:
 		return openError(path, err)
