@@ -32,13 +32,27 @@ type finding struct {
 	Check  string `json:"check"`
 	Text   string `json:"text"`
 	Remedy string `json:"remedy,omitempty"`
+	Page   string `json:"page,omitempty"` // what to know of it; not with ok
+}
+
+// doctorPage has a heading for each check.
+const doctorPage = "https://github.com/ackledger/ackledger/blob/main/docs/operations-doctor.md"
+
+// pageOf is where a check is explained: its heading is the first word of its name.
+func pageOf(check string) string {
+	word, _, _ := strings.Cut(check, " ")
+	return doctorPage + "#" + word
 }
 
 // findings are what a visit found.
 type findings []finding
 
 func (f *findings) add(g grade, check, text, remedy string) {
-	*f = append(*f, finding{g, check, oneLine(errors.New(text)), remedy})
+	page := ""
+	if g != good {
+		page = pageOf(check)
+	}
+	*f = append(*f, finding{g, check, oneLine(errors.New(text)), remedy, page})
 }
 
 type doctor struct {
@@ -62,7 +76,7 @@ func newDoctor(t *target) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is wrong with the ledger, queues and topics, and what to do",
 		Long: `Say what is wrong, and what to do about it, a line for each check: the ledger's tables and version, this role's rights,
-bloat, the sweep, sources with two names, stuck messages, renewals that were never sent, pauses; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
+bloat, connections, standbys, disk and clocks, the sweep, sources with two names, stuck messages, renewals that were never sent, pauses; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
 dead-letter queue's retention, and the ledger's window against both; with --topic a Kafka topic's retention against the
 window. It changes nothing.
 
@@ -280,7 +294,7 @@ func (d *doctor) report(out io.Writer, f findings) error {
 		}
 		line := fmt.Sprintf("%-8s %s: %s\n", x.Grade, x.Check, x.Text)
 		if x.Grade != good {
-			line += fmt.Sprintf("%-8s   -> %s\n", "", x.Remedy)
+			line += fmt.Sprintf("%-8s   -> %s (%s)\n", "", x.Remedy, x.Page)
 		}
 		if _, err := io.WriteString(out, safe(line)); err != nil {
 			return err

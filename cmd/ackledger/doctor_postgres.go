@@ -33,6 +33,7 @@ func visitPostgres(ctx context.Context, url, schema string, f *findings) {
 	p.server(ctx)
 	p.bloat(ctx, schema)
 	p.transactions(ctx, schema)
+	p.surroundings(ctx, schema)
 }
 
 // patient is a Postgres server.
