@@ -135,9 +135,12 @@ func (d *doctor) run(ctx context.Context, t *target, out, messages io.Writer) er
 
 // visit looks at the ledger.
 func visit(ctx context.Context, l opened, t *target, f *findings) {
-	if name, in, err := t.where(); err == nil && in == inPostgres {
+	switch name, in, _ := t.where(); in { // it was opened by that
+	case inPostgres:
 		visitPostgres(ctx, name, t.schema, f)
-	} else {
+	case inDynamoDB:
+		visitTable(ctx, name, f)
+	case inSQLite:
 		f.add(good, "tables", "SQLite, of this program's version", "")
 		visitFiles(name, f)
 	}

@@ -68,7 +68,11 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 
 func ackledger(t *testing.T, args ...string) result {
 	t.Helper()
-	cmd := command(t, args...)
+	return finish(t, command(t, args...))
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()

@@ -60,7 +60,7 @@ func signed(t *testing.T, login map[string]string, secret string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "kafka://"+login["host"]+"/?Action=kafka-cluster%3AConnect&X-Amz-Expires=300", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "kafka://"+login["host"]+"/?Action=kafka-cluster%3AConnect&X-Amz-Expires="+login["x-amz-expires"], nil)
 	if err != nil {
 		t.Fatal(err)
 	}
