@@ -33,8 +33,8 @@ demo-replay: ## 500 dead letters on both brokers, brought back each once by the 
 	$(GO) run ./examples/replay -command bin/ackledger
 
 test: bin/withservices ## all tests that must pass, on real servers (Java, Maven and npm fetch and run them)
-	bin/withservices -- $(MAKE) --no-print-directory with-servers MODULE_FLAGS=-short TEST_FLAGS="$(TEST_FLAGS) -timeout 20m"
 	ACKLEDGER_SIM=10000 $(GO) test -timeout 10m ./internal/sim
+	bin/withservices -- $(MAKE) --no-print-directory with-servers MODULE_FLAGS=-short TEST_FLAGS="$(TEST_FLAGS) -timeout 20m"
 
 test-long: bin/withservices ## the same with the long runs: crashes, outages and load for hours
 	ACKLEDGER_LONG=1 $(RECORD) bin/withservices -- $(MAKE) --no-print-directory with-servers TEST_FLAGS="$(TEST_FLAGS) -timeout 180m"

@@ -82,7 +82,7 @@ func startRedis(t *testing.T, args ...string) *services.RedisServer {
 	services.NeedServers(t)
 	s, err := services.StartRedis(t.Context(), args...)
 	if errors.Is(err, services.ErrNoRedis) {
-		t.Skip(err)
+		services.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -204,7 +204,7 @@ func (s *stage) open(scripts bool) *tab {
 	s.t.Helper()
 	path, err := chromium()
 	if err != nil {
-		s.t.Skip("SKIPPED, the pages are not tested: ", err)
+		services.Missing(s.t, "the web pages: "+err.Error())
 	}
 	flags := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1200, 800), chromedp.Flag("hide-scrollbars", true))
 	if os.Getuid() == 0 {

@@ -68,7 +68,7 @@ func startPooler(t *testing.T, database string) string {
 	t.Helper()
 	pooler, err := services.StartPgBouncer(t.Context(), database, serverConnections)
 	if errors.Is(err, services.ErrNoPgBouncer) {
-		t.Skip(err)
+		services.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func DynamoDB(tb testing.TB) string {
 	case !named:
 		own, err := ownDynamoDB()
 		if errors.Is(err, ErrNoDynamoDB) {
-			tb.Skip(err)
+			Missing(tb, err)
 		}
 		if err != nil {
 			tb.Fatal(err)

@@ -37,7 +37,7 @@ func TestDynamoDBRestarts(t *testing.T) {
 	NeedServers(t)
 	s, err := StartDynamoDB(t.Context())
 	if errors.Is(err, ErrNoDynamoDB) {
-		t.Skip(err)
+		Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestMissingNPM(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := StartDynamoDB(t.Context())
 	if errors.Is(err, ErrNoDynamoDB) {
-		t.Skip(err)
+		Missing(t, err)
 	}
 	missing, ok := errors.AsType[*MissingToolError](err)
 	if !ok || !strings.Contains(missing.Error(), "npm not found: install Node.js") || !strings.Contains(missing.Error(), EnvDynamoDB) {

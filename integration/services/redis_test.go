@@ -12,7 +12,7 @@ func TestRedisRestarts(t *testing.T) {
 	NeedServers(t)
 	s, err := StartRedis(t.Context(), "--maxmemory", "8mb")
 	if errors.Is(err, ErrNoRedis) {
-		t.Skip(err)
+		Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

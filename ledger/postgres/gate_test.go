@@ -25,7 +25,7 @@ func pooledBy(t testing.TB, mode, database string, connections int) string {
 	t.Helper()
 	p, err := services.StartPgBouncerIn(t.Context(), mode, database, connections)
 	if errors.Is(err, services.ErrNoPgBouncer) {
-		t.Skip(err)
+		services.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestOtherStorageIsRefused(t *testing.T) {
 	t.Parallel()
 	db := services.Postgres(t)
 	if err := execOn(t.Context(), db.URL, "CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler"); err != nil {
-		t.Skip(err) // a right that not all test users have
+		services.Missing(t, err) // a right that not all test users have
 	}
 	if err := execOn(t.Context(), db.URL, fmt.Sprintf("ALTER DATABASE %s SET default_table_access_method = other",
 		pgx.Identifier{db.Database}.Sanitize())); err != nil {

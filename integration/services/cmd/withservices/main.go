@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,9 +40,33 @@ func main() {
 
 // run returns the exit code.
 func run(args []string, signals <-chan os.Signal) (code int, err error) {
+	folder, err := os.MkdirTemp("", "withservices-")
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	missing := filepath.Join(folder, "missing")
+	code, err = serve(args, missing, signals)
+	return code, errors.Join(err, tellMissing(os.Stderr, missing))
+}
+
+// tellMissing says what tests could not test here, where nobody overlooks it.
+func tellMissing(out io.Writer, file string) error {
+	lines, err := services.ReadMissing(file)
+	if len(lines) > 0 {
+		fmt.Fprintln(out, "withservices: ATTENTION: NOT ALL WAS TESTED, since this machine lacks something:")
+	}
+	for _, line := range lines {
+		fmt.Fprintln(out, "withservices: NOT TESTED:", line)
+	}
+	return err
+}
+
+// serve runs the command beside the servers.
+func serve(args []string, missing string, signals <-chan os.Signal) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	all := &started{}
+	all := &started{env: []string{services.EnvMissing + "=" + missing}}
 	defer func() {
 		if closeErr := all.close(); closeErr != nil {
 			code, err = max(code, 1), errors.Join(err, closeErr)

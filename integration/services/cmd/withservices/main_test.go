@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -54,6 +55,25 @@ func TestSignalReachesTheWholeGroup(t *testing.T) {
 	}
 	if !exists(told) {
 		t.Error("the child of the command was not told")
+	}
+}
+
+// A run whose PgBouncer was missing looked like one in which all was tested.
+func TestWhatIsMissingIsTold(t *testing.T) {
+	nameAll(t)
+	file := filepath.Join(t.TempDir(), "missing")
+	for _, note := range []string{"no PgBouncer", "a mount", "no PgBouncer"} {
+		if code, err := run([]string{"sh", "-c", `test -n "$ACKLEDGER_TEST_MISSING" && echo "` + note + `" | tee "$ACKLEDGER_TEST_MISSING" >> ` + file}, nil); code != 0 || err != nil {
+			t.Fatalf("%d, %v", code, err)
+		}
+	}
+	var out strings.Builder
+	if err := tellMissing(&out, file); err != nil || !strings.HasSuffix(out.String(), ":\nwithservices: NOT TESTED: a mount\nwithservices: NOT TESTED: no PgBouncer\n") {
+		t.Errorf("%v, %q", err, out.String())
+	}
+	out.Reset()
+	if err := tellMissing(&out, file+".none"); err != nil || out.Len() > 0 {
+		t.Errorf("nothing is missing: %v, %q", err, out.String())
 	}
 }
 
