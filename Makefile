@@ -16,7 +16,7 @@ LINT = GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)" $(GOLANGCI_LINT) run ./...
 
 .DEFAULT_GOAL := help
 # What is a module of its own, so that those who import the library do not get what it needs.
-MODULES = bench integration/browser integration/dashboard idempotency/redisfilter idempotency/spills3 integration/routers sqs/lambdasqs formats/cloudevents formats/registry formats/s3payload
+MODULES = bench integration/browser integration/dashboard idempotency/redisfilter idempotency/spills3 integration/routers integration/kubernetes sqs/lambdasqs formats/cloudevents formats/registry formats/s3payload
 # Where long runs write what they came to.
 RECORD = ACKLEDGER_REPORT=$(CURDIR)/docs/reliability.md
 
