@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -12,34 +13,38 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ackledger/ackledger/integration/services"
 )
 
 func TestDoctorOfServers(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
-	line := func(g grade, check, says, remedy string) string {
+	line := func(g grade, says, remedy string) string {
 		if (g == good) != (remedy == "") {
 			t.Errorf("%s, with the remedy %q", g, remedy)
 		}
-		return fmt.Sprintf("%s %s: %s", g, check, says)
+		return fmt.Sprintf("%s %s", g, says)
 	}
 	for want, got := range map[string]string{
-		"ok connections: 80 of":                             line(gradeConnections(80, 100)),
-		"warning connections: 81 of":                        line(gradeConnections(81, 100)),
-		"ok standby: there is none":                         line((&standbys{}).grade()),
-		"problem standby: synchronous_standby_names is \"a": line((&standbys{names: "a"}).grade()),
-		"problem standby: synchronous_standby_names is \"b": line((&standbys{names: "b", all: 1, asynchronous: 1}).grade()),
-		"warning standby: 2 standbys are asynchronous":      line((&standbys{all: 2, asynchronous: 2}).grade()),
-		"ok standby: 1 of 2":                                line((&standbys{names: "c", all: 2, synchronous: 1, asynchronous: 1}).grade()),
-		"note standby: 1 standbys":                          line((&standbys{all: 1}).grade()),
-		"ok disk: the ledger's tables have 1.0 MiB":         line(gradeDisk(2<<20, 1<<20, 1<<20, "s")),
-		"warning disk: replication slot s keeps":            line(gradeDisk(2<<20, 1<<20, slotLate+1, "s")),
-		"ok clock: the server's clock is 900ms":             line(gradeClock(at, at.Add(900*time.Millisecond), at, standbys{})),
-		"ok clock: the server's clock is 1.9s":              line(gradeClock(at, at.Add(2900*time.Millisecond), at.Add(2*time.Second), standbys{})),
-		"warning clock: the server's clock is 1.1s":         line(gradeClock(at, at.Add(-1100*time.Millisecond), at, standbys{})),
-		"warning clock: a standby's clock is 2.0 s ahead":   line(gradeClock(at, at, at, standbys{ahead: 2})),
-		"warning clock: a standby's last reply is of 31 s":  line(gradeClock(at, at, at, standbys{behind: -31})),
-		"ok clock: the server's clock is 0s":                line(gradeClock(at, at, at, standbys{behind: -9})),
+		"ok 80 of":         line(gradeConnections(80, 100)),
+		"warning 81 of":    line(gradeConnections(81, 100)),
+		"ok there is none": line((&standbys{}).grade()),
+		"problem synchronous_standby_names is \"a":  line((&standbys{names: "a"}).grade()),
+		"problem synchronous_standby_names is \"b":  line((&standbys{names: "b", all: 1, asynchronous: 1}).grade()),
+		"warning 2 standbys are asynchronous":       line((&standbys{all: 2, asynchronous: 2}).grade()),
+		"ok 1 of 2":                                 line((&standbys{names: "c", all: 2, synchronous: 1, asynchronous: 1}).grade()),
+		"note 1 standbys":                           line((&standbys{all: 1}).grade()),
+		"ok the ledger's tables have 1.0 MiB":       line(gradeDisk(2<<20, 1<<20, 1<<20, "s")),
+		"warning replication slot s keeps":          line(gradeDisk(2<<20, 1<<20, slotLate+1, "s")),
+		"ok the server's clock is 900ms":            line(gradeClock(at, at.Add(900*time.Millisecond), at, standbys{})),
+		"ok the server's clock is 1.9s":             line(gradeClock(at, at.Add(2900*time.Millisecond), at.Add(2*time.Second), standbys{})),
+		"warning the server's clock is 1.1s":        line(gradeClock(at, at.Add(-1100*time.Millisecond), at, standbys{})),
+		"warning a standby's clock is 2.0 s ahead":  line(gradeClock(at, at, at, standbys{ahead: 2})),
+		"warning a standby's last reply is of 31 s": line(gradeClock(at, at, at, standbys{behind: -31})),
+		"ok the server's clock is 0s":               line(gradeClock(at, at, at, standbys{behind: -9})),
 	} {
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("%q, want %q", got, want)
@@ -47,14 +52,36 @@ func TestDoctorOfServers(t *testing.T) {
 	}
 }
 
-// A server whose standby is missing, and one that is in order: what is asked can be asked.
+// A server whose synchronous standby is away, and one that is in order: what is asked can be asked.
 func TestDoctorAsksTheServer(t *testing.T) {
 	t.Parallel()
-	onStores(t, func(t *testing.T, s *store) {
-		if strings.HasPrefix(s.name, "postgres") {
-			wants(t, s.run("doctor"), "connections: ", "ok       standby: there is none", "disk: the ledger's tables have", "ok       clock: ")
+	services.NeedServers(t)
+	server, err := services.StartPostgres(t.Context(), services.PostgresOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	done(t, "migrate", "--ledger", server.URL())
+	wants(t, done(t, "doctor", "--ledger", server.URL()), "ok       connections: ", "ok       standby: there is none", "ok       disk: the ledger's tables have", "ok       clock: ")
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	for _, text := range []string{"ALTER SYSTEM SET synchronous_standby_names = 'away'", "SELECT pg_reload_conf()"} {
+		if _, err := conn.Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
 		}
-	})
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		r := ackledger(t, "doctor", "--ledger", server.URL())
+		if strings.Contains(r.out, "problem  standby: synchronous_standby_names is \"away\"") && strings.Contains(r.out, doctorPage+"#standby") && r.code == exitFailed {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a standby that is away: code %d, %s", r.code, r.out)
+		}
+	}
 }
 
 // checks are the first words of the names of all checks in the source: the second argument of add, and what is said of a name that is

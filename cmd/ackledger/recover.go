@@ -114,8 +114,8 @@ func (r *recovering) run(ctx context.Context, l opened, who ledger.By, out io.Wr
 		return err
 	}
 	var list []kafka.Committed
-	if r.brokers.named() {
-		opts, err := r.brokers.options()
+	if r.named() {
+		opts, err := r.options()
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (r *recovering) do(ctx context.Context, l recoverable, p recovery, who ledg
 	if len(p.list) == 0 {
 		return nil
 	}
-	opts, err := r.brokers.options()
+	opts, err := r.options()
 	if err == nil {
 		err = kafka.SetBack(ctx, opts, p.list, id)
 	}

@@ -47,7 +47,7 @@ func (r *recovering) say(ctx context.Context, op ledger.Operator, list []kafka.C
 	if r.json {
 		return nil
 	}
-	if !r.brokers.named() {
+	if !r.named() {
 		fmt.Fprintln(out, "no --brokers: what groups of Kafka have committed is not compared")
 	}
 	scopes, err := op.Scopes(ctx)
