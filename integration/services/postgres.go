@@ -20,7 +20,7 @@ import (
 
 // PostgresOptions says what [StartPostgres] starts. The zero value is PostgreSQL 18 with the settings below.
 type PostgresOptions struct {
-	// Version is the major version, 18 or 14; 0 is 18. For who tests the oldest supported one.
+	// Version is the major version, 14 to 18; 0 is 18. For who tests the oldest supported one, and those in between.
 	Version int
 	// Conf is added to postgresql.conf, where ALTER SYSTEM, ALTER DATABASE and SET may still override it. For who
 	// tests against a setting, such as synchronous_commit=off. It wins over the defaults of this package:
@@ -203,10 +203,11 @@ func postgresBundle(version int) (bundle, error) {
 	env := EnvPostgres
 	switch version {
 	case 18:
+	case 15, 16, 17: // no shared ones, so none is named in the environment
 	case 14:
 		env = EnvPostgres14
 	default:
-		return bundle{}, fmt.Errorf("services: PostgresOptions.Version: 18 and 14 are offered, got %d", version)
+		return bundle{}, fmt.Errorf("services: PostgresOptions.Version: 14 to 18 are offered, got %d", version)
 	}
 	platform, err := postgresPlatform(version, runtime.GOOS, runtime.GOARCH)
 	if err != nil {

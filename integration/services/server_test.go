@@ -200,7 +200,7 @@ func TestStartFailureShowsTheLog(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers"`) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := StartPostgres(t.Context(), PostgresOptions{Version: 9}); err == nil || !strings.Contains(err.Error(), "Version: 18 and 14") {
+	if _, err := StartPostgres(t.Context(), PostgresOptions{Version: 9}); err == nil || !strings.Contains(err.Error(), "Version: 14 to 18") {
 		t.Errorf("version 9: got %v", err)
 	}
 	if _, err := StartKafka(t.Context(), KafkaOptions{Brokers: 3}); err == nil || !strings.Contains(err.Error(), "got 3") {
