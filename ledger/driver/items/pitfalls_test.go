@@ -2,8 +2,10 @@ package items_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -69,5 +71,83 @@ func TestPitfall201_FailedWhileClaimed(t *testing.T) {
 		if got := claim(mine); got.Answer != ledger.Done || got.Outcome.State != ledger.Failed {
 			t.Errorf("message %d, which failed for good: %v, %v", n, got.Answer, got.Outcome.State)
 		}
+	}
+}
+
+// slow is a way to a table on which writes take their time once it is set.
+type slow struct {
+	items.Table
+	by time.Duration
+}
+
+func (s *slow) Write(ctx context.Context, sets []*items.Set) error {
+	time.Sleep(s.by)
+	return s.Table.Write(context.WithoutCancel(ctx), sets)
+}
+
+// A claim was answered when the own lease was over. By then a peer may have declared its owner dead, and another may have the message.
+func TestPitfall03_ClaimAnsweredAfterTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		way := &slow{Table: itemstest.NewTable(0, 1)}
+		o := join(t, way)
+		way.by = 2 * time.Minute
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		claims, err := o.Claim(ctx, []ledger.Entry{{Key: ledger.Key{Scope: "s", ID: []byte("m")}, Delivery: []byte("copy"), Window: time.Hour}})
+		if !ledger.IsLost(err) {
+			t.Errorf("claimed %+v, %v, a minute after the lease", claims, err)
+		}
+	})
+}
+
+// The same of a settlement of a range: a peer may have dissolved it, and its messages may run elsewhere.
+func TestPitfall04_RangeSettledAfterTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		way := &slow{Table: itemstest.NewTable(0, 1)}
+		o := join(t, way)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		claims, err := o.Claim(ctx, []ledger.Entry{{Key: ledger.Key{Scope: "s", ID: []byte("log-7"), Pos: &ledger.Position{Log: "log", Offset: 7, Prev: 6}},
+			Delivery: []byte("log-7"), Window: time.Hour, Ranged: true}})
+		if err != nil || claims[0].Answer != ledger.Run {
+			t.Fatal(claims, err)
+		}
+		way.by = 2 * time.Minute
+		if errs, err := o.Settle(ctx, []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Succeed}}); err == nil && errs[0] == nil {
+			t.Error("settled a minute after the lease")
+		}
+	})
+}
+
+// A transaction without an answer was found not to be there, and the message was given back. Then the transaction arrived.
+func TestPitfall77_CommitThatComesLate(t *testing.T) {
+	table := itemstest.NewTable(0, 1)
+	s := &store{items.New(table), table}
+	l := driver.New(s, driver.Config{Name: "items", Limits: ledger.DefaultLimits, Keys: items.Messages, Parts: items.Parts})
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := o.Claim(t.Context(), []ledger.Entry{{Key: ledger.Key{Scope: "s", ID: []byte("m")}, Delivery: []byte("copy"), Window: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := ledger.WithAttempt(t.Context(), ledger.NewAttempt(o, claims[0].Ticket))
+	f, _, err := driver.Begin[*store](ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var late *items.Set
+	err = f.Run(ctx, time.Second, func() (ledger.AttemptState, error) {
+		if late, err = s.Fenced(ctx, f, false); err != nil {
+			return ledger.AttemptOpen, err
+		}
+		return ledger.AttemptUnknown, errors.New("no answer")
+	})
+	if err == nil {
+		t.Fatal("a commit that was not there yet counts as one")
+	}
+	if err := table.Write(t.Context(), []*items.Set{late}); err != nil || late.Written {
+		t.Errorf("the commit was carried out after it was found not to be there: %v", err)
 	}
 }
