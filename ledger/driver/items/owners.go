@@ -35,8 +35,9 @@ func ownerOf(i Item) driver.OwnerID {
 
 // life is an owner of this process.
 type life struct {
-	until time.Time // until when it may take itself to be live
-	item  Item      // as this process left it
+	until time.Time     // until when it may take itself to be live
+	item  Item          // as this process left it
+	turn  chan struct{} // to write it: beats at once would only be in each other's way
 }
 
 // Join implements [driver.Owners]. Ids are counted, so that none is given twice.
@@ -58,7 +59,7 @@ func (s *Store) Join(ctx context.Context, lease time.Duration) (driver.OwnerID, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lives[id] = &life{until: sent.Add(lease), item: is}
+	s.lives[id] = &life{until: sent.Add(lease), item: is, turn: make(chan struct{}, 1)}
 	return id, nil
 }
 
@@ -73,11 +74,20 @@ func (s *Store) writeOwner(ctx context.Context, id driver.OwnerID, was, is Item)
 // live changes the item of an owner while it lives, and says whether it did. As it was left by this process it need not be read.
 func (s *Store) live(ctx context.Context, id driver.OwnerID, change func(Item)) (is Item, err error) {
 	s.mu.Lock()
-	var was Item
-	if l := s.lives[id]; l != nil {
-		was = l.item
-	}
+	mine := s.lives[id]
 	s.mu.Unlock()
+	var was Item
+	if mine != nil {
+		select {
+		case mine.turn <- struct{}{}:
+			defer func() { <-mine.turn }()
+		case <-ctx.Done():
+			return nil, conflict(ctx)
+		}
+		s.mu.Lock()
+		was = mine.item
+		s.mu.Unlock()
+	}
 	for n := 0; ; n++ {
 		if was == nil {
 			found, err := s.table.Get(ctx, []Name{OwnerName(id)})
@@ -92,6 +102,7 @@ func (s *Store) live(ctx context.Context, id driver.OwnerID, change func(Item)) 
 		is = maps.Clone(was)
 		change(is)
 		written, stands, err := s.writeOwner(ctx, id, was, is)
+		s.left(mine, is, written)
 		if err != nil || written {
 			return is, err
 		}
@@ -99,6 +110,19 @@ func (s *Store) live(ctx context.Context, id driver.OwnerID, change func(Item)) 
 			return nil, conflict(ctx)
 		}
 	}
+}
+
+// left notes what this process has left of an owner of its own; what was not answered may be there, or not.
+func (s *Store) left(mine *life, is Item, written bool) {
+	if mine == nil {
+		return
+	}
+	if !written {
+		is = nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mine.item = is
 }
 
 // Beat implements [driver.Owners].
@@ -110,19 +134,15 @@ func (s *Store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lives[id]
-	switch {
-	case err != nil:
-		if l != nil {
-			l.item = nil // it may have been written
-		}
+	if err != nil {
 		return err
-	case is == nil:
+	}
+	if is == nil {
 		delete(s.lives, id)
 		return ledger.ErrLost
 	}
-	if l != nil {
-		l.until, l.item = sent.Add(lease), is
+	if until, l := sent.Add(lease), s.lives[id]; l != nil && until.After(l.until) {
+		l.until = until
 	}
 	return nil
 }
