@@ -182,7 +182,7 @@ func TestReportsAreHot(t *testing.T) {
 	poll(t, "the beats are counted", func() bool {
 		return b.number(t, "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'owner'") >= rounds*len(owners)*9/10
 	})
-	if hot := b.number(t, "SELECT n_tup_hot_upd * 100 / n_tup_upd FROM pg_stat_user_tables WHERE relname = 'owner'"); hot < 90 {
+	if hot := b.number(t, "SELECT n_tup_hot_upd * 100 / n_tup_upd FROM pg_stat_user_tables WHERE relname = 'owner'"); hot < 70 { // somebody's snapshot may be open for a while
 		t.Errorf("%d %% of the beats were HOT", hot)
 	}
 	if n := b.number(t, "SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = 'ackledger.owner'::regclass"); n != 0 {

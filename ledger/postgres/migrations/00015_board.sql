@@ -11,6 +11,8 @@ CREATE TABLE pause (
 );
 ALTER TABLE owner ADD COLUMN report bytea CHECK (octet_length(report) <= 4096);
 ALTER TABLE owner ALTER COLUMN report SET STORAGE MAIN;
+-- Room for three more versions of a row with a long report: a snapshot that is open keeps those before from going.
+ALTER TABLE owner SET (fillfactor = 25);
 
 -- Who worked or read before does so without a grant anew. Who may add to the audit and empty the archive is an operator.
 -- +goose StatementBegin
@@ -32,5 +34,6 @@ UPDATE meta SET schema_version = 15 WHERE schema_version < 15;
 
 -- +goose Down
 UPDATE meta SET schema_version = 14;
+ALTER TABLE owner SET (fillfactor = 50);
 ALTER TABLE owner DROP COLUMN report;
 DROP TABLE pause;
