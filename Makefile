@@ -20,7 +20,7 @@ MODULES = bench integration/browser integration/dashboard idempotency/redisfilte
 # Where long runs write what they came to.
 RECORD = ACKLEDGER_REPORT=$(CURDIR)/docs/reliability.md
 
-.PHONY: help demo demo-replay test test-long with-servers unit lint bench mutants mutants-all fuzz vuln soak chaos model sim
+.PHONY: help demo demo-replay test test-long with-servers unit lint bench mutants mutants-all fuzz vuln soak chaos model sim api
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ lint: $(filter $(CURDIR)/%,$(GOLANGCI_LINT)) ## gofmt, and golangci-lint, which 
 $(CURDIR)/bin/golangci-lint-%:
 	GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$*
 	mv bin/golangci-lint $@
+
+api: ## write docs/api.txt, the exported declarations: its test fails while it differs from the sources
+	$(GO) run ./internal/apilist
 
 fuzz: ## fuzz each target, each for FUZZTIME (default 1m); writes docs/reliability.md: make fuzz FUZZTIME=30m ARGS="-at-once 4"
 	$(RECORD) $(GO) run ./internal/fuzzing -time $(or $(FUZZTIME),1m) $(ARGS)
