@@ -47,19 +47,19 @@ var ErrNoSteps = errors.New("ledger: this ledger keeps no steps")
 // with one writer (SQLite) could not record it before the transaction has ended.
 var ErrStepInTx = errors.New("ledger: a step inside of InTx: call it before the transaction, or after it was rolled back")
 
-// CheckStep refuses a step that no ledger can hold, by name.
-func CheckStep(s *Step) error {
+// checkStep refuses a step that no ledger can hold, by name.
+func checkStep(s *Step) error {
 	switch {
 	case s == nil:
 		return &InvalidError{Field: "Settlement.Step", Bound: "a step with RecordStep", Value: "nil"}
 	case len(s.Result) > MaxStepResult:
 		return invalidLen("Step.Result", 0, MaxStepResult, len(s.Result))
 	}
-	return CheckStepName(s.Name)
+	return checkStepName(s.Name)
 }
 
-// CheckStepName refuses what cannot be the name of a step.
-func CheckStepName(name string) error {
+// checkStepName refuses what cannot be the name of a step.
+func checkStepName(name string) error {
 	if len(name) == 0 || len(name) > MaxStepName {
 		return invalidLen("Step.Name", 1, MaxStepName, len(name))
 	}
@@ -93,7 +93,7 @@ type stepper struct {
 // steps; [ErrSettled] once the attempt is over or its transaction has committed, [ErrStepInTx] inside of it; [ErrNoSteps]; and the
 // ledger's own, with nothing begun.
 func (a *Attempt) BeginStep(ctx context.Context, i int, name string) (*Step, error) {
-	if err := CheckStepName(name); err != nil {
+	if err := checkStepName(name); err != nil {
 		return nil, err
 	}
 	s, err := a.stepper(i)

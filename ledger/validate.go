@@ -40,7 +40,7 @@ func CheckSettlement(s *Settlement, limits Limits) error {
 	case Fail:
 		return checkArchive(s.Dead, limits)
 	case RecordStep:
-		return CheckStep(s.Step)
+		return checkStep(s.Step)
 	}
 	return &InvalidError{Field: "Settlement.Kind", Bound: "Succeed, Fail, Release or RecordStep", Value: fmt.Sprint(uint8(s.Kind))}
 }
