@@ -28,6 +28,9 @@ func gradeTable(table string, s *dynamodb.Setup, f *findings) {
 	const active = "ACTIVE"
 	usable := s.Status == active
 	text := fmt.Sprintf("the table %s of DynamoDB is %s", table, s.Status)
+	if s.Replicas > 0 {
+		text += fmt.Sprintf(", with %d replicas in other regions, strongly consistent", s.Replicas)
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Indexes)) {
 		if state := s.Indexes[name]; state != active {
 			usable = false
