@@ -182,7 +182,7 @@ func (r *recovering) plan(list []kafka.Committed, id string) (p recovery) {
 	for i := range list {
 		if c := &list[i]; p.raise || behind[i] {
 			p.list = append(p.list, *c)
-			if c.State != "Empty" && c.State != "Dead" {
+			if c.State != "Empty" && c.State != "Dead" && c.State != "" { // Kafka before 2.6 does not say, and refuses by itself
 				busy[fmt.Sprintf("group %s is %s: stop its workers", text(c.Group), text(c.State))] = true
 			}
 			if c.Unseen && r.unseen == "" {

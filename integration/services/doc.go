@@ -1,4 +1,4 @@
-// Package services fetches and starts the real servers that the integration tests need: PostgreSQL 18 and 14, Apache
+// Package services fetches and starts the real servers that the integration tests need: PostgreSQL 14 to 18, Apache
 // Kafka (KRaft), ElasticMQ (an SQS-compatible server) and Dynoxide (one that speaks DynamoDB's protocol). It needs no
 // root, no Docker and no step by hand, only Java 17, Maven and npm. It is for tests and benchmarks, on Linux and macOS.
 //
