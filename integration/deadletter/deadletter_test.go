@@ -100,16 +100,18 @@ func own(headers []consumer.Header) (out []consumer.Header) {
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
+		on      string
 		targets []string
 		rows    string // one more source
 		store   func(*testing.T) store
 	}{
-		{[]string{"sqstest", "sqstest FIFO", "kfake"}, "kfake, rows", func(*testing.T) store { return memory.New() }},
-		{[]string{"ElasticMQ", "ElasticMQ FIFO", "Kafka"}, "Kafka, rows", database},
+		{"", []string{"sqstest", "sqstest FIFO", "kfake"}, "kfake, rows", func(*testing.T) store { return memory.New() }},
+		{"", []string{"ElasticMQ", "ElasticMQ FIFO", "Kafka"}, "Kafka, rows", database},
+		{"DynamoDB, ", []string{"sqstest", "kfake"}, "kfake, rows", table},
 	} {
 		for _, source := range append(c.targets, c.rows) {
 			for _, target := range c.targets {
-				t.Run(source+" to "+target, func(t *testing.T) {
+				t.Run(c.on+source+" to "+target, func(t *testing.T) {
 					t.Parallel()
 					thereAndBack(t, c.store(t), brokers(t, source), brokers(t, target))
 				})

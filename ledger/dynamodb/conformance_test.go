@@ -14,6 +14,10 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "2"); err != nil {
 		panic(err)
 	}
+	if place := os.Getenv(stormVariable); place != "" {
+		stormChild(place)
+		return
+	}
 	ledgertest.Main(m, openAgain)
 }
 

@@ -28,7 +28,7 @@ const (
 // storm is workers on one table, each with its own process' ledger and its own way to the server, on which one request of ten is
 // throttled, and others are lost, answered by nobody, late past the lease, or delivered twice.
 type storm struct {
-	t        *testing.T
+	broken   func(format string, args ...any) // tells of a promise that was
 	table    string
 	endpoint string
 	entries  []ledger.Entry
@@ -45,13 +45,7 @@ var stormShares = dynamodbtest.Shares{Throttled: 0.1, Parts: 0.05, Conflicts: 0.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	c := client(t)
-	s := &storm{t: t, table: fresh(t, c), endpoint: services.DynamoDB(t)}
-	s.left.Store(stormMessages)
-	for i := range stormMessages {
-		id := fmt.Appendf(nil, "message %d", i)
-		s.entries = append(s.entries, ledger.Entry{Key: ledger.Key{Scope: s.table, ID: id}, Delivery: id, Window: time.Hour,
-			Fingerprint: ledger.Fingerprint(fmt.Appendf(nil, "fingerprint %04d", i))})
-	}
+	s := newStorm(fresh(t, c), services.DynamoDB(t), t.Errorf)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
@@ -62,25 +56,37 @@ func TestStorm(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatalf("%d of %d messages are left", s.left.Load(), stormMessages)
 	}
-	s.check(storeOf(c, s.table, s.endpoint))
+	s.check(t, storeOf(c, s.table, s.endpoint))
+}
+
+func newStorm(table, endpoint string, broken func(string, ...any)) *storm {
+	s := &storm{broken: broken, table: table, endpoint: endpoint}
+	s.left.Store(stormMessages)
+	for i := range stormMessages {
+		id := fmt.Appendf(nil, "message %d", i)
+		s.entries = append(s.entries, ledger.Entry{Key: ledger.Key{Scope: s.table, ID: id}, Delivery: id, Window: time.Hour,
+			Fingerprint: ledger.Fingerprint(fmt.Appendf(nil, "fingerprint %04d", i))})
+	}
+	return s
 }
 
 // check looks at what is there in the end.
-func (s *storm) check(clean ledgertest.Store) {
-	done, err := clean.Effects(s.t.Context())
+func (s *storm) check(t *testing.T, clean ledgertest.Store) {
+	t.Helper()
+	done, err := clean.Effects(t.Context())
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for i := range s.entries {
-		r, err := clean.Get(s.t.Context(), s.entries[i].Key)
+		r, err := clean.Get(t.Context(), s.entries[i].Key)
 		if err != nil || r.State != ledger.Succeeded {
-			s.t.Errorf("message %d: %v, %v", i, r.State, err)
+			t.Errorf("message %d: %v, %v", i, r.State, err)
 		}
 		if n := done[string(s.entries[i].Key.ID)]; n != 1 {
-			s.t.Errorf("message %d: its effect is there %d times", i, n)
+			t.Errorf("message %d: its effect is there %d times", i, n)
 		}
 		if top := s.running[i].Load(); r.Token < uint64(top) {
-			s.t.Errorf("message %d: token %d, and %d ran", i, r.Token, top)
+			t.Errorf("message %d: token %d, and %d ran", i, r.Token, top)
 		}
 	}
 }
@@ -89,7 +95,7 @@ func (s *storm) check(clean ledgertest.Store) {
 func (s *storm) work(ctx context.Context, seed uint64) {
 	c, way, err := connect(ctx, s.endpoint, dynamodbtest.Options{Seed: seed, Shares: stormShares})
 	if err != nil {
-		s.t.Error(err)
+		s.broken("%v", err)
 		return
 	}
 	defer way.Close()
@@ -187,7 +193,7 @@ func (s *storm) run(ctx context.Context, o ledger.Owner, i int, c ledger.Claim, 
 	token := int64(c.Ticket.Token())
 	for top := s.running[i].Load(); ; top = s.running[i].Load() {
 		if top == token {
-			s.t.Errorf("message %d runs twice with token %d", i, token)
+			s.broken("message %d runs twice with token %d", i, token)
 		}
 		if top >= token || s.running[i].CompareAndSwap(top, token) {
 			break
@@ -206,6 +212,6 @@ func (s *storm) run(ctx context.Context, o ledger.Owner, i int, c ledger.Claim, 
 	if err == nil {
 		s.finish(i)
 	} else if condition := (*dynamodb.ConditionError)(nil); errors.As(err, &condition) {
-		s.t.Errorf("message %d: %v", i, err)
+		s.broken("message %d: %v", i, err)
 	}
 }
