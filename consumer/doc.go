@@ -3,6 +3,17 @@
 // process. The workers are in the packages sqs and kafka, the ledgers in ledger/postgres, ledger/sqlite and
 // ledger/memory.
 //
+//	handler := consumer.JSON(func(ctx context.Context, p payment) error {
+//		switch {
+//		case p.Cents <= 0:
+//			return consumer.Terminal(fmt.Errorf("order %s: %d cents", p.Order, p.Cents))
+//		case p.Order == "busy":
+//			return consumer.RetryAfter(errors.New("bank is closed"), time.Hour)
+//		}
+//		fmt.Println("charge", p.Order, p.Cents)
+//		return nil
+//	})
+//
 // # What a handler can rely on
 //
 // A message is acknowledged only after the ledger holds, durably, that it succeeded, or that it failed together with its

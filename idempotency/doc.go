@@ -1,6 +1,15 @@
 // Package idempotency does a request once, and answers its repetitions with what came of it: for HTTP handlers, Lambda events, cron
 // jobs, tasks of other queues, and whoever else has a key for what is to be done.
 //
+//	bill := func(context.Context) (idempotency.Result, error) {
+//		fmt.Println("the bills of November are sent")
+//		return idempotency.Result{Body: []byte("40 bills")}, nil
+//	}
+//	for range 2 {
+//		out, err := runner.Do(ctx, idempotency.Request{Scope: "billing", Key: "2026-11"}, bill)
+//		fmt.Println(string(out.Result.Body), out.Replayed, err)
+//	}
+//
 // [Runner.Do] runs a function under the ledger's rules. One live process runs a request, with a fencing token that only grows; a
 // repetition of what succeeded gets the stored result, one of what failed for good the stored error, one of what is in progress waits.
 // A function that runs in postgres.InTx or sqlite.InTx and calls [SetResult] there has its effects, its result and the success in one

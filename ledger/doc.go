@@ -1,5 +1,24 @@
 // Package ledger holds the contract between workers and the durable table that says which message is finished.
 //
+//	entry := ledger.Entry{
+//		Key:         ledger.Key{Scope: "payments orders", ID: []byte("order 7")},
+//		Fingerprint: ledger.BodyFingerprint(body),
+//		Delivery:    []byte("copy 1"),
+//		Window:      14 * 24 * time.Hour,
+//	}
+//
+//	claims, err := worker.Claim(ctx, []ledger.Entry{entry})
+//	if err != nil {
+//		fmt.Println(err)
+//		return
+//	}
+//	c := claims[0]
+//
+//	if c.Answer == ledger.Run {
+//		errs, err := worker.Settle(ctx, []ledger.Settlement{{
+//			Ticket: c.Ticket, Kind: ledger.Succeed, Result: []byte("receipt 41"),
+//		}})
+//
 // A message's row moves between three states. Only the table of [Decide] moves it forward, only the guard of
 // [DecideSettle] lets a worker settle it, and both are pure functions: the stores (memory, sqlite, postgres) either call
 // them or are checked against them.

@@ -1,5 +1,16 @@
 // Package replay brings dead letters back, each once.
 //
+//	target, err := replay.InPlace(mended, &replay.InPlaceOptions{Options: consumer.Options{Name: "shop"}})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//
+//	report, err := replay.Run(ctx, l, replay.Archive(l), target, replay.Config{By: ledger.By{Actor: "ann", Reason: "bug 42 is mended"}})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	fmt.Println("replayed:", report.Replayed, "succeeded already:", report.Succeeded)
+//
 // A dead letter is a message that failed for good: the ledger's row of it is failed, its whole body is in the ledger's
 // archive, and perhaps a copy of it is in a dead-letter queue or topic. [Run] reads dead letters from a [Source] and hands
 // them to a [Target]:

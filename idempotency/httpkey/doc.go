@@ -1,6 +1,16 @@
 // Package httpkey makes HTTP handlers answer a repeated request with what came of the first one, by the Idempotency-Key header: as
 // draft-ietf-httpapi-idempotency-key-header-07 has it, and as Stripe's published behaviour is (docs.stripe.com/api/idempotent_requests).
 //
+//	once, err := httpkey.New(runner, httpkey.Options{Caller: func(r *http.Request) string { return r.Header.Get("X-Tenant") }})
+//	if err != nil {
+//		panic(err)
+//	}
+//	mux := http.NewServeMux()
+//	mux.Handle("POST /payments", once(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+//		fmt.Println("paid")
+//		w.WriteHeader(http.StatusCreated)
+//	})))
+//
 // [New] makes the middleware over an [idempotency.Runner]. A handler that runs in postgres.InTx or sqlite.InTx and writes its answer in
 // there has effect and stored answer in one commit. A handler with outside effects passes on consumer.ChildKey.
 //

@@ -1,5 +1,13 @@
 // Package driver is the seam between the rules of a ledger and the tables that hold it.
 //
+//	store := &counting{Store: memory.NewStore()}
+//	l := driver.New(store, driver.Config{Name: "counting", Limits: ledger.DefaultLimits, Keys: 2})
+//	owner, err := l.Join(context.Background(), time.Minute)
+//	if err != nil {
+//		fmt.Println(err)
+//		return
+//	}
+//
 // The author of a store writes [Store]: transactions that read and write rows ([Tx]), owners ([Owners]), and pages of
 // lists. [New] makes of it all that a ledger of this module is: a [ledger.Ledger] whose owners hold records of a log in
 // ranges, a [ledger.Operator], [ledger.Maintainer], [ledger.Inspector], [ledger.DeliveryCounter], [ledger.ArchiveMeter], [ledger.SuccessReader]

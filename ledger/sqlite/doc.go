@@ -1,8 +1,17 @@
 // Package sqlite is a ledger in one SQLite file: for one machine, with any number of processes, and no server.
 //
-//	l, err := sqlite.Open(ctx, "/var/lib/shop/ledger.db", nil)
-//	if err != nil { ... }
+//	l, err := sqlite.Open(ctx, path, nil)
+//	if err != nil {
+//		log.Fatal(err)
+//	}
 //	defer l.Close()
+//
+//	charge := func(ctx context.Context) error {
+//		return sqlite.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+//			_, err := tx.ExecContext(ctx, "INSERT INTO charge VALUES ('order 7', 1999)")
+//			return err
+//		})
+//	}
 //
 // # What holds it together
 //

@@ -1,5 +1,14 @@
 // Package sqstest is an Amazon SQS server that runs inside a test.
 //
+//	clock := sqstest.NewManualClock(time.Time{})
+//	srv, err := sqstest.New(&sqstest.Options{Clock: clock}) // in a test: sqstest.Start(t, ...)
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	defer srv.Close()
+//	ctx, client := context.Background(), srv.Client()
+//	queue, err := srv.CreateQueue("orders", map[string]string{"VisibilityTimeout": "30"})
+//
 // It listens on a loopback port (net/http/httptest) and speaks the AWS JSON 1.0
 // protocol, so the official aws-sdk-go-v2 client talks to it unchanged: give the
 // client the server's URL as BaseEndpoint and any static credentials, or take

@@ -1,7 +1,21 @@
 // Package dynamodbtest is the way to DynamoDB on which things go wrong, for tests: a [Transport] between an SDK client and any endpoint.
 //
-//	faulty, err := dynamodbtest.New(dynamodbtest.Options{Seed: 1, Shares: dynamodbtest.Shares{Throttled: 0.1, AnswerLost: 0.05}})
-//	client, err := dynamodbtest.Connect(ctx, endpoint, func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: faulty} })
+//	faulty, err := dynamodbtest.New(dynamodbtest.Options{
+//		Base: server(func(operation string) { fmt.Println("carried out:", operation) }),
+//		Choose: func(c dynamodbtest.Call) dynamodbtest.Fault {
+//			if c.Operation == "PutItem" && c.N == 0 {
+//				return dynamodbtest.Fault{Kind: dynamodbtest.AnswerLost}
+//			}
+//			return dynamodbtest.Fault{}
+//		},
+//	})
+//	if err != nil {
+//		fmt.Println(err)
+//		return
+//	}
+//	defer faulty.Close()
+//	ctx := context.Background()
+//	client, err := dynamodbtest.Connect(ctx, "http://127.0.0.1:8000", func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: faulty} })
 //
 // # Faults
 //
