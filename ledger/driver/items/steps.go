@@ -81,16 +81,14 @@ func (t *tx) Record(key driver.Key, s *ledger.Step) error {
 	return nil
 }
 
-// dropSteps removes steps that are nobody's: those of a message, but for the life that is kept.
-func (s *Store) dropSteps(ctx context.Context, message Name, keep []byte) error {
+// dropSteps removes the steps of a life that is over. By the time at which they go the message may have another one, with steps that count.
+func (s *Store) dropSteps(ctx context.Context, start Name) error {
 	var names []Name
-	for i, err := range s.table.Query(ctx, Query{Place: message.Place, Prefix: kindStep + message.Sort[1:], Names: true}) {
+	for i, err := range s.table.Query(ctx, Query{Place: start.Place, Prefix: start.Sort, Names: true}) {
 		if err != nil {
 			return err
 		}
-		if n := NameOf(i); len(keep) == 0 || n.Sort[2:2+len(keep)] != string(keep) {
-			names = append(names, n)
-		}
+		names = append(names, NameOf(i))
 	}
 	return s.table.Delete(ctx, names)
 }

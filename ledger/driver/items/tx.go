@@ -29,7 +29,7 @@ type tx struct {
 	skewed bool                  // it has read what belongs to a message after the message
 	wants  []Name                // that it has not been given
 	marks  []Name                // blocks that are to have rows: they are marked before
-	gone   []Name                // messages whose steps go after the commit
+	gone   []Name                // beginnings of the names of steps that go after the commit: see stepStart
 	debris []Name                // items that go then
 	trims  map[trim]int64        // that are done with it
 }
@@ -148,8 +148,8 @@ func (t *tx) after() error {
 }
 
 func (t *tx) cleanUp() error {
-	for _, n := range t.gone {
-		if err := t.dropSteps(t.ctx, n, nil); err != nil {
+	for _, start := range t.gone {
+		if err := t.dropSteps(t.ctx, start); err != nil {
 			return err
 		}
 	}
@@ -236,8 +236,8 @@ func (t *tx) Put(m *driver.Message) error {
 	life, steps := getBytes(c.is, attrLife), getNumber[int](c.is, attrSteps)
 	was, generation := getNumber[ledger.State](c.is, attrState), getNumber[int](c.is, attrGeneration)
 	if steps > 0 && (was == ledger.Succeeded && m.State != ledger.Succeeded || m.Generation != generation) {
+		t.gone = append(t.gone, stepStart(c.name, life))
 		life, steps = nil, 0
-		t.gone = append(t.gone, c.name)
 	}
 	i := encodeMessage(m, life, steps)
 	setTTL(i, m)
@@ -283,7 +283,7 @@ func (t *tx) Remove(keys []driver.Key) error {
 			t.outlive(m, keep)
 		}
 		if getNumber[int](c.is, attrSteps) > 0 {
-			t.gone = append(t.gone, c.name)
+			t.gone = append(t.gone, stepStart(c.name, getBytes(c.is, attrLife)))
 		}
 		c.write(nil)
 	}

@@ -1,0 +1,172 @@
+package items_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/driver/items"
+	"github.com/ackledger/ackledger/ledger/driver/items/itemstest"
+)
+
+// frozen is a way to a table of a process that freezes once, just before it asks or writes what stops says.
+type frozen struct {
+	items.Table
+	stops func(q *items.Query, c *items.Change) bool
+	then  func() // what others do meanwhile
+	stale items.Item
+}
+
+func (f *frozen) freeze(q *items.Query, c *items.Change) {
+	if f.then != nil && f.stops(q, c) {
+		do := f.then
+		f.then = nil
+		do()
+	}
+}
+
+func (f *frozen) Query(ctx context.Context, q items.Query) iter.Seq2[items.Item, error] {
+	f.freeze(&q, nil)
+	if x := q.Index; x != nil && f.stale != nil { // it lags
+		return func(yield func(items.Item, error) bool) {
+			if string(f.stale[x.Place].Bytes) == q.Place && string(f.stale[x.Sort].Bytes) >= q.From {
+				yield(f.stale, nil)
+			}
+		}
+	}
+	return f.Table.Query(ctx, q)
+}
+
+func (f *frozen) Write(ctx context.Context, sets []*items.Set) error {
+	for _, set := range sets {
+		for i := range set.Changes {
+			f.freeze(nil, &set.Changes[i])
+		}
+	}
+	return f.Table.Write(ctx, sets)
+}
+
+// world is a table, a ledger on a way to it that freezes, and an owner of another process.
+type world struct {
+	*testing.T
+	table *itemstest.Table
+	way   *frozen
+	slow  *driver.Ledger
+	hooks itemstest.Hooks
+	other ledger.Owner
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, table: itemstest.NewTable(0, 1)}
+	w.way = &frozen{Table: w.table}
+	s := items.New(w.way)
+	w.slow = driver.New(s, driver.Config{Name: "items", Limits: ledger.DefaultLimits, Keys: items.Messages, Parts: items.Parts})
+	w.hooks = itemstest.Hooks{Store: s, Table: w.table}
+	w.other = join(t, w.table)
+	return w
+}
+
+// joins is an owner of the process that freezes.
+func (w *world) joins() ledger.Owner {
+	w.Helper()
+	o, err := w.slow.Join(w.Context(), time.Minute)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return ledger.Ungroup(o)
+}
+
+func (w *world) claim(o ledger.Owner, entries ...ledger.Entry) []ledger.Claim {
+	w.Helper()
+	claims, err := o.Claim(w.Context(), entries)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return claims
+}
+
+func (w *world) settle(o ledger.Owner, s ledger.Settlement) {
+	w.Helper()
+	if errs, err := o.Settle(w.Context(), []ledger.Settlement{s}); err != nil || errs[0] != nil {
+		w.Fatal(errs, err)
+	}
+}
+
+func (w *world) sweep() {
+	w.Helper()
+	if _, err := w.slow.Sweep(w.Context(), ledger.MaintainConfig{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// archived are the items of what is archived of a message.
+func (w *world) archived(k ledger.Key) (list []items.Item) {
+	w.Helper()
+	for i, err := range w.table.Query(w.Context(), items.Query{Place: items.MessageName(k.Sum()).Place, Prefix: "a"}) {
+		if err != nil {
+			w.Fatal(err)
+		}
+		list = append(list, i)
+	}
+	return list
+}
+
+// remove removes items, as a table does with what is over.
+func (w *world) remove(names ...items.Name) {
+	w.Helper()
+	if err := w.table.Delete(w.Context(), names); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func message(id string) ledger.Entry {
+	return ledger.Entry{Key: ledger.Key{Scope: "s", ID: []byte(id)}, Delivery: []byte("copy of " + id), Window: time.Hour}
+}
+
+// records are so many of a log, which may be held in a range.
+func records(log string, n int) (entries []ledger.Entry) {
+	for offset := range int64(n) {
+		id := fmt.Appendf(nil, "%s-%d", log, offset)
+		entries = append(entries, ledger.Entry{Key: ledger.Key{Scope: "s", ID: id, Pos: &ledger.Position{Log: log, Offset: offset, Prev: offset - 1}},
+			Delivery: id, Window: 24 * time.Hour, Ranged: true})
+	}
+	return entries
+}
+
+func fails(e *ledger.Entry, c *ledger.Claim) ledger.Settlement {
+	return ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Fail,
+		Dead: &ledger.Archive{Key: e.Key, Delivery: e.Delivery, Kind: ledger.KindTerminal, Body: []byte("body"), Keep: time.Hour}}
+}
+
+// A message was reopened, and what its steps had left was to be removed next. The process froze there; meanwhile the message was claimed and
+// recorded a step anew. That one was removed with the others, and so it was done twice.
+func TestPitfall202_StepsOfTheNextLife(t *testing.T) {
+	t.Parallel()
+	w, e := newWorld(t), message("m")
+	step := func(c ledger.Claim) ledger.Settlement {
+		return ledger.Settlement{Ticket: c.Ticket, Kind: ledger.RecordStep, Step: &ledger.Step{Name: "step", Result: []byte("done")}}
+	}
+	c := w.claim(w.other, e)[0]
+	w.settle(w.other, step(c))
+	w.settle(w.other, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed})
+	var again ledger.Claim
+	w.way.stops = func(q *items.Query, _ *items.Change) bool { return q != nil && q.Names }
+	w.way.then = func() {
+		again = w.claim(w.other, e)[0]
+		w.settle(w.other, step(again))
+	}
+	if r, err := w.slow.Reopen(t.Context(), ledger.ReopenRequest{Filter: ledger.Filter{Scope: "s"}, By: ledger.By{Actor: "test", Reason: "test"}}); err != nil || r.Reopened != 1 {
+		t.Fatal(r, err)
+	}
+	if w.way.then != nil || again.Answer != ledger.Run {
+		t.Fatalf("it did not freeze: %+v", again)
+	}
+	if list, err := ledger.ReadSteps(t.Context(), w.other, again.Ticket); err != nil || len(list) != 1 {
+		t.Errorf("steps of the next life: %v, %v; want one", list, err)
+	}
+}
