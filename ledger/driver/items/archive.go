@@ -58,8 +58,12 @@ type storedPosition struct {
 func (t *tx) File(a *ledger.ArchiveRecord) error {
 	key := a.Key.Sum()
 	c, err := t.read(archiveName(key, a.Delivery))
-	if err != nil || c.is != nil {
+	if err != nil {
 		return err
+	}
+	if keeps(c.is, t.now) {
+		c.check = !c.put // if it goes before the commit, it is filed
+		return nil
 	}
 	if err := t.addScope(t.ctx, a.Key.Scope); err != nil {
 		return err
@@ -91,6 +95,9 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 	listDead(i, c.name, a.At)
 	return writeArchive(c, i, &stored, a.Expiry)
 }
+
+// keeps says whether an item is an archived delivery whose time is not over: one beyond that may go at any moment, and counts as gone.
+func keeps(i Item, now time.Time) bool { return i != nil && !getTime(i, attrExpiry).Before(now) }
 
 // listDead puts an archived delivery into the list of dead letters.
 func listDead(i Item, n Name, at time.Time) {

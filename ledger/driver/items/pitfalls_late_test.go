@@ -170,3 +170,43 @@ func TestPitfall202_StepsOfTheNextLife(t *testing.T) {
 		t.Errorf("steps of the next life: %v, %v; want one", list, err)
 	}
 }
+
+// A delivery failed for good that had failed before, beyond what its row and its archive are kept for; the table had not removed the archive
+// yet. It was taken for archived, and then removed. The claim that came between was even told that it was done.
+func TestPitfall203_ArchivedInWhatIsOver(t *testing.T) {
+	t.Parallel()
+	w, e := newWorld(t), message("m")
+	c := w.claim(w.other, e)[0]
+	w.settle(w.other, fails(&e, &c))
+	w.table.Age(2 * time.Hour)
+	w.remove(items.MessageName(e.Key.Sum()))
+	c = w.claim(w.other, e)[0]
+	w.settle(w.other, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Release})
+	if c = w.claim(w.other, e)[0]; c.Answer != ledger.Run {
+		t.Fatalf("a message that nobody has finished, and whose archive is over: %v", c.Answer)
+	}
+	w.settle(w.other, fails(&e, &c))
+	w.sweep()
+	if n := len(w.archived(e.Key)); n != 1 {
+		t.Errorf("%d deliveries are archived of a message that has just failed, want 1", n)
+	}
+}
+
+// The sweep found an archived delivery in the index, whose time was over, and removed it by its name. By then the table had removed it by
+// itself, and the same delivery had failed again: what went was the new one.
+func TestPitfall204_SweptByALaggingIndex(t *testing.T) {
+	t.Parallel()
+	w, e := newWorld(t), message("m")
+	c := w.claim(w.other, e)[0]
+	w.settle(w.other, fails(&e, &c))
+	was := w.archived(e.Key)[0]
+	w.table.Age(2 * time.Hour)
+	w.remove(items.MessageName(e.Key.Sum()), items.NameOf(was))
+	c = w.claim(w.other, e)[0]
+	w.settle(w.other, fails(&e, &c))
+	w.way.stale = was
+	w.sweep()
+	if n := len(w.archived(e.Key)); n != 1 {
+		t.Errorf("%d deliveries are archived of a message that has just failed, want 1", n)
+	}
+}

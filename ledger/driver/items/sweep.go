@@ -100,7 +100,8 @@ func (t *tx) SweepMessages(behind, until driver.Mark, n int) (page driver.Swept,
 	return page, nil
 }
 
-// SweepArchive implements [driver.Tx]: what the table has not removed by itself, of a page of one shard after the other.
+// SweepArchive implements [driver.Tx]: what the table has not removed by itself, of a page of one shard after the other. The index may
+// still have what was there before a delivery was filed anew, so what seems to be over is read.
 func (t *tx) SweepArchive(behind driver.Mark, n int, before time.Time) (last driver.Mark, looked, removed int64, err error) {
 	shard, from := 0, ""
 	if behind != "" {
@@ -108,15 +109,25 @@ func (t *tx) SweepArchive(behind driver.Mark, n int, before time.Time) (last dri
 	}
 	for ; shard < shards; shard, from = shard+1, "" {
 		q := Query{Place: string([]byte{'d', byte(shard)}), From: from, Index: Dead}
-		list, err := t.collect(t.ctx, q, n)
+		list, err := t.collect(t.ctx, q, min(n, t.bounds.Set/2))
 		if err != nil {
 			return behind, 0, 0, err
 		}
+		var over []Name
 		for _, i := range list {
 			last = driver.Mark(append([]byte{byte(shard)}, getBytes(i, attrMoment)...))
 			if getTime(i, attrExpiry).Before(before) {
+				over = append(over, NameOf(i))
+			}
+		}
+		there := map[Name]Item{}
+		if err := t.fetch(t.ctx, over, there); err != nil {
+			return behind, 0, 0, err
+		}
+		for _, i := range there {
+			if i != nil && getTime(i, attrExpiry).Before(before) {
 				removed++
-				t.debris = append(t.debris, NameOf(i))
+				t.saw(i).write(nil)
 			}
 		}
 		if len(list) > 0 {

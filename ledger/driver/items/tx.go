@@ -187,7 +187,7 @@ func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Archived = a.is != nil; m.Archived && m.State == ledger.Pending && !c.put {
+	if m.Archived = keeps(a.is, t.now); m.Archived && m.State == ledger.Pending && !c.put {
 		return t.again(c) // it may have failed between the two reads
 	}
 	return m, nil
