@@ -9,15 +9,19 @@ import (
 	"github.com/ackledger/ackledger/ledger/driver"
 )
 
-// owe takes new rows of the log out of a transaction of which they are half of all that it may have, and notes them in the log.
+// owe takes new rows of the log out of a transaction of which those of all its logs are half of what it may have, and notes them in the log.
 func (g *logTx) owe() {
 	var rows []*cell
+	all := 0
 	for n, c := range g.tx.cells {
-		if c.put && c.was == nil && c.is != nil && n.Place[0] == placeMessages[0] && n.Place[1:9] == string(g.id[:]) && n.Sort[0] == kindMessage[0] {
+		if !c.put || c.was != nil || c.is == nil || !isMessage(n) {
+			continue
+		}
+		if all++; n.Place[1:9] == string(g.id[:]) {
 			rows = append(rows, c)
 		}
 	}
-	if len(rows) < g.tx.bounds.Set/2 {
+	if all < g.tx.bounds.Set/2 {
 		return
 	}
 	slices.SortFunc(rows, func(a, b *cell) int { return a.name.Compare(b.name) })
@@ -64,10 +68,17 @@ func (s *Store) carryOut(ctx context.Context, id driver.LogID) error {
 		if len(g.Owed) == 0 {
 			return nil
 		}
-		for i := range g.Owed {
-			if err := s.payRows(ctx, id, &g, &g.Owed[i]); err != nil {
+		paid := true
+		for i := 0; i < len(g.Owed) && paid; i++ {
+			if paid, err = s.payRows(ctx, found[n], &g, &g.Owed[i]); err != nil {
 				return err
 			}
+		}
+		if !paid {
+			if Rest(ctx, try) != nil {
+				return conflict(ctx)
+			}
+			continue
 		}
 		g.Owed = nil
 		data, err := json.Marshal(&g)
@@ -88,27 +99,39 @@ func (s *Store) carryOut(ctx context.Context, id driver.LogID) error {
 	}
 }
 
-// payRows writes rows that are owed, but for those that are there.
-func (s *Store) payRows(ctx context.Context, id driver.LogID, g *storedLog, o *owedRows) error {
-	set, err := driver.DecodeSet(o.Offsets, 0)
+// payRows writes rows that are owed, but for those that are there, as long as the log is as it was read: one that has owed nothing any more
+// for a while may have had them claimed, finished and removed. It says whether they all are there; if not, somebody was ahead.
+func (s *Store) payRows(ctx context.Context, log Item, g *storedLog, o *owedRows) (paid bool, err error) {
+	id := driver.LogID([]byte(NameOf(log).Place[1:]))
+	offsets, err := driver.DecodeSet(o.Offsets, 0)
 	if err != nil {
-		return fmt.Errorf("log %x: %w", id, err)
+		return false, fmt.Errorf("log %x: %w", id, err)
 	}
-	var sets []*Set
-	var marks []Name
+	var rows []Change
+	var names, marks []Name
 	info := driver.Info{Prefix: string(g.Prefix)}
-	for _, span := range set.Spans() {
+	for _, span := range offsets.Spans() {
 		for offset := span.From; offset < span.To; offset++ {
 			m := o.Message
 			m.Key, m.Scope, m.ID = driver.JoinKey(id, offset), string(g.Scope), info.ID(offset)
 			c := &cell{name: MessageName(m.Key)}
 			c.write(encodeMessage(&m, nil, 0))
-			sets = append(sets, &Set{Changes: []Change{c.change()}})
-			marks = append(marks, blockName(m.Key))
+			rows, names, marks = append(rows, c.change()), append(names, c.name), append(marks, blockName(m.Key))
 		}
 	}
 	if err := s.mark(ctx, marks); err != nil {
-		return err
+		return false, err
 	}
-	return s.write(ctx, sets...) // one that others were ahead of is there
+	there := map[Name]Item{}
+	if err := s.fetch(ctx, names, there); err != nil {
+		return false, err
+	}
+	rows = slices.DeleteFunc(rows, func(c Change) bool { return there[c.Name] != nil })
+	for part := range slices.Chunk(rows, s.bounds.Set-1) {
+		set := &Set{Changes: append([]Change{{Name: NameOf(log), Was: log, Check: true}}, part...)}
+		if err := s.write(ctx, set); err != nil || !set.Written {
+			return false, err
+		}
+	}
+	return true, nil
 }

@@ -210,3 +210,61 @@ func TestPitfall204_SweptByALaggingIndex(t *testing.T) {
 		t.Errorf("%d deliveries are archived of a message that has just failed, want 1", n)
 	}
 }
+
+// A process that carried out the rows that a log owed froze. Others carried them out, and claimed and finished the messages, and their rows
+// went. Then it woke up, and wrote the rows as they had been: the messages ran again.
+func TestPitfall205_OwedRowsWrittenLate(t *testing.T) {
+	t.Parallel()
+	w, entries := newWorld(t), records("log", 60)
+	dead := join(t, w.table)
+	w.claim(dead, entries...)
+	if err := w.hooks.Declare(t.Context(), dead.ID()); err != nil {
+		t.Fatal(err)
+	}
+	var names []items.Name
+	for i := range entries {
+		names = append(names, items.MessageName(entries[i].Key.Sum()))
+	}
+	w.way.stops = func(_ *items.Query, c *items.Change) bool { return c != nil && c.Was == nil && c.Name == names[0] }
+	w.way.then = func() {
+		for _, c := range w.claim(w.other, entries...) {
+			w.settle(w.other, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Succeed})
+		}
+		w.remove(names...)
+	}
+	if _, err := w.joins().Claim(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	if w.way.then != nil {
+		t.Fatal("it did not freeze")
+	}
+	for i, c := range w.claim(w.other, entries...) {
+		if c.Answer != ledger.Done {
+			t.Fatalf("message %d, which has succeeded: %v", i, c.Answer)
+		}
+	}
+}
+
+// The sweep dissolved the ranges of a dead owner, several logs in one transaction. The rows of each were few enough for it, but not those of
+// all: every pass ended there, and nothing was swept any more.
+func TestPitfall206_RowsOfManyLogs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dead := join(t, w.table)
+	var names []items.Name
+	for _, log := range []string{"a", "b", "c", "d"} {
+		entries := records(log, 40)
+		w.claim(dead, entries...)
+		for i := range entries {
+			names = append(names, items.MessageName(entries[i].Key.Sum()))
+		}
+	}
+	if err := w.hooks.Declare(t.Context(), dead.ID()); err != nil {
+		t.Fatal(err)
+	}
+	w.table.Age(2 * time.Hour)
+	w.sweep()
+	if there, err := w.table.Get(t.Context(), names); err != nil || len(there) != len(names) {
+		t.Errorf("%d messages have rows, %v; want %d", len(there), err, len(names))
+	}
+}
