@@ -1,10 +1,17 @@
 package dynamodb_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/ackledger/ackledger/integration/services"
@@ -27,15 +34,20 @@ type badWay struct {
 
 func onABadWay(t *testing.T, fault func(n int) dynamodbtest.Fault) *badWay {
 	t.Helper()
-	c := client(t)
-	b := &badWay{t: t, table: fresh(t, c)}
-	b.clean = storeOf(c, b.table, services.DynamoDB(t))
-	faulty, way, err := connect(t.Context(), services.DynamoDB(t), dynamodbtest.Options{Choose: func(c dynamodbtest.Call) dynamodbtest.Fault {
+	return onTheWay(t, dynamodbtest.Options{Choose: func(c dynamodbtest.Call) dynamodbtest.Fault {
 		if c.Operation != "TransactWriteItems" {
 			return dynamodbtest.Fault{}
 		}
 		return fault(c.N)
 	}})
+}
+
+func onTheWay(t *testing.T, options dynamodbtest.Options) *badWay {
+	t.Helper()
+	c := client(t)
+	b := &badWay{t: t, table: fresh(t, c)}
+	b.clean = storeOf(c, b.table, services.DynamoDB(t))
+	faulty, way, err := connect(t.Context(), services.DynamoDB(t), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,13 +65,14 @@ func onABadWay(t *testing.T, fault func(n int) dynamodbtest.Fault) *badWay {
 	return b
 }
 
-// inTx commits an effect with the message.
-func (b *badWay) inTx() (ledger.AttemptState, error) {
+// inTx commits an effect with the message, and what else there is.
+func (b *badWay) inTx(more ...types.TransactWriteItem) (ledger.AttemptState, error) {
 	done := b.table + effects
 	a := ledger.NewAttempt(b.owner, b.claim.Ticket)
 	err := dynamodb.InTx(ledger.WithAttempt(b.t.Context(), a), func(_ context.Context, tx *dynamodb.Tx) error {
 		tx.Add(types.TransactWriteItem{Put: &types.Put{TableName: &done, Item: map[string]types.AttributeValue{
 			"id": &types.AttributeValueMemberS{Value: "effect"}, "n": &types.AttributeValueMemberS{Value: "1"}}}})
+		tx.Add(more...)
 		return nil
 	})
 	state, _ := a.State()
@@ -121,6 +134,55 @@ func TestCommitArrivesLate(t *testing.T) {
 	})
 	if state, err := b.inTx(); err == nil || ledger.Unknown(err) || state != ledger.AttemptOpen {
 		t.Errorf("InTx: %v, %v; want it rolled back", state, err)
+	}
+	b.want(ledger.Pending, 0)
+}
+
+// cutOff carries requests, and cuts the first transaction off on its way: it arrives when it is told to.
+type cutOff struct {
+	http.RoundTripper
+	once sync.Once
+	late *http.Request
+}
+
+func (c *cutOff) RoundTrip(r *http.Request) (answer *http.Response, err error) {
+	cut := false
+	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), "TransactWriteItems") {
+		c.once.Do(func() { cut = true })
+	}
+	if !cut {
+		return c.RoundTripper.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	c.late = r.Clone(context.WithoutCancel(r.Context()))
+	c.late.Body = io.NopCloser(bytes.NewReader(body))
+	return nil, io.ErrUnexpectedEOF
+}
+
+// A commit broke off, and was sent again. A condition of the handler's was not met then, so nothing was written, said InTx. Then the first
+// request arrived: by now the condition was met, and it was carried out.
+func TestPitfall207_ConditionBesideALateCommit(t *testing.T) {
+	t.Parallel()
+	cut := &cutOff{RoundTripper: http.DefaultTransport}
+	b := onTheWay(t, dynamodbtest.Options{Base: cut})
+	done, exists := b.table+effects, "attribute_exists(id)"
+	open := map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: "open"}, "n": &types.AttributeValueMemberS{Value: "1"}}
+	state, err := b.inTx(types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{TableName: &done, Key: open, ConditionExpression: &exists}})
+	if refused, is := errors.AsType[*dynamodb.ConditionError](err); !is || refused.Index != 1 || state != ledger.AttemptOpen {
+		t.Fatalf("InTx: %v, %v; want the condition not met", state, err)
+	}
+	if _, err := client(t).PutItem(t.Context(), &sdk.PutItemInput{TableName: &done, Item: open}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := cut.RoundTrip(cut.late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil {
+		t.Fatal(err)
 	}
 	b.want(ledger.Pending, 0)
 }

@@ -92,7 +92,7 @@ func (s *store) commitTx(ctx context.Context, f *driver.Fence, more []types.Tran
 		}
 		switch err := s.table.transact(ctx, set, more); {
 		case ledger.Unknown(err):
-			return ledger.AttemptUnknown, errors.Unwrap(err) // what became of it is found out next
+			return ledger.AttemptUnknown, txError(errors.Unwrap(err), len(set.Changes)) // what became of it is found out next
 		case err != nil:
 			return ledger.AttemptOpen, txError(err, len(set.Changes))
 		case set.Written:

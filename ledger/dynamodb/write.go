@@ -125,6 +125,8 @@ func (t *table) transact(ctx context.Context, set *items.Set, more []types.Trans
 		case is && transient(canceled):
 			t.pace.slow()
 			err = fmt.Errorf("%w: %w", ErrThrottled, err)
+		case is && doubt != nil:
+			return ledger.MarkUnknown(&canceledError{canceled}) // one of before may still come, and find what this one did not
 		case is:
 			return &canceledError{canceled}
 		default:
