@@ -41,7 +41,7 @@ func (t *table) Write(ctx context.Context, sets []*items.Set) error {
 	var single []*items.Set
 	var parts [][]*items.Set
 	for _, set := range sets {
-		if len(set.Changes) == 1 {
+		if alone(set) {
 			single = append(single, set)
 		} else {
 			parts = append(parts, []*items.Set{set})
@@ -49,12 +49,15 @@ func (t *table) Write(ctx context.Context, sets []*items.Set) error {
 	}
 	parts = slices.AppendSeq(parts, slices.Chunk(single, batchMost))
 	return atOnce(parts, func(part []*items.Set) error {
-		if len(part[0].Changes) == 1 {
+		if alone(part[0]) {
 			return t.writeBatch(ctx, part)
 		}
 		return t.transact(ctx, part[0], nil)
 	})
 }
+
+// alone says whether a set is one write: a check is none, and goes in a transaction.
+func alone(set *items.Set) bool { return len(set.Changes) == 1 && !set.Changes[0].Check }
 
 // writeBatch writes changes that have nothing to do with each other.
 func (t *table) writeBatch(ctx context.Context, sets []*items.Set) (err error) {
