@@ -84,7 +84,7 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 	setTime(i, attrExpiry, a.Expiry)
 	if len(whole) <= inlineMost {
 		i[attrResult] = Bytes(whole)
-	} else if stored.Chunks, err = t.putChunks(&stored, c.name, whole, a.Expiry); err != nil {
+	} else if stored.Chunks, err = t.putChunks(&stored, c, whole, a.Expiry); err != nil {
 		return err
 	}
 	i[attrWeight] = Number(a.Weight())
@@ -119,6 +119,10 @@ func writeArchive(c *cell, i Item, stored *storedArchive, expiry time.Time) erro
 	setTime(i, attrExpiry, expiry)
 	if !stored.Purged.IsZero() {
 		i[attrPurged] = True
+		if stored.Chunks > 0 { // until the sweep has seen to it that they are gone
+			i[attrPurged] = Number(stored.Chunks)
+			delete(i, attrTTL)
+		}
 	}
 	c.write(i)
 	return nil
@@ -132,9 +136,10 @@ func payload(a *ledger.Archive) []byte {
 }
 
 // putChunks writes a large payload ahead of the delivery that names it: what no delivery names goes by its TTL. The names are of the
-// delivery and its payload, so that a transaction that is run again leaves no second copy, which no purge would find.
-func (t *tx) putChunks(stored *storedArchive, n Name, whole []byte, expiry time.Time) (chunks int, err error) {
-	sum := sha256.Sum256(whole)
+// delivery and its payload, so that a transaction that is run again leaves no second copy, which no purge would find; and of what they
+// are written over, whose chunks may be on their way out.
+func (t *tx) putChunks(stored *storedArchive, c *cell, whole []byte, expiry time.Time) (chunks int, err error) {
+	n, sum := c.name, sha256.Sum256(append(getBytes(c.is, attrVersion), whole...))
 	stored.Body = fmt.Sprintf("%x%x", n.Sort[2:], sum[:8])
 	for part := range slices.Chunk(whole, t.bounds.Item*7/8) { // what is left is for the name
 		i := chunkName(n, stored.Body, chunks).Item()
@@ -145,6 +150,14 @@ func (t *tx) putChunks(stored *storedArchive, n Name, whole []byte, expiry time.
 		chunks++
 	}
 	return chunks, nil
+}
+
+// chunks are the names of the parts of an archived delivery's payload.
+func (s *storedArchive) chunks(archive Name) (names []Name) {
+	for n := range s.Chunks {
+		names = append(names, chunkName(archive, s.Body, n))
+	}
+	return names
 }
 
 func chunkName(archive Name, body string, n int) Name {
@@ -175,11 +188,7 @@ func decodeArchive(i Item) (*ledger.ArchiveRecord, *storedArchive, error) {
 // fill reads body and headers of a delivery.
 func (s *Store) fill(ctx context.Context, i Item, a *ledger.ArchiveRecord, stored *storedArchive) error {
 	whole := getBytes(i, attrResult)
-	if stored.Chunks > 0 {
-		var names []Name
-		for n := range stored.Chunks {
-			names = append(names, chunkName(NameOf(i), stored.Body, n))
-		}
+	if names := stored.chunks(NameOf(i)); len(names) > 0 && stored.Purged.IsZero() {
 		found, err := s.table.Get(ctx, names)
 		if err != nil {
 			return err
@@ -272,10 +281,7 @@ func (t *tx) Alter(key driver.Key, delivery []byte, change driver.ArchiveChange)
 	}
 	if !change.Purged.IsZero() {
 		stored.Purged, stored.Errors, stored.Group, stored.HasBody, stored.Size, stored.BodyBytes = change.Purged, nil, nil, false, 0, 0
-		for n := range stored.Chunks {
-			t.debris = append(t.debris, chunkName(c.name, stored.Body, n))
-		}
-		stored.Chunks = 0
+		t.debris = append(t.debris, stored.chunks(c.name)...)
 		delete(i, attrResult)
 		if change.Expiry.Before(expiry) {
 			expiry = change.Expiry

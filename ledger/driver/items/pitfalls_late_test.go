@@ -1,7 +1,9 @@
 package items_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"testing"
@@ -17,8 +19,9 @@ import (
 type frozen struct {
 	items.Table
 	stops func(q *items.Query, c *items.Change) bool
-	then  func() // what others do meanwhile
-	stale items.Item
+	then  func()     // what others do meanwhile
+	stale items.Item // what the indexes have
+	lost  bool       // the next request to remove is
 }
 
 func (f *frozen) freeze(q *items.Query, c *items.Change) {
@@ -39,6 +42,14 @@ func (f *frozen) Query(ctx context.Context, q items.Query) iter.Seq2[items.Item,
 		}
 	}
 	return f.Table.Query(ctx, q)
+}
+
+func (f *frozen) Delete(ctx context.Context, names []items.Name) error {
+	if f.lost && len(names) > 0 {
+		f.lost = false
+		return ledger.MarkUnknown(errors.New("no answer"))
+	}
+	return f.Table.Delete(ctx, names)
 }
 
 func (f *frozen) Write(ctx context.Context, sets []*items.Set) error {
@@ -124,8 +135,8 @@ func (w *world) remove(names ...items.Name) {
 	}
 }
 
-func message(id string) ledger.Entry {
-	return ledger.Entry{Key: ledger.Key{Scope: "s", ID: []byte(id)}, Delivery: []byte("copy of " + id), Window: time.Hour}
+func message() ledger.Entry {
+	return ledger.Entry{Key: ledger.Key{Scope: "s", ID: []byte("m")}, Delivery: []byte("copy"), Window: time.Hour}
 }
 
 // records are so many of a log, which may be held in a range.
@@ -147,7 +158,7 @@ func fails(e *ledger.Entry, c *ledger.Claim) ledger.Settlement {
 // recorded a step anew. That one was removed with the others, and so it was done twice.
 func TestPitfall202_StepsOfTheNextLife(t *testing.T) {
 	t.Parallel()
-	w, e := newWorld(t), message("m")
+	w, e := newWorld(t), message()
 	step := func(c ledger.Claim) ledger.Settlement {
 		return ledger.Settlement{Ticket: c.Ticket, Kind: ledger.RecordStep, Step: &ledger.Step{Name: "step", Result: []byte("done")}}
 	}
@@ -175,7 +186,7 @@ func TestPitfall202_StepsOfTheNextLife(t *testing.T) {
 // yet. It was taken for archived, and then removed. The claim that came between was even told that it was done.
 func TestPitfall203_ArchivedInWhatIsOver(t *testing.T) {
 	t.Parallel()
-	w, e := newWorld(t), message("m")
+	w, e := newWorld(t), message()
 	c := w.claim(w.other, e)[0]
 	w.settle(w.other, fails(&e, &c))
 	w.table.Age(2 * time.Hour)
@@ -196,7 +207,7 @@ func TestPitfall203_ArchivedInWhatIsOver(t *testing.T) {
 // itself, and the same delivery had failed again: what went was the new one.
 func TestPitfall204_SweptByALaggingIndex(t *testing.T) {
 	t.Parallel()
-	w, e := newWorld(t), message("m")
+	w, e := newWorld(t), message()
 	c := w.claim(w.other, e)[0]
 	w.settle(w.other, fails(&e, &c))
 	was := w.archived(e.Key)[0]
@@ -266,5 +277,38 @@ func TestPitfall206_RowsOfManyLogs(t *testing.T) {
 	w.sweep()
 	if there, err := w.table.Get(t.Context(), names); err != nil || len(there) != len(names) {
 		t.Errorf("%d messages have rows, %v; want %d", len(there), err, len(names))
+	}
+}
+
+// A purge emptied an archived delivery, and its large body was to be removed next: that request was lost. The purge said so, and was repeated,
+// and found nothing that was not purged. The body stayed for as long as the delivery was to be kept.
+func TestPitfall208_BodyOfWhatIsPurged(t *testing.T) {
+	t.Parallel()
+	w, e := newWorld(t), message()
+	c := w.claim(w.other, e)[0]
+	s, secret := fails(&e, &c), bytes.Repeat([]byte("secret"), 10_000)
+	s.Dead.Body = secret
+	w.settle(w.other, s)
+	purge := func() error {
+		_, err := w.slow.Purge(t.Context(), ledger.PurgeRequest{Filter: ledger.Filter{Scope: "s"}, By: ledger.By{Actor: "test", Reason: "test"}})
+		return err
+	}
+	w.way.lost = true
+	if err := purge(); err == nil {
+		t.Fatal("a purge is done, and what it had to remove is there")
+	}
+	if err := purge(); err != nil {
+		t.Fatal(err)
+	}
+	w.sweep()
+	for i, err := range w.table.Query(t.Context(), items.Query{Place: items.MessageName(e.Key.Sum()).Place}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for attr, v := range i {
+			if bytes.Contains(v.Bytes, secret[:100]) {
+				t.Errorf("the item %q has the body in %q", items.NameOf(i).Sort[:1], attr)
+			}
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -101,7 +102,8 @@ func (t *tx) SweepMessages(behind, until driver.Mark, n int) (page driver.Swept,
 }
 
 // SweepArchive implements [driver.Tx]: what the table has not removed by itself, of a page of one shard after the other. The index may
-// still have what was there before a delivery was filed anew, so what seems to be over is read.
+// still have what was there before a delivery was filed anew, so what seems to be over is read. Of one that was purged the chunks go as
+// well: whoever purged it may not have come to that.
 func (t *tx) SweepArchive(behind driver.Mark, n int, before time.Time) (last driver.Mark, looked, removed int64, err error) {
 	shard, from := 0, ""
 	if behind != "" {
@@ -116,7 +118,7 @@ func (t *tx) SweepArchive(behind driver.Mark, n int, before time.Time) (last dri
 		var over []Name
 		for _, i := range list {
 			last = driver.Mark(append([]byte{byte(shard)}, getBytes(i, attrMoment)...))
-			if getTime(i, attrExpiry).Before(before) {
+			if getTime(i, attrExpiry).Before(before) || i[attrPurged].Kind == KindNumber {
 				over = append(over, NameOf(i))
 			}
 		}
@@ -124,15 +126,40 @@ func (t *tx) SweepArchive(behind driver.Mark, n int, before time.Time) (last dri
 		if err := t.fetch(t.ctx, over, there); err != nil {
 			return behind, 0, 0, err
 		}
-		for _, i := range there {
-			if i != nil && getTime(i, attrExpiry).Before(before) {
-				removed++
-				t.saw(i).write(nil)
-			}
+		gone, err := t.archivesOver(there, before)
+		if err != nil {
+			return behind, 0, 0, err
 		}
 		if len(list) > 0 {
-			return last, int64(len(list)), removed, nil
+			return last, int64(len(list)), gone, nil
 		}
 	}
 	return behind, 0, 0, nil
+}
+
+// archivesOver removes those of archived deliveries whose time is over, and chunks of the purged ones. It says how many deliveries go.
+func (t *tx) archivesOver(list map[Name]Item, before time.Time) (gone int64, err error) {
+	for n, i := range list {
+		if i == nil {
+			continue
+		}
+		a, stored, err := decodeArchive(i)
+		if err != nil {
+			return 0, err
+		}
+		if !a.Purged.IsZero() && stored.Chunks > 0 {
+			if err := t.table.Delete(t.ctx, stored.chunks(n)); err != nil {
+				return 0, err
+			}
+			stored.Chunks = 0
+			if err := writeArchive(t.saw(i), maps.Clone(i), stored, a.Expiry); err != nil {
+				return 0, err
+			}
+		}
+		if a.Expiry.Before(before) {
+			gone++
+			t.saw(i).write(nil)
+		}
+	}
+	return gone, nil
 }
