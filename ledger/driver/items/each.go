@@ -78,9 +78,11 @@ type view struct {
 	empty  map[driver.LogID]bool
 }
 
-// runEach runs the transactions of a call that are left, on what is known. One that writes nothing is run again if it has not read a
-// message: whoever is told that there is nothing to do, or that all is lost, is told so of what was read.
+// runEach runs the transactions of a call that are left, on what is known, and marks the blocks of all of them at once. One that
+// writes nothing is run again if it has not read a message: whoever is told that there is nothing to do, or that all is lost, is told
+// so of what was read.
 func (s *Store) runEach(ctx context.Context, call driver.Call, v view, left []int, fn func(driver.Tx, int) error) (sets []*Set, wants wanted, err error) {
+	var marks []Name
 	for _, i := range left {
 		t := s.newTx(ctx, call.Op, v.known)
 		t.lazy, t.empty = true, v.empty
@@ -90,11 +92,12 @@ func (s *Store) runEach(ctx context.Context, call driver.Call, v view, left []in
 			continue
 		}
 		if err == nil {
-			err = t.finish()
+			err = t.save()
 		}
 		if err != nil {
 			return nil, wants, err
 		}
+		marks = append(marks, t.marks...)
 		set, _ := t.set()
 		if len(set.Changes) > 0 {
 			set.i = i
@@ -108,7 +111,7 @@ func (s *Store) runEach(ctx context.Context, call driver.Call, v view, left []in
 			}
 		}
 	}
-	return sets, wants, nil
+	return sets, wants, s.mark(ctx, marks)
 }
 
 // fetchLogs reads logs. Of those that are not known yet it asks at once, and of all together, what their beginning needs: whether they are

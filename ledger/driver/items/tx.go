@@ -133,12 +133,20 @@ func (t *tx) touch(set *Set) (writes int) {
 
 // finish makes items of what the transaction has changed in logs, and what is to be there before it commits.
 func (t *tx) finish() error {
+	if err := t.save(); err != nil {
+		return err
+	}
+	return t.mark(t.ctx, t.marks)
+}
+
+// save makes items of what the transaction has changed in logs.
+func (t *tx) save() error {
 	for _, g := range t.logs {
 		if err := g.save(); err != nil {
 			return err
 		}
 	}
-	return t.mark(t.ctx, t.marks)
+	return nil
 }
 
 // after carries out what need not be part of the transaction, which is there: an error says nothing of it.
