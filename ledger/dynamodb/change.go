@@ -1,7 +1,6 @@
 package dynamodb
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,34 +12,40 @@ import (
 // statement is a change as a statement of PartiQL, which is answered by itself in a batch and costs what a put does.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ql-reference.multiplestatements.batching.html
 func (t *table) statement(c *items.Change) types.BatchStatementRequest {
-	var b strings.Builder
-	var values []types.AttributeValue
 	if c.Was == nil {
 		names := items.Attributes(c.Is)
-		for _, attr := range names {
-			values = append(values, value(c.Is[attr]))
+		values := make([]types.AttributeValue, len(names))
+		for i, attr := range names {
+			values[i] = value(c.Is[attr])
 		}
-		fmt.Fprintf(&b, "INSERT INTO %q VALUE {'%s':?}", t.name, strings.Join(names, "':?,'"))
-		return types.BatchStatementRequest{Statement: aws.String(b.String()), Parameters: values}
+		return types.BatchStatementRequest{Parameters: values,
+			Statement: aws.String(`INSERT INTO "` + t.name + `" VALUE {'` + strings.Join(names, "':?,'") + `':?}`)}
 	}
-	if c.Is == nil {
-		fmt.Fprintf(&b, "DELETE FROM %q", t.name)
-	} else {
-		fmt.Fprintf(&b, "UPDATE %q", t.name)
-		set, gone := c.Differs()
-		for _, attr := range set {
-			fmt.Fprintf(&b, " SET %q=?", attr)
-			values = append(values, value(c.Is[attr]))
-		}
-		for _, attr := range gone {
-			fmt.Fprintf(&b, " REMOVE %q", attr)
-		}
+	text, set, gone := `DELETE FROM "`+t.name+`"`, []string(nil), []string(nil)
+	if c.Is != nil {
+		text = `UPDATE "` + t.name + `"`
+		set, gone = c.Differs()
 	}
-	fmt.Fprintf(&b, " WHERE %q=? AND %q=? AND %q=?", items.Place, items.Sort, items.Version)
+	values := make([]types.AttributeValue, 0, len(set)+3)
+	for _, attr := range set {
+		values = append(values, value(c.Is[attr]))
+	}
+	values = append(values, blob(c.Name.Place), blob(c.Name.Sort), value(c.Was[items.Version]))
 	return types.BatchStatementRequest{
-		Statement: aws.String(b.String()), Parameters: append(values, blob(c.Name.Place), blob(c.Name.Sort), value(c.Was[items.Version])),
+		Statement: aws.String(text + clauses(` SET "`, set, `"=?`) + clauses(` REMOVE "`, gone, `"`) + isStill), Parameters: values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
+}
+
+// isStill is the condition that an item is as it was read.
+const isStill = ` WHERE "` + items.Place + `"=? AND "` + items.Sort + `"=? AND "` + items.Version + `"=?`
+
+// clauses are one clause for each attribute.
+func clauses(begin string, attrs []string, end string) string {
+	if len(attrs) == 0 {
+		return ""
+	}
+	return begin + strings.Join(attrs, end+begin) + end
 }
 
 // part is a change, or a check, as a part of a transaction.

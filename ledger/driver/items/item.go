@@ -70,7 +70,8 @@ const blockBits = 7
 // placeOf is where a message's items lie, and the bytes that tell it from others there.
 func placeOf(key driver.Key) (place, low string) {
 	n := binary.BigEndian.Uint64(key[8:])
-	b := append([]byte(placeMessages), key[:8]...)
+	b := append(make([]byte, 0, 17), placeMessages...)
+	b = append(b, key[:8]...)
 	b = binary.BigEndian.AppendUint64(b, n>>blockBits)
 	return string(b), string([]byte{byte(n & (1<<blockBits - 1))})
 }
@@ -146,9 +147,13 @@ func newVersionBytes() []byte {
 	return b
 }
 
+// messageMost is how many attributes most messages have at most, with their version and TTL: an item that grows is copied.
+const messageMost = 14
+
 // encodeMessage is a message's item, without its version.
 func encodeMessage(m *driver.Message, life []byte, steps int) Item {
-	i := MessageName(m.Key).Item()
+	n, i := MessageName(m.Key), make(Item, messageMost)
+	i[attrPlace], i[attrSort] = Bytes(n.Place), Bytes(n.Sort)
 	i[attrScope], i[attrID] = Bytes(m.Scope), Bytes(m.ID)
 	if !m.Fingerprint.IsZero() {
 		i[attrFingerprint] = Bytes(m.Fingerprint[:])

@@ -113,16 +113,18 @@ type Change struct {
 
 // Differs are the attributes of Is that are not as in Was, sorted, and those that Is lacks.
 func (c *Change) Differs() (set, gone []string) {
-	for _, attr := range Attributes(c.Is) {
-		if !c.Is[attr].Equal(c.Was[attr]) {
+	for attr, v := range c.Is {
+		if !v.Equal(c.Was[attr]) {
 			set = append(set, attr)
 		}
 	}
-	for _, attr := range Attributes(c.Was) {
+	for attr := range c.Was {
 		if _, stays := c.Is[attr]; !stays {
 			gone = append(gone, attr)
 		}
 	}
+	slices.Sort(set)
+	slices.Sort(gone)
 	return set, gone
 }
 
@@ -130,7 +132,11 @@ func (c *Change) Differs() (set, gone []string) {
 type Item map[string]Value
 
 // Attributes are the names of an item's attributes, sorted.
-func Attributes(i Item) []string { return slices.Sorted(maps.Keys(i)) }
+func Attributes(i Item) []string {
+	names := slices.AppendSeq(make([]string, 0, len(i)), maps.Keys(i))
+	slices.Sort(names)
+	return names
+}
 
 // Name is the primary key of an item.
 type Name struct{ Place, Sort string }
