@@ -28,6 +28,15 @@
 // Windows, delays and expiries go by the machine's clock, set right by the Date of the service's answers. Nothing hangs on
 // them but when something is tried again, and how long it is remembered.
 //
+// # Connections
+//
+// A process has up to 64 requests under way, 16 of them for one call. The SDK's HTTP client keeps ten idle connections to a host by
+// default (MaxIdleConnsPerHost of aws/transport/http) and opens others anew, with a TLS handshake each: at 1,000 claims a call, every
+// sixth request waits for one. A client for a busy worker keeps them all:
+//
+//	client := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.MaxIdleConnsPerHost = 64 })
+//	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(client))
+//
 // # What differs from other stores
 //
 // Reads of several rows are each of its own moment. Lists of messages scan the table, so they cost what the table is large;
