@@ -136,6 +136,19 @@ func TestPauseAndResume(t *testing.T) {
 		if audited != 6 {
 			t.Errorf("%d audit rows", audited)
 		}
+		if c := s.crew(); len(c.Pauses) != 0 {
+			t.Errorf("%+v", c.Pauses)
+		}
+	})
+}
+
+// What names no scope, nobody, or what is not there, is refused in one line, and changes nothing.
+func TestPausesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, s *store) {
+		s.T = t
+		s.begins(orders, nil)
+		s.claim(payments, "a")
 		for args, want := range map[string]struct {
 			code int
 			text string

@@ -117,6 +117,25 @@ func (h history) scrapes() (all []map[string]string) {
 	return all
 }
 
+// several are faults that more than one series of a worker tells of, and one alert.
+func several(from func(then, before course) course) map[string]struct {
+	of     map[string]course
+	alert  string
+	within float64
+} {
+	on := from(always(1), always(0))
+	return map[string]struct {
+		of     map[string]course
+		alert  string
+		within float64
+	}{
+		"the breaker is open": { // and the worker neither ready nor getting on
+			map[string]course{breaker: on, stalledBy("breaker"): on, ready: from(always(0), always(1))}, "AckledgerBreakerOpen", 1},
+		"an operator has forgotten a pause": { // so its partition stands, too
+			map[string]course{paused: on, stalledBy("paused"): on, partition: from(always(500), saw(900, 400, 3))}, "AckledgerPaused", 16},
+	}
+}
+
 // TestAlertsFireWhereTheirFaultIs: each fault is told by its alert, and by no other; before it, and without one, all are silent.
 func TestAlertsFireWhereTheirFaultIs(t *testing.T) {
 	t.Parallel()
@@ -165,28 +184,15 @@ func TestAlertsFireWhereTheirFaultIs(t *testing.T) {
 			told[alert] = true
 		}
 	}
-	t.Run("the breaker is open", func(t *testing.T) { // and the worker neither ready nor getting on
-		t.Parallel()
-		h := healthy()
-		for series, is := range map[string]course{
-			breaker: from(always(1), always(0)), stalledBy("breaker"): from(always(1), always(0)), ready: from(always(0), always(1)),
-		} {
-			h["a"][series] = is
-		}
-		h.check(t, []string{"AckledgerBreakerOpen"}, 1)
-	})
-	told["AckledgerBreakerOpen"] = true
-	t.Run("an operator has forgotten a pause", func(t *testing.T) { // so its partition stands, too
-		t.Parallel()
-		h := healthy()
-		for series, is := range map[string]course{
-			paused: from(always(1), always(0)), stalledBy("paused"): from(always(1), always(0)), partition: from(always(500), saw(900, 400, 3)),
-		} {
-			h["a"][series] = is
-		}
-		h.check(t, []string{"AckledgerPaused"}, 16)
-	})
-	told["AckledgerPaused"] = true
+	for name, c := range several(from) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := healthy()
+			maps.Copy(h["a"], c.of)
+			h.check(t, []string{c.alert}, c.within)
+		})
+		told[c.alert] = true
+	}
 	for name, is := range map[string]course{
 		"the sweep is behind": from(func(m float64) float64 { return (m - fault) * 60 }, saw(0, 60, 1)),
 		"nobody ever swept":   from(always(math.NaN()), saw(0, 60, 1)),

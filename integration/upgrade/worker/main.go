@@ -1,4 +1,3 @@
-// Command worker is a worker of the test of upgrades. Its file is built in this tree and in an earlier one, so it uses what both have.
 package main
 
 import (
