@@ -62,6 +62,7 @@ func (t *tx) log(id driver.LogID) (*logTx, error) {
 	if g := t.logs[id]; g != nil {
 		return g, nil
 	}
+	t.skewed = true
 	c, err := t.read(logName(id))
 	if err != nil {
 		return nil, err
@@ -292,9 +293,19 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 	if t.op == driver.Sweep {
 		n = min(n, sweepLogs)
 	}
+	for more := true; more && len(page) == 0; {
+		if page, from, more, err = t.logsFrom(from, n); err != nil {
+			return nil, err
+		}
+	}
+	return page, nil
+}
+
+// logsFrom reads the next n logs that are listed, of which some may have gone since; next is behind them.
+func (t *tx) logsFrom(from driver.LogID, n int) (page []driver.Log, next driver.LogID, more bool, err error) {
 	listed, err := t.collect(t.ctx, Query{Place: placeLogs, From: string(from[:])}, n)
-	if err != nil {
-		return nil, err
+	if err != nil || len(listed) == 0 {
+		return nil, next, false, err
 	}
 	var names []Name
 	for _, i := range listed {
@@ -302,7 +313,7 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 	}
 	found, err := t.table.Get(t.ctx, names)
 	if err != nil {
-		return nil, err
+		return nil, next, false, err
 	}
 	for _, n := range names {
 		if i := found[n]; i != nil {
@@ -310,15 +321,17 @@ func (t *tx) Logs(from driver.LogID, n int) (page []driver.Log, err error) {
 		} else {
 			t.cell(n).known = true
 		}
-		g, err := t.Log(driver.LogID([]byte(n.Place[1:])))
+		next = driver.LogID([]byte(n.Place[1:]))
+		g, err := t.Log(next)
 		if err != nil {
-			return nil, err
+			return nil, next, false, err
 		}
 		if g != nil {
 			page = append(page, *g)
 		}
 	}
-	return page, nil
+	binary.BigEndian.PutUint64(next[:], binary.BigEndian.Uint64(next[:])+1)
+	return page, next, len(listed) == n && next != (driver.LogID{}), nil
 }
 
 // trim is what is trimmed together: logs of one name, of all epochs.
@@ -345,9 +358,10 @@ func (t *tx) Trim(scope, logName string, at int64, before time.Time) error {
 	if at <= done {
 		return nil
 	}
-	for from := (driver.LogID{}); ; {
-		page, err := t.Logs(from, t.bounds.Get)
-		if err != nil {
+	for from, more := (driver.LogID{}), true; more; {
+		var page []driver.Log
+		var err error
+		if page, from, more, err = t.logsFrom(from, t.bounds.Get); err != nil {
 			return err
 		}
 		for _, l := range page {
@@ -355,11 +369,6 @@ func (t *tx) Trim(scope, logName string, at int64, before time.Time) error {
 				t.logs[l.Log].trim(at, before)
 			}
 		}
-		if len(page) < t.bounds.Get {
-			break
-		}
-		from = page[len(page)-1].Log
-		binary.BigEndian.PutUint64(from[:], binary.BigEndian.Uint64(from[:])+1)
 	}
 	t.trims = map[trim]int64{of: at}
 	return nil

@@ -312,3 +312,29 @@ func TestPitfall208_BodyOfWhatIsPurged(t *testing.T) {
 		}
 	}
 }
+
+// Logs that have gone since they were listed took a page of the sweep, which took the empty page for the last one: no log behind them was
+// swept, nor trimmed.
+func TestTheSweepGoesPastLogsThatAreGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const gone = 25 // more than a page has
+	for i := range gone {
+		n := items.LogNames(driver.LogID{7: byte(i + 1)})[1]
+		if err := w.table.Put(t.Context(), []items.Item{n.Item()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := records("log", 1)[0]
+	w.settle(w.other, ledger.Settlement{Ticket: w.claim(w.other, e)[0].Ticket, Kind: ledger.Succeed})
+	w.table.Age(49 * time.Hour)
+	if err := w.other.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.sweep()
+	id, _ := driver.SplitKey(e.Key.Sum())
+	there, err := w.table.Get(t.Context(), items.LogNames(id))
+	if err != nil || len(there) != 0 {
+		t.Errorf("%d items of a log that is over are left, %v", len(there), err)
+	}
+}

@@ -26,6 +26,7 @@ func (t *tx) Steps(key driver.Key, results bool) ([]ledger.Step, error) {
 	if err != nil || c.is == nil || getNumber[int](c.is, attrSteps) == 0 {
 		return nil, err
 	}
+	t.skewed = true
 	start := stepStart(c.name, getBytes(c.is, attrLife))
 	var list []ledger.Step
 	for i, err := range t.table.Query(t.ctx, Query{Place: start.Place, Prefix: start.Sort}) {

@@ -129,7 +129,7 @@ func namesOf(call driver.Call) (names []Name) {
 const viewTries = 10
 
 // View implements [driver.Store]: each item is as it is at some moment of the call, and a message with its archive and steps as they are at
-// one.
+// one; so with its log.
 func (s *Store) View(ctx context.Context, call driver.Call, fn func(driver.Reader) error) error {
 	for n := 1; ; n++ {
 		known := map[Name]Item{}
