@@ -237,8 +237,9 @@ func TestJobsAreFew(t *testing.T) {
 func TestActsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
+	s.ui.acts.SetLimit(0) // none comes back while a slow machine posts
 	last := answer{}
-	for range actsAtOnce + 5 {
+	for range actsAtOnce + 1 {
 		last = s.post("search?what=errors", nil)
 	}
 	s.want(last, http.StatusTooManyRequests, "too many acts")
