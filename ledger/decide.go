@@ -28,7 +28,7 @@ type Row struct {
 	DueIn       time.Duration // until the row is due; zero or less: now
 	Attempts    int
 	Crashes     int
-	Archived    bool // the entry's own delivery is in the archive under this key
+	Archived    bool // the entry's own delivery is in the archive under this key, and not past its expiry
 }
 
 // Decision is what the claim table says about one entry.

@@ -107,7 +107,7 @@ type Reader interface {
 	// Now is the ledger's time: the same for the whole transaction.
 	Now() time.Time
 
-	// Message returns a message's row, and whether the delivery is archived under its key; nil if there is none.
+	// Message returns a message's row, and whether the delivery is archived under its key and not past its expiry; nil if there is none.
 	Message(key Key, delivery []byte) (*Message, error)
 	// Steps returns the steps of a message in the order in which they were recorded; without results their sizes are set.
 	Steps(key Key, results bool) ([]ledger.Step, error)
@@ -192,7 +192,7 @@ type Tx interface {
 	// Record adds a step to a message that this transaction has read, unless it has one of that name.
 	Record(key Key, s *ledger.Step) error
 
-	// File puts a delivery into the archive, unless it is there under its key.
+	// File puts a delivery into the archive, unless it is there under its key. One that is past its expiry counts as gone.
 	File(a *ledger.ArchiveRecord) error
 	// Alter changes an archived delivery, and says whether it was there and, to purge it, not purged before.
 	Alter(key Key, delivery []byte, c ArchiveChange) (bool, error)

@@ -81,7 +81,7 @@ type Message struct {
 	Logged bool
 	// Covered says that a range or segment may speak for the message when its row is gone.
 	Covered bool
-	// Archived says that the delivery that was asked about is in the archive under this key. It is read, never written.
+	// Archived says that the delivery that was asked about is in the archive under this key, and not past its expiry. It is read, never written.
 	Archived bool
 }
 

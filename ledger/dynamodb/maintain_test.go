@@ -8,10 +8,11 @@ import (
 
 func TestMaintain(t *testing.T) { long(t); ledgertest.RunMaintain(t, open) }
 
-func TestPitfall28_Abandoned(t *testing.T)       { long(t); ledgertest.Pitfall28(t, open) }
-func TestPitfall30_SweptRetentions(t *testing.T) { long(t); ledgertest.SweptRetentions(t, open) }
-func TestPitfall72_BeatsForAWeek(t *testing.T)   { long(t); ledgertest.Pitfall72(t, open) }
-func TestPitfall79_SweptMeanwhile(t *testing.T)  { long(t); ledgertest.SweptMeanwhile(t, open) }
+func TestPitfall28_Abandoned(t *testing.T)             { long(t); ledgertest.Pitfall28(t, open) }
+func TestPitfall30_SweptRetentions(t *testing.T)       { long(t); ledgertest.SweptRetentions(t, open) }
+func TestPitfall72_BeatsForAWeek(t *testing.T)         { long(t); ledgertest.Pitfall72(t, open) }
+func TestPitfall79_SweptMeanwhile(t *testing.T)        { long(t); ledgertest.SweptMeanwhile(t, open) }
+func TestPitfall203_ArchivedInWhatIsOver(t *testing.T) { long(t); ledgertest.Pitfall203(t, open) }
 
 func TestPitfall146_RowWithTheTokenOfARange(t *testing.T) {
 	long(t)

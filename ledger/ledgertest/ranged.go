@@ -139,6 +139,7 @@ func RunRangedMaintain(t *testing.T, open Open) {
 		"Pitfall155":                  Pitfall155,
 		"Pitfall156":                  Pitfall156,
 		"Pitfall196":                  Pitfall196,
+		"Pitfall203":                  Pitfall203,
 		"Ranges_FailedIsNotSucceeded": rangesFailedStays, "Ranges_DroppedToken": rangesDroppedToken,
 		"Ranges_TokenBetweenRows": rangesTokenBetweenRows,
 	} {

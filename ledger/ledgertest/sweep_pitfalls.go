@@ -56,6 +56,29 @@ func SweptRetentions(t *testing.T, open Open) {
 	e.want(short, again, ledger.Done)
 }
 
+// Pitfall203 holds against this: a delivery failed for good that was archived from long ago, past its time and not yet removed. It was
+// taken for archived, and then that was removed; a claim between was even told that it was done.
+func Pitfall203(t *testing.T, open Open) {
+	e := begin(t, open)
+	o, m := e.owner(), e.short("a")
+	failed := fail(e.want(o, m, ledger.Run), m)
+	failed.Dead.Keep = shortWindow
+	e.holds(o, failed)
+	e.pass(shortWindow)
+	m.Window = window
+	copied := m
+	copied.Delivery = []byte("a#2")
+	e.holds(o, release(e.want(o, copied, ledger.Run)))
+	again := e.want(o, m, ledger.Run)
+	e.holds(o, fail(again, m))
+	e.want(o, m, ledger.Done)
+	e.sweep(keep)
+	list := e.record(m).Archived
+	if len(list) != 1 || list[0].Token != again.Token || string(list[0].Body) != "body of a#1" {
+		e.Fatalf("archived of a message that has just failed with token %d: %+v", again.Token, list)
+	}
+}
+
 // Pitfall72 holds against this: a beat every third of the lease for a week: owner rows piled up, and beats touched the
 // messages' rows.
 func Pitfall72(t *testing.T, open Open) {

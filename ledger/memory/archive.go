@@ -57,9 +57,16 @@ func (a *archive) drop(before time.Time, n int) (dropped int64) {
 // File implements [driver.Tx]. It also drops a few deliveries that have expired.
 func (t *tx) File(a *ledger.ArchiveRecord) error {
 	key := a.Key.Sum()
-	if t.filed(key, a.Delivery) != nil {
+	if was := t.filed(key, a.Delivery); was != nil && !was.Expiry.Before(t.now) {
 		return nil
 	}
+	t.archived[key] = slices.DeleteFunc(t.archived[key], func(d *delivery) bool {
+		over := bytes.Equal(d.Delivery, a.Delivery)
+		if over {
+			delete(t.numbered, d.number)
+		}
+		return over
+	})
 	t.rows.scope(a.Key.Scope)
 	t.number++
 	d := &delivery{number: t.number, ArchiveRecord: *a}

@@ -36,7 +36,10 @@ func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
 		return nil, nil
 	}
 	m := t.read(r)
-	m.Archived = delivery != nil && t.filed(key, delivery) != nil
+	if delivery != nil {
+		a := t.filed(key, delivery)
+		m.Archived = a != nil && !a.Expiry.Before(t.now)
+	}
 	return &m, nil
 }
 

@@ -45,7 +45,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {s}.claim_range, {s}.segment TO {r};
 GRANT EXECUTE ON FUNCTION {s}.sweep_message(bigint, bigint, bigint, bigint, bigint),
 	{s}.sweep_archive(bigint, bigint, bigint, bigint), {s}.sweep_owner(bigint, bigint[]),
 	{s}.sweep_log(bigint, bigint, bigint, bigint), {s}.sweep_audit(bigint, bigint, bigint, bigint),
-	{s}.sweep_past(bigint, bigint, bigint) TO {r}`,
+	{s}.sweep_past(bigint, bigint, bigint), {s}.unfile(uuid[], bytea[]) TO {r}`,
 	Operator: `
 GRANT SELECT, INSERT (actor, action, key, detail) ON {s}.audit TO {r};
 GRANT UPDATE ON {s}.archive TO {r};

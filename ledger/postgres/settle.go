@@ -283,12 +283,15 @@ func (c *settleCall) judge(ctx context.Context, items []int32) (held []int32, er
 	if len(items) == 0 {
 		return nil, nil
 	}
-	rows, err := c.find(ctx, items)
+	rows, stale, err := c.find(ctx, items)
 	if err != nil {
 		return nil, err
 	}
+	if err := c.unfile(ctx, stale); err != nil {
+		return nil, err
+	}
 	settled := false
-	for _, i := range items {
+	for _, i := range c.open(items) {
 		switch ledger.DecideSettle(rows[c.sums[i]], c.settlements[i]) {
 		case ledger.EffectHolds:
 			c.done[i], settled = true, true
@@ -304,7 +307,33 @@ func (c *settleCall) judge(ctx context.Context, items []int32) (held []int32, er
 	return held, err
 }
 
-func (c *settleCall) find(ctx context.Context, items []int32) (map[[ledger.KeySize]byte]*ledger.Row, error) {
+// find reads the rows of items, and which items' archived deliveries are past their time.
+func (c *settleCall) find(ctx context.Context, items []int32) (found map[[ledger.KeySize]byte]*ledger.Row, stale []int32, err error) {
+	keys, deliveries := c.names(items)
+	found = make(map[[ledger.KeySize]byte]*ledger.Row, len(items))
+	over := make(map[[ledger.KeySize]byte]bool)
+	var key [ledger.KeySize]byte
+	var state int16
+	var token, holder int64
+	var past *bool
+	err = c.owner.ledger.read(ctx, sqlFind, []any{keys, deliveries},
+		[]any{&key, &state, &token, &holder, &past}, func() {
+			over[key] = past != nil && *past
+			if state != 0 {
+				found[key] = &ledger.Row{State: ledger.State(state), Token: uint64(token), Holder: holderOf(holder, c.owner.id),
+					Archived: past != nil && !*past}
+			}
+		})
+	for _, i := range items {
+		if over[c.sums[i]] {
+			stale = append(stale, i)
+		}
+	}
+	return found, stale, err
+}
+
+// names are the keys of items, and the deliveries that they archive.
+func (c *settleCall) names(items []int32) (keyArray, byteArray) {
 	keys, deliveries := make(keyArray, len(items)), make(byteArray, len(items))
 	for at, i := range items {
 		keys[at] = uuid(c.sums[i])
@@ -312,18 +341,25 @@ func (c *settleCall) find(ctx context.Context, items []int32) (map[[ledger.KeySi
 			deliveries[at] = s.Dead.Delivery
 		}
 	}
-	found := make(map[[ledger.KeySize]byte]*ledger.Row, len(items))
-	var key [ledger.KeySize]byte
-	var state int16
-	var token, holder int64
-	var archived bool
-	err := c.owner.ledger.read(ctx, sqlFind, []any{keys, deliveries},
-		[]any{&key, &state, &token, &holder, &archived}, func() {
-			row := &ledger.Row{State: ledger.State(state), Token: uint64(token), Archived: archived}
-			row.Holder = holderOf(holder, c.owner.id)
-			found[key] = row
-		})
-	return found, err
+	return keys, deliveries
+}
+
+// unfile makes room for deliveries that fail again after the time of what is archived under their names. In a schema of a version
+// before 16 they wait for the sweep: their error says to migrate.
+func (c *settleCall) unfile(ctx context.Context, items []int32) error {
+	if len(items) == 0 {
+		return nil
+	}
+	keys, deliveries := c.names(items)
+	var gone int64
+	err := c.owner.ledger.one(ctx, sqlUnfile, []any{keys, deliveries}, &gone)
+	if code(err) != codeNoFunction {
+		return err
+	}
+	for _, i := range items {
+		c.out[i] = fmt.Errorf("postgres: message %x is archived from before, past its time: %s: %w", c.sums[i], runMigrate, err)
+	}
+	return nil
 }
 
 // holderOf tells what DecideSettle needs to know: nobody's, mine or another's.

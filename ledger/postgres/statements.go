@@ -146,7 +146,8 @@ WITH clock AS MATERIALIZED (
 		l.token <> l.seen_token OR l.state <> l.seen_state OR l.state = 1 AND h.holder IS NULL
 			OR l.state = 3 AND l.failed_delivery IS NOT NULL AND
 			(SELECT true FROM {s}.archive a WHERE a.key = l.key AND a.delivery = l.failed_delivery) IS NULL AS unseen,
-		(SELECT true FROM {s}.archive a WHERE a.key = l.key AND a.delivery = l.delivery) IS NOT NULL AS archived,
+		(SELECT true FROM {s}.archive a WHERE a.key = l.key AND a.delivery = l.delivery
+			AND a.expiry >= (SELECT at FROM clock)) IS NOT NULL AS archived,
 		l.fingerprint = '00000000-0000-0000-0000-000000000000'
 			OR substring(uuid_send(l.fingerprint), 1, 8) = substring(uuid_send(l.print), 1, 8)
 			OR substring(uuid_send(l.fingerprint), 9, 8) = substring(uuid_send(l.print), 9, 8) AS agrees

@@ -89,7 +89,7 @@ SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[
 
 // sqlFail is Fail for a batch of distinct keys, with the archive in the same statement. A mismatch (flag 1) only files
 // its archive row, and touches no message row; one that is filed already changes nothing, so {mark}. An archive row outlives
-// its message row.
+// its message row. Nothing is done of what was archived under the same name and is past its time: sqlUnfile removes that first.
 const sqlFail = `
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
@@ -103,7 +103,8 @@ WITH clock AS MATERIALIZED (
 		$18::integer[], $19::timestamptz[], $20::bigint[], $21::bytea[])
 		AS a(key, token, flags, delivery, scope, id, print, kind, errors, body, headers, source, grp, position, attempts,
 		sent_at, keep, result)
-	WHERE (SELECT ok FROM me)
+	WHERE (SELECT ok FROM me) AND (SELECT x.expiry < c.at FROM {s}.archive x, clock c
+		WHERE x.key = a.key AND x.delivery = a.delivery) IS NOT TRUE
 ), locked AS MATERIALIZED (
 	SELECT a.*, m.generation, m.expiry, m.scope AS own_scope, m.id AS own_id, m.fingerprint, m.at, m.crashes
 	FROM (SELECT * FROM ask WHERE flags & 1 = 0 ORDER BY key) a
@@ -140,12 +141,16 @@ SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[
 const (
 	sqlPastErrors = `SELECT key, errors FROM {s}.message WHERE key = ANY($1::uuid[]) AND errors IS NOT NULL`
 
-	// sqlFind reads what became of settlements that wrote nothing.
+	// sqlFind reads what became of settlements that wrote nothing: their rows, of state 0 where there is none, and whether the
+	// archived delivery is past its time, NULL where there is none.
 	sqlFind = `
-SELECT m.key, m.state, m.token, coalesce(m.owner, 0),
-	(SELECT true FROM {s}.archive d WHERE d.key = a.key AND d.delivery = a.delivery) IS NOT NULL
+SELECT a.key, coalesce(m.state, 0), coalesce(m.token, 0), coalesce(m.owner, 0),
+	(SELECT d.expiry < clock_timestamp() FROM {s}.archive d WHERE d.key = a.key AND d.delivery = a.delivery)
 FROM unnest($1::uuid[], $2::bytea[]) AS a(key, delivery)
-CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = a.key OFFSET 0) m`
+LEFT JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = a.key OFFSET 0) m ON true`
+
+	// sqlUnfile removes archived deliveries that are past their time. A schema of a version before 16 cannot.
+	sqlUnfile = `SELECT {s}.unfile($1::uuid[], $2::bytea[])`
 
 	// sqlMessageFields are those of messageRow, of m and its scope s.
 	sqlMessageFields = `m.token, (extract(epoch FROM m.at) * 1000000)::bigint, (extract(epoch FROM m.expiry) * 1000000)::bigint,

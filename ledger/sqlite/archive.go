@@ -79,6 +79,8 @@ const (
 	sqlFile = `INSERT INTO ackledger_archive (key, delivery, scope, id, fingerprint, token, generation, kind, errors,
 		source, grp, attempts, sent_at, published, at, expiry, headers, body, position)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key, delivery) DO NOTHING`
+	// sqlUnfile makes room for a delivery that fails again after the time of the one that is archived under its name.
+	sqlUnfile = `DELETE FROM ackledger_archive WHERE key = ? AND delivery = ? AND expiry < ?`
 	// ?3 name, ?4 token, ?5 replayed, ?6 purged, ?7 when what is purged expires.
 	sqlAlter = `UPDATE ackledger_archive SET delivery = coalesce(?3, delivery), token = coalesce(?4, token),
 		replayed_at = coalesce(?5, replayed_at), purged_at = coalesce(?6, purged_at), expiry = min(expiry, coalesce(?7, expiry)),
@@ -94,6 +96,9 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 		return err
 	}
 	sum := a.Key.Sum()
+	if _, err = t.exec(sqlUnfile, sum[:], a.Delivery, t.now.UnixMicro()); err != nil {
+		return fmt.Errorf("archiving %v: %w", a.Key, err)
+	}
 	_, err = t.exec(sqlFile, sum[:], a.Delivery, scope, a.Key.ID, a.Fingerprint[:], int64(a.Token), a.Generation, string(a.Kind),
 		ledger.EncodeErrors(a.Errors), []byte(a.Source), []byte(a.Group), a.Attempts, micros(a.SentAt), a.Sent,
 		a.At.UnixMicro(), a.Expiry.UnixMicro(), ledger.EncodeHeaders(a.Headers), a.Body, encodePosition(a.Key.Pos))

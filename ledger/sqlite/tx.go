@@ -167,8 +167,8 @@ func scanMessage(row scanner, more ...any) (m driver.Message, err error) {
 	return m, err
 }
 
-const sqlMessage = `SELECT ` + messageColumns + `, EXISTS (SELECT 1 FROM ackledger_archive a WHERE a.key = ?1 AND a.delivery = ?2)
-	FROM ackledger_message m CROSS JOIN ackledger_scope s ON s.id = m.scope WHERE m.key = ?1`
+const sqlMessage = `SELECT ` + messageColumns + `, EXISTS (SELECT 1 FROM ackledger_archive a WHERE a.key = ?1 AND a.delivery = ?2
+	AND a.expiry >= ?3) FROM ackledger_message m CROSS JOIN ackledger_scope s ON s.id = m.scope WHERE m.key = ?1`
 
 // Message implements [driver.Reader].
 func (t *tx) Message(key driver.Key, delivery []byte) (m *driver.Message, err error) {
@@ -176,7 +176,7 @@ func (t *tx) Message(key driver.Key, delivery []byte) (m *driver.Message, err er
 	if err == nil {
 		var archived bool
 		var read driver.Message
-		read, err = scanMessage(stmt.QueryRowContext(t.ctx, key[:], delivery), &archived)
+		read, err = scanMessage(stmt.QueryRowContext(t.ctx, key[:], delivery, t.now.UnixMicro()), &archived)
 		read.Archived = archived
 		m = &read
 	}
