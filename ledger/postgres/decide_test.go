@@ -188,7 +188,7 @@ func writeSituations(t *testing.T, b *bench, all []situation) {
 			if there {
 				batch.Queue(`INSERT INTO ackledger.archive (token, sent_at, at, expiry, scope, attempts, published, key,
 					fingerprint, delivery, id, kind, source, grp)
-					SELECT 1, now(), now(), now(), id, 1, true, $1::uuid, $1::uuid, $2::bytea, '', 'error', '', ''
+					SELECT 1, now(), now(), now() + interval '1 hour', id, 1, true, $1::uuid, $1::uuid, $2::bytea, '', 'error', '', ''
 					FROM ackledger.scope`, key, []byte(delivery))
 			}
 		}
