@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 	"unicode"
@@ -99,6 +100,23 @@ type Options struct {
 	// may fail, as KeyFunc.
 	FingerprintFunc func(*Message) ([]byte, error)
 
+	// FairShare is how many messages of one tenant are in flight at most in this process (claimed, handled or settled), 1 to
+	// 1,000,000: for people whose queue many tenants fill, of whom none is to wait for the backlog of another. With half of
+	// Concurrency or less a tenant of any load leaves handlers free for the others. Default: no bound; with FairBy or FairWeights:
+	// twice Concurrency (of batches: times their size), which is as many as are in flight then of all tenants together.
+	//
+	// What waits is in hand (MaxHeld). On SQS it stays hidden, and counts as in flight for SQS's own fair queues; on Kafka it holds up its
+	// partition or its key, as far as Order says, and records are claimed one by one, which costs the speed of ranges.
+	FairShare int
+	// FairBy says whose a message is: for people whose tenants the broker does not know. Default: SQS's MessageGroupId, by which its fair
+	// queues tell tenants apart; required on Kafka. Of what is in hand tenants get handlers in turns, however many messages each has. A
+	// message of "" is nobody's, and neither waits for a turn nor counts; so is one for which FairBy fails as a KeyFunc may. It gets a
+	// copy, and must not block.
+	FairBy func(*Message) string
+	// FairWeights says how many messages of a tenant come in its turn, 1 to 1,000 for each, at most 10,000 tenants. Default: 1. For
+	// people some of whose tenants pay for more.
+	FairWeights map[string]int
+
 	// Stamps says whose stamps name a message that another record or message is a copy of ([Stamp]). Default: those of
 	// everybody who may produce to the source. For people whose producers are not trusted with each other's messages.
 	Stamps Stamps
@@ -188,7 +206,7 @@ func (o Options) WithDefaults() (Options, error) {
 	o.DeadLetterTimeout = cmp.Or(o.DeadLetterTimeout, DefaultDeadLetterTimeout)
 	o.Breaker.Failures = cmp.Or(o.Breaker.Failures, DefaultBreakerFailures)
 	o.Breaker.Percent = cmp.Or(o.Breaker.Percent, DefaultBreakerPercent)
-	o.Stamps.Keys = cloneKeys(o.Stamps.Keys)
+	o.Stamps.Keys, o.FairWeights = cloneKeys(o.Stamps.Keys), maps.Clone(o.FairWeights)
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	return o, o.validate()
 }
@@ -205,6 +223,9 @@ const (
 	maxBudget = 1 << 50
 )
 
+// maxTenants is how many have a weight of their own, at most.
+const maxTenants = 10_000
+
 const year = 365 * 24 * time.Hour
 
 func (o *Options) validate() error {
@@ -219,6 +240,8 @@ func (o *Options) validate() error {
 		return errors.New("consumer: Options.Park: must not be set with Rate or Limiter: what waits for its turn is claimed already, and a crash would archive it though no handler has seen it; Concurrency limits as well")
 	case o.KeepFailed && o.KeyFunc == nil:
 		return errors.New("consumer: Options.KeepFailed: must be set with KeyFunc, whose messages may be sent again: without it, another delivery of a failed message is a redrive")
+	case len(o.FairWeights) > maxTenants:
+		return fmt.Errorf("consumer: Options.FairWeights: must be at most %d tenants, is %d", maxTenants, len(o.FairWeights))
 	case o.DeadLetter != nil && isNil(o.DeadLetter):
 		return errors.New("consumer: Options.DeadLetter: must be a target, is a nil pointer")
 	case o.Cipher != nil && isNil(o.Cipher):
@@ -228,8 +251,14 @@ func (o *Options) validate() error {
 	case !utf8.ValidString(o.Name) || strings.ContainsFunc(o.Name, unicode.IsControl):
 		return fmt.Errorf("consumer: Options.Name: must be UTF-8 without control characters, is %q", o.Name)
 	}
+	for tenant, weight := range o.FairWeights {
+		if err := inRange(fmt.Sprintf("FairWeights[%q]", tenant), weight, 1, 1000); err != nil {
+			return err
+		}
+	}
 	return cmp.Or(
 		o.Stamps.validate(),
+		inRange("FairShare", o.FairShare, 0, 1_000_000),
 		inRange("Breaker.Failures", o.Breaker.Failures, 1, 1_000_000),
 		inRange("Breaker.Percent", o.Breaker.Percent, 1, 99),
 		inRange("Concurrency", o.Concurrency, 1, 10_000),

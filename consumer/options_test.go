@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,12 @@ func TestOptionsBounds(t *testing.T) {
 		{"Options.Park: must not be set with Rate or Limiter", consumer.Options{Park: true, Limiter: consumer.NewLimiter(1)}},
 		{"", consumer.Options{KeepFailed: true, KeyFunc: func(*consumer.Message) (string, error) { return "", nil }}},
 		{"Options.KeepFailed: must be set with KeyFunc", consumer.Options{KeepFailed: true}},
+		{"", consumer.Options{FairShare: 1, FairBy: func(*consumer.Message) string { return "" }, FairWeights: map[string]int{"a": 1000}}},
+		{"Options.FairShare: must be 0 to 1000000, is -1", consumer.Options{FairShare: -1}},
+		{"Options.FairShare: must be 0 to 1000000, is 1000001", consumer.Options{FairShare: 1_000_001}},
+		{`Options.FairWeights["a"]: must be 1 to 1000, is 0`, consumer.Options{FairWeights: map[string]int{"a": 0}}},
+		{`Options.FairWeights["a"]: must be 1 to 1000, is 1001`, consumer.Options{FairWeights: map[string]int{"a": 1001}}},
+		{"Options.FairWeights: must be at most 10000 tenants, is 10001", consumer.Options{FairWeights: many(10_001)}},
 		{"Options.Name: must be UTF-8 without control characters", consumer.Options{Name: "a\x00b"}},
 		{"Options.Name: must be UTF-8 without control characters", consumer.Options{Name: "\xff"}},
 	} {
@@ -93,4 +100,13 @@ func TestOptionsBounds(t *testing.T) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
+}
+
+// many are so many weights.
+func many(n int) map[string]int {
+	weights := make(map[string]int, n)
+	for i := range n {
+		weights[strconv.Itoa(i)] = 1
+	}
+	return weights
 }

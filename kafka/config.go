@@ -167,6 +167,9 @@ func newSettings(c *Config, cl client) (settings, error) {
 	if s.Name != "" && s.Name != cl.group {
 		return s, fmt.Errorf("kafka: Config.Name: must be empty or the consumer group %q, is %q", cl.group, s.Name)
 	}
+	if c.FairBy == nil && (c.FairShare != 0 || len(c.FairWeights) > 0) {
+		return s, errors.New("kafka: Config.FairShare, FairWeights: must be set with FairBy, which says whose a record is")
+	}
 	s.Name = cl.group
 	var err error
 	if s.Options, err = s.WithDefaults(); err != nil {

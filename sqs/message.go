@@ -102,7 +102,7 @@ func (w *Worker) prepare(h *hold) *engine.Item {
 		Original: original, Alive: w.isAlive, Ref: h,
 	}
 	h.item.OrderingKey, h.item.Size = h.Group, heldSize(&h.raw)
-	from := engine.Origin{Key: ledger.Key{Scope: w.queue.scope, ID: id}, Source: w.queue.arn, Records: engine.NoRecords{}}
+	from := engine.Origin{Key: ledger.Key{Scope: w.queue.scope, ID: id}, Source: w.queue.arn, Tenant: h.msg.Group, Records: engine.NoRecords{}}
 	h.item.Identity = engine.Identify(&w.set.Options, from, &h.msg)
 	return &h.item
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,6 +101,11 @@ func flowConfig(o *consumer.Options, cfg *Config, size int, batch bool) flow.Con
 		HoldMax: cfg.HoldMax, AskMax: cfg.AskMax, Told: cfg.Told, Backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}, Budget: o.ArchiveBudget,
 		Scopes: cfg.Shown.Scopes, Seed: rand.Uint64(),
 	}
+	if o.FairBy != nil || o.FairShare > 0 || len(o.FairWeights) > 0 {
+		places := 2 * o.Concurrency * size // as many as run, and as many that are claimed or settled meanwhile
+		c.Rules = []flow.Rule{flow.Fair(flow.FairConfig{Places: places, Share: cmp.Or(o.FairShare, places), Weights: o.FairWeights,
+			Name: func(it *flow.Item) string { return it.Tenant }})}
+	}
 	if b := o.Breaker; !b.Off {
 		c.Failures, c.Percent = b.Failures, b.Percent
 	}
@@ -143,7 +149,7 @@ func (e *Engine) Start(ctx context.Context) error {
 // Offer hands items over. It never blocks and never refuses; the worker asks Room first. All items come back through
 // Sink.Finish.
 func (e *Engine) Offer(items []*Item) {
-	e.notes.refuseStamps(e.tel, items)
+	e.notes.look(e.tel, items)
 	e.do(func(f *flow.Flow, now time.Duration) {
 		clock := e.at(now)
 		for _, it := range items {

@@ -17,7 +17,8 @@ type Origin struct {
 	Source string     // as consumer.Message.Source: what a stamp must name
 	Group  string     // Kafka: the consumer group; SQS: empty
 	Pos    *ledger.Position
-	Later  bool // the worker says the fingerprint later, where the message's identity does not depend on it
+	Later  bool   // the worker says the fingerprint later, where the message's identity does not depend on it
+	Tenant string // as the broker says; Options.FairBy replaces it
 	// Records says which places in logs a stamp that nobody has signed may name. Nil: any, nobody looks.
 	Records Known
 }
@@ -29,10 +30,18 @@ type Known interface {
 }
 
 // Identify finds the identity of m, whose ID is the broker's: a stamp that counts, else KeyFunc, else the broker's, of
-// which a replay's stamp may tell (Stamp.Broker). It
-// sets m.ID to the readable identity. It calls nothing but Origin.Records and the user's two functions, neither of which can
-// keep or end the goroutine that polls; of these, and the message, it is a function.
+// which a replay's stamp may tell (Stamp.Broker). It sets m.ID to the readable identity, and asks whose the message is (FairBy). It calls
+// nothing but Origin.Records and the user's three functions, none of which can keep or end the goroutine that polls; of these, and the
+// message, it is a function.
 func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
+	id := identify(o, &from, m)
+	if id.Tenant = from.Tenant; o.FairBy != nil {
+		id.Tenant, id.Nameless = derive("FairBy", func(m *consumer.Message) (string, error) { return o.FairBy(m), nil }, m)
+	}
+	return id
+}
+
+func identify(o *consumer.Options, from *Origin, m *consumer.Message) Identity {
 	id := Identity{Key: from.Key}
 	if id.Key.ID == nil {
 		id.Key = ledger.Key{Scope: from.Scope, ID: []byte(m.ID), Pos: from.Pos}
@@ -51,7 +60,7 @@ func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 		id.Fingerprint = ledger.NewFingerprint(m.Body, canonical)
 	}
 	if stamp != nil && stamp.Counts(from.Source, id.Fingerprint) {
-		id.Refused = refusal(&o.Stamps, &from, stamp)
+		id.Refused = refusal(&o.Stamps, from, stamp)
 		id.Copy = id.Refused == nil
 	}
 	if id.Copy {

@@ -18,7 +18,8 @@ type notes struct {
 	retained bool     // messages that are acknowledged stay at their broker
 	unwise   []string // what Options.Warnings says
 
-	forgedSaid atomic.Int64 // when a refused stamp was warned of last, in milliseconds since 1970
+	forgedSaid   atomic.Int64 // when a refused stamp was warned of last, in milliseconds since 1970
+	namelessSaid atomic.Int64 // when a tenant that is not known was
 
 	mu      sync.Mutex
 	large   int    // messages that came and are larger than the archive's limit
@@ -26,23 +27,34 @@ type notes struct {
 	unswept error  // why the ledger is not maintained by this worker
 }
 
-// forgedPause lies between two warnings of stamps that were refused: whoever may produce can forge any number.
-const forgedPause = time.Minute
+// sayPause lies between two warnings of one kind: whoever may produce can be the cause of any number.
+const sayPause = time.Minute
 
-// refuseStamps counts the copies whose stamps are refused, and warns of the latest now and then.
-func (n *notes) refuseStamps(t *telemetry, items []*Item) {
-	refused, last := int64(0), (*Item)(nil)
+// may says whether to warn again.
+func may(said *atomic.Int64) bool {
+	now, last := time.Now(), said.Load()
+	return now.Sub(time.UnixMilli(last)) > sayPause && said.CompareAndSwap(last, now.UnixMilli())
+}
+
+// look counts the copies whose stamps are refused, and warns now and then of the latest, and of the latest whose tenant is not known.
+func (n *notes) look(t *telemetry, items []*Item) {
+	refused, last, nameless := int64(0), (*Item)(nil), (*Item)(nil)
 	for _, it := range items {
 		if it.Refused != nil {
 			refused, last = refused+1, it
 		}
+		if it.Nameless != nil {
+			nameless = it
+		}
+	}
+	if nameless != nil && may(&n.namelessSaid) {
+		n.log.Warn("FairBy has failed: the message is nobody's, and waits for no turn", zap.String("message_id", nameless.Msg.ID), zap.Error(nameless.Nameless))
 	}
 	if refused == 0 {
 		return
 	}
 	t.forgedStamps(refused)
-	now := time.Now()
-	if said := n.forgedSaid.Load(); now.Sub(time.UnixMilli(said)) > forgedPause && n.forgedSaid.CompareAndSwap(said, now.UnixMilli()) {
+	if may(&n.forgedSaid) {
 		n.log.Warn("a stamp was refused: the copy is a message of its own", zap.String("message_id", last.Msg.ID), zap.Error(last.Refused))
 	}
 }

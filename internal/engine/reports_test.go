@@ -191,7 +191,7 @@ func TestRefusedStampsAreWarnedOf(t *testing.T) {
 		if all := warned(); len(all) != 1 || all[0].ContextMap()["message_id"] != "b" {
 			t.Errorf("%+v", all)
 		}
-		time.Sleep(forgedPause + time.Second)
+		time.Sleep(sayPause + time.Second)
 		e.Offer([]*Item{plainItem("honest")})
 		offer("d")
 		if all := warned(); len(all) != 2 || all[1].ContextMap()["message_id"] != "d" {

@@ -25,7 +25,7 @@
 // # To add a rule
 //
 // A rule of scheduling is a [Rule], and takes three files: rule_NAME.go with its decisions, rule_NAME_test.go with a property test
-// against a dumb twin, and rules.go of package sim, where its part in the simulated worlds is an entry of a table. [AtMost] is one.
+// against a dumb twin, and rules.go of package sim, where its part in the simulated worlds is an entry of a table. [AtMost] and [Fair] are such.
 //
 // Rules are asked by rules.admit, in sched.grab, and told by rules.leave and rules.forget, where an item's key is given back and
 // where the item leaves. Whichever way an item goes, these are the only places. What follows for every rule:
@@ -75,6 +75,7 @@
 //	logs.go        what is in hand of each log
 //	weight.go      the bytes in hand
 //	breaker.go     when too much fails, and when it is over
+//	line.go        a queue that any of its items may leave
 //	queue.go       a queue
 //	item.go        items, ranges, dispatches: what there is
 //	timers.go      what is to be done at a time

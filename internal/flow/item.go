@@ -23,6 +23,10 @@ type Identity struct {
 	Refused error
 	// Invalid is why the message cannot be keyed; it is archived under the broker's identity instead of run.
 	Invalid error
+	// Tenant is whose it is for [Fair]; empty: nobody's.
+	Tenant string
+	// Nameless is why the tenant is not known. Nil: it is, or there are none.
+	Nameless error
 }
 
 // phase is where an item stands. Each item is in exactly one.

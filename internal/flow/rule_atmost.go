@@ -10,9 +10,8 @@ type atMost struct {
 
 // sharers are the items in hand with one name.
 type sharers struct {
-	placed  int
-	waiting map[*Item]struct{}
-	order   queue[*Item] // those that wait, in order, and some that do not any more
+	placed int
+	line   line // those that wait
 }
 
 // AtMost is a rule: at most limit items with the same name are in flight. Names do not change. An item without one is free.
@@ -28,28 +27,22 @@ func (a *atMost) Admit(it *Item) bool {
 	}
 	s := a.named[name]
 	if s == nil {
-		s = &sharers{waiting: map[*Item]struct{}{}}
+		s = &sharers{line: newLine()}
 		a.named[name] = s
 	}
 	if s.placed < a.limit {
 		s.placed++
 		return true
 	}
-	s.waiting[it] = struct{}{}
-	s.order.push(it)
+	s.line.push(it)
 	return false
 }
 
 // Next implements Rule.
 func (a *atMost) Next() *Item {
-	s := a.left
-	for s != nil && s.placed < a.limit && s.order.len() > 0 {
-		it := s.order.pop()
-		if _, waits := s.waiting[it]; waits {
-			delete(s.waiting, it)
-			s.placed++
-			return it
-		}
+	if s := a.left; s != nil && s.placed < a.limit && s.line.len() > 0 {
+		s.placed++
+		return s.line.pop()
 	}
 	a.left = nil
 	return nil
@@ -62,25 +55,12 @@ func (a *atMost) Leave(it *Item) {
 		return
 	}
 	s := a.named[name]
-	if _, waits := s.waiting[it]; waits {
-		delete(s.waiting, it)
-		s.prune()
-	} else {
+	if !s.line.leave(it) {
 		s.placed--
 	}
-	if a.left = s; s.placed+len(s.waiting) == 0 {
+	if a.left = s; s.placed+s.line.len() == 0 {
 		a.left = nil
 		delete(a.named, name)
-	}
-}
-
-// prune drops those that do not wait any more, when most are such: each holds on to a message.
-func (s *sharers) prune() {
-	if s.order.len() > 2*len(s.waiting)+64 {
-		s.order.filter(func(it *Item) bool {
-			_, waits := s.waiting[it]
-			return waits
-		})
 	}
 }
 

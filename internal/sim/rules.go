@@ -13,6 +13,7 @@ type ruleKind int
 // The rules of scheduling.
 const (
 	ofTenant ruleKind = iota
+	inTurns
 	ruleKinds
 )
 
@@ -42,7 +43,22 @@ var rules = [ruleKinds]rule{
 		},
 		lanes: func(bound int) int { return bound },
 	},
+	inTurns: {
+		promise: "of all tenants so many messages run at most in a process, half of them of one", percent: 20, most: 6,
+		make: func(bound int) flow.Rule {
+			return flow.Fair(flow.FairConfig{Places: bound, Share: share(bound), Weights: map[string]int{"B": 2},
+				Name: func(it *flow.Item) string { return of(it).tenant() }})
+		},
+		heeds: func(p *process, r *running, bound int) bool {
+			all := p.runs(func(o *running) bool { return o != r })
+			return all < bound && p.runs(func(o *running) bool { return o != r && of(o.it).tenant() == of(r.it).tenant() }) < share(bound)
+		},
+		lanes: share,
+	},
 }
+
+// share is how many of so many places one tenant may have.
+func share(places int) int { return (places + 1) / 2 }
 
 // tenant is whose message it is. That has nothing to do with its ordering key or its partition.
 func (m message) tenant() string { return string('A' + rune(mix(uint64(m.offset))%3)) }
