@@ -57,6 +57,10 @@ func Goals() []suite.Goal {
 			return r.Rate(stub+"ours, rows") * (1/faster(r, stub) + 1/r.Rate(stub+"ours, ledger alone"))
 		}},
 		ratio("DynamoDB, claim and settle, of a bare loop of the same conditional writes", dynamoGroup+"/ours, claim and settle", dynamoGroup+"/bare loop", 0.9),
+		{Text: "messages of 9 tenants beside a tenth with 100 times the load, p99, of without it", Unit: "×", Bound: 1.5, AtMost: true,
+			Value: func(r suite.Round) float64 {
+				return r.Of(tenantGroup+"/beside 1,000/s of another, FairShare 8", suite.P99) / r.Of(tenantGroup+"/alone", suite.P99)
+			}},
 		latency("p50", suite.P50, 1.2),
 		latency("p99", suite.P99, 1.5),
 		{Text: "InTx, one insert at 200/s, p50, of an inbox by hand", Unit: "×", Bound: 1.1, AtMost: true,

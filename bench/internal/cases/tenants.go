@@ -1,0 +1,149 @@
+package cases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ackledger/ackledger/bench/internal/suite"
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/ackledger/ackledger/sqs"
+)
+
+const (
+	tenantGroup = "tenants, 10 messages/s each"
+	tenantWork  = 20 * time.Millisecond
+	tenantRound = 100 * time.Millisecond // in each of which each quiet tenant sends one
+	quiet       = 9
+	noisyOf     = 100 // times the load of a quiet one
+)
+
+// tenantCases time the messages of 9 tenants, from when they were due until they are handled, beside a tenth with a hundred times the load
+// of one of them, which is more than the handlers can do.
+func tenantCases() []suite.Case {
+	n := suite.Size{Full: 1800, Quick: 450, Smoke: 27}
+	const note = "sqstest 0 ms, in the same process, memory ledger; 16 handlers that take 20 ms; of 9 tenants together"
+	return []suite.Case{
+		{Group: tenantGroup, Name: "alone", Main: suite.P99, N: n, Note: note, Run: tenants(0, 8)},
+		{Group: tenantGroup, Name: "beside 1,000/s of another, FairShare 8", Main: suite.P99, N: n, Note: note, Run: tenants(noisyOf, 8)},
+		{Group: tenantGroup, Name: "beside 1,000/s of another", Main: suite.P99, N: n, Note: note + "; no FairShare", Run: tenants(noisyOf, 0)},
+	}
+}
+
+// sentOf is the body of a message: whose it is, and when it was due.
+func sentOf(m *consumer.Message) (tenant string, due time.Time, err error) {
+	tenant, text, _ := strings.Cut(string(m.Body), " ")
+	at, err := strconv.ParseInt(text, 10, 64)
+	return tenant, time.Unix(0, at), err
+}
+
+func tenants(noisy, share int) func(context.Context, *suite.Run) (suite.Result, error) {
+	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+		client, _, err := stub(0)(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		made, err := client.CreateQueue(ctx, &awssqs.CreateQueueInput{QueueName: aws.String("bench-" + newName()),
+			Attributes: map[string]string{"VisibilityTimeout": "300"}})
+		if err != nil {
+			return nil, err
+		}
+		url := *made.QueueUrl
+		var mu sync.Mutex
+		var took []time.Duration
+		all := make(chan struct{})
+		handler := consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+			tenant, due, err := sentOf(m)
+			if err != nil {
+				return consumer.Terminal(err)
+			}
+			time.Sleep(tenantWork)
+			if tenant == "noisy" {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if took = append(took, time.Since(due)); len(took) == r.N {
+				close(all)
+			}
+			return nil
+		})
+		w, err := sqs.NewWorker(client, url, memory.New(), handler, &sqs.Config{Options: consumer.Options{Name: "bench", FairShare: share, Drain: time.Second}})
+		if err != nil {
+			return nil, err
+		}
+		running, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(running) }()
+		err = sendTenants(ctx, client, url, r.N/quiet, noisy)
+		select {
+		case <-all:
+		case e := <-ended:
+			err = errors.Join(err, e, errors.New("the worker has ended before it had all"))
+		case <-ctx.Done():
+			err = errors.Join(err, ctx.Err())
+		}
+		stop()
+		const ms = float64(time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		return suite.Result{suite.P50: suite.Quantile(took, 0.5) / ms, suite.P99: suite.Quantile(took, 0.99) / ms}, err
+	}
+}
+
+// sendTenants sends so many rounds of one message of each quiet tenant, and beside them, in batches of 10 as well, so many times the
+// messages of one of them.
+func sendTenants(ctx context.Context, client *awssqs.Client, url string, rounds, noisy int) error {
+	g, ctx := errgroup.WithContext(ctx)
+	send := func(n int, every time.Duration, names ...string) {
+		begin := time.Now()
+		g.Go(func() error {
+			for i := range n {
+				due := begin.Add(time.Duration(i) * every)
+				select {
+				case <-time.After(time.Until(due)):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				if err := sendDue(ctx, client, url, due, names); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	var names []string
+	for q := range quiet {
+		names = append(names, "quiet-"+strconv.Itoa(q))
+	}
+	send(rounds, tenantRound, names...)
+	if noisy > 0 {
+		send(rounds*noisy/10, tenantRound*10/time.Duration(noisy), slices.Repeat([]string{"noisy"}, 10)...)
+	}
+	return g.Wait()
+}
+
+func sendDue(ctx context.Context, client *awssqs.Client, url string, due time.Time, names []string) error {
+	in := &awssqs.SendMessageBatchInput{QueueUrl: &url}
+	for i, name := range names {
+		in.Entries = append(in.Entries, types.SendMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), MessageGroupId: &name,
+			MessageBody: aws.String(fmt.Sprintf("%s %d", name, due.UnixNano()))})
+	}
+	out, err := client.SendMessageBatch(ctx, in)
+	if err == nil && len(out.Failed) > 0 {
+		err = fmt.Errorf("send: %s", aws.ToString(out.Failed[0].Message))
+	}
+	return err
+}
