@@ -35,6 +35,25 @@ func RetryAfter(err error, delay time.Duration) error {
 
 const maxRetryAfter = 12 * time.Hour
 
+// RetryAt is [RetryAfter] with a time of this process's clock.
+func RetryAt(err error, at time.Time) error { return RetryAfter(err, time.Until(at)) }
+
+// Snooze returns what a handler returns to put its message off: it comes again after the delay, with the same number of attempts, however
+// often that is. A transaction of its own (InTx) is rolled back. Its delay has the bounds of [RetryAfter]; a message whose broker forgets
+// it before then fails for good. For handlers that find out that it is too early: a bank that is closed, an event that must come first. The
+// message is in hand meanwhile, so it counts against Options.MaxHeld, and holds up on Kafka the committed offset, and what is ordered
+// behind it. On an SQS standard queue a delay above 15 minutes costs one more receive, which the queue's maxReceiveCount counts.
+func Snooze(delay time.Duration) error { return &snoozeError{min(max(delay, 0), maxRetryAfter)} }
+
+// SnoozeDelay returns the delay for which err puts the message off, and whether it does.
+func SnoozeDelay(err error) (time.Duration, bool) {
+	s, ok := errors.AsType[*snoozeError](err)
+	if !ok {
+		return 0, false
+	}
+	return s.delay, true
+}
+
 // IsTerminal reports whether err says that no retry can help.
 func IsTerminal(err error) bool {
 	_, ok := errors.AsType[*terminalError](err)
@@ -62,3 +81,7 @@ type retryError struct {
 
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
+
+type snoozeError struct{ delay time.Duration }
+
+func (e *snoozeError) Error() string { return "consumer: snoozed for " + e.delay.String() }

@@ -97,6 +97,7 @@ func readable(err error) error {
 		_ = err.Error()
 		_, _ = consumer.IsTerminal(err), fromContext(err)
 		_, _ = consumer.RetryDelay(err)
+		_, _ = consumer.SnoozeDelay(err)
 	}
 	return err
 }

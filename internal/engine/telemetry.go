@@ -247,6 +247,9 @@ func (t *telemetry) handled(r *run, o outcome) {
 	if o.err != nil {
 		result = o.kind
 	}
+	if _, put := consumer.SnoozeDelay(o.err); put {
+		result = "snoozed"
+	}
 	options, ok := t.outcomes.Load(result)
 	if !ok {
 		set := attribute.NewSet(append(slices.Clone(t.base), attribute.String("outcome", string(result)))...)
@@ -331,7 +334,7 @@ func (t *telemetry) endSpan(span trace.Span, err error) {
 	if span == nil {
 		return
 	}
-	if err != nil && span.IsRecording() {
+	if _, put := consumer.SnoozeDelay(err); err != nil && !put && span.IsRecording() {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, "handler failed")
 	}

@@ -79,17 +79,25 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 	if terminal {
 		return step{settle: ledger.Fail, kind: ledger.KindTerminal}
 	}
-	if attempt >= p.attempts {
-		return step{settle: ledger.Fail, kind: ledger.KindExhausted}
-	}
-	after, asked := consumer.RetryDelay(o.err)
-	if !asked {
-		after = p.backoff.Delay(attempt, draw)
+	after, snoozed := consumer.SnoozeDelay(o.err)
+	if !snoozed {
+		if attempt >= p.attempts {
+			return step{settle: ledger.Fail, kind: ledger.KindExhausted}
+		}
+		after = p.pause(o.err, attempt, draw)
 	}
 	if left > 0 && after >= left {
 		return step{settle: ledger.Fail, kind: ledger.KindDeadline}
 	}
-	return step{settle: ledger.Release, after: after, count: true}
+	return step{settle: ledger.Release, after: after, count: !snoozed}
+}
+
+// pause is the time between a failed attempt and the next.
+func (p policy) pause(err error, attempt int, draw float64) time.Duration {
+	if after, asked := consumer.RetryDelay(err); asked {
+		return after
+	}
+	return p.backoff.Delay(attempt, draw)
 }
 
 // interrupted says whether the handler was cancelled by us: such an attempt is not counted.

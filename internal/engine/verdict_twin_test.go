@@ -16,6 +16,7 @@ type handlerEnd struct {
 	name                               string
 	err                                error
 	terminal, fromContext, namesAPause bool
+	snoozed                            bool
 }
 
 // twinVerdict is the dumb version of [policy.decide]: the rules as one would tell them, each with all that must hold for it,
@@ -31,9 +32,10 @@ func twinVerdict(e handlerEnd, state ledger.AttemptState, cause error, outage bo
 		"give back":   known && e.err != nil && byUs && (!e.terminal || e.fromContext),
 		"outage":      known && e.err != nil && outage && (!byUs || e.terminal && !e.fromContext),
 		"terminal":    own && e.terminal,
-		"exhausted":   own && !e.terminal && attempt >= limit,
-		"deadline":    own && !e.terminal && attempt < limit && left > 0 && pause >= left,
-		"again":       own && !e.terminal && attempt < limit && (left <= 0 || pause < left),
+		"exhausted":   own && !e.terminal && !e.snoozed && attempt >= limit,
+		"deadline":    own && !e.terminal && (e.snoozed || attempt < limit) && left > 0 && pause >= left,
+		"again":       own && !e.terminal && !e.snoozed && attempt < limit && (left <= 0 || pause < left),
+		"snoozed":     own && !e.terminal && e.snoozed && (left <= 0 || pause < left),
 	}
 	found := ""
 	for name, holds := range rules {
@@ -60,8 +62,11 @@ func verdictName(s step, outagePause time.Duration) string {
 			return name
 		}
 	}
-	if s == (step{settle: ledger.Release, after: s.after, count: true}) {
+	switch s {
+	case step{settle: ledger.Release, after: s.after, count: true}:
 		return "again"
+	case step{settle: ledger.Release, after: s.after}:
+		return "snoozed"
 	}
 	return fmt.Sprintf("%+v", s)
 }
@@ -77,6 +82,7 @@ func TestVerdictsAgainstTheirTwin(t *testing.T) {
 		{name: "terminal, of the context", err: consumer.Terminal(ledger.ErrLost), terminal: true, fromContext: true},
 		{name: "of the context", err: consumer.ErrShutdown, fromContext: true},
 		{name: "names its pause", err: consumer.RetryAfter(errBoom, 7*time.Second), namesAPause: true},
+		{name: "snoozed", err: fmt.Errorf("too early: %w", consumer.Snooze(7*time.Second)), namesAPause: true, snoozed: true},
 	}
 	states := []ledger.AttemptState{ledger.AttemptOpen, ledger.AttemptRunning, ledger.AttemptSucceeded, ledger.AttemptLost, ledger.AttemptUnknown}
 	causes := []error{nil, ledger.ErrLost, consumer.ErrRevoked, consumer.ErrShutdown, consumer.ErrTimeout}

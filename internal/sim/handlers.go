@@ -191,7 +191,9 @@ func (c *chunk) returns(cancelled bool) {
 		case c.steps != nil && c.steps.errs[i] != nil:
 			errs[i] = c.steps.errs[i]
 		case p.marked(hopeless, of(r.it).message), p.trouble(retried):
-			errs[i] = errHandler
+			if errs[i] = errHandler; p.now%4 == 0 && !p.marked(hopeless, of(r.it).message) {
+				errs[i] = consumer.Snooze(1 + p.now%time.Second) // drawn by nobody, so that worlds stay as they are
+			}
 			spoilt = spoilt || p.trouble(failing)
 		case p.trouble(failing):
 			errs[i] = consumer.Terminal(errHandler)
@@ -283,6 +285,9 @@ func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 		o.More = &ledger.Settlement{Kind: ledger.Fail, Dead: r.by.archive(r.it, kind, r.attempt)}
 	case next.Settle == ledger.Release:
 		o.More = &ledger.Settlement{Kind: ledger.Release, Count: next.Count}
+		if _, put := consumer.SnoozeDelay(e.Err); put {
+			o.More.After = next.After
+		}
 		if next.Count {
 			o.More.After = p.between(0, time.Second)
 			o.More.Failure = ledger.AttemptError{Attempt: r.attempt, Kind: ledger.KindError, Error: "sim"}
