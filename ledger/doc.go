@@ -19,9 +19,9 @@
 //			Ticket: c.Ticket, Kind: ledger.Succeed, Result: []byte("receipt 41"),
 //		}})
 //
-// A message's row moves between three states. Only the table of [Decide] moves it forward, only the guard of
-// [DecideSettle] lets a worker settle it, and both are pure functions: the stores (memory, sqlite, postgres) either call
-// them or are checked against them.
+// A message's row moves between three states. Only the table of [Decide] moves it forward. Only the guard of
+// [DecideSettle] lets a worker settle it. Both are pure functions. The stores (memory, sqlite, dynamodb, postgres) either
+// call them or are checked against them.
 //
 //	               Claim: Run, token+1 (take-over, retry)
 //	                    ┌──────────────┐
@@ -34,19 +34,21 @@
 //	                                                                                       │
 //	               pending ◀── Claim of another delivery (redrive, replay): Run, token+1 ──┘
 //
-// An operator moves it back, each time with the next token and an audit row:
+// An operator moves a message back, each time with the next token and an audit row:
 //
 //	succeeded ── Reopen: nobody's, no attempts, window anew ──▶ pending
 //	failed    ── Renew: the next generation, still failed, so that only what is sent from now on runs ──▶ failed
 //
-// The database is authoritative: for the state, for time (leases, due times and expiries are its clock's), and for who
-// lives. A worker joins as an [Owner] whose lease it extends by beats; rows name their owner, so a beat touches one row
-// however many messages are in flight. A worker that misses its beats is declared dead by a peer, and from then on its
-// rows can be claimed by others, with a higher fencing token; what the old owner still writes changes nothing.
+// The database is authoritative for the state, for who lives, and for time: leases, due times and expiries go by its
+// clock. (DynamoDB has no clock to go by: see package dynamodb.)
+//
+// A worker joins as an [Owner], and extends the owner's lease by beats. Rows name their owner, so a beat touches one row
+// however many messages are in flight. When a worker misses its beats, a peer declares its owner dead. From then on others
+// can claim the owner's rows, with a higher fencing token. What the old owner still writes changes nothing.
 //
 // # Who may retry what
 //
-// An error for which [Unknown] is false changed nothing. After an unknown answer a claim is asked again (once the old
-// call's deadline has passed) and a settlement is repeated; both are safe, see [Owner]. An unknown COMMIT of InTx is
-// read, never repeated.
+// An error for which [Unknown] is false changed nothing. After an unknown answer, ask a claim again once the old call's
+// deadline has passed, and repeat a settlement. Both are safe: see [Owner]. An unknown COMMIT of InTx is read, never
+// repeated.
 package ledger

@@ -9,28 +9,34 @@
 //	}
 //
 // The author of a store writes [Store]: transactions that read and write rows ([Tx]), owners ([Owners]), and pages of
-// lists. [New] makes of it all that a ledger of this module is: a [ledger.Ledger] whose owners hold records of a log in
-// ranges, a [ledger.Operator], [ledger.Maintainer], [ledger.Inspector], [ledger.DeliveryCounter], [ledger.ArchiveMeter], [ledger.SuccessReader]
-// and [ledger.PastKeeper].
-// A store with transactions of its own for handlers fences them with [Begin]. docs/store.md leads through a new store.
+// lists. [New] makes of it all that a ledger of this module is:
+//
+//   - a [ledger.Ledger] whose owners hold records of a log in ranges
+//   - a [ledger.Operator], [ledger.Maintainer], [ledger.Inspector] and [ledger.Board]
+//   - a [ledger.DeliveryCounter], [ledger.ArchiveMeter], [ledger.SuccessReader] and [ledger.PastKeeper]
+//
+// A store that has transactions for handlers fences them with [Begin]. docs/store.md leads through a new store.
 //
 // # How a call goes
 //
-// A call becomes a [Call], which says what it is and what it will touch, and a function of a Tx. In it rows are read, the
-// tables decide ([ledger.Decide], [ledger.DecideSettle], the plans of ranges), and what they say is written. Nothing is
-// decided in a store.
+// A call becomes a [Call] and a function of a Tx. The Call says what it is and what it will touch. The function reads rows,
+// the tables decide ([ledger.Decide], [ledger.DecideSettle], the plans of ranges), and the function writes what they say.
+// Nothing is decided in a store.
 //
-// The function may be run more than once for one call: a store that locks what it reads runs it once; one that writes on
+// The function may run more than once for one call. A store that locks what it reads runs it once. A store that writes on
 // the condition that nothing has changed runs it again when something has. Only what the last run said counts.
 //
 // # What a store promises
 //
-// A transaction is whole and durable: what Update answered nil for is there after a crash, all of it, and nothing of what
-// it answered an error for which [ledger.Unknown] is false. What a transaction reads is as it was at one moment that no
-// other transaction's write lies between and its own. What comes too late for the deadline of its context changes nothing.
+//   - A transaction is whole and durable. When Update answered nil, all of the transaction is there after a crash. When it
+//     answered an error for which [ledger.Unknown] is false, nothing of it is there.
+//   - A transaction reads everything as it was at one moment. Between that moment and its own write no other transaction
+//     writes what it read.
+//   - What comes too late for the deadline of its context changes nothing.
 //
 // # Time
 //
-// [Reader.Now] is the time of one transaction, and all that is written in it goes by that: it is the server's where there is
-// one. [Store.Now] is what this process knows of the same clock, for heartbeats alone. Times may be stored in microseconds.
+// [Reader.Now] is the time of one transaction, and everything that the transaction writes goes by it. It is the server's
+// time where there is a server. [Store.Now] is what this process knows of the same clock, for heartbeats alone. Times may be
+// stored in microseconds.
 package driver

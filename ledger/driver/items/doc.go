@@ -1,6 +1,6 @@
-// Package items makes a store of ledgers out of a table of items, each of which is written on the condition that it is as it was read:
-// DynamoDB, and whatever else has conditional writes and no locks. The author of an engine writes a [Table], some hundred lines, and
-// gets a [driver.Store]:
+// Package items makes a store of ledgers out of a table of items. Each item is written on the condition that it is as it was read. It is
+// for DynamoDB, and for whatever else has conditional writes and no locks. The author of an engine writes a [Table], some hundred lines,
+// and gets a [driver.Store]:
 //
 //	table := &myTable{client: client} // implements items.Table
 //	store := items.New(table)
@@ -15,25 +15,36 @@
 //
 // # How it holds its promises
 //
-// Every item has a version, drawn anew with each write. A transaction reads items, keeps what it writes, and writes it on the condition
-// that nothing read has another version: all in one [Set]. Where somebody was ahead it is run again. A claim or a settlement of many
-// messages is many transactions ([Store.Each]), mostly of one item each, which a table writes in batches. What this process has left of a
-// message it need not read again.
+// Every item has a version, drawn anew with each write. A transaction reads items, and keeps back what it writes. Then it writes all in
+// one [Set], on the condition that nothing it read has another version. When somebody was ahead, the transaction runs again.
 //
-// An owner is an item with a beat that grows. It is declared dead by a peer that has seen one beat for the owner's lease and a margin
-// of its OWN monotonic clock, on the condition that the item is as it was read: one item decides between a beat and a death. So no two
-// clocks are ever compared; it is assumed that they run at the same rate, to within [driver.ClockDrift] on each side. Amazon's DynamoDB
-// lock client and the lease table of the Kinesis client library do the same. An owner counts its lease from before it sent the beat
-// that was confirmed, and stops when it is over. What it had sent before may still arrive, and is harmless: onto an item that somebody
-// took since nothing is written; onto one that nobody took, a settlement says what did happen, and a claim leaves the message to a dead
-// owner, from whom whoever comes next takes it.
+// A claim or a settlement of many messages is many transactions ([Store.Each]), mostly of one item each. A table writes them in batches.
+// A process need not read a message again in the state in which it left the message itself.
+//
+// An owner is an item with a beat that grows. A peer that has seen one beat for the owner's lease and a margin, by its OWN monotonic clock,
+// declares the owner dead, on the condition that the item is as it was read. So one item decides between a beat and a death, and no two
+// clocks are ever compared. It is assumed that clocks run at the same rate, to within [driver.ClockDrift] on each side. Amazon's DynamoDB
+// lock client and the lease table of the Kinesis client library do the same.
+//
+// An owner counts its lease from before it sent the beat that was confirmed, and stops when the lease is over. What it had sent before may
+// still arrive, and is harmless:
+//
+//   - If somebody has taken the item since, nothing is written.
+//   - If nobody has, a settlement says what did happen.
+//   - If nobody has, a claim leaves the message to a dead owner. Whoever comes next takes it from that owner.
 //
 // # Where what lies
 //
-// A place is the partition key: a message's, by its key, with its archive, its past and its steps; a log's, with its ranges and segments as
-// one item; owners; the audit; what the ledger is as a whole. Records of a log that lie side by side share a place, and blocks of them
-// that have rows are marked, so that the rows of a span are found. Two indexes, which may lag: dead letters by time, and what is found
-// by a message's id.
+// A place is the partition key. These are the places:
+//
+//   - a message, by its key, with its archive, its past and its steps
+//   - a log, with its ranges and segments as one item
+//   - owners
+//   - the audit
+//   - what the ledger is as a whole
+//
+// Records of a log that lie side by side share a place. Blocks of them that have rows are marked, so that the rows of a span are found.
+// There are two indexes, which may lag: dead letters by time, and what is found by a message's id.
 //
 // # Files
 //
