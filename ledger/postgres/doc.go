@@ -1,5 +1,5 @@
-// Package postgres keeps the ledger in PostgreSQL (14 to 18; docs/engines.md says what of its relatives), for workers on any
-// number of machines, and lets a handler commit its effects together with the message's success.
+// Package postgres keeps the ledger in PostgreSQL 14 to 18, for workers on any number of machines. It lets a handler commit its
+// effects together with the message's success. docs/engines.md is about PostgreSQL's relatives.
 //
 //	err := postgres.Migrate(ctx, poolConfig.ConnConfig, "") // once, before the deploy
 //	l, err := postgres.New(ctx, pool, nil)                   // one a process
@@ -14,51 +14,54 @@
 //
 // # How it works
 //
-// A batch of claims is one autocommit statement (sqlClaim), a batch of settles another (sqlSettle, sqlFail). They lock the
-// rows that are there in the order of their keys, skip what another transaction holds, decide as [ledger.Decide] and
-// [ledger.DecideSettle] do, and write. A claim of what has succeeded reads it and locks nothing. The database is
-// authoritative for everything, time included: each statement carries a deadline that the database checks by its own clock,
-// so what arrives late changes nothing. A process that is frozen keeps no lock: statements go with their COMMIT in one
-// round trip, and the server ends what has several after three seconds of silence (InTx: Config.IdleLimit; Migrate: ten
-// seconds).
+// A batch of claims is one autocommit statement (sqlClaim), a batch of settlements another (sqlSettle, sqlFail). They lock the
+// rows that are there in the order of their keys, and skip what another transaction holds. They decide as [ledger.Decide] and
+// [ledger.DecideSettle] do, and write. A claim of a message that has succeeded reads its row and locks nothing.
 //
-// Durability is asked for inside each writing statement (synchronous_commit), whatever the database, the role or a
-// pooler set. One bad item fails none of its neighbours: a batch is split until the item that is refused, or whose key
-// another transaction inserts, stands alone (for half a second at most, see Config.LockWait); rows that are held are passed
-// over by claims, and settled again outside of the batch.
+// The database is authoritative for everything, time included. Each statement carries a deadline that the database checks by
+// its own clock, so what arrives late changes nothing. A process that is frozen keeps no lock: a statement goes with its COMMIT
+// in one round trip. The server ends a transaction of several round trips after three seconds of silence (InTx:
+// Config.IdleLimit; Migrate: ten seconds).
+//
+// Each writing statement asks for durability (synchronous_commit), whatever the database, the role or a pooler set.
+//
+// One bad item fails none of its neighbours. A batch is split until the item that is refused, or whose key another transaction
+// inserts, stands alone. That takes half a second at most, see Config.LockWait. Claims pass over rows that are held.
+// Settlements of held rows are repeated outside of the batch.
 //
 // Plans do not depend on statistics: see sqlTune and sqlClaim.
 //
 // Records of logs that need no rows of their own ([ledger.Entry.Ranged]) are held in ranges: see internal/ranges for the
-// rules. A range is opened by one statement (sqlRangeOpen), and mostly closed by another (sqlRangeOver). What these do
-// not cover is a transaction of two round trips that locks the logs, reads, and writes what a plan made of it. All that
-// changes a log's ranges holds the lock of its row in range_log, but for InTx: that holds the range FOR KEY SHARE, which a
-// settlement does not wait for and a take-over does. Claims and settlements go beside each other (FOR NO KEY UPDATE, FOR KEY
-// SHARE); who looks at what is there excludes both (FOR UPDATE). A process that is frozen with a log locked makes claims there
-// Busy until the database ends its transaction, after three seconds. What a range leaves behind is used again after the next
-// vacuum, about 120 bytes each: autovacuum must be on.
+// rules. One statement opens a range (sqlRangeOpen), and mostly another closes it (sqlRangeOver). What these do not cover is a
+// transaction of two round trips: it locks the logs, reads, and writes what a plan made of it.
+//
+// Whatever changes a log's ranges holds the lock of its row in range_log. Claims and settlements go beside each other (FOR NO
+// KEY UPDATE, FOR KEY SHARE). A look at what is there excludes both (FOR UPDATE). InTx is the exception: it holds the range FOR
+// KEY SHARE. A settlement does not wait for that lock, and a take-over does. When a process is frozen with a log locked, claims
+// there are Busy until the database ends its transaction, after three seconds.
+//
+// A range leaves about 120 bytes behind, which are used again after the next vacuum. So autovacuum must be on.
 //
 // # Connections
 //
-// The ledger's own connections (Config.MaxConns, one for beats, one each for the sweep and Stats while they work) are made
-// with the settings of the caller's pool. All exec modes of pgx work; behind a pooler in transaction mode use [pgx.QueryExecModeExec] or
-// [pgx.QueryExecModeSimpleProtocol]. Migrate needs a session: give it the server itself.
+// The ledger makes its own connections with the settings of the caller's pool: Config.MaxConns, one for beats, and one each for
+// the sweep and Stats while they work. All exec modes of pgx work. Behind a pooler in transaction mode use
+// [pgx.QueryExecModeExec] or [pgx.QueryExecModeSimpleProtocol]. Migrate needs a session: give it the server itself.
 //
 // # What has expired
 //
-// Maintain removes it, for one process at a time, in short transactions on a connection of its own; workers call it by
-// default. It leaves freeing the space to autovacuum, which must be on. A worker's role needs no right to delete: [Grant]
-// gives it functions of the schema that remove what has expired and nothing else, and triggers refuse it any change of what
-// is finished.
+// Maintain removes it, in one process at a time, in short transactions on a connection of its own. Workers call it by default.
+// It leaves freeing the space to autovacuum, which must be on. A worker's role needs no right to delete: [Grant] gives it
+// functions of the schema that remove what has expired and nothing else. Triggers refuse it any change of what is finished.
 //
 // # What is not promised
 //
-// A failover to an asynchronous replica may lose what was acknowledged. A synchronous one has it before: what a call finds
-// settled may be of a commit whose wait was broken off, so the call's own commit waits as well. To that end it writes a
-// logical decoding message (pg_logical_emit_message, prefix ackledger, no content; only where synchronous_standby_names is
-// set), which subscribers to the WAL may see. So does Status, by which a replay drops a dead letter whose message has
-// succeeded; other reads do not wait (Get, lists). A wait that an operator cancels (pg_cancel_backend) is over for the
-// ledger, too.
+// A failover to an asynchronous replica may lose what was acknowledged. A synchronous replica has it before it is acknowledged.
+// What a call finds settled may come from a commit whose wait was broken off, so the call's own commit waits as well. To that
+// end the call writes a logical decoding message (pg_logical_emit_message, prefix ackledger, no content), only where
+// synchronous_standby_names is set. Subscribers to the WAL may see the message. Status does the same, because by it a replay
+// drops a dead letter whose message has succeeded. Other reads (Get, lists) do not wait. A wait that an operator cancels
+// (pg_cancel_backend) is over for the ledger, too.
 //
 // The clock of the database must not be set back by more than a lease.
 //
@@ -84,7 +87,7 @@
 //	sweep_ranges.go        a pass over the ranges and segments of logs
 //	past.go                what is kept of rows that are gone: how it is told, read and swept
 //	sweep_pass.go          what a pass knows, and its short transactions
-//	intx.go                InTx and InSQLTx: the fence, COMMIT, and what became of it
+//	intx.go                InTx and InSQLTx: the fence, COMMIT, and its outcome
 //	intx_ranges.go         the fence of messages that lie in ranges
 //	intx_run.go            one call of InTx, and what its errors mean
 //	session.go             its transaction, of pgx or of database/sql
