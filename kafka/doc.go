@@ -25,10 +25,13 @@
 //
 // # Who is authoritative
 //
-// The ledger, for whether a message is finished: a record that is delivered again is asked for there, and not run a
-// second time. The group's coordinator, for who reads a partition. The worker's offset trackers say how far the offset
-// may go; they live as long as one assignment of a partition and are rebuilt from what is delivered after it. So a
-// commit that is late, or lost, costs redeliveries that the ledger answers, and nothing else.
+// The ledger is authoritative for whether a message is finished. When a record is delivered again, the worker asks the
+// ledger, and does not run a finished record a second time. The group's coordinator is authoritative for who reads a
+// partition.
+//
+// The worker's offset trackers say how far the committed offset may go. A tracker lives as long as one assignment of a
+// partition, and the next assignment builds a new one from what is delivered. So a commit that is late, or lost, costs
+// redeliveries that the ledger answers, and nothing else.
 //
 //	delivered ──▶ tracker ──▶ engine: claim, handle, settle ──▶ tracker: finished
 //	                 │                                              │
@@ -37,40 +40,45 @@
 //
 // # Identity
 //
-// A record is known by its cluster, its topic's id, partition, leader epoch and offset, within the scope of its group:
-// a topic that is deleted and created again, or a log that was truncated, has new messages. Its readable form is
-// topic-partition-offset. A stamp ([consumer.Stamp]) or Options.KeyFunc replace it.
+// A record's identity is its cluster, its topic's id, partition, leader epoch and offset, within the scope of its group. So a
+// topic that is deleted and created again, or a log that was truncated, has new messages. The readable form of the identity is
+// topic-partition-offset. A stamp ([consumer.Stamp]) or Options.KeyFunc replaces it.
 //
 // # What the ledger keeps
 //
-// Offsets are dense, so the ledger holds what succeeds in ranges of offsets: it says of each record that it succeeded, and
-// between which times. A record that fails, is retried, has a result, a stamp or a key of its own has a row. With
-// [AuditRows] each record has one, and its own time. Both promise the same, and workers of both kinds may share a group.
+// Offsets are dense, so the ledger holds what succeeds in ranges of offsets. A range says of each of its records that it
+// succeeded, and between which times. A record that fails, is retried, or has a result, a stamp or a key of its own has a row.
+// With [AuditRows] each record has a row, with its own time. Both promise the same, and workers of both kinds may share a group.
 //
-// One thing a range does not know: the fingerprints of what succeeded in it. A copy whose stamp names such a record counts
-// as it, whatever its body; with a row the copy's own body would be compared, and another one archived as a mismatch. Stamps
-// of ours name records that failed, which have rows. Where producers may forge stamps, use AuditRows.
+// A range does not know the fingerprints of what succeeded in it. A copy whose stamp names such a record counts as that record,
+// whatever the copy's body. With a row the copy's body would be compared, and a different one archived as a mismatch. Stamps of
+// ours name records that failed, and these have rows. Where producers may forge stamps, use AuditRows.
 //
-// Each commit carries the cluster's and the topic's id as metadata. A commit without it, made by an operator or another consumer, counts
-// as it stands.
+// Each commit carries the ids of ledger, cluster and topic as metadata. A commit without them, made by an operator or another
+// consumer, counts as it stands.
 //
 // # Rebalances
 //
 // Both group protocols are served: classic (cooperative-sticky by default), and KIP-848 with kgo.ServerSideBalancer on
-// Kafka 4.3 or newer. A partition that goes to another member is first taken no more from, then what was not started is
-// released, what runs may end (Config.RevokeDrain), and the finished prefix is committed. From then on nothing moves its
-// offset: what finishes later changes the ledger alone.
+// Kafka 4.3 or newer. When a partition goes to another member, the worker does this in order:
+//
+//  1. It takes nothing more in from the partition.
+//  2. It releases what was not started.
+//  3. It lets what runs end (Config.RevokeDrain).
+//  4. It commits the finished prefix.
+//
+// From then on this worker does not move the partition's offset. What finishes later changes the ledger alone.
 //
 // # Who else reads the group
 //
-// All members of a group must be workers of this package. Another consumer's commits would pass records that the ledger
-// does not know as finished.
+// All members of a group must be workers of this package, with one ledger. Another consumer would commit past records that
+// the ledger does not know as finished.
 //
 // # Files
 //
 // Each file uses what stands below it:
 //
-//	run.go            what Run does: it builds the client, starts what is below, drains, and leaves the group
+//	run.go            Run: builds the client, starts what is below, drains, and leaves the group
 //	telemetry.go      the lag as a metric, and the client's own log
 //	watch.go          looks at the topics now and then, for those that were deleted and created again
 //	prepare.go        what is asked, and refused, before anything is consumed
