@@ -73,9 +73,6 @@ func (h *handlers) concludeBatch(lead *run, runs []*run, errs []error, whole out
 		if o.err == nil && errs != nil {
 			o.err = errs[i]
 		}
-		if o.err != nil && o.kind == "" {
-			o.kind = ledger.KindError
-		}
 		if o.err != nil && len(runs) > 1 && o.state == ledger.AttemptOpen && errors.Is(o.cause, consumer.ErrTimeout) {
 			r.end = &end{step: step{again: true}} // one may have kept the others from their time
 			continue
@@ -88,7 +85,7 @@ func (h *handlers) concludeBatch(lead *run, runs []*run, errs []error, whole out
 	}
 	if again {
 		h.log.Warn("a batch came to nothing: its messages run one by one", zap.Int("messages", len(runs)),
-			zap.String("kind", string(whole.kind)), zap.NamedError("transaction_error", whole.txErr), zap.Error(whole.err))
+			zap.String("kind", string(whole.failed())), zap.NamedError("transaction_error", whole.txErr), zap.Error(whole.err))
 	}
 }
 

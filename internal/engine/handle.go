@@ -167,8 +167,8 @@ func (h *handlers) decide(r *run, o outcome) {
 	} else {
 		it.broken = 0
 	}
-	if o.kind == ledger.KindError && errors.Is(o.cause, consumer.ErrTimeout) {
-		o.kind = ledger.KindTimeout
+	if o.err != nil {
+		o.kind = o.failed()
 	}
 	h.tel.handled(r, o)
 	var left time.Duration

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,6 +99,15 @@ func (p policy) pause(err error, attempt int, draw float64) time.Duration {
 		return after
 	}
 	return p.backoff.Delay(attempt, draw)
+}
+
+// failed is in which way a handler failed. A batch whose transaction did not succeed has a kind, too.
+func (o *outcome) failed() ledger.FailureKind {
+	kind := cmp.Or(o.kind, ledger.KindError)
+	if kind == ledger.KindError && errors.Is(o.cause, consumer.ErrTimeout) {
+		return ledger.KindTimeout
+	}
+	return kind
 }
 
 // interrupted says whether the handler was cancelled by us: such an attempt is not counted.
