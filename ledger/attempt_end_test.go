@@ -30,3 +30,18 @@ func TestMarkUnavailable(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What the database refuses is told from what it does not answer, through any wrapping; what is unusable is refused as well.
+func TestMarkRefused(t *testing.T) {
+	cause := errors.New("ValidationException: two SETs")
+	marked := ledger.MarkRefused(cause)
+	if !ledger.Refused(marked) || !errors.Is(marked, cause) || ledger.Refused(cause) || ledger.MarkRefused(nil) != nil {
+		t.Errorf("%v does not read as refused", marked)
+	}
+	if ledger.Unusable(marked) || ledger.Unavailable(marked) || ledger.Unknown(marked) {
+		t.Error("it reads as more than refused")
+	}
+	if !ledger.Refused(ledger.MarkUnusable(cause)) {
+		t.Error("what is unusable is not refused")
+	}
+}

@@ -50,6 +50,14 @@ func Unusable(err error) bool { return hasMark[unusable](err) }
 // MarkUnusable wraps err so that Unusable reports true for it. Stores call it. Nil stays nil.
 func MarkUnusable(err error) error { return mark[unusable]("", err) }
 
+// Refused reports whether err says that the ledger's database has answered, and refuses what it is asked until somebody mends
+// the set-up or the program: no rights, another table, a request that it does not take. All errors for which Unusable is true
+// are of this kind. A worker goes on trying, as in an outage, and says that the ledger refuses, not that it is unreachable.
+func Refused(err error) bool { return hasMark[refused](err) || Unusable(err) }
+
+// MarkRefused wraps err so that Refused reports true for it. Stores call it. Nil stays nil.
+func MarkRefused(err error) error { return mark[refused]("", err) }
+
 // Unavailable reports whether err says that the database could not be reached, or broke off. InTx marks such errors: an
 // attempt that ends with one is an outage, not the handler's failure, and is not counted.
 func Unavailable(err error) bool { return hasMark[unavailable](err) }
@@ -61,6 +69,7 @@ func MarkUnavailable(err error) error { return mark[unavailable]("ledger: unavai
 type (
 	unknown     struct{}
 	unusable    struct{}
+	refused     struct{}
 	unavailable struct{}
 )
 

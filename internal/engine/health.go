@@ -98,8 +98,8 @@ func (e *Engine) Health() consumer.Health {
 		h.LastError = budget
 	case breaker && e.flow.Up():
 		h.LastError = e.tripped
-	case e.lease.err != nil:
-		h.LastError = e.lease.err.Error()
+	default:
+		h.LastError = e.lease.why()
 	}
 	if _, _, bytes := e.flow.Held(); bytes.Crowd() > 0 {
 		h.Warnings = append(h.Warnings, fmt.Sprintf("%d messages in hand are each larger than a quarter of Options.MaxHeldBytes (%d), and take all of it: "+

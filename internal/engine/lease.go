@@ -49,6 +49,7 @@ type lease struct {
 	probe  chan struct{} // a call to the ledger failed: beat soon, to learn whether it is back
 	unleft *session      // joined, and not known to be left; only keep's goroutine, and Close after it
 	err    error         // the last one of a call; the kernel's lock guards it
+	told   bool          // that the ledger refuses was logged in this outage; the kernel's lock guards it
 	report func() ledger.WorkerReport
 
 	heedless bool // of pauses
@@ -250,17 +251,35 @@ func (l *lease) leaveOnce(ctx context.Context, sess *session) error {
 	return err
 }
 
-// note keeps whether the ledger is reachable. A nil error says that it answered.
+// note keeps whether the ledger serves. A nil error says that it does. What it refuses is held and tried again like what it
+// does not answer; people are told which of the two it is, for the one is mended elsewhere than the other.
 func (l *lease) note(err error) {
+	refused := ledger.Refused(err)
 	l.mu.Lock()
 	was, is := l.flow.Reachable(l.now(), err == nil)
 	if l.err = err; err != nil {
 		signal(l.probe)
 	}
+	tell := refused && !l.told
+	l.told = err != nil && (l.told || refused)
 	l.unlock()
-	if was && !is {
+	switch {
+	case tell:
+		l.log.Warn("the ledger refuses: nothing starts until somebody mends that", zap.Error(err))
+	case was && !is && !refused:
 		l.log.Warn("ledger unreachable: nothing starts until it answers", zap.Error(err))
 	}
+}
+
+// why is what Health says of the last error; empty: there is none. The kernel's lock is held.
+func (l *lease) why() string {
+	switch {
+	case l.err == nil:
+		return ""
+	case ledger.Refused(l.err):
+		return "the ledger refuses: " + l.err.Error()
+	}
+	return l.err.Error()
 }
 
 // over says whether no answer for a session need come any more: it is lost, or the engine closes.

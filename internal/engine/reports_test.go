@@ -226,6 +226,37 @@ func TestLedgerThatIsBackIsTold(t *testing.T) {
 	}
 }
 
+// A ledger that answers and refuses is no outage of the network: the log and Health say what it refuses, the log once in an
+// outage, and the worker starts nothing all the while.
+func TestLedgerThatRefusesIsNotUnreachable(t *testing.T) {
+	const unreachable, refuses = "ledger unreachable: nothing starts until it answers", "the ledger refuses: nothing starts until somebody mends that"
+	away, invalid := errors.New("connection reset"), ledger.MarkRefused(errors.New("ValidationException: two SETs"))
+	e, logs := watched(t)
+	e.joins(nil)
+	for _, c := range []struct {
+		err          error
+		says, health string
+	}{
+		{away, unreachable, "connection reset"},
+		{invalid, refuses, "the ledger refuses: ValidationException: two SETs"},
+		{away, "", "connection reset"},
+		{invalid, "", "the ledger refuses: ValidationException: two SETs"},
+		{nil, "", ""},
+		{ledger.MarkUnusable(errors.New("no rights")), refuses, "the ledger refuses: no rights"},
+		{nil, "", ""},
+		{away, unreachable, "connection reset"},
+	} {
+		e.lease.note(c.err)
+		said := ""
+		for _, entry := range logs.TakeAll() {
+			said += entry.Message
+		}
+		if h := e.Health(); said != c.says || h.LastError != c.health || h.Ready != (c.err == nil) || e.flow.MayStart() != (c.err == nil) {
+			t.Errorf("%v: logged %q, want %q; health %q, want %q, ready %t", c.err, said, c.says, h.LastError, c.health, h.Ready)
+		}
+	}
+}
+
 // Whoever waits for room hears that the worker is resumed.
 func TestResumeIsTold(t *testing.T) {
 	e, _ := watched(t)

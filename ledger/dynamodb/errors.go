@@ -44,6 +44,10 @@ var unusable = map[string]bool{
 	"ResourceNotFound": true, "AccessDenied": true, "InvalidClientTokenId": true,
 }
 
+// refusing are the codes of requests that the service does not take, however often they are sent: of another table, or of a
+// dialect that it does not speak.
+var refusing = map[string]bool{"ValidationException": true, "ValidationError": true}
+
 // code is the service's code of an error; empty: it is not the service's.
 func code(err error) string {
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
@@ -54,8 +58,11 @@ func code(err error) string {
 
 // readError is how an error of a read reads.
 func readError(err error) error {
-	if err != nil && unusable[code(err)] {
+	switch c := code(err); {
+	case unusable[c]:
 		return ledger.MarkUnusable(err)
+	case refusing[c]:
+		return ledger.MarkRefused(err)
 	}
 	return err
 }
@@ -70,7 +77,9 @@ func writeError(err error) error {
 		return err
 	case unusable[c]:
 		return ledger.MarkUnusable(err)
-	case c == "ValidationException", c == "ValidationError", c == "ItemCollectionSizeLimitExceededException":
+	case refusing[c]:
+		return ledger.MarkRefused(err)
+	case c == "ItemCollectionSizeLimitExceededException":
 		return err
 	}
 	return ledger.MarkUnknown(err)

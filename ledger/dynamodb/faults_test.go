@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,13 +24,14 @@ import (
 
 // badWay is one message that is claimed, and whose transactions go as fault says.
 type badWay struct {
-	t     *testing.T
-	way   *dynamodbtest.Transport
-	clean ledgertest.Store
-	entry ledger.Entry
-	owner ledger.Owner
-	table string
-	claim ledger.Claim
+	t      *testing.T
+	way    *dynamodbtest.Transport
+	faulty *dynamodb.Ledger
+	clean  ledgertest.Store
+	entry  ledger.Entry
+	owner  ledger.Owner
+	table  string
+	claim  ledger.Claim
 }
 
 func onABadWay(t *testing.T, fault func(n int) dynamodbtest.Fault) *badWay {
@@ -53,7 +55,8 @@ func onTheWay(t *testing.T, options dynamodbtest.Options) *badWay {
 	}
 	t.Cleanup(way.Close)
 	b.way = way
-	if b.owner, err = dynamodb.New(faulty, b.table, nil).Join(t.Context(), time.Minute); err != nil {
+	b.faulty = dynamodb.New(faulty, b.table, nil)
+	if b.owner, err = b.faulty.Join(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	b.entry = entriesOf(b.table, "message", 1)[0]
@@ -203,4 +206,48 @@ func TestClaimAfterTheOwnLease(t *testing.T) {
 	if claims, err := o.Claim(t.Context(), entriesOf(table, "message", 1)); !ledger.IsLost(err) {
 		t.Errorf("claim: %+v, %v; want ErrLost", claims, err)
 	}
+}
+
+// What the service refuses for good is told from what it does not answer, in each call of a worker; where it says that it did
+// nothing, nothing was done.
+func TestWhatTheServiceRefuses(t *testing.T) {
+	t.Parallel()
+	var now atomic.Pointer[dynamodbtest.Fault]
+	now.Store(&dynamodbtest.Fault{})
+	b := onTheWay(t, dynamodbtest.Options{Choose: func(dynamodbtest.Call) dynamodbtest.Fault { return *now.Load() }})
+	calls := map[string]func(context.Context) error{
+		"join": func(ctx context.Context) error { _, err := b.faulty.Join(ctx, time.Minute); return err },
+		"beat": func(ctx context.Context) error { _, err := b.owner.Beat(ctx); return err },
+		"claim": func(ctx context.Context) error {
+			_, err := b.owner.Claim(ctx, entriesOf(b.table, "another", 1))
+			return err
+		},
+		"settle": func(ctx context.Context) error {
+			_, err := b.owner.Settle(ctx, []ledger.Settlement{{Ticket: b.claim.Ticket, Kind: ledger.Succeed}})
+			return err
+		},
+		"leave": func(ctx context.Context) error { return b.owner.Leave(ctx) },
+	}
+	for name, c := range map[string]struct {
+		fault             dynamodbtest.Fault
+		refused, unusable bool
+	}{
+		"not a request of its own": {dynamodbtest.Fault{Kind: dynamodbtest.Refused, Code: "ValidationException"}, true, false},
+		"no rights":                {dynamodbtest.Fault{Kind: dynamodbtest.Refused, Code: "AccessDeniedException"}, true, true},
+		"no table":                 {dynamodbtest.Fault{Kind: dynamodbtest.Refused, Code: "ResourceNotFoundException"}, true, true},
+		"no answer":                {dynamodbtest.Fault{Kind: dynamodbtest.RequestLost}, false, false},
+		"trouble of its own":       {dynamodbtest.Fault{Kind: dynamodbtest.Refused, Code: "InternalServerError"}, false, false},
+	} {
+		now.Store(&c.fault)
+		for call, do := range calls {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			err := do(ctx)
+			cancel()
+			if err == nil || ledger.Refused(err) != c.refused || ledger.Unusable(err) != c.unusable || c.refused && ledger.Unknown(err) {
+				t.Errorf("%s: %s: refused %t, unusable %t, unknown %t: %v", name, call, ledger.Refused(err), ledger.Unusable(err), ledger.Unknown(err), err)
+			}
+		}
+	}
+	now.Store(&dynamodbtest.Fault{})
+	b.want(ledger.Pending, 0)
 }

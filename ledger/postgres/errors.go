@@ -34,6 +34,7 @@ const (
 	codeNoFunction = "42883"
 	codeNoTable    = "42P01"
 	codeNoColumn   = "42703"
+	codeDiskFull   = "53100"
 )
 
 // unmet says that a fence has not met what it fences.
@@ -87,7 +88,8 @@ func isUntrusted(err error) bool {
 	return ok
 }
 
-// usable marks what cannot heal by itself, with what to do about it.
+// usable marks what cannot heal by itself, with what to do about it. What else is of class 42 (syntax error or access rule
+// violation) the server takes at no time.
 func usable(err error) error {
 	var what string
 	switch c := code(err); {
@@ -101,6 +103,8 @@ func usable(err error) error {
 		what = "the ledger's tables are missing or of another version: " + runMigrate
 	case isUntrusted(err):
 		what = "the server's certificate is not trusted"
+	case strings.HasPrefix(c, "42"), c == codeDiskFull:
+		return ledger.MarkRefused(err)
 	default:
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // TestWhatTheServerSays: what an error of the server means for the statement that it ended, and for what comes next.
 func TestWhatTheServerSays(t *testing.T) {
 	t.Parallel()
-	const transient, canceled, data, unusable, over = "transient", "canceled", "data", "unusable", "rolled back"
+	const transient, canceled, data, unusable, refused, over = "transient", "canceled", "data", "unusable", "refused", "rolled back"
 	said := func(severity, code string) error { return &pgconn.PgError{Severity: severity, Code: code} }
 	localized := &pgconn.PgError{Severity: "FEHLER", SeverityUnlocalized: "ERROR", Code: "42P07"}
 	for name, c := range map[string]struct {
@@ -30,7 +30,10 @@ func TestWhatTheServerSays(t *testing.T) {
 		"no database":                {said("FATAL", "3D000"), unusable},
 		"no privilege":               {said("ERROR", "42501"), unusable + over},
 		"no table":                   {said("ERROR", "42P01"), unusable + over},
-		"in another language":        {localized, over},
+		"no function":                {said("ERROR", "42883"), refused + over},
+		"no room on the disk":        {said("ERROR", "53100"), refused + over},
+		"too many connections":       {said("FATAL", "53300"), ""},
+		"in another language":        {localized, refused + over},
 		"the backend is terminated":  {said("FATAL", "57P01"), ""},
 		"a pooler lost its server":   {said("ERROR", "08P01"), ""},
 		"no answer":                  {errors.New("unexpected EOF"), ""},
@@ -41,7 +44,7 @@ func TestWhatTheServerSays(t *testing.T) {
 			so   bool
 		}{
 			{transient, isTransient(c.err)}, {canceled, isCanceled(c.err)}, {data, isData(c.err)},
-			{unusable, ledger.Unusable(usable(c.err))}, {over, rolledBack(c.err)},
+			{unusable, ledger.Unusable(usable(c.err))}, {refused, ledger.Refused(usable(c.err)) && !ledger.Unusable(usable(c.err))}, {over, rolledBack(c.err)},
 		} {
 			if is.so {
 				got += is.what

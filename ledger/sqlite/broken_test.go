@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,7 @@ func TestUnreadableIsNoAnswer(t *testing.T) {
 		"leave":  func(ctx context.Context, w *world) error { return w.o.Leave(ctx) },
 		"join":   func(ctx context.Context, w *world) error { _, err := w.Join(ctx, time.Minute); return err },
 	}
+	workers := []string{"claim", "claim records", "beat", "leave", "join"}
 	for table, failing := range map[string][]string{
 		"message":     {"claim", "claim records", "get", "get a record", "status", "messages", "dead letters", "stats", "sweep"},
 		"archive":     {"claim", "get", "dead letters", "stats", "sweep"},
@@ -131,6 +133,8 @@ func TestUnreadableIsNoAnswer(t *testing.T) {
 			for _, call := range failing {
 				if err := calls[call](t.Context(), w); err == nil || !strings.Contains(err.Error(), "no such table") {
 					t.Errorf("%s: %v, want an error that says what cannot be read", call, err)
+				} else if slices.Contains(workers, call) && !ledger.Refused(err) {
+					t.Errorf("%s: %v reads as an outage that heals", call, err)
 				}
 			}
 		})

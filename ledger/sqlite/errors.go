@@ -70,6 +70,16 @@ func openError(path string, err error) error {
 	return err
 }
 
+// refused marks what SQLite refuses until somebody mends the file, its rights or its disk. It is a file: no network is away.
+func refused(err error) error {
+	switch code(err) {
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FULL,
+		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOTADB:
+		return ledger.MarkRefused(err)
+	}
+	return err
+}
+
 // commitError is how the error of a COMMIT reads: SQLite says for certain that a busy or full file took nothing; after
 // any other error it may have.
 func commitError(err error) error {

@@ -51,7 +51,7 @@ func (s *store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx)
 	if err == nil {
 		s.scopes.keep(t.scopes)
 	}
-	return err
+	return refused(err)
 }
 
 // View implements [driver.Store].
@@ -95,12 +95,12 @@ func (s *store) Join(ctx context.Context, lease time.Duration) (id driver.OwnerI
 		return in.QueryRowContext(ctx, "INSERT INTO ackledger_owner (lease_end, fate, host, joined, knows) VALUES (?, 1, ?, ?, ?) RETURNING id",
 			now.Add(lease).UnixMicro(), s.host, now.UnixMicro(), schemaVersion).Scan(&id)
 	})
-	return id, err
+	return id, refused(err)
 }
 
 // Beat implements [driver.Owners].
 func (s *store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration, report []byte) error {
-	return s.owners.do(ctx, func(ctx context.Context, in *sql.Tx) error {
+	return refused(s.owners.do(ctx, func(ctx context.Context, in *sql.Tx) error {
 		res, err := in.ExecContext(ctx, "UPDATE ackledger_owner SET lease_end = ?, report = ? WHERE id = ? AND fate = 1",
 			time.Now().Add(lease).UnixMicro(), report, id)
 		if err != nil {
@@ -110,7 +110,7 @@ func (s *store) Beat(ctx context.Context, id driver.OwnerID, lease time.Duration
 			return errors.Join(ledger.ErrLost, err)
 		}
 		return nil
-	})
+	}))
 }
 
 // Seal implements [driver.Owners]. The beat of a peer that it declares dead is another transaction on the same file, so either
@@ -126,10 +126,10 @@ func (s *store) Leave(ctx context.Context, id driver.OwnerID) error {
 
 // own executes one statement on the owners file: ?1 is the time, ?2 an owner.
 func (s *store) own(ctx context.Context, text string, id driver.OwnerID) error {
-	return s.owners.do(ctx, func(ctx context.Context, in *sql.Tx) error {
+	return refused(s.owners.do(ctx, func(ctx context.Context, in *sql.Tx) error {
 		_, err := in.ExecContext(ctx, text, time.Now().UnixMicro(), id)
 		return err
-	})
+	}))
 }
 
 // CountOwners implements [driver.Owners].
