@@ -38,7 +38,8 @@ func (o *order) check(by ledger.By) error {
 type ordered struct {
 	Scope  string `json:"scope"` // empty: all
 	Paused bool   `json:"paused"`
-	// Workers are live and of the scope; Silent ones are live, report nothing, and may be of the scope: they heed no pause.
+	// Workers are live and of the scope; Silent ones are live, have reported nothing, and may be of the scope: they
+	// may heed no pause.
 	Workers int `json:"workers"`
 	Silent  int `json:"silent"`
 }
@@ -110,7 +111,7 @@ func (o *order) pause(ctx context.Context, l opened, who ledger.By, out io.Write
 	}
 	fmt.Fprintf(out, "paused: %s; %s live workers of it start nothing from their next heartbeat on\n", scopeOrAll(scope), count(int64(did.Workers)))
 	if did.Silent > 0 {
-		fmt.Fprintf(out, "%s live workers report nothing: those of older versions, and of Lambda, do not pause\n", count(int64(did.Silent)))
+		fmt.Fprintf(out, "%s live workers have reported nothing: young ones do with their first heartbeat, and pause; those of older versions, and of Lambda, do not\n", count(int64(did.Silent)))
 	}
 	return nil
 }

@@ -27,8 +27,9 @@ A worker says how it does with each heartbeat, three times a lease (every 10 s b
 old. One that died says what it said last. Counts are since it started. What a worker writes is its own to say: names
 and texts may be anything.
 
-A worker without a scope reports nothing: it is of an older version, or its program wraps the ledger's owner. Such
-workers do not heed pauses.`,
+A worker without a scope has reported nothing. It is young, or ended before its first heartbeat; or it is of an older
+version, or its program wraps the ledger's owner, and then it does not heed pauses. Which of these, the ledger does not
+know.`,
 		Args: cobra.NoArgs,
 		RunE: begun(func(cmd *cobra.Command) error {
 			return t.operate(cmd, func(ctx context.Context, l opened) error {
@@ -64,7 +65,7 @@ type worker struct {
 	Owner  string   `json:"owner"`
 	Fate   string   `json:"fate"`          // live, overdue, left, dead
 	Lease  *float64 `json:"lease_seconds"` // what is left of it; null: it does not live
-	Report *report  `json:"report"`        // null: it reports nothing
+	Report *report  `json:"report"`        // null: it has reported nothing
 }
 
 type report struct {

@@ -93,7 +93,7 @@ func TestPauseAndResume(t *testing.T) {
 		s.claim(payments, "a")
 		run := func(args ...string) string { t.Helper(); return done(t, append(args, "--ledger", s.name)...) }
 		out := run("pause", "--scope", "orders/", "--reason", "the bank "+strings.ReplaceAll(hostile, "\x00", ""), "--actor", "alice")
-		if !strings.Contains(out, "paused: "+orders+"; 1 live workers") || !strings.Contains(out, "1 live workers report nothing") {
+		if !strings.Contains(out, "paused: "+orders+"; 1 live workers") || !strings.Contains(out, "1 live workers have reported nothing") {
 			t.Errorf("%s", out)
 		}
 		run("pause", "--scope", payments, "--reason", "them too") // no worker says that it is its own
