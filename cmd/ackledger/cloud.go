@@ -8,18 +8,19 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/spf13/cobra"
 )
 
-// cloud is how to reach SQS: what the AWS SDK finds by itself (environment, ~/.aws, the machine's role), and these flags.
+// cloud is how to reach a service of AWS, SQS or a ledger's DynamoDB: what the AWS SDK finds by itself (environment, ~/.aws, the machine's role), and these flags.
 type cloud struct{ profile, region, endpoint string }
 
 func (c *cloud) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&c.profile, "profile", "", "AWS: the profile (default: AWS_PROFILE)")
-	flags.StringVar(&c.region, "region", "", "AWS: the region (default: AWS_REGION, or the profile's)")
+	flags.StringVar(&c.profile, "profile", "", "AWS: the profile for queues and topics (default: AWS_PROFILE)")
+	flags.StringVar(&c.region, "region", "", "AWS: the region of queues and topics (default: AWS_REGION, or the profile's)")
 	flags.StringVar(&c.endpoint, "endpoint-url", "", "AWS: the endpoint of SQS (default: AWS_ENDPOINT_URL_SQS, or AWS's own)")
 }
 
@@ -48,6 +49,22 @@ func (c *cloud) client(ctx context.Context) (*sqs.Client, error) {
 		return nil, usage("--region is missing (or AWS_REGION, or a region in the profile)")
 	}
 	return sqs.NewFromConfig(loaded, func(o *sqs.Options) {
+		if c.endpoint != "" {
+			o.BaseEndpoint = &c.endpoint
+		}
+	}), nil
+}
+
+// tables is a client of DynamoDB.
+func (c *cloud) tables(ctx context.Context) (*dynamodb.Client, error) {
+	loaded, err := c.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if loaded.Region == "" {
+		return nil, usage("--%sregion is missing for --ledger %sTABLE (or AWS_REGION, or a region in the profile)", ledgerFlag, dynamoPrefix)
+	}
+	return dynamodb.NewFromConfig(loaded, func(o *dynamodb.Options) {
 		if c.endpoint != "" {
 			o.BaseEndpoint = &c.endpoint
 		}

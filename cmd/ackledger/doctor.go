@@ -139,7 +139,7 @@ func visit(ctx context.Context, l opened, t *target, f *findings) {
 	case inPostgres:
 		visitPostgres(ctx, name, t.schema, f)
 	case inDynamoDB:
-		visitTable(ctx, name, f)
+		visitTable(ctx, t, name, f)
 	case inSQLite:
 		f.add(good, "tables", "SQLite, of this program's version", "")
 		visitFiles(name, f)

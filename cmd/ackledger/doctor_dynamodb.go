@@ -10,8 +10,8 @@ import (
 )
 
 // visitTable looks at how a table of DynamoDB is set up. The ledger is open, so its keys, indexes and replicas fit.
-func visitTable(ctx context.Context, table string, f *findings) {
-	client, err := dynamoClient(ctx)
+func visitTable(ctx context.Context, t *target, table string, f *findings) {
+	client, err := t.cloud.tables(ctx)
 	if err != nil {
 		f.add(unknown, "tables", err.Error(), "see the error")
 		return

@@ -84,6 +84,40 @@ func TestATableOfDynamoDB(t *testing.T) {
 	}
 }
 
+// Each command that opens a ledger finds one in DynamoDB by the same flags, without the environment. Those of SQS are others.
+func TestFlagsOfATable(t *testing.T) {
+	t.Parallel()
+	s, environment := inTable(t)
+	shop(s)
+	var region, endpoint string
+	keep := environment[:0:0]
+	for _, e := range environment {
+		switch name, value, _ := strings.Cut(e, "="); name {
+		case "AWS_REGION":
+			region = value
+		case "AWS_ENDPOINT_URL_DYNAMODB":
+			endpoint = value
+		default:
+			keep = append(keep, e)
+		}
+	}
+	if endpoint == "" {
+		t.Skip("the tests' tables are on AWS, where no flag names the endpoint")
+	}
+	for _, args := range [][]string{
+		{"list"}, {"show", "o1"}, {"stats"}, {"workers"}, {"doctor"}, {"migrate"}, {"maintain", "--once"},
+		{"pause", "--scope", orders, "--reason", "the bank is away"}, {"resume", "--scope", orders},
+		{"reopen", "--scope", orders, "--id", "o4"}, {"purge", "--scope", orders, "--id", "o3"},
+		{"replay", "--source", "archive", "--to", "source", "--region", "eu-west-1", "--endpoint-url", "http://127.0.0.1:1", "--error", "no such text"},
+	} {
+		cmd := command(t, append(args, "--ledger", s.name, "--ledger-region", region, "--ledger-endpoint-url", endpoint)...)
+		cmd.Env = append(cmd.Env, keep...)
+		if r := finish(t, cmd); r.code != exitDone {
+			t.Errorf("ackledger %v: code %d, %s%s", args, r.code, r.errors, r.out)
+		}
+	}
+}
+
 func says(t *testing.T, out string, texts ...string) {
 	t.Helper()
 	for _, want := range texts {

@@ -53,7 +53,7 @@ func (m *migration) run(cmd *cobra.Command) error {
 	}
 	switch in {
 	case inDynamoDB:
-		client, err := dynamoClient(cmd.Context())
+		client, err := m.target.cloud.tables(cmd.Context())
 		if err != nil {
 			return err
 		}

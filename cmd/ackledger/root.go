@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-
-	"github.com/ackledger/ackledger/ledger/postgres"
 )
 
 // ledgerVariable names the ledger where --ledger does not.
@@ -31,18 +28,18 @@ The ledger is a Postgres URL, a SQLite file, or a table of DynamoDB (dynamodb:TA
 
   ackledger stats --ledger postgres://operator@db.example.com/shop
   ackledger stats --ledger /var/lib/shop/ledger.db
+  ackledger stats --ledger dynamodb:orders-ledger --ledger-region eu-west-1
 
 What libpq reads from the environment (PGPASSWORD, PGPASSFILE, PGSSLMODE and others) counts too. A password in --ledger
 can be seen by other users of this machine: put the URL into ` + ledgerVariable + ` instead.
 
+AWS's settings come from where the AWS SDK finds them. Beside that a ledger in DynamoDB has --ledger-profile,
+--ledger-region and --ledger-endpoint-url; --profile, --region and --endpoint-url are of queues and topics alone.
+
 Exit codes: 0 done, 1 failed, 2 wrong usage (nothing was done), 3 partly done.`,
 	}
-	flags := root.PersistentFlags()
-	flags.StringVar(&t.name, "ledger", "", "a Postgres URL, a SQLite file, or dynamodb:TABLE (default: "+ledgerVariable+" in the environment)")
-	flags.StringVar(&t.schema, "schema", postgres.DefaultSchema, "the ledger's schema in Postgres")
-	flags.StringArrayVar(&t.accept, "accept", nil, "an engine that is refused otherwise, since the ledger's suite has not passed there, by the name that the refusal says (repeatable)")
-	t.schemaSet = func() bool { return flags.Changed("schema") }
-	t.env = os.Getenv(ledgerVariable)
+	t.flags(root)
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newList(t), newShow(t), newReplay(t), newReopen(t), newPurge(t), newRecover(t), newStats(t), newWorkers(t), newPause(t), newResume(t), newDoctor(t), newMigrate(t), newMaintain(t), newWeb(t), newVersion(), newMan())
 	return root
 }

@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/config"
-	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -34,6 +33,36 @@ type target struct {
 	schemaSet func() bool
 	accept    []string // engines that are refused otherwise
 	conns     int32    // to Postgres at most; 0: the ledger's default
+	cloud     cloud    // of a table of DynamoDB, not of SQS: a queue may be in another account or region
+}
+
+// ledgerFlag begins the flags of a ledger in DynamoDB that are named as those of SQS else.
+const ledgerFlag = "ledger-"
+
+// flags declares those of the ledger, which every command has.
+func (t *target) flags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&t.name, "ledger", "", "a Postgres URL, a SQLite file, or dynamodb:TABLE (default: "+ledgerVariable+" in the environment)")
+	flags.StringVar(&t.schema, "schema", postgres.DefaultSchema, "the ledger's schema in Postgres")
+	flags.StringArrayVar(&t.accept, "accept", nil, "an engine that is refused otherwise, since the ledger's suite has not passed there, by the name that the refusal says (repeatable)")
+	flags.StringVar(&t.cloud.profile, ledgerFlag+"profile", "", "AWS's profile for a ledger in DynamoDB (default: AWS_PROFILE)")
+	flags.StringVar(&t.cloud.region, ledgerFlag+"region", "", "the region of a ledger in DynamoDB (default: AWS_REGION, or the profile's)")
+	flags.StringVar(&t.cloud.endpoint, ledgerFlag+"endpoint-url", "", "the endpoint of DynamoDB (default: AWS_ENDPOINT_URL_DYNAMODB, or AWS's own)")
+	t.schemaSet = func() bool { return flags.Changed("schema") }
+	t.env = os.Getenv(ledgerVariable)
+}
+
+// flagError says what an AWS flag is called for the ledger, where a command has no queues and so not that flag.
+func flagError(cmd *cobra.Command, err error) error {
+	var of interface{ GetSpecifiedName() string }
+	if !errors.As(err, &of) {
+		return err
+	}
+	name := of.GetSpecifiedName()
+	if cmd.Flag(name) != nil || cmd.Flag(ledgerFlag+name) == nil {
+		return err
+	}
+	return fmt.Errorf("%w (of a ledger in DynamoDB it is --%s%s)", err, ledgerFlag, name)
 }
 
 // accepted are the engines of --accept.
@@ -88,6 +117,8 @@ func (t *target) where() (name string, in kind, err error) {
 		return "", 0, usage("--schema is for a ledger in Postgres, --ledger is %q", name)
 	case !pg && len(t.accept) > 0:
 		return "", 0, usage("--accept is for a ledger in Postgres, --ledger is %q", name)
+	case !isTable && t.cloud != (cloud{}):
+		return "", 0, usage("--%sprofile, --%[1]sregion and --%[1]sendpoint-url are for a ledger in DynamoDB, --ledger is %[2]q", ledgerFlag, masked(name))
 	case isTable:
 		return table, inDynamoDB, nil
 	case pg:
@@ -137,7 +168,7 @@ func (t *target) open(ctx context.Context, warnings io.Writer) (opened, func() e
 	case in == inSQLite:
 		return openSQLite(ctx, name, warnings)
 	case in == inDynamoDB:
-		return openDynamoDB(ctx, name, warnings)
+		return t.openDynamoDB(ctx, name, warnings)
 	}
 	return t.openPostgres(ctx, name, warnings)
 }
@@ -157,25 +188,13 @@ func openSQLite(ctx context.Context, name string, warnings io.Writer) (opened, f
 }
 
 // openDynamoDB opens a table.
-func openDynamoDB(ctx context.Context, table string, warnings io.Writer) (opened, func() error, error) {
-	client, err := dynamoClient(ctx)
+func (t *target) openDynamoDB(ctx context.Context, table string, warnings io.Writer) (opened, func() error, error) {
+	client, err := t.cloud.tables(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	l := dynamodb.New(client, table, &dynamodb.Config{Logger: logger(warnings)})
 	return l, func() error { return nil }, l.Check(ctx)
-}
-
-// dynamoClient goes by what the AWS SDK finds by itself: environment, ~/.aws, the machine's role.
-func dynamoClient(ctx context.Context) (*sdk.Client, error) {
-	loaded, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("AWS's settings: %w", err)
-	}
-	if loaded.Region == "" {
-		return nil, usage("--ledger dynamodb: needs AWS_REGION (or a region in the profile of AWS_PROFILE)")
-	}
-	return sdk.NewFromConfig(loaded), nil
 }
 
 func (t *target) openPostgres(ctx context.Context, name string, warnings io.Writer) (opened, func() error, error) {
