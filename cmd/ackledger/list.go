@@ -99,7 +99,7 @@ func (l *list) lines(ctx context.Context, op ledger.Operator, f ledger.Filter, o
 		return show(out, l, renewedOnly(ctx, op, f), deadHead, deadLine, newDeadLetter)
 	}
 	if ofMessages(&f) && f.CheckMessages() == nil {
-		return show(out, l, op.Messages(ctx, f), "at\tstate\tattempts\tfree\tid\tscope\tlast error", messageLine, newMessage)
+		return show(out, l, op.Messages(ctx, f), "at\tstate\tretries\tfree\tid\tscope\tlast error", messageLine, newMessage)
 	}
 	return show(out, l, op.DeadLetters(ctx, f), deadHead, deadLine, newDeadLetter)
 }

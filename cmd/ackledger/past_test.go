@@ -28,7 +28,7 @@ func TestShowPast(t *testing.T) {
 				t.Fatalf("the row stays: %+v, %v", report, err)
 			}
 		}
-		const head = "earlier       succeeded, token 1, attempts 0, crashes 0\n"
+		const head = "earlier       succeeded, token 1, retries 0, crashes 0\n"
 		out, whole := s.run("show", "shop 7/k"), s.run("show", "shop 7/k", "--body")
 		for _, want := range []string{"its row is gone", head, "14 B\n", "kept until"} {
 			if !strings.Contains(out, want) || !strings.Contains(whole, want) {

@@ -205,7 +205,7 @@ func (s *showOne) print(out io.Writer, r *ledger.Record, one shown) error {
 	}
 	if r.State != 0 && r.In == nil {
 		p.line("token", "%d, generation %d", r.Token, r.Generation)
-		p.line("attempts", "%d, crashes %d", r.Attempts, r.Crashes)
+		p.line("retries", "%d, crashes %d", r.Attempts, r.Crashes)
 		p.line("first claim", "%s, expires %s", instant(r.At), instant(r.Expiry))
 		p.line("fingerprint", "%s", one.Fingerprint)
 	}

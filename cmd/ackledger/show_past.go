@@ -32,7 +32,7 @@ func newPast(list []ledger.Past) (out []pastLife) {
 func printPast(p *page, list []ledger.Past) {
 	for i := range list {
 		l := &list[i]
-		p.line("earlier", "%s, token %d, attempts %d, crashes %d", stateText(l.State), l.Token, l.Attempts, l.Crashes)
+		p.line("earlier", "%s, token %d, retries %d, crashes %d", stateText(l.State), l.Token, l.Attempts, l.Crashes)
 		p.line("  claimed", "%s, expired %s, kept until %s", instant(l.At), instant(l.Expiry), instant(l.Until))
 		p.line("  result", "%s", size(int64(len(l.Result)+l.Bytes)))
 		if l.Result != nil {
