@@ -53,10 +53,11 @@ func RunRecover(t *testing.T, open Open) {
 func recovered(e *env, epoch int, running, failedOnce ledger.Entry, token uint64, was []ledger.Claim) (ledger.Owner, ledger.Claim, []ledger.Claim) {
 	e.Helper()
 	o := e.owner()
+	behind := e.want(o, inRange(e.at(0, int64(100*epoch), -1))[0], ledger.Run) // the log goes on
 	own := e.want(o, running, ledger.Run)
 	again := e.claimAll(o, inRange(e.span(0, 4)...))
 	fresh := inRange(e.at(int32(epoch), 0, -1))[0] // a log that is made anew
-	for _, c := range append(slices.Clone(again[1:]), own, e.want(o, fresh, ledger.Run)) {
+	for _, c := range append(slices.Clone(again[1:]), behind, own, e.want(o, fresh, ledger.Run)) {
 		if c.Answer != ledger.Run || c.Token <= ledger.TokenFloor(epoch) || c.Token > ledger.TokenFloor(epoch+1) || c.Crashes != 0 {
 			e.Errorf("in epoch %d: %+v", epoch, c)
 		}

@@ -10,13 +10,14 @@ import (
 
 var _ ledger.Recoverer = (*Ledger)(nil)
 
-// Each statement of a recovery waits for what the one before has locked. $1 is the floor of the epoch's tokens.
+// Each statement of a recovery waits for what the one before has locked. $1 is the floor of the epoch's tokens: each token is lifted by
+// whole epochs, so those of a log stay above those of its ranges.
 const (
 	sqlRecoverMeta = `
-UPDATE {s}.meta SET ledger = $2::uuid, token = greatest(token, $1::bigint) WHERE ledger = $3::uuid RETURNING {durable}`
+UPDATE {s}.meta SET ledger = $2::uuid, token = token & (1::bigint << 52) - 1 | $1::bigint WHERE ledger = $3::uuid RETURNING {durable}`
 	sqlRecoverOwners   = `UPDATE {s}.owner SET fate = 2 WHERE fate = 1`
 	sqlRecoverMessages = `UPDATE {s}.message SET token = token & (1::bigint << 52) - 1 | $1::bigint WHERE state = 1`
-	sqlRecoverLogs     = `UPDATE {s}.range_log SET token = greatest(token, $1::bigint)`
+	sqlRecoverLogs     = `UPDATE {s}.range_log SET token = token & (1::bigint << 52) - 1 | $1::bigint`
 	sqlRecoverRanges   = `UPDATE {s}.claim_range SET token = token & (1::bigint << 52) - 1 | $1::bigint`
 )
 

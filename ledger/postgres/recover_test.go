@@ -6,7 +6,9 @@ import (
 	"github.com/ackledger/ackledger/ledger/ledgertest"
 )
 
-func TestRecover(t *testing.T) {
+// A restored ledger handed out tokens that had been handed out after its backup; and the next ones of a log were those of its ranges that
+// were open.
+func TestPitfall217_TokensGoOn(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]variant{"18": {}, "14": {old: true}} {
 		t.Run(name, func(t *testing.T) {

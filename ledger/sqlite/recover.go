@@ -11,11 +11,12 @@ import (
 
 var _ ledger.Recoverer = (*Ledger)(nil)
 
-// sqlRecover are the statements of a recovery. ? is the floor of the epoch's tokens.
+// sqlRecover are the statements of a recovery. ? is the floor of the epoch's tokens: each token is lifted by whole epochs, so those of a
+// log stay above those of its ranges.
 var sqlRecover = [...]string{
-	`INSERT INTO ackledger_meta (key, value) VALUES ('token', CAST(? AS TEXT))
-		ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE CAST(value AS INTEGER) < CAST(excluded.value AS INTEGER)`,
-	`UPDATE ackledger_range_log SET token = max(token, ?)`,
+	`INSERT INTO ackledger_meta (key, value) VALUES ('token', CAST(? AS TEXT)) ON CONFLICT (key) DO UPDATE
+		SET value = CAST(CAST(value AS INTEGER) & (1 << 52) - 1 | CAST(excluded.value AS INTEGER) AS TEXT)`,
+	`UPDATE ackledger_range_log SET token = token & (1 << 52) - 1 | ?`,
 	`UPDATE ackledger_message SET token = token & (1 << 52) - 1 | ? WHERE state = 1`,
 	`UPDATE ackledger_claim_range SET token = token & (1 << 52) - 1 | ?`,
 }

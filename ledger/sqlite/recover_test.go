@@ -9,7 +9,9 @@ import (
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
-func TestRecover(t *testing.T) {
+// A restored ledger handed out tokens that had been handed out after its backup; and the next ones of a log were those of its ranges that
+// were open.
+func TestPitfall217_TokensGoOn(t *testing.T) {
 	t.Parallel()
 	ledgertest.RunRecover(t, open)
 }
