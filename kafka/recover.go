@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/replay"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -131,7 +132,7 @@ func (f *finder) commit(group string, o *kadm.OffsetResponse) (c Committed, sour
 	}
 	topic := f.topics[o.Topic]
 	c = Committed{Group: group, State: f.groups[group], Topic: o.Topic, Partition: o.Partition, LedgerID: named, Offset: o.At, Back: o.At,
-		epoch: o.LeaderEpoch, topicID: topicID(topic.ID), signature: rest}
+		epoch: o.LeaderEpoch, topicID: topicID(topic.ID), note: o.Metadata, signature: rest}
 	if id, found := strings.CutPrefix(rest, f.cluster+":"); found && id == "-" {
 		c.topicID = topicID{} // workers that go by names
 	}
@@ -156,6 +157,9 @@ func (f *finder) compare(ctx context.Context, c *Committed, scope string) error 
 
 // SetBack commits for groups that have no members what Back says, with the ledger's id, which is that of its new epoch. Those that go on
 // where they were are signed anew, too: else their workers would be refused. A group with members is refused by the brokers.
+//
+// A group that has committed since [FindCommitted] read it is refused as well: Back may be ahead of what it has committed now, and what
+// lies between would be lost. The groups are taken in the order of their names, one request each; those before an error are set back.
 func SetBack(ctx context.Context, opts []kgo.Opt, list []Committed, ledgerID string) error {
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
@@ -163,20 +167,34 @@ func SetBack(ctx context.Context, opts []kgo.Opt, list []Committed, ledgerID str
 	}
 	defer client.Close()
 	adm := kadm.NewClient(client)
-	groups := map[string]kadm.Offsets{}
+	groups := map[string][]*Committed{}
 	for i := range list {
-		c := &list[i]
-		if groups[c.Group] == nil {
-			groups[c.Group] = kadm.Offsets{}
-		}
-		offsets := groups[c.Group]
-		offsets.Add(kadm.Offset{Topic: c.Topic, TopicID: kadm.TopicID(c.topicID), Partition: c.Partition, At: c.Back,
-			LeaderEpoch: c.epoch, Metadata: noteLedgerPrefix + ledgerID + ":" + c.signature})
+		groups[list[i].Group] = append(groups[list[i].Group], &list[i])
 	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		if err := adm.CommitAllOffsets(ctx, group, groups[group]); err != nil {
+		if err := setBack(ctx, adm, group, groups[group], ledgerID); err != nil {
 			return fmt.Errorf("kafka: set group %q back: %w", group, err)
 		}
 	}
 	return nil
+}
+
+func setBack(ctx context.Context, adm *kadm.Client, group string, list []*Committed, ledgerID string) error {
+	now, err := adm.FetchOffsets(ctx, group)
+	if err = cmp.Or(err, now.Error()); err != nil {
+		return fmt.Errorf("fetch its offsets: %w", err)
+	}
+	offsets := kadm.Offsets{}
+	for _, c := range list {
+		if is, _ := now.Lookup(c.Topic, c.Partition); is.At != c.Offset || is.Metadata != c.note {
+			return fmt.Errorf("topic %q partition %d: it was at %d when it was read, and has committed %d since: find again what it lacks",
+				c.Topic, c.Partition, c.Offset, is.At)
+		}
+		offsets.Add(kadm.Offset{Topic: c.Topic, TopicID: kadm.TopicID(c.topicID), Partition: c.Partition, At: c.Back,
+			LeaderEpoch: c.epoch, Metadata: noteLedgerPrefix + ledgerID + ":" + c.signature})
+	}
+	killpoint.At(killpoint.BeforeAck)
+	err = adm.CommitAllOffsets(ctx, group, offsets)
+	killpoint.At(killpoint.AfterAck)
+	return err
 }

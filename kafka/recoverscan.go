@@ -34,7 +34,8 @@ type Committed struct {
 
 	epoch     int32 // the leader's, of the record at Back
 	topicID   topicID
-	signature string // the commit's metadata, without the ledger's id
+	note      string // the commit's metadata
+	signature string // the same without the ledger's id
 }
 
 const (

@@ -7,4 +7,5 @@
 //	ACKLEDGER_KILLPOINT=claimed@3 ./worker    # dies at its third claim
 //
 // The steps are called where a worker goes from one promise to the next: internal/engine, sqs and kafka.
+// A recovery after a restore comes by the same ones, where it sets a group's offsets back.
 package killpoint
