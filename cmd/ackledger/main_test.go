@@ -26,24 +26,30 @@ import (
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )
 
-// program builds the command once.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "ackledger-command-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "ackledger")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
-})
+// program builds the command once, and killable once more, with the steps at which it can be told to die.
+var program, killable = built("ackledger"), built("killable", "-tags", "killpoints")
+
+// programs is the folder of what is built.
+var programs string
+
+func built(name string, flags ...string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		path := filepath.Join(programs, name)
+		args := append([]string{"build", "-o", path}, flags...)
+		if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%w: %s", err, out)
+		}
+		return path, nil
+	})
+}
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := program(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	var err error
+	if programs, err = os.MkdirTemp("", "ackledger-command-"); err != nil {
+		panic(err)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(programs)
 	os.Exit(code)
 }
 
@@ -54,6 +60,11 @@ type result struct {
 }
 
 func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	return commandOf(t, program, args...)
+}
+
+func commandOf(t *testing.T, program func() (string, error), args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := program()
 	if err != nil {

@@ -62,6 +62,22 @@ func (r *restoring) produce(partition int32, from, to int) {
 	}
 }
 
+// database has a ledger, and a table for effects.
+func (r *restoring) database() string {
+	r.Helper()
+	url := services.Postgres(r).URL
+	done(r.T, "migrate", "--ledger", url)
+	conn, err := pgx.Connect(r.Context(), url)
+	if err == nil {
+		_, err = conn.Exec(r.Context(), "CREATE TABLE effect (name text NOT NULL)")
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	_ = conn.Close(r.Context())
+	return url
+}
+
 // backup copies a database in which nobody works.
 func (r *restoring) backup(url string) string {
 	r.Helper()
@@ -167,17 +183,7 @@ func TestRecover(t *testing.T) {
 			t.Parallel()
 			r := newRestoring(t, audit)
 			old, later := r.topic+"_old", r.topic+"_later"
-			url := services.Postgres(t).URL
-			done(t, "migrate", "--ledger", url)
-			conn, err := pgx.Connect(t.Context(), url)
-			if err == nil {
-				_, err = conn.Exec(t.Context(), "CREATE TABLE effect (name text NOT NULL)")
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = conn.Close(t.Context())
-
+			url := r.database()
 			r.produce(0, 0, 50)
 			must(t, r.work(url, old, 49, "0/5")) // record 5 waits for its retry at the backup
 			if out := r.recover(url); out.code != exitDone || !strings.Contains(out.out, "nothing is to be done") {
