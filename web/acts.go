@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 type formData struct {
 	What   string // the act, and its page
 	Scope  string
+	Source string // a broker's, to replay from; empty: the ledger
 	Words  string
 	Query  string // selects what it is about
 	Filter url.Values
@@ -34,11 +36,21 @@ func (v *visit) form(what, title string, a Action) error {
 		return err
 	}
 	q := filterQuery(v.query)
-	return v.show(&page{Name: "act", Title: title, Data: &formData{What: what, Scope: f.Scope, Words: words(q), Query: q.Encode(), Filter: q,
-		Errors: replay.DefaultStopAfter}})
+	d := &formData{What: what, Scope: f.Scope, Words: words(q), Query: q.Encode(), Filter: q, Errors: replay.DefaultStopAfter}
+	if a == Replay {
+		source, err := v.source()
+		if err != nil {
+			return err
+		}
+		if source != nil {
+			d.Source, d.Words, d.Query = source.Name, wordsOf(source, q), withSource(q, source.Name)
+		}
+	}
+	return v.show(&page{Name: "act", Title: title, Data: d})
 }
 
 func (v *visit) replayForm() error { return v.form("replay", "Replay", Replay) }
+
 func (v *visit) reopenForm() error { return v.form("reopen", "Reopen", Reopen) }
 func (v *visit) purgeForm() error  { return v.form("purge", "Purge", Purge) }
 
@@ -73,9 +85,13 @@ func (v *visit) start(j *job) error {
 	return v.to("job", url.Values{"id": {j.ID}})
 }
 
-// replay begins the dry run of a replay from the ledger's archive.
+// replay begins the dry run of a replay, from the ledger's archive or from a broker's queue or topic.
 func (v *visit) replay() error {
 	f, by, err := v.planned(Replay)
+	if err != nil {
+		return err
+	}
+	from, err := v.source()
 	if err != nil {
 		return err
 	}
@@ -91,21 +107,28 @@ func (v *visit) replay() error {
 			return refuse(http.StatusBadRequest, "stop after: must be a number, is %q", text)
 		}
 	}
+	if from != nil {
+		return v.replayFrom(from, c)
+	}
 	source := replay.Archive
 	if form.Has("renewed") {
 		source = replay.Renewals
 	}
-	return v.start(v.replaying(kindReplay, Replay, source, c, true))
+	return v.start(v.replaying(kindReplay, Replay, v.inLedger(source), c, true))
 }
 
 // replaying is a job that replays.
-func (u *UI) replaying(kind jobKind, a Action, source func(ledger.Operator) replay.Source, c replay.Config, dry bool) *job {
+func (u *UI) replaying(kind jobKind, a Action, open opener, c replay.Config, dry bool) *job {
 	c.DryRun, c.StampKeys, c.Logger, c.Interval = dry, u.o.StampKeys, u.o.Logger, watchEvery
 	c.Filter.Cipher = u.o.Cipher
 	j := &job{Kind: kind, Scope: c.Filter.Scope, Action: a, DryRun: dry, By: c.By}
 	j.run = func(ctx context.Context, j *job) error {
 		if u.o.Target == nil {
 			return refuse(http.StatusNotFound, "these pages know no target to replay to")
+		}
+		src, err := open(ctx)
+		if err != nil {
+			return err
 		}
 		dst, err := u.o.Target(ctx, c.Filter.Scope)
 		if err != nil {
@@ -116,7 +139,7 @@ func (u *UI) replaying(kind jobKind, a Action, source func(ledger.Operator) repl
 				s.Done, s.Total, s.Rate, s.Left, s.Replay = p.Seen, max(p.Total, 0), p.Rate, p.Left, new(p.Report)
 			})
 		}
-		report, err := replay.Run(ctx, u.op, source(u.op), dst, c)
+		report, err := replay.Run(ctx, u.op, src, dst, c)
 		if err == nil || report.Read > 0 {
 			j.set(func(s *jobState) { s.Replay = &report })
 		}
@@ -126,7 +149,7 @@ func (u *UI) replaying(kind jobKind, a Action, source func(ledger.Operator) repl
 		j.next = func(by ledger.By) *job {
 			c := c
 			c.By = by
-			return u.replaying(kind, a, source, c, false)
+			return u.replaying(kind, a, open, c, false)
 		}
 	}
 	return j
@@ -216,15 +239,13 @@ func (v *visit) carryOut() error {
 	case strings.TrimSpace(strings.ReplaceAll(v.r.PostForm.Get("phrase"), ",", "")) != j.Phrase():
 		return refuse(http.StatusBadRequest, "nothing was done: to go on, type %q", j.Phrase())
 	}
+	by.Reason = cmp.Or(by.Reason, j.By.Reason)
 	next := j.next(by)
-	next.Words, next.query, next.Diff = j.Words, j.query, j.Diff
+	next.Words, next.query, next.Diff, next.Source = j.Words, j.query, j.Diff, j.Source
 	if s := j.view(); s.Purge != nil {
 		next.state.Total = s.Purge.Matched
 	} else if s.Reopen != nil {
 		next.state.Total = s.Reopen.Matched
-	}
-	if next.By.Reason == "" {
-		next.By.Reason = j.By.Reason
 	}
 	return v.start(next)
 }
@@ -232,7 +253,7 @@ func (v *visit) carryOut() error {
 // mended begins the dry run of a replay with another body.
 func (v *visit) mended(r *ledger.Record, was, is []byte, by ledger.By) error {
 	c := replay.Config{Filter: ledger.Filter{Scope: r.Scope, IDs: [][]byte{r.ID}}, By: by, Mend: true, Body: is}
-	j := v.replaying(kindMend, Edit, replay.Archive, c, true)
+	j := v.replaying(kindMend, Edit, v.inLedger(replay.Archive), c, true)
 	j.query = messageQuery(r.Scope, r.ID, r.Key)
 	j.Words = "another body for " + operate.Text(string(r.ID)) + " of " + operate.Text(r.Scope)
 	j.Diff = operate.Difference(was, is)

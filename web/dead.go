@@ -51,8 +51,9 @@ func (v *visit) newList(name string) (*listData, ledger.Filter, error) {
 // deadData is a page of dead letters.
 type deadData struct {
 	*listData
-	Oldest bool   // they come first
-	Turned string // the other way round
+	Oldest bool         // they come first
+	Turned string       // the other way round
+	Others []sourceLink // brokers' queues and topics to replay from
 }
 
 // dead lists dead letters.
@@ -61,7 +62,7 @@ func (v *visit) dead() error {
 	if err != nil {
 		return err
 	}
-	d := &deadData{listData: list, Oldest: v.query.Get("order") == oldest}
+	d := &deadData{listData: list, Oldest: v.query.Get("order") == oldest, Others: v.links(list.Filter)}
 	turned, read := maps.Clone(d.Filter), v.newest
 	if d.Oldest {
 		read = v.oldest

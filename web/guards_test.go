@@ -16,7 +16,7 @@ func (s *stage) attempts(dry string) map[string]url.Values {
 	query := strings.TrimPrefix(message, "message?")
 	return map[string]url.Values{
 		"replay?" + inShop: {}, "reopen?id=o2&" + inShop: {}, "purge?" + inShop: {}, "go?id=" + dry: {}, "stop?id=" + dry: {},
-		"pause": {"scope": {url.QueryEscape(shop)}}, "pause?scope=": {"all": {"yes"}}, "resume?" + inShop: {},
+		"replay?" + fromQueue: {}, "pause": {"scope": {url.QueryEscape(shop)}}, "pause?scope=": {"all": {"yes"}}, "resume?" + inShop: {},
 		"body?" + query + "&delivery=6f31": {}, "edit?" + query: {}, "mend?" + query: {"body": {"x"}},
 	}
 }
@@ -86,7 +86,7 @@ func TestReadOnly(t *testing.T) {
 		}
 		s.lacks(s.want(s.post(path, form), http.StatusForbidden, "for reading"), "secret")
 	}
-	for _, path := range []string{"replay?" + inShop, "purge?" + inShop, "reopen?" + inShop} {
+	for _, path := range []string{"replay?" + inShop, "replay?" + fromQueue, "purge?" + inShop, "reopen?" + inShop} {
 		s.want(s.get(path), http.StatusForbidden)
 	}
 	for _, path := range []string{"", "dead", "message?id=o1", "message?id=o2", "job?id=" + dry} {

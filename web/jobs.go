@@ -41,6 +41,7 @@ type job struct {
 	By     ledger.By
 	Began  time.Time
 	Diff   string // of a mended body
+	Source string // a broker's, that is replayed from; empty: the ledger
 
 	query url.Values
 	run   func(context.Context, *job) error

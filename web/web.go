@@ -53,6 +53,9 @@ type Options struct {
 	// Target makes what a replay sends to, for the scope of its filter (empty: all), such as by kafka.NewReplayTarget; it is used
 	// by one run. Default: dead letters cannot be replayed.
 	Target func(ctx context.Context, scope string) (replay.Target, error)
+	// Sources are the brokers' own dead-letter queues and topics that can be replayed from, beside the ledger's dead letters; Target must
+	// be set with them. A replay from one needs Replay of its filter's scope, as one of the ledger's. Default: none.
+	Sources []Source
 	// StampKeys are those of the workers (replay.Config.StampKeys). For people whose workers have keys.
 	StampKeys []consumer.StampKey
 	// Doctor says what is wrong with the ledger and its brokers. Default: there is no such page. `ackledger web` has one.
@@ -115,6 +118,9 @@ func Handler(l ledger.Operator, o Options) (*UI, error) {
 		return nil, errors.New("web: Options.Authorize: must be set with Options.Write, is nil")
 	case o.Authorize != nil && o.Actor == nil:
 		return nil, errors.New("web: Options.Actor: must be set with Options.Authorize, is nil")
+	}
+	if err := o.checkSources(); err != nil {
+		return nil, err
 	}
 	if err := consumer.CheckStampKeys(o.StampKeys); err != nil {
 		return nil, errors.Join(errors.New("web: Options.StampKeys"), err)

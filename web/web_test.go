@@ -35,7 +35,7 @@ func TestHandlerRefusesOptionsThatDoNotGoTogether(t *testing.T) {
 	}
 }
 
-var everyPage = []string{"", "dead", "errors", "stuck", "jobs", "audit", "doctor", "message", "message?id=o1", "replay", "reopen", "purge", "replay?scope=" + url.QueryEscape(shop)}
+var everyPage = []string{"", "dead", "errors", "stuck", "jobs", "audit", "doctor", "message", "message?id=o1", "replay", "reopen", "purge", "replay?scope=" + url.QueryEscape(shop), "replay?" + fromQueue}
 
 func TestPages(t *testing.T) {
 	t.Parallel()

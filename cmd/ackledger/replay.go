@@ -57,7 +57,7 @@ func (r *replaying) stampKeys() ([]consumer.StampKey, error) {
 }
 
 func newReplay(t *target) *cobra.Command {
-	r := &replaying{cfg: replay.Config{Concurrency: replay.DefaultConcurrency, StopAfter: replay.DefaultStopAfter}, visibility: span(30 * time.Second)}
+	r := &replaying{cfg: replay.Config{Concurrency: replay.DefaultConcurrency, StopAfter: replay.DefaultStopAfter}}
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Bring dead letters back, each once",
@@ -112,9 +112,14 @@ To replay through your handler, without the broker, use replay.InPlace in a prog
 	flags.StringVar(&r.cfg.Consumer, "consumer", "", "the consumer of dead letters that name none (SQS moved them by itself)")
 	flags.StringVar(&r.cfg.Origin, "origin", "", "where dead letters came from that do not say so: a queue's ARN, or CLUSTER/TOPIC")
 	flags.StringVar(&r.stampKeysIn, "stamp-keys-file", "", "a file with the keys of the workers' Options.Stamps, id:secret (default: "+stampKeysVariable+" in the environment)")
-	flags.Var(&r.visibility, "visibility", "SQS: how long what is read from the queue is hidden from others")
+	r.visibilityFlag(cmd)
 	flags.BoolVar(&r.json, "json", false, "the report as a line of JSON")
 	return cmd
+}
+
+func (r *replaying) visibilityFlag(cmd *cobra.Command) {
+	r.visibility = span(30 * time.Second)
+	cmd.Flags().Var(&r.visibility, "visibility", "SQS: how long what is read from the queue is hidden from others")
 }
 
 func (r *replaying) run(ctx context.Context, op ledger.Operator, out, messages io.Writer) error {
@@ -177,7 +182,6 @@ func (r *replaying) prepare(ctx context.Context, op ledger.Operator) (err error)
 
 // ends makes source and target. What they need is released by end.
 func (r *replaying) ends(ctx context.Context, op ledger.Operator) (src replay.Source, dst replay.Target, err error) {
-	kind, name, _ := strings.Cut(r.source, ":")
 	switch {
 	case r.renewed && r.source != "archive":
 		err = usage("--renewed needs --source archive, --source is %q", r.source)
@@ -185,10 +189,8 @@ func (r *replaying) ends(ctx context.Context, op ledger.Operator) (src replay.So
 		src = replay.Renewals(op)
 	case r.source == "archive":
 		src = replay.Archive(op)
-	case kind == "sqs" && name != "":
-		src, err = r.queueSource(ctx, name)
-	case kind == "kafka" && name != "":
-		src, err = r.topicSource(name)
+	case isBrokerSource(r.source):
+		src, err = r.brokerSource(ctx, r.source)
 	default:
 		err = usage("--source must be archive, sqs:QUEUE or kafka:TOPIC, is %q", r.source)
 	}
@@ -197,6 +199,20 @@ func (r *replaying) ends(ctx context.Context, op ledger.Operator) (src replay.So
 	}
 	dst, err = r.target(ctx)
 	return src, dst, err
+}
+
+// isBrokerSource says whether a source is written as a broker's queue or topic.
+func isBrokerSource(source string) bool {
+	kind, name, _ := strings.Cut(source, ":")
+	return (kind == "sqs" || kind == "kafka") && name != ""
+}
+
+// brokerSource makes the source that isBrokerSource has let pass.
+func (r *replaying) brokerSource(ctx context.Context, source string) (replay.Source, error) {
+	if queue, ok := strings.CutPrefix(source, "sqs:"); ok {
+		return r.queueSource(ctx, queue)
+	}
+	return r.topicSource(strings.TrimPrefix(source, "kafka:"))
 }
 
 func (r *replaying) end() {

@@ -23,7 +23,7 @@ type webPages struct {
 	send           replaying // how dead letters are sent, and by whom
 	doctor         doctor
 	listen         string
-	hosts          []string
+	hosts, sources []string
 	write, noLogin bool
 }
 
@@ -40,6 +40,8 @@ Without --write nothing can be changed. There is no login: whoever reaches the a
 do everything, as --actor. So it listens on this machine alone, unless --no-login says otherwise; everybody with a login on
 this machine reaches it. To have it behind a login of yours, mount package web in a program of yours. It answers to the
 names localhost, 127.0.0.1, [::1] and that of --listen; --host adds others, such as that of a proxy.
+
+--source names a broker's own dead-letter queue or topic to replay from, such as sqs:orders-dlq.
 
 It takes two connections to a Postgres ledger. Ctrl-C ends it, and stops what was begun on its pages between two messages.`,
 		Args: cobra.NoArgs,
@@ -63,6 +65,8 @@ It takes two connections to a Postgres ledger. Ctrl-C ends it, and stops what wa
 	flags.StringVar(&w.send.actor, "actor", login(), "who acts and looks at bodies, for the audit")
 	flags.BoolVar(&w.send.anyGroup, "any-group", false, "Kafka: replay although other groups read the topic")
 	flags.StringVar(&w.send.stampKeysIn, "stamp-keys-file", "", "a file with the keys of the workers' Options.Stamps, id:secret (default: "+stampKeysVariable+" in the environment)")
+	flags.StringArrayVar(&w.sources, "source", nil, "sqs:QUEUE (its URL, ARN or name) or kafka:TOPIC, from which dead letters can be replayed beside the ledger's (repeatable)")
+	w.send.visibilityFlag(cmd)
 	flags.StringArrayVar(&w.doctor.queues, "queue", nil, "for the doctor: an SQS queue that workers consume (repeatable)")
 	flags.StringArrayVar(&w.doctor.topics, "topic", nil, "for the doctor: a Kafka topic that workers consume (repeatable)")
 	flags.IntVar(&w.doctor.attempts, "attempts", consumer.DefaultAttempts, "for the doctor: the workers' Options.Attempts")
@@ -80,6 +84,14 @@ func (w *webPages) check() error {
 	if w.doctor.attempts < 1 {
 		return usage("--attempts must be 1 or more, is %d", w.doctor.attempts)
 	}
+	for i, name := range w.sources {
+		switch {
+		case !isBrokerSource(name) || len(name) > web.MaxSourceName:
+			return usage("--source must be sqs:QUEUE or kafka:TOPIC, at most %d bytes, is %.400q", web.MaxSourceName, name)
+		case slices.Contains(w.sources[:i], name):
+			return usage("--source %s is there twice", name)
+		}
+	}
 	_, err = w.send.who()
 	return err
 }
@@ -93,7 +105,7 @@ func (w *webPages) run(ctx context.Context, t *target, l opened, out, messages i
 	pages, err := web.Handler(l, web.Options{
 		Write: w.write, Authorize: func(*http.Request, web.Action, string) error { return nil },
 		Actor:  func(*http.Request) string { return w.send.actor },
-		Target: w.target, StampKeys: keys, Logger: logger(messages),
+		Target: w.target, Sources: w.deadLetters(), StampKeys: keys, Logger: logger(messages),
 		Doctor: func(ctx context.Context) ([]web.Finding, error) { return w.examine(ctx, t, l), nil },
 	})
 	if err != nil {
@@ -136,6 +148,17 @@ func (w *webPages) known(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(rw, r)
 	})
+}
+
+// deadLetters are the sources of --source. Each run makes its own, as the command replay does.
+func (w *webPages) deadLetters() (all []web.Source) {
+	for _, name := range w.sources {
+		all = append(all, web.Source{Name: name, Open: func(ctx context.Context) (replay.Source, error) {
+			r := w.send // a run of its own
+			return r.brokerSource(ctx, name)
+		}})
+	}
+	return all
 }
 
 // target makes what one replay sends to.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -37,25 +38,33 @@ func ask(t *testing.T, method, address string, form url.Values) (int, string, ht
 	return resp.StatusCode, string(body), resp.Header
 }
 
+// served is a process that serves the pages, with acts, and their address.
+func served(t *testing.T, env []string, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := command(t, append([]string{"web", "--listen", "127.0.0.1:0", "--write", "--actor", "alex"}, args...)...)
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(line, "serving ")
+	base, _, _ := strings.Cut(rest, " ")
+	return cmd, base
+}
+
 // TestWeb: the pages are served of every kind of ledger, by a process that a signal ends.
 func TestWeb(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, s *store) {
 		shop(s)
-		cmd := command(t, "web", "--listen", "127.0.0.1:0", "--write", "--actor", "alex", "--ledger", s.name)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		line, err := bufio.NewReader(out).ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(line, "serving ")
-		base, _, _ := strings.Cut(rest, " ")
+		cmd, base := served(t, nil, "--ledger", s.name)
 		for path, want := range map[string]string{"": orders, "dead": "no such SKU: 17", "errors": "no such SKU: #", "stuck": "Stuck", "audit": "Audit",
 			"message?id=o1": "a first try", "doctor": "Examine", "style.css": "color-scheme"} {
 			if code, body, _ := ask(t, http.MethodGet, base+path, nil); code != http.StatusOK || !strings.Contains(body, want) {
@@ -118,7 +127,8 @@ func TestWebUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"--listen 8080": "host:port", "--listen 0.0.0.0:8080": "--no-login", "--listen :8080": "--no-login", "--attempts 0": "--attempts",
-		"--actor=": "--actor",
+		"--actor=": "--actor", "--source archive": "sqs:QUEUE or kafka:TOPIC", "--source sqs:": "sqs:QUEUE or kafka:TOPIC",
+		"--source sqs:a --source sqs:a": "twice",
 	} {
 		r := ackledger(t, append([]string{"web", "--ledger", "nowhere.db"}, strings.Fields(args)...)...)
 		if r.code != exitUsage || !strings.Contains(r.errors, want) {

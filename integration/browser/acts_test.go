@@ -17,7 +17,7 @@ func TestActs(t *testing.T) {
 	t.Parallel()
 	for _, scripts := range []bool{true, false} {
 		for name, act := range map[string]func(*tab){
-			"replay": replayed, "edit": edited, "reopen": reopened, "purge": purged, "pause": paused, "search": searched, "stop": stopped,
+			"replay": replayed, "replay of a queue": requeued, "edit": edited, "reopen": reopened, "purge": purged, "pause": paused, "search": searched, "stop": stopped,
 		} {
 			t.Run(fmt.Sprintf("%s, scripts=%v", name, scripts), func(t *testing.T) {
 				b := newStage(t).open(scripts)
@@ -51,6 +51,28 @@ func replayed(b *tab) {
 	if n := len(b.sent.all()); n != 11 || b.audited(ledger.ActionReplay) != 11 { // 1, 10 to 19
 		b.t.Errorf("%d were sent", n)
 	}
+}
+
+func requeued(b *tab) {
+	b.see("dead?" + url.Values{"scope": {orders}}.Encode())
+	b.press(dlq)
+	b.has("Consumer, of letters that name none")
+	b.write("#reason", "OPS-21")
+	b.press("Dry run")
+	b.has("would be replayed")
+	b.has("hidden for a while")
+	if len(b.sent.all()) != 0 || b.queue.left() != 6 {
+		b.t.Errorf("a dry run has sent %q, %d are left", b.sent.all(), b.queue.left())
+	}
+	b.press("Do it")
+	b.has("done")
+	if n := len(b.sent.all()); n != 5 || b.queue.left() != 1 || b.audited(ledger.ActionReplay) != 5 { // one is of another scope
+		b.t.Errorf("%d were sent, %d are left", n, b.queue.left())
+	}
+	b.see("dead")
+	b.press("<script>document.title=")
+	b.press("Dry run")
+	b.has("failed")
 }
 
 func edited(b *tab) {

@@ -24,7 +24,7 @@ func pages() map[string]string {
 	return map[string]string{
 		"now": "", "dead": "dead", "errors": "errors", "stuck": "stuck", "message": "message?" + only(orders, "4711-000"), "hostile": "message?" + only(orders, hostile),
 		"jobs": "jobs", "audit": "audit", "doctor": "doctor", "find": "message", "replay": "replay?" + url.Values{"scope": {orders}}.Encode(),
-		"reopen": "reopen?" + only(orders, "5000"), "purge": "purge", "missing": "message?id=never",
+		"source": "replay?" + url.Values{"source": {dlq}, "scope": {orders}}.Encode(), "reopen": "reopen?" + only(orders, "5000"), "purge": "purge", "missing": "message?id=never",
 	}
 }
 

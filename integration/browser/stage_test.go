@@ -74,7 +74,7 @@ func (s *sink) Send(_ context.Context, letters []*replay.Letter) []replay.Result
 	for _, l := range letters {
 		s.bodies = append(s.bodies, string(l.Message.Body))
 	}
-	return make([]replay.Result, len(letters))
+	return slices.Repeat([]replay.Result{{Outcome: replay.Sent}}, len(letters))
 }
 
 func (s *sink) all() []string {
@@ -88,17 +88,20 @@ type stage struct {
 	t     *testing.T
 	l     *board
 	sent  *sink
+	queue *letters
 	base  string
 	owner ledger.Owner
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, l: &board{Ledger: memory.New()}, sent: new(sink)}
+	s := &stage{t: t, l: &board{Ledger: memory.New()}, sent: new(sink), queue: new(letters)}
 	pages, err := web.Handler(s.l, web.Options{
 		Write: true, Authorize: func(*http.Request, web.Action, string) error { return nil },
 		Actor:  func(*http.Request) string { return "alex" },
 		Target: func(context.Context, string) (replay.Target, error) { return s.sent, nil },
+		Sources: []web.Source{{Name: dlq, Open: func(context.Context) (replay.Source, error) { return s.queue, nil }},
+			{Name: hostile, Open: func(context.Context) (replay.Source, error) { return nil, errors.New(hostile) }}},
 		Doctor: func(context.Context) ([]web.Finding, error) {
 			return []web.Finding{{Grade: "warning", Check: "sweep", Text: "the last pass ended 2d ago: what has expired stays", Remedy: "let workers maintain the ledger"},
 				{Grade: "ok", Check: "tables", Text: "of this program's version"}}, nil
