@@ -1,27 +1,18 @@
 // Package kafka consumes topics of Apache Kafka through a ledger: an offset is committed only once the ledger is
 // terminal for every record below it.
 //
-// A first worker:
-//
-//	func main() {
-//		l, err := sqlite.Open(context.Background(), "ledger.db", nil)
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		w, err := kafka.NewWorker([]kgo.Opt{
-//			kgo.SeedBrokers("localhost:9092"),
-//			kgo.ConsumerGroup("billing"),
-//			kgo.ConsumeTopics("orders"),
-//		}, l, consumer.HandlerFunc(charge), &kafka.Config{Options: consumer.Options{Logger: zap.Must(zap.NewProduction())}})
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-//		context.AfterFunc(ctx, stop) // the first signal drains, a second one ends the process
-//		if err := w.Run(ctx); err != nil {
-//			log.Fatal(err)
-//		}
+//	l := memory.New() // in production postgres.New or sqlite.Open
+//	w, err := kafka.NewWorker([]kgo.Opt{
+//		kgo.SeedBrokers(brokers...),
+//		kgo.ConsumerGroup("billing"),
+//		kgo.ConsumeTopics("orders"),
+//	}, l, consumer.HandlerFunc(charge), nil)
+//	if err != nil {
+//		log.Fatal(err)
 //	}
+//	err = w.Run(ctx) // until ctx is done: then it drains, and commits
+//
+// examples/kafka-worker is a whole program, which drains at a signal.
 //
 // # Who is authoritative
 //

@@ -32,21 +32,26 @@ func Example() {
 	}
 
 	handled := 0
-	worker, err := kafka.NewWorker([]kgo.Opt{
-		kgo.SeedBrokers(cluster.ListenAddrs()...),
-		kgo.ConsumerGroup("billing"),
-		kgo.ConsumeTopics("orders"),
-	}, memory.New(), consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
+	charge := func(_ context.Context, m *consumer.Message) error {
 		fmt.Println(m.ID, string(m.Key), string(m.Body))
 		if handled++; handled == 2 {
 			stop()
 		}
 		return nil
-	}), nil)
+	}
+	brokers := cluster.ListenAddrs()
+
+	l := memory.New() // in production postgres.New or sqlite.Open
+	w, err := kafka.NewWorker([]kgo.Opt{
+		kgo.SeedBrokers(brokers...),
+		kgo.ConsumerGroup("billing"),
+		kgo.ConsumeTopics("orders"),
+	}, l, consumer.HandlerFunc(charge), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(worker.Run(ctx))
+	err = w.Run(ctx) // until ctx is done: then it drains, and commits
+	fmt.Println(err)
 	// Output:
 	// orders-0-0 customer 7 4 apples
 	// orders-0-1 customer 7 2 pears

@@ -1,28 +1,18 @@
 // Package sqs consumes queues of Amazon SQS through a ledger: a worker deletes a message only once the ledger is terminal for
 // it. It serves standard and FIFO queues, of AWS and of compatible services.
 //
-// A first worker:
+//	l := memory.New() // in production postgres.New or sqlite.Open
+//	cfg := &sqs.Config{Options: consumer.Options{Name: "billing"}}
 //
-//	func main() {
-//		l, err := sqlite.Open(context.Background(), "ledger.db", nil)
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		cfg, err := config.LoadDefaultConfig(context.Background())
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		w, err := sqs.NewWorker(awssqs.NewFromConfig(cfg), os.Getenv("QUEUE_URL"), l, consumer.HandlerFunc(charge),
-//			&sqs.Config{Options: consumer.Options{Name: "billing", Logger: zap.Must(zap.NewProduction())}})
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-//		context.AfterFunc(ctx, stop) // the first signal drains, a second one ends the process
-//		if err := w.Run(ctx); err != nil {
-//			log.Fatal(err)
-//		}
+//	w, err := sqs.NewWorker(client, url, l, consumer.HandlerFunc(charge), cfg)
+//	if err != nil {
+//		log.Fatal(err)
 //	}
+//	if err := w.Run(ctx); err != nil { // until ctx is done: then it drains
+//		log.Fatal(err)
+//	}
+//
+// examples/sqs-worker is a whole program, which drains at a signal.
 //
 // # Who is authoritative
 //

@@ -34,19 +34,20 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	handler := consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
+	charge := func(_ context.Context, m *consumer.Message) error {
 		fmt.Printf("charge %s, attempt %d\n", m.Body, m.Attempt)
 		stop() // a real worker goes on until it is told to stop
 		return nil
-	})
-	w, err := sqs.NewWorker(client, url, memory.New(), handler, &sqs.Config{
-		Options:  consumer.Options{Name: "billing"},
-		WaitTime: time.Second, // the example's stop waits for an open poll
-	})
+	}
+	l := memory.New() // in production postgres.New or sqlite.Open
+	cfg := &sqs.Config{Options: consumer.Options{Name: "billing"}}
+	cfg.WaitTime = time.Second // the example's stop waits for an open poll
+
+	w, err := sqs.NewWorker(client, url, l, consumer.HandlerFunc(charge), cfg)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := w.Run(ctx); err != nil {
+	if err := w.Run(ctx); err != nil { // until ctx is done: then it drains
 		log.Fatal(err)
 	}
 	fmt.Println("left in the queue:", srv.Queue("orders").Depth())

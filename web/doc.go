@@ -1,11 +1,18 @@
 // Package web is a page on which people see how workers and their ledger do, and act on it: one http.Handler, to mount under any
 // prefix behind a login of one's own.
 //
-//	pages, err := web.Handler(l, web.Options{Authorize: mayDo, Actor: login, Write: true})
-//	…
-//	mux.Handle("/ackledger/", requireLogin(pages))
-//	…
+//	mayDo := func(r *http.Request, a web.Action, scope string) error {
+//		if a == web.Read || login(r) == "alex" {
+//			return nil
+//		}
+//		return errors.New("ask the operators")
+//	}
+//	pages, err := web.Handler(l, web.Options{Write: true, Authorize: mayDo, Actor: login})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
 //	defer pages.Close()
+//	mux.Handle("/ackledger/", requireLogin(pages))
 //
 // The pages are HTML that the server renders, and work without JavaScript; with it they are live. Everything that they need is in
 // the program. They can stand beside tables of any size: each read has a deadline, lists come in pages by the key of an index, and

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -12,13 +13,20 @@ import (
 
 // The pages stand under a prefix, behind a login of the program's own.
 func Example() {
-	pages, err := web.Handler(memory.New(), web.Options{}) // to read; a real ledger is in a database
+	l, mux := memory.New(), http.NewServeMux()                     // a real ledger is in a database
+	requireLogin := func(h http.Handler) http.Handler { return h } // yours, as is who is logged in
+	login := func(*http.Request) string { return "alex" }
+	mayDo := func(r *http.Request, a web.Action, scope string) error {
+		if a == web.Read || login(r) == "alex" {
+			return nil
+		}
+		return errors.New("ask the operators")
+	}
+	pages, err := web.Handler(l, web.Options{Write: true, Authorize: mayDo, Actor: login})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer pages.Close()
-	requireLogin := func(h http.Handler) http.Handler { return h } // yours
-	mux := http.NewServeMux()
 	mux.Handle("/ackledger/", requireLogin(pages))
 
 	answer := httptest.NewRecorder()

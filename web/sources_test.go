@@ -33,7 +33,14 @@ func (q *queue) Warnings() []string                                   { return n
 func (q *queue) Unread() int64                                        { return q.hidden }
 func (q *queue) Keep([]*replay.Letter)                                {}
 func (q *queue) source() Source                                       { return Source{Name: dlq, Open: q.open} }
-func (q *queue) open(context.Context) (replay.Source, error)          { q.opened++; return q, nil }
+
+func (q *queue) open(context.Context) (replay.Source, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.opened++
+	return q, nil
+}
+
 func (q *queue) Done(_ context.Context, letters []*replay.Letter) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,7 +1,13 @@
 // Package envelope takes messages out of what AWS wraps them in, and unpacks compressed ones: middleware for handlers of
 // single messages, and decoders for handlers of batches and for keys. It imports the standard library only.
 //
-//	handler := consumer.Chain(consumer.JSON(charge), envelope.SNS, envelope.EventBridge)
+//	type order struct {
+//		ID string `json:"order"`
+//	}
+//	handler := consumer.Chain(consumer.JSON(func(ctx context.Context, o order) error {
+//		fmt.Println("order", o.ID, "of", envelope.SNSFrom(ctx).TopicARN)
+//		return nil
+//	}), envelope.SNS)
 //
 // The handler gets a copy of the message with another body; consumer.MessageFrom still returns what the broker delivered, and
 // [SNSFrom], [EventBridgeFrom] return what was around the body. What cannot be read fails for good ([consumer.Terminal]): the

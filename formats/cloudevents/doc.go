@@ -2,6 +2,11 @@
 // each message to a function as an event, [Events] is middleware that leaves the event's data as the body. It is a module of its
 // own, so that the SDK comes only to those who use it.
 //
+//	handler := cloudevents.Handler(func(_ context.Context, e event.Event) error {
+//		fmt.Println(e.Type(), e.Source(), string(e.Data()))
+//		return nil
+//	})
+//
 // # Where an event is looked for
 //
 // Binary mode: the attributes are headers with the prefix "ce_", as the Kafka binding has them, or "ce-"; the body is the data, and the

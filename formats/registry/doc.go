@@ -2,6 +2,18 @@
 // handlers of typed values, [Registry.Schemas] is middleware for topics with messages of several types. The registry's client is
 // franz-go's sr. It is a module of its own, so that what it needs comes only to those who use it.
 //
+//	schemas, err := registry.New(client)
+//	if err != nil {
+//		panic(err)
+//	}
+//	type order struct {
+//		ID string `avro:"id"`
+//	}
+//	orders := registry.Avro(schemas, nil, func(_ context.Context, o order) error {
+//		fmt.Println("order", o.ID)
+//		return nil
+//	})
+//
 // # The format
 //
 // A body begins with a zero byte and the schema's id in four bytes; Protobuf has the place of the message in the schema's file behind

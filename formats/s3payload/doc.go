@@ -3,6 +3,15 @@
 // an object, and its attribute ExtendedPayloadSize, once SQSLargePayloadSize, has the body's length. A message without the attribute has
 // its body in itself, and is handled alike. It is a module of its own, so that S3's client comes only to those who use it.
 //
+//	store, err := s3payload.New(client, s3payload.Config{Buckets: []string{"payloads"}})
+//	if err != nil {
+//		panic(err)
+//	}
+//	handler := store.Handler(func(_ context.Context, _ *consumer.Message, body io.Reader) error {
+//		_, err := io.Copy(os.Stdout, body)
+//		return err
+//	})
+//
 // [Store.Handler] hands the body to a function as it comes from S3, so that none is in memory as a whole; [Store.Bytes] reads it into
 // memory for those who ask for it, up to a limit.
 //

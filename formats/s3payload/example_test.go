@@ -14,7 +14,8 @@ import (
 
 // A handler of videos, which are streamed into a file. In a program the aws.Config is config.LoadDefaultConfig's.
 func Example() {
-	store, err := s3payload.New(s3.NewFromConfig(aws.Config{Region: "eu-central-1"}), s3payload.Config{Buckets: []string{"payloads"}})
+	client := s3.NewFromConfig(aws.Config{Region: "eu-central-1"})
+	store, err := s3payload.New(client, s3payload.Config{Buckets: []string{"payloads"}})
 	if err != nil {
 		panic(err)
 	}

@@ -1,6 +1,12 @@
 // Package redisfilter is an idempotency.Filter on Redis, for processes that share what they have seen. It is a module of its own, so
 // that go-redis comes only to those who use it.
 //
+//	filter, err := redisfilter.New(client, redisfilter.Options{Prefix: "production:seen:"})
+//	if err != nil {
+//		panic(err)
+//	}
+//	runner, err := idempotency.New(memory.New(), idempotency.Options{Filter: filter})
+//
 // # What it does
 //
 // A request is one command, SET key 1 NX EX window: Redis has the key already, or has it now. Where Redis had it, the runner reads the

@@ -8,8 +8,11 @@ import (
 )
 
 // beginnings are the packages whose documentation begins with lines of an Example, behind its first paragraph.
-var beginnings = []string{"consumer", "consumer/consumertest", "idempotency", "idempotency/canonical", "idempotency/httpkey", "idempotency/spillsql", "ledger",
-	"ledger/driver", "ledger/dynamodb/dynamodbtest", "ledger/memory", "ledger/sqlite", "replay", "sqs/sqstest"}
+var beginnings = []string{"consumer", "consumer/consumertest", "consumer/envelope", "consumer/envelope/zstd", "consumer/slogzap",
+	"formats/cloudevents", "formats/registry", "formats/s3payload", "idempotency", "idempotency/canonical", "idempotency/httpkey",
+	"idempotency/redisfilter", "idempotency/spills3", "idempotency/spillsql", "integration/wire", "kafka", "ledger", "ledger/driver",
+	"ledger/driver/items", "ledger/driver/items/itemstest", "ledger/dynamodb", "ledger/dynamodb/dynamodbtest", "ledger/ledgertest", "ledger/memory",
+	"ledger/postgres", "ledger/sqlite", "replay", "sqs", "sqs/lambdasqs", "sqs/sqstest", "web"}
 
 // What a package's documentation shows first is compiled: each stanza of it stands in the package's examples, as it is.
 func TestDocumentationBeginsWithLinesOfAnExample(t *testing.T) {

@@ -1,23 +1,19 @@
 // Package dynamodb keeps a ledger in a table of Amazon DynamoDB, for workers that have no PostgreSQL beside their queue.
 //
-// [Migrate] makes the table, [New] returns the ledger, and [InTx] commits a handler's own writes together with its message's
-// success.
-//
-//	if err := dynamodb.Migrate(ctx, client, "orders-ledger"); err != nil { // once, before the deploy
+//	if err := dynamodb.Migrate(ctx, client, table); err != nil { // once, before the deploy
 //		return err
 //	}
-//	l := dynamodb.New(client, "orders-ledger", nil) // one a process
-//	if err := l.Check(ctx); err != nil {
-//		return err
+//	l := dynamodb.New(client, table, nil) // one a process
+//
+//	charge := func(ctx context.Context) error { // in a handler
+//		return dynamodb.InTx(ctx, func(_ context.Context, tx *dynamodb.Tx) error {
+//			tx.Add(types.TransactWriteItem{Put: &types.Put{TableName: &payments, Item: payment}})
+//			return nil
+//		})
 //	}
-//	worker, err := sqs.NewWorker(queues, queueURL, l, handler, &sqs.Config{Options: consumer.Options{Name: "billing"}})
 //
-// and in a handler:
-//
-//	return dynamodb.InTx(ctx, func(_ context.Context, tx *dynamodb.Tx) error {
-//		tx.Add(types.TransactWriteItem{Put: &types.Put{TableName: aws.String("payments"), Item: payment}})
-//		return nil
-//	})
+// [Migrate] makes the table, and [New] returns the ledger. [Ledger.Check] says at the start whether the table can be used. [InTx] commits
+// a handler's own writes together with its message's success.
 //
 // # How it holds its promises without a server's clock
 //

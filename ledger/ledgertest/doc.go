@@ -1,9 +1,20 @@
 // Package ledgertest is the conformance suite of ledgers: one suite for all stores, whatever they are made of. Only tests
 // import it.
 //
-// A store's test file opens it and calls:
+//	open := func(*testing.T) ledgertest.Store {
+//		l := memory.New()
+//		return ledgertest.Store{
+//			Ledger:  l,
+//			Get:     l.Get,
+//			Declare: func(_ context.Context, id string) error { l.Declare(id); return nil },
+//			Drop:    func(_ context.Context, key ledger.Key) error { l.Drop(key); return nil },
+//			DropOwner: func(context.Context, string) error {
+//				return nil // one that is sealed may do as little as one that is not there
+//			},
+//		}
+//	}
 //
-//	func open(t *testing.T) ledgertest.Store { ... }
+// A store's test file opens it so, and calls:
 //
 //	func TestMain(m *testing.M)        { ledgertest.Main(m, openAgain) } // stores with second processes
 //	func TestLedger(t *testing.T)       { ledgertest.Run(t, open) }

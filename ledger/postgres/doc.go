@@ -1,16 +1,17 @@
 // Package postgres keeps the ledger in PostgreSQL 14 to 18, for workers on any number of machines. It lets a handler commit its
 // effects together with the message's success. docs/engines.md is about PostgreSQL's relatives.
 //
-//	err := postgres.Migrate(ctx, poolConfig.ConnConfig, "") // once, before the deploy
-//	l, err := postgres.New(ctx, pool, nil)                   // one a process
-//	defer l.Close()
-//
-// and in a handler:
-//
-//	return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-//		_, err := tx.Exec(ctx, "INSERT INTO payments ...")
+//	if err := postgres.Migrate(ctx, cfg.ConnConfig, ""); err != nil { // once, before the deploy
 //		return err
-//	})
+//	}
+//	l, err := postgres.New(ctx, pool, nil) // one a process
+//
+//	charge := func(ctx context.Context) error { // in a handler
+//		return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+//			_, err := tx.Exec(ctx, "INSERT INTO payment VALUES (42)")
+//			return err
+//		})
+//	}
 //
 // # How it works
 //

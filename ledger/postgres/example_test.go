@@ -27,15 +27,15 @@ func pay(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	if err := postgres.Migrate(ctx, cfg.ConnConfig, ""); err != nil {
-		return err
-	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	l, err := postgres.New(ctx, pool, nil)
+	if err := postgres.Migrate(ctx, cfg.ConnConfig, ""); err != nil { // once, before the deploy
+		return err
+	}
+	l, err := postgres.New(ctx, pool, nil) // one a process
 	if err != nil {
 		return err
 	}
@@ -53,12 +53,16 @@ func pay(ctx context.Context, url string) error {
 	if err != nil || claims[0].Answer != ledger.Run {
 		return err
 	}
-	handling := ledger.WithAttempt(ctx, ledger.NewAttempt(owner, claims[0].Ticket))
-	err = postgres.InTx(handling, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "CREATE TABLE payment AS SELECT 42 AS amount")
+	if _, err := pool.Exec(ctx, "CREATE TABLE payment (amount bigint)"); err != nil {
 		return err
-	})
-	if err != nil {
+	}
+	charge := func(ctx context.Context) error { // in a handler
+		return postgres.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO payment VALUES (42)")
+			return err
+		})
+	}
+	if err := charge(ledger.WithAttempt(ctx, ledger.NewAttempt(owner, claims[0].Ticket))); err != nil {
 		return err
 	}
 	return owner.Leave(ctx)

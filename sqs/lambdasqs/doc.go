@@ -1,28 +1,15 @@
 // Package lambdasqs handles the messages that AWS Lambda polls from Amazon SQS, through the same ledger and by the same handlers as the
 // worker of package sqs. It is a module of its own, so that only functions have aws-lambda-go in their graph.
 //
-// A first function:
-//
-//	func main() {
-//		ctx := context.Background()
-//		pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		l, err := postgres.New(ctx, pool, nil)
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		h, err := lambdasqs.New(l, consumer.HandlerFunc(charge), &lambdasqs.Config{Options: consumer.Options{Name: "billing"}})
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		lambda.Start(h.Handle)
+//	h, err := lambdasqs.New(l, consumer.HandlerFunc(charge), &lambdasqs.Config{
+//		Options: consumer.Options{Name: "billing"},
+//	})
+//	if err != nil {
+//		log.Fatal(err)
 //	}
+//	lambda.Start(h.Handle)
 //
-//	func charge(ctx context.Context, m *consumer.Message) error { // whatever the queue's messages ask for
-//		return nil
-//	}
+// The ledger l is made once, before: in production by postgres.New, on a pool that outlives the invocations.
 //
 // # What the event source mapping needs
 //

@@ -7,11 +7,28 @@ import (
 	"log"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/ackledger/ackledger/sqs/lambdasqs"
 )
+
+// A function, whose ledger is in memory here: each of its processes would have one of its own.
+func Example() {
+	l := memory.New()
+	charge := func(_ context.Context, m *consumer.Message) error { // whatever the queue's messages ask for
+		fmt.Printf("charged %s\n", m.Body)
+		return nil
+	}
+	h, err := lambdasqs.New(l, consumer.HandlerFunc(charge), &lambdasqs.Config{
+		Options: consumer.Options{Name: "billing"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(h.Handle)
+}
 
 // Of two orders one cannot be charged yet. Lambda deletes the other one, and delivers this one again; if it delivers both, only this
 // one is charged. In production the ledger is postgres.New's, and lambda.Start gets the Handle.

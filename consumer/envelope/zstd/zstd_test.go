@@ -105,7 +105,7 @@ func Example() {
 	handler := consumer.Chain(consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
 		fmt.Printf("%s\n", m.Body)
 		return nil
-	}), zstd.Body(1<<20))
+	}), zstd.Body(1<<20)) // up to a megabyte
 	m := consumer.Message{ID: "m1", Body: []byte("KLUv/QQAaQAAYSBwYWNrZWQgYm9keU7lkQI=")}
 	fmt.Println(handler.Handle(context.Background(), &m))
 	// Output:

@@ -2,14 +2,15 @@
 // for DynamoDB, and for whatever else has conditional writes and no locks. The author of an engine writes a [Table], some hundred lines,
 // and gets a [driver.Store]:
 //
-//	table := &myTable{client: client} // implements items.Table
+//	var table items.Table = itemstest.NewTable(0, 1) // yours
 //	store := items.New(table)
 //	l := driver.New(store, driver.Config{Name: "ledger/mine", Limits: ledger.DefaultLimits, Keys: items.Messages, Parts: items.Parts})
 //	owner, err := l.Join(ctx, 30*time.Second)
 //	if err != nil {
-//		return err
+//		log.Fatal(err)
 //	}
-//	claims, err := owner.Claim(ctx, []ledger.Entry{{Key: key, Delivery: delivery, Window: time.Hour}})
+//	key := ledger.Key{Scope: "payments", ID: []byte("order-17")}
+//	claims, err := owner.Claim(ctx, []ledger.Entry{{Key: key, Delivery: []byte("message-1"), Window: time.Hour}})
 //
 // Package itemstest has a table in memory, and the hooks that the conformance suite asks for.
 //
