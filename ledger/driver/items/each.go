@@ -46,9 +46,8 @@ func (s *Store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, i
 		if err := s.fetch(ctx, append(wants.names, again.names...), known); err != nil {
 			return ledger.MarkPartly(wrote, err)
 		}
-		if len(again.left) > 0 { // what a log began with may be another's by now
-			empty = nil
-			delete(known, metaFloor)
+		if len(again.left) > 0 {
+			empty = nil // a log that was begun meanwhile may have left rows
 		}
 		left = append(wants.left, again.left...)
 		slices.Sort(left)
@@ -129,6 +128,9 @@ func (s *Store) fetchLogs(ctx context.Context, ids []driver.LogID, known map[Nam
 		names = append(names, Name{placeLogs, string(id[:])})
 		places[i] = placeBlocks + string(id[:])
 	}
+	if err := s.fetch(ctx, names, known); err != nil { // the floor first: a log that goes behind the look for rows changes it
+		return nil, err
+	}
 	some, err := s.table.Any(ctx, places)
 	if err != nil {
 		return nil, err
@@ -137,22 +139,24 @@ func (s *Store) fetchLogs(ctx context.Context, ids []driver.LogID, known map[Nam
 	for i, id := range ids {
 		empty[id] = !some[places[i]]
 	}
-	return empty, s.fetch(ctx, names, known)
+	return empty, nil
 }
 
 // commitEach writes what transactions of one message have to write. again are those that others were ahead of, or that touch
 // what an earlier one of the same call does.
 func (s *Store) commitEach(ctx context.Context, sets []*Set, known map[Name]Item) (again wanted, err error) {
 	var now []*Set
-	taken := map[Name]bool{}
+	written, checked := map[Name]bool{}, map[Name]bool{}
 	for _, set := range sets {
-		if slices.ContainsFunc(set.Changes, func(c Change) bool { return taken[c.Name] }) {
+		if slices.ContainsFunc(set.Changes, func(c Change) bool { return written[c.Name] || !c.Check && checked[c.Name] }) {
 			again.add(set)
 			continue
 		}
 		now = append(now, set)
 		for _, c := range set.Changes {
-			taken[c.Name] = true
+			if checked[c.Name] = true; !c.Check {
+				written[c.Name] = true
+			}
 		}
 	}
 	err = s.write(ctx, now...)

@@ -166,6 +166,8 @@ func (t *tx) PutLog(l *driver.Log) error {
 		if listed.is == nil {
 			listed.write(listed.name.Item())
 		}
+		// If it was there it may go with a log that is dropped.
+		listed.check = true
 	}
 	g.there, g.dirty = true, true
 	g.Scope, g.Name, g.Epoch, g.Prefix = []byte(l.Scope), []byte(l.Name), l.Epoch, []byte(l.Prefix)
@@ -255,9 +257,13 @@ func (t *tx) DropSegment(id driver.LogID, from int64) error {
 // Next implements [driver.Reader]: it does not know.
 func (t *tx) Next(_ driver.LogID, from, _ int64) (int64, error) { return from, nil }
 
-// LogFloor implements [driver.Reader].
+// LogFloor implements [driver.Reader]. A transaction that has read it stands only if no log was dropped since. Else the log that it begins
+// may have been made meanwhile, and dropped: its tokens would be given out again, and rows would be hidden that were left of it.
 func (t *tx) LogFloor() (floor uint64, err error) {
-	_, err = t.meta(metaFloor, &floor)
+	c, err := t.meta(metaFloor, &floor)
+	if err == nil {
+		c.check = true
+	}
 	return floor, err
 }
 
@@ -272,10 +278,9 @@ func (t *tx) DropLog(id driver.LogID) error {
 	if err != nil {
 		return err
 	}
-	if g.Token > floor {
-		if err := t.putMeta(c, g.Token); err != nil {
-			return err
-		}
+	// Also where it is no higher: see LogFloor.
+	if err := t.putMeta(c, max(floor, g.Token)); err != nil {
+		return err
 	}
 	g.there, g.dirty, g.open, g.Segments = false, true, nil, nil
 	listed, err := t.read(Name{placeLogs, string(id[:])})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"testing"
 	"time"
 
@@ -42,6 +43,26 @@ func (f *frozen) Query(ctx context.Context, q items.Query) iter.Seq2[items.Item,
 		}
 	}
 	return f.Table.Query(ctx, q)
+}
+
+// Get reads one item after the other. Each counts as a query from its name.
+func (f *frozen) Get(ctx context.Context, names []items.Name) (map[items.Name]items.Item, error) {
+	found := map[items.Name]items.Item{}
+	for _, n := range names {
+		f.freeze(&items.Query{Place: n.Place, From: n.Sort}, nil)
+		one, err := f.Table.Get(ctx, []items.Name{n})
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found, one)
+	}
+	return found, nil
+}
+
+// Any counts as a query of names, and it freezes behind that.
+func (f *frozen) Any(ctx context.Context, places []string) (map[string]bool, error) {
+	defer f.freeze(&items.Query{Place: places[0], Names: true}, nil)
+	return f.Table.Any(ctx, places)
 }
 
 func (f *frozen) Delete(ctx context.Context, names []items.Name) error {
