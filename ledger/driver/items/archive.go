@@ -3,8 +3,6 @@ package items
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -128,42 +126,6 @@ func writeArchive(c *cell, i Item, stored *storedArchive, expiry time.Time) erro
 	return nil
 }
 
-// payload is body and headers.
-func payload(a *ledger.Archive) []byte {
-	headers := ledger.EncodeHeaders(a.Headers)
-	b := binary.AppendUvarint(nil, uint64(len(headers)))
-	return append(append(b, headers...), a.Body...)
-}
-
-// putChunks writes a large payload ahead of the delivery that names it: what no delivery names goes by its TTL. The names are of the
-// delivery and its payload, so that a transaction that is run again leaves no second copy, which no purge would find; and of what they
-// are written over, whose chunks may be on their way out.
-func (t *tx) putChunks(stored *storedArchive, c *cell, whole []byte, expiry time.Time) (chunks int, err error) {
-	n, sum := c.name, sha256.Sum256(append(getBytes(c.is, attrVersion), whole...))
-	stored.Body = fmt.Sprintf("%x%x", n.Sort[2:], sum[:8])
-	for part := range slices.Chunk(whole, t.bounds.Item*7/8) { // what is left is for the name
-		i := chunkName(n, stored.Body, chunks).Item()
-		i[attrData], i[attrTTL] = Bytes(part), Number(expiry.Unix()+1)
-		if err := t.table.Put(t.ctx, []Item{i}); err != nil {
-			return 0, err
-		}
-		chunks++
-	}
-	return chunks, nil
-}
-
-// chunks are the names of the parts of an archived delivery's payload.
-func (s *storedArchive) chunks(archive Name) (names []Name) {
-	for n := range s.Chunks {
-		names = append(names, chunkName(archive, s.Body, n))
-	}
-	return names
-}
-
-func chunkName(archive Name, body string, n int) Name {
-	return Name{archive.Place, kindBody + archive.Sort[1:2] + body + string(binary.BigEndian.AppendUint32(nil, uint32(n)))}
-}
-
 // decodeArchive reads an archived delivery without body and headers.
 func decodeArchive(i Item) (*ledger.ArchiveRecord, *storedArchive, error) {
 	var s storedArchive
@@ -183,39 +145,6 @@ func decodeArchive(i Item) (*ledger.ArchiveRecord, *storedArchive, error) {
 	var err error
 	a.Errors, err = ledger.DecodeErrors(s.Errors)
 	return a, &s, err
-}
-
-// fill reads body and headers of a delivery.
-func (s *Store) fill(ctx context.Context, i Item, a *ledger.ArchiveRecord, stored *storedArchive) error {
-	whole := getBytes(i, attrResult)
-	if names := stored.chunks(NameOf(i)); len(names) > 0 && stored.Purged.IsZero() {
-		found, err := s.table.Get(ctx, names)
-		if err != nil {
-			return err
-		}
-		for _, n := range names {
-			if found[n] == nil {
-				return fmt.Errorf("archive: a part of the body of %x is missing", a.Key.Sum())
-			}
-			whole = append(whole, getBytes(found[n], attrData)...)
-		}
-	}
-	if len(whole) == 0 {
-		return nil
-	}
-	size, n := binary.Uvarint(whole)
-	if n <= 0 || size > uint64(len(whole)-n) {
-		return fmt.Errorf("archive: the body of %x cannot be read", a.Key.Sum())
-	}
-	var headers []byte
-	if size > 0 {
-		headers = whole[n : n+int(size)]
-	}
-	var err error
-	if a.Headers, err = ledger.DecodeHeaders(headers); err == nil && stored.HasBody {
-		a.Body = append([]byte{}, whole[n+int(size):]...)
-	}
-	return err
 }
 
 // archived are the items of what is archived under a key, as the transaction sees them.
@@ -281,7 +210,7 @@ func (t *tx) Alter(key driver.Key, delivery []byte, change driver.ArchiveChange)
 	}
 	if !change.Purged.IsZero() {
 		stored.Purged, stored.Errors, stored.Group, stored.HasBody, stored.Size, stored.BodyBytes = change.Purged, nil, nil, false, 0, 0
-		t.debris = append(t.debris, stored.chunks(c.name)...)
+		t.blanks = append(t.blanks, stored.blanks(a, c.name)...)
 		delete(i, attrResult)
 		if change.Expiry.Before(expiry) {
 			expiry = change.Expiry

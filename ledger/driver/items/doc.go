@@ -53,6 +53,7 @@
 //
 //	sweep.go    lists of messages, and what goes
 //	archive.go  archived deliveries and dead letters
+//	bodies.go   bodies that take items of their own
 //	past.go     what messages ended with
 //	steps.go    recorded steps
 //	logs.go     ranges and segments

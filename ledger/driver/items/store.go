@@ -62,35 +62,43 @@ func (s *Store) Tables(ctx context.Context) ([]ledger.TableStats, error) { retur
 // Update implements [driver.Store].
 func (s *Store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx) error) error {
 	for n := 0; ; n++ {
-		known := map[Name]Item{}
-		if err := s.fetch(ctx, namesOf(call), known); err != nil {
+		if over, err := s.try(ctx, call, fn); over || err != nil {
 			return err
-		}
-		t := s.newTx(ctx, call.Op, known)
-		err := fn(t)
-		if err == nil {
-			err = t.finish()
-		}
-		if err != nil {
-			return err
-		}
-		set, writes := t.set()
-		if writes == 0 && call.Op == driver.Settle {
-			writes = t.touch(set)
-		}
-		if writes == 0 {
-			return nil
-		}
-		if err := s.write(ctx, set); err != nil {
-			return err
-		}
-		if set.Written {
-			return t.after()
 		}
 		if Rest(ctx, min(n, 6)) != nil {
 			return conflict(ctx)
 		}
 	}
+}
+
+// try runs a transaction once, and says whether that is the end of it. Else others were ahead.
+func (s *Store) try(ctx context.Context, call driver.Call, fn func(driver.Tx) error) (over bool, err error) {
+	known := map[Name]Item{}
+	if err := s.fetch(ctx, namesOf(call), known); err != nil {
+		return false, err
+	}
+	t := s.newTx(ctx, call.Op, known)
+	err = fn(t)
+	if len(t.wants) > 0 {
+		return false, nil
+	}
+	if err == nil {
+		err = t.finish()
+	}
+	if err != nil {
+		return false, err
+	}
+	set, writes := t.set()
+	if writes == 0 && call.Op == driver.Settle {
+		writes = t.touch(set)
+	}
+	if writes == 0 {
+		return true, nil
+	}
+	if err := s.write(ctx, set); err != nil || !set.Written {
+		return false, err
+	}
+	return true, t.after()
 }
 
 // write writes sets, and remembers what was written.
@@ -137,24 +145,32 @@ func (s *Store) View(ctx context.Context, call driver.Call, fn func(driver.Reade
 			return err
 		}
 		t := s.newTx(ctx, call.Op, known)
-		if err := fn(t); err != nil || !t.skewed {
+		err := fn(t)
+		if errors.Is(err, errPart) && n < viewTries {
+			continue
+		}
+		if err != nil || !t.skewed {
 			return err
 		}
-		same, err := t.unchanged()
+		same, err := t.unchanged(t.messages())
 		if err != nil || same || n == viewTries {
 			return err
 		}
 	}
 }
 
-// unchanged says whether the messages that were read are as they were.
-func (t *tx) unchanged() (bool, error) {
-	var names []Name
+// messages are the messages that a transaction knows of.
+func (t *tx) messages() (names []Name) {
 	for n := range t.cells {
 		if isMessage(n) {
 			names = append(names, n)
 		}
 	}
+	return names
+}
+
+// unchanged says whether items are as they were when they were read.
+func (t *tx) unchanged(names []Name) (bool, error) {
 	found, err := t.table.Get(t.ctx, names)
 	for _, n := range names {
 		if !found[n][Version].Equal(t.cells[n].was[Version]) {

@@ -148,7 +148,7 @@ func (t *tx) archivesOver(list map[Name]Item, before time.Time) (gone int64, err
 			return 0, err
 		}
 		if !a.Purged.IsZero() && stored.Chunks > 0 {
-			if err := t.table.Delete(t.ctx, stored.chunks(n)); err != nil {
+			if err := t.table.Put(t.ctx, stored.blanks(a, n)); err != nil {
 				return 0, err
 			}
 			stored.Chunks = 0

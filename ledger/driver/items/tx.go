@@ -31,6 +31,7 @@ type tx struct {
 	marks  []Name                // blocks that are to have rows: they are marked before
 	gone   []Name                // beginnings of the names of steps that go after the commit: see stepStart
 	debris []Name                // items that go then
+	blanks []Item                // items that are written then: what stays of chunks that are purged
 	trims  map[trim]int64        // that are done with it
 }
 
@@ -162,6 +163,9 @@ func (t *tx) cleanUp() error {
 		}
 	}
 	if err := t.table.Delete(t.ctx, t.debris); err != nil {
+		return err
+	}
+	if err := t.table.Put(t.ctx, t.blanks); err != nil {
 		return err
 	}
 	for id, g := range t.logs {
