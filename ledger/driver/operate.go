@@ -2,9 +2,10 @@ package driver
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/ranges"
@@ -66,21 +67,6 @@ func renew(tx Tx, r *ledger.Renewal) (out ledger.Renewed, err error) {
 	return ledger.Renewed{Token: m.Token, Generation: m.Generation, Delivery: bytes.Clone(m.Failed)}, err
 }
 
-// inParts writes a batch in as many transactions as it takes, and adds up what they did.
-func inParts[T any](ctx context.Context, l *Ledger, batch []T, key func(*T) Key, write func(Tx, []T) (int64, error)) (done int64, err error) {
-	err = split(len(batch), cmp.Or(l.cfg.Parts, l.cfg.Keys), func(from, to int) error {
-		var n int64
-		part := batch[from:to]
-		err := l.operate(ctx, Call{Keys: keysOf(part, key), Messages: len(part)}, func(tx Tx) (err error) {
-			n, err = write(tx, part)
-			return err
-		})
-		done += n
-		return err
-	})
-	return done, err
-}
-
 // Reopen implements [ledger.Operator].
 func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.ReopenReport, error) {
 	if err := r.Check(); err != nil {
@@ -104,7 +90,9 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 		return ledger.ReopenReport{Began: began}, nil
 	}
 	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (int64, error) {
-		return inParts(ctx, l, batch, func(m *ledger.Listed) Key { return m.Key }, func(tx Tx, part []ledger.Listed) (int64, error) { return reopen(tx, &r, part) })
+		p := parts[ledger.Listed]{key: func(m *ledger.Listed) Key { return m.Key }, ahead: setAside,
+			write: func(tx Tx, part []ledger.Listed) (int64, error) { return reopen(tx, &r, part) }}
+		return p.run(ctx, l, batch)
 	})
 	if err == nil {
 		err = ranged.Run(ctx, logs, &report)
@@ -136,10 +124,8 @@ func reopen(tx Tx, r *ledger.ReopenRequest, batch []ledger.Listed) (int64, error
 			return 0, err
 		}
 		archived, err := tx.Archive(m.Key, false)
-		for j := range archived { // so that they run when they come again
-			if err == nil {
-				_, err = tx.Alter(m.Key, archived[j].Delivery, ArchiveChange{Delivery: ledger.ReopenedDelivery(m.Token, archived[j].Delivery)})
-			}
+		if err == nil { // so that they run when they come again
+			_, err = rename(tx, m.Key, m.Token, archived)
 		}
 		if err != nil {
 			return 0, err
@@ -147,6 +133,38 @@ func reopen(tx Tx, r *ledger.ReopenRequest, batch []ledger.Listed) (int64, error
 		notes = append(notes, batch[i].Note(r.By, ledger.ActionReopen, r.Detail()))
 	}
 	return int64(len(notes)), tx.Note(notes)
+}
+
+// rename gives archived deliveries the names that they have once their message is reopened with a token, and says how many had others.
+func rename(tx Tx, key Key, token uint64, archived []ledger.ArchiveRecord) (n int64, err error) {
+	for i := range archived {
+		delivery := archived[i].Delivery
+		if bytes.HasPrefix(delivery, ledger.ReopenedDelivery(token, nil)) {
+			continue
+		}
+		if _, err := tx.Alter(key, delivery, ArchiveChange{Delivery: ledger.ReopenedDelivery(token, delivery)}); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// setAside renames some archived deliveries of a message ahead of its reopening, which are more than one transaction takes, and says how
+// many. Nothing hangs on their names as long as the message has succeeded.
+func setAside(tx Tx, listed *ledger.Listed, most int) (int64, error) {
+	m, err := tx.Message(listed.Key, nil)
+	if err != nil || m == nil || m.State != ledger.Succeeded || m.Token != listed.Token {
+		return 0, err
+	}
+	archived, err := tx.Archive(m.Key, false)
+	if err != nil {
+		return 0, err
+	}
+	archived = slices.DeleteFunc(archived, func(a ledger.ArchiveRecord) bool {
+		return bytes.HasPrefix(a.Delivery, ledger.ReopenedDelivery(m.Token+1, nil))
+	})
+	return rename(tx, m.Key, m.Token+1, archived[:min(most, len(archived))])
 }
 
 // cover says whether a range or segment still speaks for a message that is finished, and how long the message is to be known from now
@@ -179,7 +197,9 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.Purge
 		return ledger.PurgeReport{}, err
 	}
 	report, err := ledger.RunPurge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (int64, error) {
-		return inParts(ctx, l, batch, func(d *ledger.DeadLetter) Key { return d.Key.Sum() }, func(tx Tx, part []ledger.DeadLetter) (int64, error) { return purge(tx, r.By, part) })
+		p := parts[ledger.DeadLetter]{key: func(d *ledger.DeadLetter) Key { return d.Key.Sum() },
+			write: func(tx Tx, part []ledger.DeadLetter) (int64, error) { return purge(tx, r.By, part) }}
+		return p.run(ctx, l, batch)
 	})
 	return report, l.named("purge", err)
 }
@@ -218,14 +238,29 @@ func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error 
 	if err := ledger.CheckAudit(records); err != nil || len(records) == 0 {
 		return err
 	}
-	return l.named("audit", l.operate(ctx, Call{}, func(tx Tx) error {
-		for i := range records {
-			if r := &records[i]; r.Action == ledger.ActionReplay && r.Delivery != nil {
-				if _, err := tx.Alter(r.Key.Sum(), r.Delivery, ArchiveChange{Replayed: tx.Now()}); err != nil {
-					return err
-				}
-			}
+	err := l.operate(ctx, Call{}, func(tx Tx) error {
+		if _, err := replayed(tx, records); err != nil {
+			return err
 		}
 		return tx.Note(records)
-	}))
+	})
+	if errors.Is(err, ErrTooLarge) { // the hints go ahead, which may be there without the records
+		p := parts[ledger.AuditRecord]{key: func(r *ledger.AuditRecord) Key { return r.Key.Sum() }, write: replayed}
+		if _, err = p.run(ctx, l, records); err == nil {
+			err = l.operate(ctx, Call{}, func(tx Tx) error { return tx.Note(records) })
+		}
+	}
+	return l.named("audit", err)
+}
+
+// replayed notes on archived deliveries that they were sent again.
+func replayed(tx Tx, records []ledger.AuditRecord) (int64, error) {
+	for i := range records {
+		if r := &records[i]; r.Action == ledger.ActionReplay && r.Delivery != nil {
+			if _, err := tx.Alter(r.Key.Sum(), r.Delivery, ArchiveChange{Replayed: tx.Now()}); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return 0, nil
 }

@@ -15,7 +15,7 @@ import (
 
 // ErrTooLarge is in the error of a write that the table cannot hold: an item is too large, or a transaction has too many. Nothing was
 // written.
-var ErrTooLarge = errors.New("ledger: larger than the table holds")
+var ErrTooLarge = driver.ErrTooLarge
 
 // errConflict says that others were ahead each time.
 var errConflict = errors.New("ledger: others changed the same messages first")
