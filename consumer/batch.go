@@ -23,10 +23,10 @@ const MaxBatch = 10_000
 // length, a transaction that failed) counts for none of its messages: each is handled again at once, in a batch of its
 // own, so that one bad message costs its neighbours no attempt.
 //
-// postgres.InTx, postgres.InSQLTx, sqlite.InTx and memory.InTx commit the effects and the success of all messages of the
-// batch in one transaction: the errors returned after it are logged and change nothing, so a message that is to fail must
+// postgres.InTx, postgres.InSQLTx, sqlite.InTx, dynamodb.InTx and memory.InTx commit the effects and the success of all messages
+// of the batch in one transaction: the errors returned after it are logged and change nothing, so a message that is to fail must
 // fail the transaction. Its context is the batch's: [For] returns that of one message, for [ChildKey], [Token] and
-// [SetResult].
+// [SetResult]. A transaction of DynamoDB has 100 items, the messages' rows among them: that bounds BatchSize.
 //
 // A batch counts once against Options.Concurrency, Options.Limiter and Options.Rate, and has one Options.HandlerTimeout.
 //

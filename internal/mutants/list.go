@@ -15,9 +15,6 @@ import (
 const pitfalls = 217
 
 // unused are numbers that no pitfall has.
-const pitfalls = 217
-
-// unused are numbers that no pitfall has.
 var unused = []int{141, 194, 195, 209, 214, 215}
 
 // entry is one pitfall: its test, and how its guard is taken out.

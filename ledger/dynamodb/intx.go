@@ -19,7 +19,8 @@ import (
 type Tx struct{ items []types.TransactWriteItem }
 
 // Add adds writes and checks of any tables of the account and region. They are carried out when the function has returned.
-// With the message's own they are at most 100: 98 beside one message, its row, and the log of one that is held in a range.
+// With the messages' own they are at most 100: 98 beside one message, its row, and the log of one that is held in a range. So the handler of
+// a batch that adds one for each message takes 49 messages (the size of consumer.Batch).
 func (t *Tx) Add(items ...types.TransactWriteItem) { t.items = append(t.items, items...) }
 
 // ConditionError says that DynamoDB did not carry out a transaction because of an item of the handler's: its condition was not
@@ -56,8 +57,8 @@ const settleLimit = 10 * time.Second
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt, or once its
 // handler has returned; [ledger.ErrLost] if the message is not this owner's any more (nothing is written); a [*ConditionError]
-// if a condition of the handler's was not met; [ErrTooLarge]; one for which [ledger.Unavailable] is true if the table throttled
-// or did not answer; one for which [ledger.Unknown] is true if it could not be found out what became of the request; and
+// if a condition of the handler's was not met; [ErrTooLarge] if there are more than 100 items, which says how many are whose; one for
+// which [ledger.Unavailable] is true if the table throttled or did not answer; one for which [ledger.Unknown] is true if it could not be found out what became of the request; and
 // whatever fn returns, with nothing written.
 func InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	f, s, err := driver.Begin[*store](ctx)
@@ -89,6 +90,10 @@ func (s *store) commitTx(ctx context.Context, f *driver.Fence, more []types.Tran
 			return ledger.AttemptLost, fmt.Errorf("ledger/dynamodb: InTx: %w", err)
 		case err != nil:
 			return ledger.AttemptOpen, ledger.MarkUnavailable(fmt.Errorf("ledger/dynamodb: InTx: the fence: %w", err))
+		}
+		if own := len(set.Changes); own+len(more) > transactMost {
+			return ledger.AttemptOpen, fmt.Errorf("ledger/dynamodb: InTx: %w: a transaction of %d items, at most %d: %d of the ledger's, for the handler's messages, "+
+				"and %d of Tx.Add: add fewer, or set a smaller size of consumer.Batch", ErrTooLarge, own+len(more), transactMost, own, len(more))
 		}
 		switch err := s.table.transact(ctx, set, more); {
 		case ledger.Unknown(err):

@@ -100,12 +100,9 @@ func (t *table) writeBatch(ctx context.Context, sets []*items.Set) (err error) {
 	return err
 }
 
-// transact writes changes together: all or none. Repeated with its token within ten minutes, a request is carried out once.
+// transact writes changes together, at most [transactMost]: all or none. Repeated with its token within ten minutes, a request is carried out once.
 // https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
 func (t *table) transact(ctx context.Context, set *items.Set, more []types.TransactWriteItem) error {
-	if n := len(set.Changes) + len(more); n > transactMost {
-		return fmt.Errorf("%w: a transaction of %d items, at most %d", ErrTooLarge, n, transactMost)
-	}
 	in := &sdk.TransactWriteItemsInput{ClientRequestToken: aws.String(uuid.NewString())}
 	for i := range set.Changes {
 		in.TransactItems = append(in.TransactItems, t.part(&set.Changes[i]))
