@@ -2,5 +2,5 @@
 // takes, and what is logged there goes to their slog.Handler.
 //
 //	options := consumer.Options{Name: "payments", Logger: slogzap.New(h)}
-//	options.Logger.Warn("lease lost", zap.String("message", "m1")) // as a worker does
+//	options.Logger.Warn("lease lost", zap.String("message_id", "m1")) // as a worker does
 package slogzap

@@ -18,6 +18,6 @@ func Example() {
 		return a
 	}})
 	options := consumer.Options{Name: "payments", Logger: slogzap.New(h)}
-	options.Logger.Warn("lease lost", zap.String("message", "m1")) // as a worker does
-	// Output: level=WARN msg="lease lost" message=m1
+	options.Logger.Warn("lease lost", zap.String("message_id", "m1")) // as a worker does
+	// Output: level=WARN msg="lease lost" message_id=m1
 }
