@@ -20,7 +20,7 @@
 //	-	text that is in the file exactly once
 //	+	what stands there instead
 //
-// A pitfall may have an entry for each package that has a guard of its own against it, such as the stores. What breaks
+// A pitfall may have an entry for each guard against it, such as those of the stores, each with a test of its own. What breaks
 // without each rule of internal/model is entered by a run of all.
 //
 // Lines of - and + stand for whole or part lines, several for a text over several lines; no + line at all deletes. A

@@ -52,17 +52,19 @@ func readLists(root string) ([]entry, error) {
 		}
 		all = append(all, entries...)
 	}
-	slices.SortStableFunc(all, func(a, b entry) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.pkg, b.pkg)) })
+	slices.SortStableFunc(all, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.test, b.test))
+	})
 	for i := 1; i < len(all); i++ {
 		if all[i].id() == all[i-1].id() {
-			return nil, fmt.Errorf("pitfall %d has two entries of %s", all[i].number, all[i].pkg)
+			return nil, fmt.Errorf("pitfall %d has two entries of %s %s", all[i].number, all[i].pkg, all[i].test)
 		}
 	}
 	return all, nil
 }
 
-// id names an entry: a pitfall has one for each package that has a guard of its own against it, such as each store.
-func (e entry) id() string { return fmt.Sprintf("%02d %s", e.number, e.pkg) }
+// id names an entry: a pitfall has one for each guard against it, with a test of its own, such as those of each store.
+func (e entry) id() string { return fmt.Sprintf("%02d %s %s", e.number, e.pkg, e.test) }
 
 var head = regexp.MustCompile(`^(\d{2,3}) (\S.*)$`)
 

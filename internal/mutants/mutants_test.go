@@ -161,7 +161,7 @@ func TestKeep(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := outcomes(string(text), all)
-		if got := []string{known["01 ./p"], known["02 ./p"]}; !slices.Equal(got, want) {
+		if got := []string{known["01 ./p T1"], known["02 ./p T2"]}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q:\n%s", got, want, text)
 		}
 	}
@@ -169,9 +169,9 @@ func TestKeep(t *testing.T) {
 		fresh map[string]string
 		want  []string
 	}{
-		{map[string]string{"01 ./p": fails}, []string{fails, notRun}},
-		{map[string]string{"02 ./p": hangs}, []string{fails, hangs}},
-		{map[string]string{"01 ./p": survives}, []string{survives, hangs}},
+		{map[string]string{"01 ./p T1": fails}, []string{fails, notRun}},
+		{map[string]string{"02 ./p T2": hangs}, []string{fails, hangs}},
+		{map[string]string{"01 ./p T1": survives}, []string{survives, hangs}},
 	} {
 		if err := keep(page, all, step.fresh, "| R | r | 1 | p | 2 |\n"); err != nil {
 			t.Fatal(err)
