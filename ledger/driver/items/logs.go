@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -76,8 +77,7 @@ func (t *tx) log(id driver.LogID) (*logTx, error) {
 			if err := t.carryOut(t.ctx, id); err != nil {
 				return nil, err
 			}
-			delete(t.known, c.name)
-			delete(t.cells, c.name)
+			t.forget(id)
 			return t.log(id)
 		}
 		for i := range g.Ranges {
@@ -129,17 +129,26 @@ func (g *logTx) save() error {
 	return nil
 }
 
+// forget lets a log be read again whose rows have been written, and the messages that were not there before.
+func (t *tx) forget(id driver.LogID) {
+	gone := func(n Name) bool { return n == logName(id) || isMessage(n) && n.Place[1:9] == string(id[:]) }
+	maps.DeleteFunc(t.known, func(n Name, i Item) bool { return gone(n) && (i == nil || !isMessage(n)) })
+	maps.DeleteFunc(t.cells, func(n Name, c *cell) bool { return gone(n) && (c.is == nil && !c.put || !isMessage(n)) })
+}
+
 // settled makes sure that a log owes no row of a key that seems to have none. It says whether there is one now.
 func (t *tx) settled(key driver.Key) (there bool, err error) {
+	n := MessageName(key)
+	seen := t.cell(n)
 	id, _ := driver.SplitKey(key)
 	if _, err := t.log(id); err != nil {
 		return false, err
 	}
-	c := t.cell(MessageName(key))
-	if c.known || c.put {
-		return c.is != nil, nil
+	if t.cells[n] == seen {
+		return false, nil
 	}
-	return false, nil
+	c, err := t.read(n)
+	return err == nil && c.is != nil, err
 }
 
 // Log implements [driver.Reader].

@@ -100,7 +100,8 @@ func (s *Store) carryOut(ctx context.Context, id driver.LogID) error {
 }
 
 // payRows writes rows that are owed, but for those that are there, as long as the log is as it was read: one that has owed nothing any more
-// for a while may have had them claimed, finished and removed. It says whether they all are there; if not, somebody was ahead.
+// for a while may have had them claimed, finished and removed. It says whether they all are there; if not, somebody was ahead. Their blocks
+// were marked before the log owed them.
 func (s *Store) payRows(ctx context.Context, log Item, g *storedLog, o *owedRows) (paid bool, err error) {
 	id := driver.LogID([]byte(NameOf(log).Place[1:]))
 	offsets, err := driver.DecodeSet(o.Offsets, 0)
@@ -108,7 +109,7 @@ func (s *Store) payRows(ctx context.Context, log Item, g *storedLog, o *owedRows
 		return false, fmt.Errorf("log %x: %w", id, err)
 	}
 	var rows []Change
-	var names, marks []Name
+	var names []Name
 	info := driver.Info{Prefix: string(g.Prefix)}
 	for _, span := range offsets.Spans() {
 		for offset := span.From; offset < span.To; offset++ {
@@ -116,11 +117,8 @@ func (s *Store) payRows(ctx context.Context, log Item, g *storedLog, o *owedRows
 			m.Key, m.Scope, m.ID = driver.JoinKey(id, offset), string(g.Scope), info.ID(offset)
 			c := &cell{name: MessageName(m.Key)}
 			c.write(encodeMessage(&m, nil, 0))
-			rows, names, marks = append(rows, c.change()), append(names, c.name), append(marks, blockName(m.Key))
+			rows, names = append(rows, c.change()), append(names, c.name)
 		}
-	}
-	if err := s.mark(ctx, marks); err != nil {
-		return false, err
 	}
 	there := map[Name]Item{}
 	if err := s.fetch(ctx, names, there); err != nil {

@@ -196,10 +196,7 @@ func (s *Store) Seal(ctx context.Context, caller driver.OwnerID) error {
 	s.mu.Unlock()
 	var failed error
 	for _, o := range overdue {
-		was := there[o.Owner]
-		if o.Owner == caller || getNumber[uint64](was, attrBeat) != o.Beat {
-			continue
-		}
+		was := there[o.Owner] // if it has beaten since, it has another version
 		is := maps.Clone(was)
 		is[Fate], is[Over] = Number(driver.Dead), Number(s.Now().UnixMicro())
 		_, _, err := s.writeOwner(ctx, o.Owner, was, is)

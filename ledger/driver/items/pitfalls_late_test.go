@@ -23,6 +23,7 @@ type frozen struct {
 	then  func()     // what others do meanwhile
 	stale items.Item // what the indexes have
 	lost  bool       // the next request without a condition is
+	fails error      // nothing is written any more; what is told then
 }
 
 func (f *frozen) freeze(q *items.Query, c *items.Change) {
@@ -98,6 +99,9 @@ func (f *frozen) Write(ctx context.Context, sets []*items.Set) error {
 		for i := range set.Changes {
 			f.freeze(nil, &set.Changes[i])
 		}
+	}
+	if f.fails != nil {
+		return f.fails
 	}
 	return f.Table.Write(ctx, sets)
 }

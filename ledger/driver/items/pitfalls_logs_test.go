@@ -86,7 +86,7 @@ func TestPitfall212_LogWrittenOverRows(t *testing.T) {
 
 // A process that met a new log read that it is listed, since others had just made it, and froze before it read the floor; meanwhile the log was
 // dropped, and its listing with it. The process made the log anew, and none of the sweeps saw it any more.
-func TestLogIsNotMadeWithoutItsListing(t *testing.T) {
+func TestPitfall210_LogWithoutItsListing(t *testing.T) {
 	t.Parallel()
 	w, e := newWorld(t), records("log", 1)[0]
 	listing := items.LogNames(logOf(&e))[1]

@@ -61,8 +61,16 @@ func (s *Store) Tables(ctx context.Context) ([]ledger.TableStats, error) { retur
 
 // Update implements [driver.Store].
 func (s *Store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx) error) error {
+	var set *Set
 	for n := 0; ; n++ {
-		if over, err := s.try(ctx, call, fn); over || err != nil {
+		names := namesOf(call)
+		if set != nil { // what it meets it may not have read
+			for _, c := range set.Changes {
+				names = append(names, c.Name)
+			}
+		}
+		var err error
+		if set, err = s.try(ctx, call, names, fn); set == nil || err != nil {
 			return err
 		}
 		if Rest(ctx, min(n, 6)) != nil {
@@ -71,34 +79,34 @@ func (s *Store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx)
 	}
 }
 
-// try runs a transaction once, and says whether that is the end of it. Else others were ahead.
-func (s *Store) try(ctx context.Context, call driver.Call, fn func(driver.Tx) error) (over bool, err error) {
+// try runs a transaction once, on what it may ask for. It returns what it had to write if others were ahead: then it is to be run again.
+func (s *Store) try(ctx context.Context, call driver.Call, names []Name, fn func(driver.Tx) error) (behind *Set, err error) {
 	known := map[Name]Item{}
-	if err := s.fetch(ctx, namesOf(call), known); err != nil {
-		return false, err
+	if err := s.fetch(ctx, names, known); err != nil {
+		return nil, err
 	}
 	t := s.newTx(ctx, call.Op, known)
 	err = fn(t)
 	if len(t.wants) > 0 {
-		return false, nil
+		return &Set{}, nil
 	}
 	if err == nil {
 		err = t.finish()
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	set, writes := t.set()
 	if writes == 0 && call.Op == driver.Settle {
 		writes = t.touch(set)
 	}
 	if writes == 0 {
-		return true, nil
+		return nil, nil
 	}
 	if err := s.write(ctx, set); err != nil || !set.Written {
-		return false, err
+		return set, err
 	}
-	return true, t.after()
+	return nil, t.after()
 }
 
 // write writes sets, and remembers what was written.

@@ -222,8 +222,7 @@ func (t *tx) again(c *cell) (*driver.Message, error) {
 // Insert implements [driver.Tx]. Whether there is a row is found out by the write, unless it is known.
 func (t *tx) Insert(m *driver.Message) (bool, error) {
 	n := MessageName(m.Key)
-	c := t.cell(n)
-	if c.is != nil {
+	if t.cell(n).is != nil {
 		return false, nil
 	}
 	if m.Logged {
@@ -235,7 +234,7 @@ func (t *tx) Insert(m *driver.Message) (bool, error) {
 	if err := t.addScope(t.ctx, m.Scope); err != nil {
 		return false, err
 	}
-	c.write(encodeMessage(m, nil, 0))
+	t.cell(n).write(encodeMessage(m, nil, 0))
 	return true, nil
 }
 
