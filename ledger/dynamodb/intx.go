@@ -57,9 +57,9 @@ const settleLimit = 10 * time.Second
 //
 // Errors: [ledger.ErrNoAttempt] outside of a handler; [ledger.ErrSettled] on a second call in one attempt, or once its
 // handler has returned; [ledger.ErrLost] if the message is not this owner's any more (nothing is written); a [*ConditionError]
-// if a condition of the handler's was not met; [ErrTooLarge] if there are more than 100 items, which says how many are whose; one for
-// which [ledger.Unavailable] is true if the table throttled or did not answer; one for which [ledger.Unknown] is true if it could not be found out what became of the request; and
-// whatever fn returns, with nothing written.
+// if a condition of the handler's was not met; [ErrTooLarge] if there are more than 100 items, which says how many are whose;
+// one for which [ledger.Unavailable] is true if the table throttled or did not answer; one for which [ledger.Unknown] is true
+// if it could not be found out what became of the request; and whatever fn returns, with nothing written.
 func InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	f, s, err := driver.Begin[*store](ctx)
 	if err != nil {

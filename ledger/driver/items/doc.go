@@ -34,6 +34,13 @@
 //   - If nobody has, a settlement says what did happen.
 //   - If nobody has, a claim leaves the message to a dead owner. Whoever comes next takes it from that owner.
 //
+// What is made where nothing was is made on the condition that nothing was there since. A log that is new checks the floor of tokens, which
+// each drop of a log writes: else one that was made and dropped meanwhile would come back with tokens that handlers have seen.
+//
+// A large body lies in parts, which are written before the delivery that names them. What is purged leaves empty ones, so that a request
+// that writes one late is refused. Parts that no delivery came to name, since its owner lost the message, go by their TTL alone: the sweep
+// cannot tell them from those that are to be named next, and no purge knows of them.
+//
 // # Where what lies
 //
 // A place is the partition key. These are the places:
