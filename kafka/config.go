@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
-	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Defaults of Config; docs/defaults.md says why.
@@ -95,7 +95,7 @@ const (
 	// LargeBatchEnd ends Run with [ErrLargeBatch], which names the topic, the partition and the offsets. Default.
 	LargeBatchEnd LargeBatch = iota
 	// LargeBatchPass archives an entry of the batch's place, reports it in the log and in Health, and goes on behind it. The
-	// entry has no body (ledger.LeftOutBatch): no replay sends it, and no dead letter is published of it. The ledger knows
+	// entry has no body ([ledger.LeftOut]): no replay sends it, and no dead letter is published of it. The ledger knows
 	// nothing of the records: a worker with a larger limit handles them when the group's offset is set back to the batch.
 	LargeBatchPass
 )
@@ -204,9 +204,9 @@ func checkMoved(ids []string) error {
 		return fmt.Errorf("kafka: Config.MovedFrom: must be at most %d ids, are %d", maxMoved, len(ids))
 	}
 	for _, id := range ids {
-		if !ledger.IsLedgerID(id) {
+		if !storage.IsLedgerID(id) {
 			return fmt.Errorf("kafka: Config.MovedFrom: must be ids of ledgers, 1 to %d letters, digits, \"-\" and \"_\", has %q",
-				ledger.MaxLedgerID, id)
+				storage.MaxLedgerID, id)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -91,7 +92,7 @@ func FuzzPrepare(f *testing.F) {
 		if it.Late != nil {
 			_, delivery = it.Late.Identify()
 		}
-		if err := ledger.CheckEntry(&ledger.Entry{Key: it.Key, Delivery: delivery, Window: it.Window}); err != nil && !errors.Is(err, it.Invalid) {
+		if err := checks.Entry(&ledger.Entry{Key: it.Key, Delivery: delivery, Window: it.Window}); err != nil && !errors.Is(err, it.Invalid) {
 			t.Fatalf("no ledger takes it: %v", err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/marks"
 	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -79,7 +80,7 @@ func (t *table) acceptBatch(a *assignment, b *kgo.ErrDecompressTooLarge, why err
 	if is != offsets.Taken {
 		return nil
 	}
-	d := &delivery{of: a, seq: seq, headers: []ledger.Header{ledger.LeftOutBatch(b.Offset, last)}}
+	d := &delivery{of: a, seq: seq, headers: []ledger.Header{marks.LeftOutBatch(b.Offset, last)}}
 	id := fmt.Sprintf("%s-%d..%d", a.name, b.Offset, last)
 	d.msg = consumer.Message{ID: id, Source: a.source.name, Headers: d.headers, Topic: a.Topic, Partition: a.Partition, Offset: last}
 	d.Msg, d.Log, d.Original, d.Ref = &d.msg, a.log, original, d

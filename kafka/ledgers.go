@@ -7,6 +7,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -36,9 +37,9 @@ func (w *Worker) askLedger(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask the ledger for its id: %w", err)
 	}
-	if id != "" && !ledger.IsLedgerID(id) {
+	if id != "" && !storage.IsLedgerID(id) {
 		return "", ledger.MarkUnusable(fmt.Errorf("the ledger's id must be 1 to %d letters, digits, \"-\" and \"_\", is %q",
-			ledger.MaxLedgerID, id))
+			storage.MaxLedgerID, id))
 	}
 	return id, nil
 }
@@ -81,8 +82,8 @@ func (w *Worker) checkNote(ctx context.Context, at place, note string) error {
 	if theirs == "" || theirs == ours {
 		return nil
 	}
-	if old, _ := ledger.EpochOf(theirs); ours != "" {
-		if root, _ := ledger.EpochOf(ours); root == old {
+	if old, _ := storage.EpochOf(theirs); ours != "" {
+		if root, _ := storage.EpochOf(ours); root == old {
 			return fmt.Errorf("topic %q partition %d: %w, %s; the id of this worker's ledger is %q, which is the same ledger before or after "+
 				"it was restored from a backup: stop all workers, and run `ackledger recover`", at.Topic, at.Partition, ErrOtherLedger, theirs, ours)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 	"github.com/ackledger/ackledger/replay"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -27,7 +28,7 @@ type RecoverLedger interface {
 // until Config.Span records in a row below the youngest that it knows were read. It changes nothing. opts are those of a client (seed
 // brokers, TLS, SASL), without topics, partitions and group. span is the workers' Config.Span; 0: its default.
 //
-// A group is of the ledger if a commit names it, in whatever epoch (ledger.EpochOf), or if the ledger has a scope of it. It needs Read of
+// A group is of the ledger if a commit names it, in whatever epoch (storage.EpochOf), or if the ledger has a scope of it. It needs Read of
 // the groups and topics, and Describe of the cluster: groups that may not be described are left out by the brokers.
 func FindCommitted(ctx context.Context, opts []kgo.Opt, l RecoverLedger, span int) ([]Committed, error) {
 	client, err := kgo.NewClient(opts...)
@@ -70,7 +71,7 @@ func (f *finder) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("kafka: ask the ledger for its id: %w", err)
 	}
-	f.root, _ = ledger.EpochOf(id)
+	f.root, _ = storage.EpochOf(id)
 	meta, err := f.adm.Metadata(ctx)
 	if err != nil {
 		return fmt.Errorf("kafka: ask for metadata: %w", err)
@@ -125,7 +126,7 @@ func (f *finder) commit(group string, o *kadm.OffsetResponse) (c Committed, sour
 		return c, source, false, err
 	}
 	named, rest := readNote(o.Metadata)
-	root, _ := ledger.EpochOf(named)
+	root, _ := storage.EpochOf(named)
 	mine := named != "" && root == f.root && strings.HasPrefix(rest, f.cluster+":")
 	if !mine && (named != "" || !f.scopes[source.scope]) {
 		return c, source, false, nil

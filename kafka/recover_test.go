@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -36,7 +36,7 @@ func TestPitfall216_WorkersOfTheEpochAfter(t *testing.T) {
 		first.end()
 		b.once(t, numbers("", 10))
 
-		restored, again := newNamed(ledger.InEpoch("one", 1)), newBook() // the backup has nothing of it
+		restored, again := newNamed(storage.InEpoch("one", 1)), newBook() // the backup has nothing of it
 		s.startOf(restored, again.handle, nil).isRefused("ledger, one;", `ledger is "one-r1"`, "ackledger recover")
 		list := s.found(restored)
 		if c := list[0]; !c.Unseen || c.Offset != 10 || c.LedgerID != "one" {

@@ -2,9 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -18,8 +15,8 @@ type Board interface {
 	// Pause makes the workers of a scope start nothing, within a beat of each, until [Board.Resume]: what runs goes on to its end,
 	// what is claimed and not begun is given back, nothing is polled. A worker of several scopes pauses as a whole if one of them is
 	// paused. The scope "" is all workers. Pausing what is paused changes who says so, and why, but not since when. It is audited as
-	// [ActionPause] under the key of the scope alone, without an id. What cannot be stored is an [*InvalidError] ([CheckPause],
-	// [MaxPauses]).
+	// [ActionPause] under the key of the scope alone, without an id. What cannot be stored is an [*InvalidError] ([MaxScope],
+	// [MaxPauseReason], [MaxPauses]).
 	Pause(ctx context.Context, scope string, by By) error
 
 	// Resume ends a pause, and says whether there was one. The scope "" ends the pause of all, and no other. If there was one, it is
@@ -121,42 +118,4 @@ func PausedBy(pauses []Pause, scope string) (Pause, bool) {
 		}
 	}
 	return Pause{}, false
-}
-
-// CheckPause refuses what no store can hold, with an [*InvalidError].
-func CheckPause(scope string, by By) error {
-	if n := len(scope); n > MaxScope {
-		return invalidLen("Pause.Scope", 0, MaxScope, n)
-	}
-	if n := len(by.Reason); n > MaxPauseReason {
-		return invalidLen("By.Reason", 0, MaxPauseReason, n)
-	}
-	return by.Check()
-}
-
-// AddPause adds a pause to those that hold, which are sorted by scope, or renews who says so. It returns a new slice. Stores call it.
-func AddPause(hold []Pause, p Pause) ([]Pause, error) {
-	at, there := slices.BinarySearchFunc(hold, p.Scope, func(o Pause, scope string) int { return strings.Compare(o.Scope, scope) })
-	if there {
-		hold = slices.Clone(hold)
-		hold[at].By = p.By
-		return hold, nil
-	}
-	if err := CheckPauses(len(hold)); err != nil {
-		return nil, err
-	}
-	return slices.Insert(slices.Clone(hold), at, p), nil
-}
-
-// CheckPauses refuses one more pause than may hold at once, with an [*InvalidError]. Stores call it.
-func CheckPauses(hold int) error {
-	if hold < MaxPauses {
-		return nil
-	}
-	return &InvalidError{Field: "Pause", Bound: fmt.Sprintf("at most %d that hold at once", MaxPauses), Value: fmt.Sprintf("one beside %d", hold)}
-}
-
-// PauseRecord is the audit row of a pause, or of its end: it is about a scope, and no message.
-func PauseRecord(scope string, by By, action Action) AuditRecord {
-	return AuditRecord{By: by, Action: action, Key: Key{Scope: scope}}
 }

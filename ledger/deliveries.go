@@ -38,13 +38,3 @@ func dedupRate(misses, hits int64) float64 {
 	}
 	return float64(hits) / float64(misses+hits)
 }
-
-// CheckDeliveries refuses counts that no store can hold, by name. Stores call it before anything is sent.
-func CheckDeliveries(counts []Deliveries) error {
-	for i := range counts {
-		if n := len(counts[i].Scope); n == 0 || n > MaxScope {
-			return invalidLen("Deliveries.Scope", 1, MaxScope, n)
-		}
-	}
-	return nil
-}

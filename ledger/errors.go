@@ -34,15 +34,6 @@ func Unknown(err error) bool { return hasMark[unknown](err) }
 // MarkUnknown wraps err so that Unknown reports true for it. Stores call it. Nil stays nil.
 func MarkUnknown(err error) error { return mark[unknown]("ledger: answer unknown: ", err) }
 
-// MarkPartly is the error of a call that writes several times, wrote among them: what was written has no answer, so the
-// whole is unknown then. [ErrLost] stays what it is. Stores call it. Nil stays nil.
-func MarkPartly(wrote bool, err error) error {
-	if !wrote || IsLost(err) {
-		return err
-	}
-	return MarkUnknown(err)
-}
-
 // Unusable reports whether err cannot heal without somebody mending the set-up: no tables, an incompatible schema, a
 // refused login. Run returns such an error when it starts, and goes on trying on any other.
 func Unusable(err error) bool { return hasMark[unusable](err) }
@@ -114,3 +105,7 @@ func (e *InvalidError) Error() string {
 
 // Unwrap returns the database's own error, if there is one.
 func (e *InvalidError) Unwrap() error { return e.Err }
+
+func invalidLen(field string, low, high, got int) error {
+	return &InvalidError{Field: field, Bound: fmt.Sprintf("%d to %d bytes", low, high), Value: fmt.Sprintf("%d bytes", got)}
+}

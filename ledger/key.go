@@ -60,10 +60,6 @@ func (k Key) Known() Key {
 	return k
 }
 
-// SumAt returns the stored bytes of the key of a record at another offset of the same log and leader epoch as that with these
-// stored bytes. Both keys have a position.
-func SumAt(sum [KeySize]byte, offset int64) [KeySize]byte { return placeIn([8]byte(sum[:8]), offset) }
-
 // LogKeys makes the keys of one log's records, and hashes what they share once for each leader epoch. It is not safe for
 // concurrent use.
 type LogKeys struct {

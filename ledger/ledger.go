@@ -79,9 +79,9 @@ type Owner interface {
 
 // Limits bounds what the ledger stores of one message, in bytes.
 type Limits struct {
-	Result  int // a longer result is cut, with a marker at its end (see [CutResult])
+	Result  int // a longer result is cut, with a marker at its end
 	Archive int // body, headers and group of one failed delivery together; a larger one is refused with an InvalidError
-	Errors  int // the list of an entry's attempt errors; the middle of a longer list is dropped (see [AppendError])
+	Errors  int // the list of an entry's attempt errors; the middle of a longer list is dropped
 }
 
 // DefaultLimits covers the largest SQS message (1 MiB) and what Kafka topics are commonly set to.
@@ -129,14 +129,6 @@ type Late interface {
 type LateOwner interface {
 	Owner
 	AsksLate()
-}
-
-// Complete fills in what was left out.
-func (e *Entry) Complete() {
-	if e.Late != nil {
-		e.Fingerprint, e.Delivery = e.Late.Identify()
-		e.Late = nil
-	}
 }
 
 // Answer says what a worker does with a message that it asked for. The zero value never runs and never acknowledges.
@@ -257,11 +249,3 @@ type Settlement struct {
 
 // CallTimeout is what a call of a ledger gets whose context has no deadline.
 const CallTimeout = 10 * time.Second
-
-// WithDeadline gives a context that has no deadline CallTimeout. Stores call it.
-func WithDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, CallTimeout)
-}

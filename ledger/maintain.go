@@ -1,10 +1,7 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -74,33 +71,6 @@ type MaintainConfig struct {
 	Report func(SweepReport)
 }
 
-// WithDefaults returns cfg with the defaults filled in, or an [*InvalidError] that names the field, the bound and the
-// value. Stores call it.
-func (c MaintainConfig) WithDefaults() (MaintainConfig, error) {
-	c.Keep = cmp.Or(c.Keep, DefaultKeep)
-	c.KeepAudit = cmp.Or(c.KeepAudit, DefaultKeepAudit)
-	c.Interval = cmp.Or(c.Interval, DefaultSweepInterval)
-	c.Batch = cmp.Or(c.Batch, DefaultSweepBatch)
-	for _, d := range []struct {
-		field       string
-		value, high time.Duration
-	}{
-		{"MaintainConfig.Keep", c.Keep, MaxWindow},
-		{"MaintainConfig.Interval", c.Interval, 24 * time.Hour},
-	} {
-		if d.value < time.Millisecond || d.value > d.high {
-			return c, &InvalidError{Field: d.field, Bound: fmt.Sprintf("1ms to %s", d.high), Value: d.value.String()}
-		}
-	}
-	if c.KeepAudit < MinKeepAudit || c.KeepAudit > MaxWindow {
-		return c, &InvalidError{Field: "MaintainConfig.KeepAudit", Bound: fmt.Sprintf("%s to %s", MinKeepAudit, MaxWindow), Value: c.KeepAudit.String()}
-	}
-	if c.Batch < 100 || c.Batch > 100_000 {
-		return c, &InvalidError{Field: "MaintainConfig.Batch", Bound: "100 to 100000 rows", Value: fmt.Sprint(c.Batch)}
-	}
-	return c, nil
-}
-
 // MaxAbandoned is how many abandoned messages a report names.
 const MaxAbandoned = 20
 
@@ -136,42 +106,4 @@ type Abandoned struct {
 	ID     []byte    `json:"id"`
 	At     time.Time `json:"at"`     // its first claim
 	Expiry time.Time `json:"expiry"` // when its window ended
-}
-
-// maxPassPause bounds how far the pause after a pass grows with the pass.
-const maxPassPause = time.Hour
-
-// Pause is how long Maintain waits after a pass: not at all if it removed at least a twentieth of what it looked at,
-// since then there may be more; else the interval, or as long as the pass took, up to an hour, if that is longer.
-func (c MaintainConfig) Pause(r *SweepReport) time.Duration {
-	if much(r.Removed(), r.Rows) {
-		return 0
-	}
-	return max(c.Interval, min(r.Took, maxPassPause))
-}
-
-// RunMaintain is the loop of a store's Maintain: it calls try until ctx ends, each time after the wait that the call
-// before returned. After an error it tries again after a second, doubling up to the interval; one for which [Unusable]
-// is true ends it. Stores call it.
-func RunMaintain(ctx context.Context, cfg MaintainConfig, try func(context.Context) (time.Duration, error)) error {
-	backoff := time.Duration(0)
-	for ctx.Err() == nil {
-		wait, err := try(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case Unusable(err):
-			return err
-		case err != nil:
-			backoff = min(max(2*backoff, time.Second), max(cfg.Interval, time.Second))
-			wait = backoff
-		default:
-			backoff = 0
-		}
-		select {
-		case <-time.After(wait + rand.N(wait/8+1)): // so that many processes do not ask in step
-		case <-ctx.Done():
-		}
-	}
-	return nil
 }

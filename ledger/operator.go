@@ -2,12 +2,8 @@ package ledger
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
 	"iter"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Operator is what people and their tools ask of a ledger, beside the workers: look things up, list them, and the few
@@ -132,21 +128,6 @@ type By struct {
 	Reason string // at most MaxReason bytes of UTF-8; may be empty
 }
 
-// Check refuses what the audit could not hold, with an [*InvalidError].
-func (b By) Check() error {
-	if b.Actor == "" || len(b.Actor) > MaxActor || !storableText(b.Actor) {
-		return &InvalidError{Field: "By.Actor", Bound: fmt.Sprintf("1 to %d bytes of UTF-8 without NUL", MaxActor),
-			Value: fmt.Sprintf("%q", b.Actor)}
-	}
-	if len(b.Reason) > MaxReason || !storableText(b.Reason) {
-		return &InvalidError{Field: "By.Reason", Bound: fmt.Sprintf("at most %d bytes of UTF-8 without NUL", MaxReason),
-			Value: fmt.Sprintf("%d bytes", len(b.Reason))}
-	}
-	return nil
-}
-
-func storableText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
-
 // Renewal is one guarded write on a failed row: the generation and the token grow by one, so that child keys change and
 // copies of the failure before it are recognised as old. The archived delivery carries the new token, so a process killed
 // before the send leaves a message that is failed and listed as before.
@@ -247,34 +228,6 @@ type AuditRecord struct {
 	Detail   string // where it was sent, what was changed: at most MaxReason bytes of UTF-8
 }
 
-// Check refuses what the audit could not hold, with an [*InvalidError].
-func (r *AuditRecord) Check() error {
-	if err := r.By.Check(); err != nil {
-		return err
-	}
-	if n := len(r.Action); n < 1 || n > 64 || !storableText(string(r.Action)) {
-		return &InvalidError{Field: "AuditRecord.Action", Bound: "1 to 64 bytes of UTF-8 without NUL", Value: fmt.Sprintf("%d bytes", n)}
-	}
-	if len(r.Detail) > MaxReason || !storableText(r.Detail) {
-		return &InvalidError{Field: "AuditRecord.Detail", Bound: fmt.Sprintf("at most %d bytes of UTF-8 without NUL", MaxReason),
-			Value: fmt.Sprintf("%d bytes", len(r.Detail))}
-	}
-	if r.Span < 0 || r.Span > MaxAuditSpan {
-		return &InvalidError{Field: "AuditRecord.Span", Bound: fmt.Sprintf("0 to %d", MaxAuditSpan), Value: fmt.Sprint(r.Span)}
-	}
-	least := 1
-	if r.Action == ActionPause || r.Action == ActionResume || r.Action == ActionRecover {
-		least = 0
-	}
-	if n := len(r.Key.Scope); n < least || n > MaxScope {
-		return invalidLen("AuditRecord.Key.Scope", least, MaxScope, n)
-	}
-	if len(r.Key.ID) > MaxID {
-		return invalidLen("AuditRecord.Key.ID", 0, MaxID, len(r.Key.ID))
-	}
-	return nil
-}
-
 // AuditFilter selects audit rows. The zero value selects all.
 type AuditFilter struct {
 	Key      *Key      // of one message, also what a Span has together with its neighbours
@@ -282,41 +235,6 @@ type AuditFilter struct {
 	From, To time.Time // From <= At < To; zero: unbounded
 	After    int64     // AuditRecord.ID > After: where a page that was shown has ended
 	Limit    int       // zero: none
-}
-
-// Check refuses a filter that cannot be meant, with an [*InvalidError].
-func (f *AuditFilter) Check() error {
-	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
-		return &InvalidError{Field: "AuditFilter.To", Bound: "after AuditFilter.From, " + f.From.Format(time.RFC3339), Value: f.To.Format(time.RFC3339)}
-	}
-	if f.After < 0 {
-		return &InvalidError{Field: "AuditFilter.After", Bound: "0 or more", Value: fmt.Sprint(f.After)}
-	}
-	if f.Limit < 0 {
-		return &InvalidError{Field: "AuditFilter.Limit", Bound: "0 (none) or more", Value: fmt.Sprint(f.Limit)}
-	}
-	return nil
-}
-
-// Match says whether a record is selected, Limit aside.
-func (f *AuditFilter) Match(r *AuditRecord) bool {
-	return (f.Key == nil || r.about(f.Key.Sum())) && (f.Action == "" || f.Action == r.Action) && within(r.At, f.From, f.To) && (f.After == 0 || r.ID > f.After)
-}
-
-// about says whether the record is about a message.
-func (r *AuditRecord) about(sum [KeySize]byte) bool {
-	own := r.Key.Sum()
-	from, at := binary.BigEndian.Uint64(own[8:]), binary.BigEndian.Uint64(sum[8:])
-	return own == sum || [8]byte(own[:8]) == [8]byte(sum[:8]) && at > from && at-from < uint64(r.Span)
-}
-
-// First is the lowest key whose record may be about the message of Key, if that is a record in a log. Stores call it; Key is
-// not nil.
-func (f *AuditFilter) First() (sum [KeySize]byte) {
-	sum = f.Key.Sum()
-	at := binary.BigEndian.Uint64(sum[8:])
-	binary.BigEndian.PutUint64(sum[8:], at-min(at, MaxAuditSpan-1))
-	return sum
 }
 
 // KeyOfSum returns a key whose stored bytes are known, such as those of a [Record]: it names the same row, though it has no

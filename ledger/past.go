@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -30,15 +29,4 @@ type Past struct {
 	At       time.Time // first claim
 	Expiry   time.Time // when its window was over
 	Until    time.Time // how long it is kept
-}
-
-// CheckPast refuses what KeepPast does not take. Stores call it.
-func CheckPast(scope string, keep time.Duration) error {
-	switch {
-	case len(scope) > MaxScope:
-		return &InvalidError{Field: "scope", Bound: fmt.Sprintf("at most %d bytes", MaxScope), Value: fmt.Sprintf("%d bytes", len(scope))}
-	case keep != 0 && (keep < time.Second || keep > MaxWindow):
-		return &InvalidError{Field: "keep", Bound: fmt.Sprintf("0, or 1s to %s", MaxWindow), Value: keep.String()}
-	}
-	return nil
 }

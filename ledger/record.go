@@ -2,11 +2,8 @@ package ledger
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 )
 
 // FailureKind says in which way an attempt or a message failed.
@@ -42,7 +39,7 @@ type Header struct {
 }
 
 // Archive is one failed delivery, kept whole, or without its body where it is larger than the ledger archives
-// ([Archive.Excerpt]). It outlives its message's row.
+// ([Archive.LeftOut]). It outlives its message's row.
 type Archive struct {
 	Key         Key
 	Fingerprint Fingerprint
@@ -117,118 +114,6 @@ type ArchiveRecord struct {
 	Purged time.Time
 	// BodyBytes is how long a body is that [WithoutBodies] left out; zero: none was.
 	BodyBytes int
-}
-
-const maxErrorText = 2 << 10
-
-// AppendError appends one attempt's failure to a row's list, and keeps the encoded list within limit bytes: the text is
-// cut to 2 KiB, and of a list that is too long the first entry and the latest ones stay.
-func AppendError(list []AttemptError, e AttemptError, limit int) []AttemptError {
-	e.Error = cutText(e.Error, maxErrorText)
-	out := slices.Concat(list, []AttemptError{e})
-	for len(out) > 1 && len(EncodeErrors(out)) > limit {
-		at := min(1, len(out)-2) // of two the latest stays
-		out = slices.Delete(out, at, at+1)
-	}
-	return out
-}
-
-// EncodeErrors gives the stored form of a list of errors: JSON; nil for an empty list.
-func EncodeErrors(list []AttemptError) []byte {
-	if len(list) == 0 {
-		return nil
-	}
-	b, err := json.Marshal(list)
-	if err != nil { // a time outside years 0-9999: the list is for people, so it is kept without the times
-		plain := make([]AttemptError, len(list))
-		for i, e := range list {
-			e.At = time.Time{}
-			plain[i] = e
-		}
-		b, _ = json.Marshal(plain)
-	}
-	return b
-}
-
-// DecodeErrors reads what EncodeErrors wrote.
-func DecodeErrors(b []byte) ([]AttemptError, error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	var list []AttemptError
-	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, fmt.Errorf("ledger: the stored list of errors cannot be read: %w", err)
-	}
-	return list, nil
-}
-
-// storedHeader is one header as JSON. A name or type that is no UTF-8 goes as bytes, since JSON would change it.
-type storedHeader struct {
-	Name    string `json:"name,omitempty"`
-	RawName []byte `json:"raw_name,omitempty"`
-	Value   []byte `json:"value"`
-	Type    string `json:"type,omitempty"`
-	RawType []byte `json:"raw_type,omitempty"`
-}
-
-// EncodeHeaders gives the stored form of headers: JSON, which keeps order, duplicates and every byte; nil stays nil. Stores
-// call it.
-func EncodeHeaders(headers []Header) []byte {
-	if headers == nil {
-		return nil
-	}
-	stored := make([]storedHeader, len(headers))
-	for i, h := range headers {
-		s := &stored[i]
-		s.Value = h.Value
-		if s.Name = h.Name; !utf8.ValidString(h.Name) {
-			s.Name, s.RawName = "", []byte(h.Name)
-		}
-		if s.Type = h.Type; !utf8.ValidString(h.Type) {
-			s.Type, s.RawType = "", []byte(h.Type)
-		}
-	}
-	b, _ := json.Marshal(stored) // text and bytes have no way to fail
-	return b
-}
-
-// DecodeHeaders reads what EncodeHeaders wrote.
-func DecodeHeaders(b []byte) ([]Header, error) {
-	if b == nil {
-		return nil, nil
-	}
-	var stored []storedHeader
-	if err := json.Unmarshal(b, &stored); err != nil {
-		return nil, fmt.Errorf("ledger: the stored headers cannot be read: %w", err)
-	}
-	headers := make([]Header, len(stored))
-	for i, s := range stored {
-		headers[i] = Header{Name: s.Name + string(s.RawName), Value: s.Value, Type: s.Type + string(s.RawType)}
-	}
-	return headers, nil
-}
-
-// CutResult bounds a handler's result: one longer than limit is cut and ends in a marker that says so. Nil stays nil
-// and empty stays empty.
-func CutResult(result []byte, limit int) []byte {
-	if len(result) <= limit {
-		return result
-	}
-	marker := fmt.Sprintf("…[cut from %d bytes]", len(result))
-	keep := max(limit-len(marker), 0)
-	out := make([]byte, 0, keep+len(marker))
-	out = append(out, result[:keep]...)
-	return append(out, marker...)
-}
-
-func cutText(s string, limit int) string {
-	if len(s) > limit {
-		s = s[:limit] + "…"
-	}
-	if utf8.ValidString(s) {
-		return s
-	}
-	return string([]rune(s))
 }
 
 // Clone returns a deep copy, which shares no bytes with a.

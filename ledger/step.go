@@ -47,12 +47,9 @@ var ErrNoSteps = errors.New("ledger: this ledger keeps no steps")
 // with one writer (SQLite) could not record it before the transaction has ended.
 var ErrStepInTx = errors.New("ledger: a step inside of InTx: call it before the transaction, or after it was rolled back")
 
-// checkStep refuses a step that no ledger can hold, by name.
-func checkStep(s *Step) error {
-	switch {
-	case s == nil:
-		return &InvalidError{Field: "Settlement.Step", Bound: "a step with RecordStep", Value: "nil"}
-	case len(s.Result) > MaxStepResult:
+// Check refuses a step that no ledger can hold, with an [*InvalidError].
+func (s *Step) Check() error {
+	if len(s.Result) > MaxStepResult {
 		return invalidLen("Step.Result", 0, MaxStepResult, len(s.Result))
 	}
 	return checkStepName(s.Name)

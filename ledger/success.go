@@ -1,9 +1,6 @@
 package ledger
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // MaxSuccesses is how many keys one call of [SuccessReader] takes: their results are in memory at once.
 const MaxSuccesses = 100
@@ -27,12 +24,4 @@ type Success struct {
 // Of says whether it is the success of a message with this fingerprint: what a claim answers with Done, and not with Mismatch.
 func (s *Success) Of(f Fingerprint) bool {
 	return s.Succeeded && (s.Fingerprint.IsZero() || s.Fingerprint.Agrees(f))
-}
-
-// CheckSuccesses refuses too many keys.
-func CheckSuccesses(keys []Key) error {
-	if len(keys) > MaxSuccesses {
-		return &InvalidError{Field: "keys", Bound: fmt.Sprintf("at most %d", MaxSuccesses), Value: fmt.Sprint(len(keys))}
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/acts"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -49,7 +50,7 @@ func Renewed(d *ledger.DeadLetter) bool {
 	if s.State != ledger.Failed || string(d.Delivery) != string(s.Delivery) || !d.Purged.IsZero() {
 		return false
 	}
-	return d.Generation < s.Generation || string(d.Delivery) == string(ledger.RenewedDelivery(d.Token))
+	return d.Generation < s.Generation || string(d.Delivery) == string(acts.RenewedDelivery(d.Token))
 }
 
 type archive struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
@@ -116,7 +117,7 @@ func (c *Config) validate() error {
 	if c.DryRun {
 		return nil
 	}
-	if err := c.By.Check(); err != nil {
+	if err := checks.By(c.By); err != nil {
 		return fmt.Errorf("replay: Config.%w", err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/acts"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/replay"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -102,7 +103,7 @@ func TestRenewed(t *testing.T) {
 	}{
 		"renewed": {func(*ledger.DeadLetter) {}, true},
 		"mended": {func(d *ledger.DeadLetter) {
-			d.Delivery, d.Status.Delivery, d.Generation = ledger.RenewedDelivery(4), ledger.RenewedDelivery(4), 1
+			d.Delivery, d.Status.Delivery, d.Generation = acts.RenewedDelivery(4), acts.RenewedDelivery(4), 1
 		}, true},
 		"failed since":       {func(d *ledger.DeadLetter) { d.Generation = 1 }, false},
 		"of another failure": {func(d *ledger.DeadLetter) { d.Delivery = []byte("before") }, false},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/marks"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 	"go.uber.org/zap"
@@ -372,7 +373,7 @@ func TestMendedBodyIsSealed(t *testing.T) {
 func TestMarkOfWhatIsLeftOut(t *testing.T) {
 	d := &ledger.DeadLetter{}
 	d.Key = ledger.Key{Scope: Scope("cluster/orders", aConsumer), ID: []byte("orders-0-7")}
-	d.Headers = []ledger.Header{ledger.LeftOutBatch(7, 9)}
+	d.Headers = []ledger.Header{marks.LeftOutBatch(7, 9)}
 	l, err := (&archive{op: &answers{}}).letter(t.Context(), d)
 	if err != nil || len(l.Message.Headers) != 0 || l.Unreadable == nil || !strings.Contains(l.Unreadable.Error(), "7..9") {
 		t.Errorf("%+v, %v", l, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ackledger/ackledger/internal/marks"
 	"github.com/ackledger/ackledger/ledger"
 	"go.uber.org/zap"
 )
@@ -184,7 +185,7 @@ func (r *runner) mend(ctx context.Context, l *Letter, renewal *ledger.Renewal) e
 		}
 		whole := ledger.Archive{Key: l.Key, Body: r.c.Body, Headers: l.Message.Headers}
 		if l.Message.Key != nil && len(l.Message.Key) == 0 {
-			whole.MarkEmptyKey()
+			marks.EmptyKey(&whole)
 		}
 		if err := whole.Seal(ctx, r.c.Filter.Cipher); err != nil {
 			return err

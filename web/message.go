@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/internal/operate"
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -79,7 +80,7 @@ func (v *visit) message() error {
 func (v *visit) record(bodies bool) (*ledger.Record, error) {
 	scope, id := v.query.Get("scope"), []byte(v.query.Get("id"))
 	sum, err := hex.DecodeString(v.query.Get("key"))
-	if err != nil || len(sum) != ledger.KeySize || scope == "" || ledger.CheckID(id) != nil {
+	if err != nil || len(sum) != ledger.KeySize || scope == "" || checks.ID(id) != nil {
 		return nil, refuse(http.StatusBadRequest, "the link does not name a message")
 	}
 	if err := v.need(Read, scope); err != nil {

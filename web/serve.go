@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -154,7 +155,7 @@ func (v *visit) by() (ledger.By, error) {
 	if v.o.Actor != nil {
 		by.Actor = v.o.Actor(v.r)
 	}
-	return by, by.Check()
+	return by, checks.By(by)
 }
 
 // to sends the browser on to a page.

@@ -84,9 +84,9 @@ func TestDoctorAsksTheServer(t *testing.T) {
 	}
 }
 
-// checks are the first words of the names of all checks in the source: the second argument of add, and what is said of a name that is
+// checkNames are the first words of the names of all checks in the source: the second argument of add, and what is said of a name that is
 // one there.
-func checks(t *testing.T) map[string]string {
+func checkNames(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("doctor*.go")
 	if err != nil {
@@ -148,7 +148,7 @@ func TestDoctorsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := checks(t)
+	found := checkNames(t)
 	if len(found) < 25 {
 		t.Errorf("only %d checks were found in the source: %v", len(found), found)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ackledger/ackledger/internal/maintenance"
 	"github.com/ackledger/ackledger/internal/operate"
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -41,7 +42,7 @@ named, and removed only after --keep.`,
 			if m.cfg.Batch == 0 { // which is the default for programs
 				return usage("--batch must be 100 to 100000 rows, is 0")
 			}
-			if _, err := m.cfg.WithDefaults(); err != nil {
+			if _, err := maintenance.WithDefaults(m.cfg); err != nil {
 				return invalid(err)
 			}
 			return t.operate(cmd, func(ctx context.Context, l opened) error { return m.run(ctx, l, cmd.OutOrStdout()) })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -42,7 +43,7 @@ func (b *by) flags(cmd *cobra.Command) {
 
 func (b *by) who() (ledger.By, error) {
 	w := ledger.By{Actor: b.actor, Reason: b.reason}
-	return w, filterError(w.Check())
+	return w, filterError(checks.By(w))
 }
 
 // login is this process's user on this machine.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -31,7 +32,7 @@ func (o *order) check(by ledger.By) error {
 	if o.all == (o.scope != "") {
 		return usage("either --scope or --all is needed: whose workers (`ackledger workers` names them)")
 	}
-	return filterError(ledger.CheckPause("", by))
+	return filterError(checks.Pause("", by))
 }
 
 // ordered is the report for programs.

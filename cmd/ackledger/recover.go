@@ -12,6 +12,7 @@ import (
 	"github.com/ackledger/ackledger/kafka"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/sqlite"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 type recovering struct {
@@ -160,12 +161,12 @@ type recovery struct {
 // plan decides. A commit that names an earlier epoch than the ledger's is of a group that is still to be recovered; one of the same or a
 // later epoch that is ahead says that the ledger was restored.
 func (r *recovering) plan(list []kafka.Committed, id string) (p recovery) {
-	_, now := ledger.EpochOf(id)
+	_, now := storage.EpochOf(id)
 	p.id, p.raise, p.epoch = id, r.raise, now
 	behind, unseen, busy := map[int]bool{}, []string(nil), map[string]bool{}
 	for i := range list {
 		c := &list[i]
-		_, epoch := ledger.EpochOf(c.LedgerID)
+		_, epoch := storage.EpochOf(c.LedgerID)
 		if c.LedgerID == "" {
 			epoch = now
 		}

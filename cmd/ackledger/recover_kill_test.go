@@ -12,7 +12,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/killpoint"
 	"github.com/ackledger/ackledger/kafka"
-	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // A recovery was killed when the ledger had its new epoch and the groups had not been set back: workers that began then went on at their
@@ -86,7 +86,7 @@ func (r *restoring) inEpoch(url string, want int) {
 	if err := errors.Join(conn.QueryRow(r.Context(), "SELECT ledger::text FROM ackledger.meta").Scan(&id), conn.Close(r.Context())); err != nil {
 		r.Fatal(err)
 	}
-	if _, epoch := ledger.EpochOf(id); epoch != want {
+	if _, epoch := storage.EpochOf(id); epoch != want {
 		r.Errorf("the ledger %s is in epoch %d, want %d", id, epoch, want)
 	}
 }
@@ -108,7 +108,7 @@ func TestPitfall217_EpochsThatWere(t *testing.T) {
 	at := func(group string, epoch int, offset, back int64) kafka.Committed {
 		id := root
 		if epoch > 0 {
-			id = ledger.InEpoch(root, epoch)
+			id = storage.InEpoch(root, epoch)
 		}
 		return kafka.Committed{Group: group, State: "Empty", Topic: "orders", LedgerID: id, Offset: offset, Back: back}
 	}
@@ -127,7 +127,7 @@ func TestPitfall217_EpochsThatWere(t *testing.T) {
 	} {
 		id := root
 		if c.epoch > 0 {
-			id = ledger.InEpoch(root, c.epoch)
+			id = storage.InEpoch(root, c.epoch)
 		}
 		p := new(recovering).plan(c.list, id)
 		if p.raise != c.raise || p.epoch != c.want || len(p.list) != c.parts || len(p.refused) > 0 {

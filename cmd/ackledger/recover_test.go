@@ -21,6 +21,7 @@ import (
 	"github.com/ackledger/ackledger/kafka"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // restoring is a topic of two partitions, and a database whose copy is its backup.
@@ -310,7 +311,7 @@ func TestRecoverSQLite(t *testing.T) {
 		}
 	}
 	restored := openStore(t, file)
-	if c := restored.claim(orders, "m2")[0]; c.Answer != ledger.Run || c.Token <= ledger.TokenFloor(1) {
+	if c := restored.claim(orders, "m2")[0]; c.Answer != ledger.Run || c.Token <= storage.TokenFloor(1) {
 		t.Errorf("what was in hand: %+v", c)
 	}
 	if list, err := restored.Status(t.Context(), []ledger.Key{{Scope: orders, ID: []byte("m1")}}); err != nil || list[0].State != ledger.Succeeded {

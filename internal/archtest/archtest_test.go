@@ -84,37 +84,52 @@ func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
 	}
 }
 
+// What is below every store, and below every worker.
+var (
+	belowStores = []string{
+		"ledger", "ledger/storage", "internal/acts", "internal/beats", "internal/checks", "internal/maintenance", "internal/ranges",
+	}
+	belowWorkers = []string{
+		"ledger", "ledger/storage", "internal/checks", "internal/marks", "consumer", "internal/flow", "internal/backoff", "internal/killpoint",
+	}
+)
+
 // layers says which packages of this module each package that users import may depend on.
 var layers = map[string][]string{
 	"ledger":                       {},
-	"ledger/driver":                {"ledger", "internal/ranges"},
-	"ledger/memory":                {"ledger", "ledger/driver", "internal/ranges"},
-	"ledger/driver/items":          {"ledger", "ledger/driver", "internal/ranges"},
-	"ledger/dynamodb":              {"ledger", "ledger/driver", "ledger/driver/items", "internal/ranges"},
+	"ledger/storage":               {"ledger", "internal/checks"},
+	"ledger/driver":                belowStores,
+	"ledger/memory":                slices.Concat(belowStores, []string{"ledger/driver"}),
+	"ledger/driver/items":          slices.Concat(belowStores, []string{"ledger/driver"}),
+	"ledger/dynamodb":              slices.Concat(belowStores, []string{"ledger/driver", "ledger/driver/items"}),
 	"ledger/dynamodb/dynamodbtest": {},
-	"ledger/sqlite":                {"ledger", "ledger/driver", "internal/fencedsql", "internal/ranges"},
-	"ledger/postgres":              {"ledger", "internal/fencedsql", "internal/backoff", "internal/ranges"},
+	"ledger/sqlite":                slices.Concat(belowStores, []string{"ledger/driver", "internal/fencedsql"}),
+	"ledger/postgres":              slices.Concat(belowStores, []string{"internal/fencedsql", "internal/backoff"}),
 	"consumer":                     {"ledger"},
 	"consumer/slogzap":             {},
 	"consumer/envelope":            {"ledger", "consumer"},
+	"internal/acts":                {"ledger"},
 	"internal/backoff":             {},
+	"internal/beats":               {"ledger", "internal/checks"},
+	"internal/checks":              {"ledger"},
+	"internal/maintenance":         {"ledger"},
+	"internal/marks":               {"ledger"},
 	"internal/operate":             {"ledger"},
 	"internal/fencedsql":           {},
-	"internal/ranges":              {"ledger"},
+	"internal/ranges":              {"ledger", "ledger/storage", "internal/checks", "internal/maintenance"},
 	"internal/killpoint":           {},
 	"internal/visibility":          {},
 	"internal/flow":                {"ledger", "internal/backoff"},
-	"internal/engine":              {"ledger", "consumer", "internal/flow", "internal/backoff", "internal/killpoint"},
-	"replay":                       {"ledger", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
-	"sqs":                          {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/visibility"},
-	"kafka":                        {"ledger", "consumer", "replay", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/offsets"},
-	"web":                          {"ledger", "consumer", "replay", "internal/operate", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint"},
-	"cmd/ackledger": {
-		"ledger", "ledger/driver", "ledger/driver/items", "ledger/dynamodb", "ledger/postgres", "ledger/sqlite", "consumer", "sqs", "kafka", "internal/offsets", "replay",
-		"internal/engine", "internal/flow", "internal/fencedsql", "internal/backoff", "internal/killpoint", "internal/ranges",
-		"internal/visibility", "internal/operate", "web",
-	},
-	"consumer/consumertest": {"ledger", "ledger/driver", "ledger/memory", "consumer", "internal/engine", "internal/flow", "internal/backoff", "internal/killpoint", "internal/ranges"},
+	"internal/engine":              belowWorkers,
+	"replay":                       slices.Concat(belowWorkers, []string{"internal/engine", "internal/acts"}),
+	"sqs":                          slices.Concat(belowWorkers, []string{"replay", "internal/engine", "internal/acts", "internal/visibility"}),
+	"kafka":                        slices.Concat(belowWorkers, []string{"replay", "internal/engine", "internal/acts", "internal/offsets"}),
+	"web":                          slices.Concat(belowWorkers, []string{"replay", "internal/engine", "internal/acts", "internal/operate"}),
+	"cmd/ackledger": slices.Concat(belowStores, belowWorkers, []string{
+		"ledger/driver", "ledger/driver/items", "ledger/dynamodb", "ledger/postgres", "ledger/sqlite", "sqs", "kafka", "internal/offsets", "replay",
+		"internal/engine", "internal/fencedsql", "internal/visibility", "internal/operate", "web",
+	}),
+	"consumer/consumertest": slices.Concat(belowStores, belowWorkers, []string{"ledger/driver", "ledger/memory", "internal/engine"}),
 }
 
 func TestPackagesKeepTheirLayer(t *testing.T) {

@@ -12,7 +12,7 @@ var beginnings = []string{"consumer", "consumer/consumertest", "consumer/envelop
 	"formats/cloudevents", "formats/registry", "formats/s3payload", "idempotency", "idempotency/canonical", "idempotency/httpkey",
 	"idempotency/redisfilter", "idempotency/spills3", "idempotency/spillsql", "integration/wire", "kafka", "ledger", "ledger/driver",
 	"ledger/driver/items", "ledger/driver/items/itemstest", "ledger/dynamodb", "ledger/dynamodb/dynamodbtest", "ledger/ledgertest", "ledger/memory",
-	"ledger/postgres", "ledger/sqlite", "replay", "sqs", "sqs/lambdasqs", "sqs/sqstest", "web"}
+	"ledger/postgres", "ledger/sqlite", "ledger/storage", "replay", "sqs", "sqs/lambdasqs", "sqs/sqstest", "web"}
 
 // What a package's documentation shows first is compiled: each stanza of it stands in the package's examples, as it is.
 func TestDocumentationBeginsWithLinesOfAnExample(t *testing.T) {

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/internal/marks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 	"go.uber.org/zap"
 )
 
@@ -45,12 +47,12 @@ func (a *archives) of(it *Item, attempt int, kind ledger.FailureKind, failure le
 	}
 	dead := &ledger.Archive{
 		Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, Kind: kind,
-		Errors: ledger.AppendError(earlier, failure, a.cfg.Ledger.Limits().Errors),
+		Errors: storage.AppendError(earlier, failure, a.cfg.Ledger.Limits().Errors),
 		Body:   c.Body, Headers: c.Headers, Source: it.Msg.Source, Group: group, Attempts: attempt,
 		SentAt: it.Msg.SentAt, Keep: a.cfg.Options.Keep,
 	}
 	if group == "" && c.Key != nil {
-		dead.MarkEmptyKey()
+		marks.EmptyKey(dead)
 	}
 	return dead
 }
@@ -61,7 +63,7 @@ func (a *archives) fit(s *flow.Settlement) {
 		return
 	}
 	limit, whole := a.cfg.Ledger.Limits().Archive, s.More.Dead
-	if s.More.Dead = whole.Excerpt(limit); s.More.Dead != whole {
+	if s.More.Dead = marks.Excerpt(whole, limit); s.More.Dead != whole {
 		a.tel.refused(1, refusedLarge)
 		a.log.Error("message is larger than the ledger archives: it is archived without its body, which is in the log",
 			zap.String("message_id", s.Item.Of.(*Item).Msg.ID), zap.Int("bytes", whole.Size()), zap.Int("limit", limit))
@@ -79,7 +81,7 @@ func (a *archives) sealed(ctx context.Context, plain ledger.Archive) (*ledger.Ar
 		zap.String("message_id", string(plain.Key.ID)), zap.Int("bytes", sealed.Size()), zap.Int("limit", limit))
 	for before := &plain; ; {
 		// Sealing adds a share: so much less is sealed next, down to the mark alone.
-		excerpt := plain.Excerpt(int(int64(before.Size())*int64(limit)/int64(sealed.Size())) - 1)
+		excerpt := marks.Excerpt(&plain, int(int64(before.Size())*int64(limit)/int64(sealed.Size()))-1)
 		sealed = *excerpt
 		err := sealed.Seal(ctx, a.cfg.Options.Cipher)
 		if err != nil || sealed.Size() <= limit || excerpt.Size() >= before.Size() {

@@ -15,6 +15,7 @@ import (
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 func TestInTxOutcomes(t *testing.T) {
@@ -212,7 +213,7 @@ func TestPitfall23_Results(t *testing.T) {
 					return err
 				}, limit)
 				b.wantAcked(t, it)
-				want := ledger.CutResult(result, 100)
+				want := storage.CutResult(result, 100)
 				if runs != 1 || !bytes.Equal(rec.Result, want) || (rec.Result == nil) != (want == nil) {
 					t.Errorf("%d runs, result %q", runs, rec.Result)
 				}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -43,7 +44,7 @@ func FuzzIdentify(f *testing.F) {
 		if got.Invalid, again.Invalid = nil, nil; !reflect.DeepEqual(got, again) {
 			t.Fatalf("once %+v, once %+v", got, again)
 		}
-		if err := ledger.CheckEntry(&ledger.Entry{Key: got.Key, Delivery: []byte("copy"), Window: 1}); err != nil {
+		if err := checks.Entry(&ledger.Entry{Key: got.Key, Delivery: []byte("copy"), Window: 1}); err != nil {
 			t.Fatalf("no ledger takes it: %v", err)
 		}
 		if !bytes.Equal(m.Body, body) || !bytes.Equal(m.Headers[0].Value, value) || got.Key.Scope != from.Scope {

@@ -58,7 +58,7 @@ type claim struct {
 
 // ticket is that of the record at an offset.
 func (c *claim) ticket(offset int64) ledger.Ticket {
-	return ledger.NewTicket(ledger.SumAt(c.first, offset), c.token)
+	return ledger.NewTicket(sumAt(c.first, offset), c.token)
 }
 
 // calling is what all runs of an engine have in common.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
@@ -50,4 +51,10 @@ func (st *Stretch) Expand(from, to int) []*flow.Item {
 		out[i] = &it.Item
 	}
 	return out
+}
+
+// sumAt is the stored key of a record at another offset of the same log and leader epoch, as [ledger.Key.Sum] lays it out.
+func sumAt(sum [ledger.KeySize]byte, offset int64) [ledger.KeySize]byte {
+	binary.BigEndian.PutUint64(sum[8:], uint64(offset))
+	return sum
 }

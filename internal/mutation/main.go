@@ -25,8 +25,14 @@ var packages = []struct {
 	tests []string
 }{
 	{"./ledger", []string{"./ledger/memory", "./internal/sim"}},
+	{"./ledger/storage", []string{"./ledger/memory", "./ledger/sqlite"}},
 	{"./ledger/driver", []string{"./ledger/memory"}},
 	{"./ledger/memory", nil},
+	{"./internal/acts", []string{"./ledger/memory"}},
+	{"./internal/beats", []string{"./ledger/memory"}},
+	{"./internal/checks", []string{"./ledger/memory"}},
+	{"./internal/maintenance", []string{"./ledger/memory"}},
+	{"./internal/marks", []string{"./internal/engine"}},
 	{"./internal/ranges", []string{"./ledger/memory", "./internal/sim"}},
 	{"./internal/flow", []string{"./internal/engine", "./internal/sim"}},
 	{"./internal/offsets", []string{"./internal/sim"}},

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // claiming is one call of Claim.
@@ -53,7 +55,7 @@ func (o *Owner) claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 		err = c.claimRows(ctx)
 	}
 	if err != nil {
-		return nil, ledger.MarkPartly(c.wrote, err)
+		return nil, storage.MarkPartly(c.wrote, err)
 	}
 	return c.out, nil
 }
@@ -77,7 +79,7 @@ func (c *claiming) look(ctx context.Context) error {
 func (c *claiming) check() (logs []Log) {
 	for i := range c.entries {
 		e := &c.entries[i]
-		if c.out[i].Err = ledger.CheckEntry(e); c.out[i].Err != nil || e.Key.Pos == nil {
+		if c.out[i].Err = checks.Entry(e); c.out[i].Err != nil || e.Key.Pos == nil {
 			continue
 		}
 		if log, _ := SplitSum(e.Key.Sum()); len(logs) == 0 || logs[len(logs)-1] != log {
@@ -277,6 +279,14 @@ func (c *claiming) toRow(i int, only bool) {
 	}
 }
 
+// complete fills in what an entry has left out.
+func complete(e *ledger.Entry) {
+	if e.Late != nil {
+		e.Fingerprint, e.Delivery = e.Late.Identify()
+		e.Late = nil
+	}
+}
+
 // claimRows asks for what has, or needs, a row.
 func (c *claiming) claimRows(ctx context.Context) error {
 	if len(c.rows) == 0 {
@@ -285,7 +295,7 @@ func (c *claiming) claimRows(ctx context.Context) error {
 	entries := make([]ledger.Entry, len(c.rows))
 	for at, i := range c.rows {
 		entries[at] = c.entries[i]
-		entries[at].Complete()
+		complete(&entries[at])
 	}
 	claims, err := c.owner.ClaimRows(ctx, entries, c.only)
 	if err != nil {

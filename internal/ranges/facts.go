@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/maintenance"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -72,7 +73,7 @@ func (r *Range) Open() iter.Seq[int64] {
 
 // Tally counts what is left to do of a range of some age, and names the first messages of one that is past its expiry. It
 // returns how many are left.
-func (r *Range) Tally(t *ledger.Tally, in *Info, age time.Duration) (pending int64) {
+func (r *Range) Tally(t *maintenance.Tally, in *Info, age time.Duration) (pending int64) {
 	abandoned, listed := int64(0), 0
 	if pending = r.Pending(); age > r.Window {
 		abandoned = pending
@@ -84,7 +85,7 @@ func (r *Range) Tally(t *ledger.Tally, in *Info, age time.Duration) (pending int
 		}
 	}
 	if pending > 0 {
-		t.AddPending(in.Scope, ledger.AgeBucket(age), pending, abandoned, age)
+		t.AddPending(in.Scope, maintenance.AgeBucket(age), pending, abandoned, age)
 	}
 	return pending
 }

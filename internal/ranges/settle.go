@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // errHeld is what a settlement gets whose range another transaction has kept locked: it may be repeated.
@@ -68,7 +70,7 @@ func (o *Owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 		err = c.settleRows(ctx)
 	}
 	if err != nil {
-		return nil, ledger.MarkPartly(c.wrote, err)
+		return nil, storage.MarkPartly(c.wrote, err)
 	}
 	return c.out, nil
 }
@@ -111,7 +113,7 @@ func (c *settling) check() (logs []Log) {
 		}
 	}
 	for i := range c.in {
-		if c.out[i] = ledger.CheckSettlement(&c.in[i], o.limits); c.out[i] == nil {
+		if c.out[i] = checks.Settlement(&c.in[i], o.limits); c.out[i] == nil {
 			add(c.in[i].Ticket)
 		}
 	}

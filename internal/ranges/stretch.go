@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 var _ ledger.StretchOwner = (*Owner)(nil)
@@ -29,7 +31,7 @@ type asking struct {
 // placed are the stretches that have a place in a log, and their logs in the order of turns.
 func placed(stretches []ledger.Stretch) (all []asking, in []Log) {
 	for i := range stretches {
-		if e := &stretches[i].First; e.Key.Pos != nil && ledger.CheckEntry(e) == nil {
+		if e := &stretches[i].First; e.Key.Pos != nil && checks.Entry(e) == nil {
 			log, offset := SplitSum(e.Key.Sum())
 			all, in = append(all, asking{&stretches[i], i, log, offset}), append(in, log)
 		}
@@ -79,7 +81,7 @@ func (o *Owner) claimStretches(ctx context.Context, stretches []ledger.Stretch) 
 		o.opened(l, began, tokens)
 	}
 	if err != nil {
-		return nil, ledger.MarkPartly(wrote, err)
+		return nil, storage.MarkPartly(wrote, err)
 	}
 	return tokens, nil
 }
@@ -230,7 +232,7 @@ func Stretch(c *Change, s *ledger.Stretch) bool {
 func (o *Owner) SettleStretches(ctx context.Context, done []ledger.StretchDone) ([]error, error) {
 	c := &settling{owner: o, whole: done, out: make([]error, len(done)), by: map[Log]*logSave{}}
 	if err := c.saveAll(ctx); err != nil {
-		return nil, ledger.MarkPartly(c.wrote, err)
+		return nil, storage.MarkPartly(c.wrote, err)
 	}
 	return c.out, nil
 }

@@ -7,7 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/acts"
+	"github.com/ackledger/ackledger/internal/beats"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Worker is an owner, and what its worker said last.
@@ -20,7 +24,7 @@ type Worker struct {
 
 // Workers implements [ledger.Board].
 func (l *Ledger) Workers(ctx context.Context) ([]ledger.WorkerStatus, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	all, err := l.store.Workers(ctx, ledger.OwnerRest)
 	if err != nil {
@@ -30,7 +34,7 @@ func (l *Ledger) Workers(ctx context.Context) ([]ledger.WorkerStatus, error) {
 	out := make([]ledger.WorkerStatus, min(len(all), ledger.MaxWorkers))
 	for i := range out {
 		w := &all[i]
-		out[i] = ledger.WorkerStatus{Owner: w.ID.String(), Fate: holders[w.Fate], Report: ledger.DecodeReport(w.Report)}
+		out[i] = ledger.WorkerStatus{Owner: w.ID.String(), Fate: holders[w.Fate], Report: beats.DecodeReport(w.Report)}
 		if w.Fate == Live {
 			out[i].Lease = w.Lease
 		}
@@ -42,7 +46,7 @@ var holders = map[Fate]ledger.Holder{Live: ledger.Live, Left: ledger.Left, Dead:
 
 // Pauses implements [ledger.Board].
 func (l *Ledger) Pauses(ctx context.Context) ([]ledger.Pause, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	pauses, err := l.pauses(ctx)
 	return pauses, l.named("pauses", err)
@@ -58,7 +62,7 @@ func (l *Ledger) pauses(ctx context.Context) (hold []ledger.Pause, err error) {
 
 // Pause implements [ledger.Board].
 func (l *Ledger) Pause(ctx context.Context, scope string, by ledger.By) error {
-	if err := ledger.CheckPause(scope, by); err != nil {
+	if err := checks.Pause(scope, by); err != nil {
 		return err
 	}
 	return l.named("pause", l.operate(ctx, Call{}, func(tx Tx) error {
@@ -66,16 +70,16 @@ func (l *Ledger) Pause(ctx context.Context, scope string, by ledger.By) error {
 		if err != nil {
 			return err
 		}
-		if hold, err = ledger.AddPause(hold, ledger.Pause{Scope: scope, By: by, Since: tx.Now()}); err != nil {
+		if hold, err = beats.AddPause(hold, ledger.Pause{Scope: scope, By: by, Since: tx.Now()}); err != nil {
 			return err
 		}
-		return putPauses(tx, hold, ledger.PauseRecord(scope, by, ledger.ActionPause))
+		return putPauses(tx, hold, acts.PauseRecord(scope, by, ledger.ActionPause))
 	}))
 }
 
 // Resume implements [ledger.Board].
 func (l *Ledger) Resume(ctx context.Context, scope string, by ledger.By) (was bool, err error) {
-	if err := ledger.CheckPause(scope, by); err != nil {
+	if err := checks.Pause(scope, by); err != nil {
 		return false, err
 	}
 	err = l.operate(ctx, Call{}, func(tx Tx) error {
@@ -89,7 +93,7 @@ func (l *Ledger) Resume(ctx context.Context, scope string, by ledger.By) (was bo
 			return nil
 		}
 		was = true
-		return putPauses(tx, rest, ledger.PauseRecord(scope, by, ledger.ActionResume))
+		return putPauses(tx, rest, acts.PauseRecord(scope, by, ledger.ActionResume))
 	})
 	return was && err == nil, l.named("resume", err)
 }

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Claim implements [ledger.Owner].
@@ -16,11 +18,11 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 
 // ClaimRows implements ranges.Store. Where a lock was not free in time every entry is Busy.
 func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	c := &claiming{o: o, entries: entries, only: only, claims: make([]ledger.Claim, len(entries)), keys: make([]Key, 0, len(entries))}
 	for i := range entries {
-		if c.claims[i].Err = ledger.CheckEntry(&entries[i]); c.claims[i].Err == nil {
+		if c.claims[i].Err = checks.Entry(&entries[i]); c.claims[i].Err == nil {
 			c.keys = append(c.keys, entries[i].Key.Sum())
 		}
 	}
@@ -56,7 +58,7 @@ func split(n, most int, fn func(from, to int) error) error {
 	}
 	for from := 0; from < n; from += most {
 		if err := fn(from, min(from+most, n)); err != nil {
-			return ledger.MarkPartly(from > 0, err)
+			return storage.MarkPartly(from > 0, err)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 var errAborted = errors.New("the transaction's function did not return")
@@ -129,7 +130,7 @@ func (f *Fence) ours(tx Tx, i int) (*Message, error) {
 
 func (f *Fence) writeRow(tx Tx, i int) error {
 	t, limits := f.a.Tickets()[i], &f.o.l.cfg.Limits
-	done, err := tx.Succeed(t.Sum(), t.Token(), f.o.id, ledger.CutResult(f.a.ResultAt(i), limits.Result), tx.Now().Add(foldAfter))
+	done, err := tx.Succeed(t.Sum(), t.Token(), f.o.id, storage.CutResult(f.a.ResultAt(i), limits.Result), tx.Now().Add(foldAfter))
 	if err != nil || done {
 		return err
 	}

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/acts"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // findKeys is how many keys of archived deliveries Find looks at.
@@ -65,7 +68,7 @@ func record(m *Message) ledger.Record {
 
 // Find implements [ledger.Operator].
 func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Record, error) {
-	if err := ledger.CheckID(id); err != nil {
+	if err := checks.ID(id); err != nil {
 		return nil, err
 	}
 	var keys []ledger.Key
@@ -88,7 +91,7 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 	if err != nil {
 		return nil, l.named("find", err)
 	}
-	return ledger.FindRecords(ctx, l, keys, scope, id)
+	return acts.Find(ctx, l, keys, scope, id)
 }
 
 // logPage is how many logs are read at once.
@@ -127,10 +130,10 @@ func reads[T any](list []T, key func(*T) Key) Call {
 
 // Status implements [ledger.Operator].
 func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status, error) {
-	if err := ledger.CheckKeys("keys", len(keys)); err != nil {
+	if err := checks.Keys("keys", len(keys)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	out := make([]ledger.Status, len(keys))
 	err := l.store.View(ctx, reads(keys, func(k *ledger.Key) Key { return k.Sum() }), func(r Reader) error {

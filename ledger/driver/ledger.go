@@ -7,8 +7,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/beats"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // foldAfter is how long the row of a message that a range covers stays once it has succeeded: as long as anybody may
@@ -71,13 +74,13 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if lease <= 0 || lease > ledger.MaxWindow {
 		return nil, &ledger.InvalidError{Field: "lease", Bound: fmt.Sprintf("above 0, at most %s", ledger.MaxWindow), Value: lease.String()}
 	}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	pauses, err := l.pauses(ctx) // before there is an owner: who begins under a pause begins nothing
 	if err != nil {
 		return nil, l.named("join", err)
 	}
-	o := &owner{l: l, lease: lease, pulse: ledger.NewPulse(lease, l.store.Now())}
+	o := &owner{l: l, lease: lease, pulse: beats.NewPulse(lease, l.store.Now())}
 	o.Heard(pauses)
 	if o.id, err = l.store.Join(ctx, lease); err != nil {
 		return nil, l.named("join", err)
@@ -88,10 +91,10 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 
 // CountDeliveries implements [ledger.DeliveryCounter].
 func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) error {
-	if err := ledger.CheckDeliveries(more); err != nil {
+	if err := checks.Deliveries(more); err != nil {
 		return err
 	}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	return l.named("count deliveries", l.store.AddDeliveries(ctx, more))
 }
@@ -106,7 +109,7 @@ func (l *Ledger) named(what string, err error) error {
 
 // operate is an operator's write in one transaction.
 func (l *Ledger) operate(ctx context.Context, call Call, fn func(Tx) error) error {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	call.Op = Operate
 	return l.store.Update(ctx, call, fn)

@@ -5,7 +5,10 @@ import (
 	"iter"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/acts"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 const (
@@ -24,19 +27,19 @@ func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
 	return names, l.named("scopes", err)
 }
 
-// lists is what [ledger.RunList] calls the errors of a list.
+// lists is what [acts.List] calls the errors of a list.
 func (l *Ledger) lists(what string) func(error) error {
 	return func(err error) error { return l.named(what, err) }
 }
 
 // Messages implements [ledger.Operator].
 func (l *Ledger) Messages(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Listed, error] {
-	return ledger.RunList(ctx, f.Limit, l.lists("messages"), func() (ledger.NextPage[ledger.Listed], error) { return l.messages(ctx, &f) },
+	return acts.List(ctx, f.Limit, l.lists("messages"), func() (acts.NextPage[ledger.Listed], error) { return l.messages(ctx, &f) },
 		func(m *ledger.Listed) (bool, error) { return f.Match(m), nil })
 }
 
 // messages begins with what is kept by its id.
-func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next ledger.NextPage[ledger.Listed], err error) {
+func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next acts.NextPage[ledger.Listed], err error) {
 	if err := f.CheckMessages(); err != nil {
 		return nil, err
 	}
@@ -96,11 +99,11 @@ func list(r Reader, page []ledger.Listed, m *Message) ([]ledger.Listed, error) {
 
 // DeadLetters implements [ledger.Operator].
 func (l *Ledger) DeadLetters(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.DeadLetter, error] {
-	return ledger.RunList(ctx, f.Limit, l.lists("dead letters"), func() (ledger.NextPage[ledger.DeadLetter], error) { return l.deadLetters(ctx, &f) },
+	return acts.List(ctx, f.Limit, l.lists("dead letters"), func() (acts.NextPage[ledger.DeadLetter], error) { return l.deadLetters(ctx, &f) },
 		func(d *ledger.DeadLetter) (bool, error) { return f.Keep(ctx, d) })
 }
 
-func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter) (next ledger.NextPage[ledger.DeadLetter], err error) {
+func (l *Ledger) deadLetters(ctx context.Context, f *ledger.Filter) (next acts.NextPage[ledger.DeadLetter], err error) {
 	var behind Mark
 	var until time.Time
 	var ahead []DeadLetter
@@ -161,11 +164,11 @@ func (l *Ledger) whole(ctx context.Context, f *ledger.Filter, part []DeadLetter)
 
 // Audits implements [ledger.Operator].
 func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[ledger.AuditRecord, error] {
-	return ledger.RunList(ctx, f.Limit, l.lists("audit"), func() (ledger.NextPage[ledger.AuditRecord], error) { return l.audits(ctx, &f) },
-		func(r *ledger.AuditRecord) (bool, error) { return f.Match(r), nil })
+	return acts.List(ctx, f.Limit, l.lists("audit"), func() (acts.NextPage[ledger.AuditRecord], error) { return l.audits(ctx, &f) },
+		func(r *ledger.AuditRecord) (bool, error) { return acts.AuditMatches(&f, r), nil })
 }
 
-func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter) (next ledger.NextPage[ledger.AuditRecord], err error) {
+func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter) (next acts.NextPage[ledger.AuditRecord], err error) {
 	after, until := f.After, int64(0)
 	return func() (page []ledger.AuditRecord, more bool, err error) {
 		err = l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
@@ -181,12 +184,12 @@ func (l *Ledger) audits(ctx context.Context, f *ledger.AuditFilter) (next ledger
 			after = page[n-1].ID
 		}
 		return page, len(page) > 0, err
-	}, f.Check()
+	}, checks.AuditFilter(f)
 }
 
 // ArchivedBytes implements [ledger.ArchiveMeter].
 func (l *Ledger) ArchivedBytes(ctx context.Context, scope string, enough int64) (n int64, err error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	var behind Mark
 	for more := true; more && n < enough && err == nil; {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/maintenance"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 const (
@@ -27,18 +29,18 @@ var errTurnLost = errors.New("the turn to sweep was lost to another process")
 // Maintain implements [ledger.Maintainer].
 func (l *Ledger) Maintain(ctx context.Context, cfg ledger.MaintainConfig) error {
 	cfg.Interval = cmp.Or(cfg.Interval, l.cfg.Interval)
-	cfg, err := cfg.WithDefaults()
+	cfg, err := maintenance.WithDefaults(cfg)
 	if err != nil {
 		return err
 	}
 	failing := false
-	return ledger.RunMaintain(ctx, cfg, func(ctx context.Context) (time.Duration, error) {
+	return maintenance.Run(ctx, cfg, func(ctx context.Context) (time.Duration, error) {
 		report, swept, wait, err := l.takeTurn(ctx, cfg, false)
 		if err != nil && ctx.Err() == nil && !failing {
 			l.cfg.Warn("the sweep failed; it is tried again", err)
 		}
 		if failing = err != nil; swept {
-			wait = cfg.Pause(&report)
+			wait = maintenance.PassPause(cfg, &report)
 		}
 		return wait, err
 	})
@@ -46,7 +48,7 @@ func (l *Ledger) Maintain(ctx context.Context, cfg ledger.MaintainConfig) error 
 
 // Sweep implements [ledger.Maintainer].
 func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.SweepReport, error) {
-	cfg, err := cfg.WithDefaults()
+	cfg, err := maintenance.WithDefaults(cfg)
 	if err != nil {
 		return ledger.SweepReport{}, err
 	}
@@ -66,7 +68,7 @@ func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.S
 // takeTurn makes a whole pass, if nobody else is at it and (unless now is set) one is due; else it returns when to look
 // again.
 func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, now bool) (report ledger.SweepReport, swept bool, wait time.Duration, err error) {
-	p := &pass{l: l, cfg: cfg, me: rand.Text(), gentle: !now, named: map[OwnerID]bool{}, pace: ledger.NewSweepPace(cfg.Batch, sweepAim)}
+	p := &pass{l: l, cfg: cfg, me: rand.Text(), gentle: !now, named: map[OwnerID]bool{}, pace: maintenance.NewPace(cfg.Batch, sweepAim)}
 	err = p.update(ctx, func(tx Tx) error {
 		swept = false
 		t, err := tx.Turn()
@@ -103,7 +105,7 @@ func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, now bo
 
 // update is one transaction of the sweep.
 func (p *pass) update(ctx context.Context, fn func(Tx) error) error {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	return p.l.store.Update(ctx, Call{Op: Sweep}, fn)
 }
@@ -137,11 +139,11 @@ func (p *pass) end(ctx context.Context, whole bool) error {
 		}
 		t.Holder, t.Lease, t.Due, t.Pass = "", time.Time{}, time.Time{}, nil
 		if whole {
-			stored := ledger.Pass{At: tx.Now(), Report: p.report, Scopes: p.tally.Scopes()}
+			stored := maintenance.Pass{At: tx.Now(), Report: p.report, Scopes: p.tally.Scopes()}
 			if t.Pass, err = stored.Encode(); err != nil {
 				return err
 			}
-			t.Due = tx.Now().Add(p.cfg.Pause(&p.report))
+			t.Due = tx.Now().Add(maintenance.PassPause(p.cfg, &p.report))
 		}
 		return tx.PutTurn(t)
 	})
@@ -149,7 +151,7 @@ func (p *pass) end(ctx context.Context, whole bool) error {
 
 // Stats implements [ledger.Inspector].
 func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	var s ledger.Stats
 	err := l.store.View(ctx, Call{Op: Read}, func(r Reader) error {
@@ -157,7 +159,7 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 		if err != nil || t.Pass == nil {
 			return err
 		}
-		p, err := ledger.DecodePass(t.Pass)
+		p, err := maintenance.DecodePass(t.Pass)
 		s = p.Stats(r.Now())
 		return err
 	})

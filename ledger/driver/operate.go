@@ -8,13 +8,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/acts"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
 
 // Renew implements [ledger.Operator].
 func (l *Ledger) Renew(ctx context.Context, r ledger.Renewal) (out ledger.Renewed, err error) {
-	if err := r.By.Check(); err != nil {
+	if err := checks.By(r.By); err != nil {
 		return out, err
 	}
 	err = l.operate(ctx, Call{}, func(tx Tx) error {
@@ -45,13 +47,13 @@ func renew(tx Tx, r *ledger.Renewal) (out ledger.Renewed, err error) {
 		return out, fmt.Errorf("%w: it has no archived delivery", ledger.ErrChanged)
 	}
 	note := ledger.AuditRecord{By: r.By, Action: ledger.ActionRenew, Key: a.Key, State: m.State, Token: m.Token,
-		Delivery: a.Delivery, Detail: r.Detail()}
+		Delivery: a.Delivery, Detail: acts.RenewalDetail(r)}
 	m.Token++
 	m.Generation++
 	if !r.Mended {
 		_, err = tx.Alter(key, a.Delivery, ArchiveChange{Token: m.Token})
 	} else {
-		m.Fingerprint, m.Failed = r.Fingerprint, ledger.RenewedDelivery(m.Token)
+		m.Fingerprint, m.Failed = r.Fingerprint, acts.RenewedDelivery(m.Token)
 		mended := *a
 		mended.Body, mended.BodyBytes, mended.Fingerprint, mended.Delivery = r.Body, 0, r.Fingerprint, m.Failed
 		mended.Token, mended.Generation, mended.At, mended.Sent = m.Token, m.Generation, tx.Now(), false
@@ -69,7 +71,7 @@ func renew(tx Tx, r *ledger.Renewal) (out ledger.Renewed, err error) {
 
 // Reopen implements [ledger.Operator].
 func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.ReopenReport, error) {
-	if err := r.Check(); err != nil {
+	if err := checks.Reopen(&r); err != nil {
 		return ledger.ReopenReport{}, err
 	}
 	logs, err := l.finished(ctx, r.Filter.Scope)
@@ -89,7 +91,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	if !f.From.Before(f.To) { // nothing can be of then
 		return ledger.ReopenReport{Began: began}, nil
 	}
-	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (int64, error) {
+	report, err := acts.Reopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (int64, error) {
 		p := parts[ledger.Listed]{key: func(m *ledger.Listed) Key { return m.Key }, ahead: setAside,
 			write: func(tx Tx, part []ledger.Listed) (int64, error) { return reopen(tx, &r, part) }}
 		return p.run(ctx, l, batch)
@@ -130,7 +132,7 @@ func reopen(tx Tx, r *ledger.ReopenRequest, batch []ledger.Listed) (int64, error
 		if err != nil {
 			return 0, err
 		}
-		notes = append(notes, batch[i].Note(r.By, ledger.ActionReopen, r.Detail()))
+		notes = append(notes, acts.MessageRecord(&batch[i], r.By, ledger.ActionReopen, acts.ReopenDetail(r)))
 	}
 	return int64(len(notes)), tx.Note(notes)
 }
@@ -139,10 +141,10 @@ func reopen(tx Tx, r *ledger.ReopenRequest, batch []ledger.Listed) (int64, error
 func rename(tx Tx, key Key, token uint64, archived []ledger.ArchiveRecord) (n int64, err error) {
 	for i := range archived {
 		delivery := archived[i].Delivery
-		if bytes.HasPrefix(delivery, ledger.ReopenedDelivery(token, nil)) {
+		if bytes.HasPrefix(delivery, acts.ReopenedDelivery(token, nil)) {
 			continue
 		}
-		if _, err := tx.Alter(key, delivery, ArchiveChange{Delivery: ledger.ReopenedDelivery(token, delivery)}); err != nil {
+		if _, err := tx.Alter(key, delivery, ArchiveChange{Delivery: acts.ReopenedDelivery(token, delivery)}); err != nil {
 			return 0, err
 		}
 		n++
@@ -162,7 +164,7 @@ func setAside(tx Tx, listed *ledger.Listed, most int) (int64, error) {
 		return 0, err
 	}
 	archived = slices.DeleteFunc(archived, func(a ledger.ArchiveRecord) bool {
-		return bytes.HasPrefix(a.Delivery, ledger.ReopenedDelivery(m.Token+1, nil))
+		return bytes.HasPrefix(a.Delivery, acts.ReopenedDelivery(m.Token+1, nil))
 	})
 	return rename(tx, m.Key, m.Token+1, archived[:min(most, len(archived))])
 }
@@ -193,10 +195,10 @@ func cover(tx Tx, m *Message) (window time.Duration, covered bool, err error) {
 
 // Purge implements [ledger.Operator].
 func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.PurgeReport, error) {
-	if err := r.Check(); err != nil {
+	if err := checks.Purge(&r); err != nil {
 		return ledger.PurgeReport{}, err
 	}
-	report, err := ledger.RunPurge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (int64, error) {
+	report, err := acts.Purge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (int64, error) {
 		p := parts[ledger.DeadLetter]{key: func(d *ledger.DeadLetter) Key { return d.Key.Sum() },
 			write: func(tx Tx, part []ledger.DeadLetter) (int64, error) { return purge(tx, r.By, part) }}
 		return p.run(ctx, l, batch)
@@ -227,7 +229,7 @@ func purge(tx Tx, by ledger.By, batch []ledger.DeadLetter) (int64, error) {
 			return 0, err
 		}
 		if done {
-			notes = append(notes, d.Note(by, ledger.ActionPurge, ""))
+			notes = append(notes, acts.DeadLetterRecord(d, by, ledger.ActionPurge, ""))
 		}
 	}
 	return int64(len(notes)), tx.Note(notes)
@@ -235,7 +237,7 @@ func purge(tx Tx, by ledger.By, batch []ledger.DeadLetter) (int64, error) {
 
 // Audit implements [ledger.Operator].
 func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error {
-	if err := ledger.CheckAudit(records); err != nil || len(records) == 0 {
+	if err := checks.AuditRecords(records); err != nil || len(records) == 0 {
 		return err
 	}
 	err := l.operate(ctx, Call{}, func(tx Tx) error {

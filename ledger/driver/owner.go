@@ -6,8 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/beats"
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // owner is the ledger's own owner, which stands behind that of ranges.
@@ -16,10 +18,10 @@ type owner struct {
 	id     OwnerID
 	lease  time.Duration
 	ranged *ranges.Owner // what Join returned
-	ledger.Slate
+	beats.Slate
 
 	mu    sync.Mutex
-	pulse ledger.Pulse
+	pulse beats.Pulse
 }
 
 // ID implements [ledger.Owner].
@@ -27,7 +29,7 @@ func (o *owner) ID() string { return o.id.String() }
 
 // Beat implements [ledger.Owner].
 func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	sent := o.l.store.Now()
 	err := o.l.store.Beat(ctx, o.id, o.lease, o.Written())
@@ -74,7 +76,7 @@ func (o *owner) note(sent time.Time, err error) bool {
 
 // Leave implements [ledger.Owner].
 func (o *owner) Leave(ctx context.Context) error {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	return o.named("leave of", o.l.store.Leave(ctx, o.id))
 }

@@ -8,13 +8,14 @@ import (
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 var _ ranges.Store = (*owner)(nil)
 
 // Open implements ranges.Store.
 func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	opened, call := make([]bool, len(openings)), Call{Op: Claim, Owner: o.id, Logs: make([]LogID, len(openings))}
 	for i := range openings {
@@ -44,7 +45,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 
 // Update implements ranges.Store. Where a lock was not free in time, plans see locked logs.
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	call := Call{Op: Claim, Owner: o.id, Logs: make([]LogID, len(queries))}
 	for i := range queries {

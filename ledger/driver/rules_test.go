@@ -11,6 +11,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
 	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // world is a ledger over a store in memory, with a clock that only the test moves.
@@ -325,7 +326,7 @@ type partly struct{ driver.Store }
 
 func (p partly) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, int) error) error {
 	err := p.Update(ctx, call, func(tx driver.Tx) error { return fn(tx, 0) })
-	return cmp.Or(err, ledger.MarkPartly(true, driver.MarkBusy(errors.New("the rest was not free"))))
+	return cmp.Or(err, storage.MarkPartly(true, driver.MarkBusy(errors.New("the rest was not free"))))
 }
 
 // A call of which a part is busy and another written is not answered as Busy: the worker would forget what it owns.

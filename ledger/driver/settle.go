@@ -9,13 +9,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Settle implements [ledger.Owner]. Where a lock was not free in time each settlement gets that error: nothing was written,
 // and repeating it is all there is to do. The call itself has an answer: without one it would be an outage.
 func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	errs := make([]error, len(settlements))
 	err := o.l.split(len(settlements), func(from, to int) error {
@@ -23,7 +25,7 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 		call := Call{Op: Settle, Keys: keysOf(part, func(s *ledger.Settlement) Key { return s.Ticket.Sum() }), Messages: len(part)}
 		err := each(ctx, o.l.store, call, func(tx Tx, i int) error {
 			s, told := &part[i], &errs[from+i]
-			if *told = ledger.CheckSettlement(s, o.l.cfg.Limits); *told != nil {
+			if *told = checks.Settlement(s, o.l.cfg.Limits); *told != nil {
 				return nil
 			}
 			effect, err := o.settle(tx, s)
@@ -34,7 +36,7 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 		})
 		if Busy(err) { // before anything was looked at
 			for i := range part {
-				errs[from+i] = cmp.Or(ledger.CheckSettlement(&part[i], o.l.cfg.Limits), err)
+				errs[from+i] = cmp.Or(checks.Settlement(&part[i], o.l.cfg.Limits), err)
 			}
 			return nil
 		}
@@ -61,7 +63,7 @@ func keysOf[T any](part []T, key func(*T) Key) iter.Seq[Key] {
 func (o *owner) settle(tx Tx, s *ledger.Settlement) (ledger.Effect, error) {
 	key := s.Ticket.Sum()
 	if s.Kind == ledger.Succeed && !s.Ticket.IsMismatch() {
-		done, err := tx.Succeed(key, s.Ticket.Token(), o.id, ledger.CutResult(s.Result, o.l.cfg.Limits.Result), tx.Now().Add(foldAfter))
+		done, err := tx.Succeed(key, s.Ticket.Token(), o.id, storage.CutResult(s.Result, o.l.cfg.Limits.Result), tx.Now().Add(foldAfter))
 		if err != nil || done {
 			return ledger.EffectWrite, named(key, err)
 		}
@@ -109,7 +111,7 @@ func (o *owner) finish(tx Tx, m *Message, s *ledger.Settlement) error {
 	m.Owner, m.Due = Nobody, time.Time{}
 	switch s.Kind {
 	case ledger.Succeed:
-		m.State, m.Result = ledger.Succeeded, ledger.CutResult(s.Result, limits.Result)
+		m.State, m.Result = ledger.Succeeded, storage.CutResult(s.Result, limits.Result)
 		if err := fold(tx, m); err != nil {
 			return err
 		}
@@ -117,14 +119,14 @@ func (o *owner) finish(tx Tx, m *Message, s *ledger.Settlement) error {
 		if err := tx.File(o.archive(tx, s, m.Generation)); err != nil {
 			return err
 		}
-		m.State, m.Failed, m.Result = ledger.Failed, s.Dead.Delivery, ledger.CutResult(s.Result, limits.Result)
+		m.State, m.Failed, m.Result = ledger.Failed, s.Dead.Delivery, storage.CutResult(s.Result, limits.Result)
 	case ledger.Release:
 		if s.After > 0 {
 			m.Due = tx.Now().Add(s.After)
 		}
 		if s.Count {
 			m.Attempts++
-			m.Errors = ledger.AppendError(m.Errors, s.Failure, limits.Errors)
+			m.Errors = storage.AppendError(m.Errors, s.Failure, limits.Errors)
 		}
 	}
 	return tx.Put(m)
@@ -149,7 +151,7 @@ func (o *owner) archive(tx Tx, s *ledger.Settlement, generation int) *ledger.Arc
 		At: tx.Now(), Expiry: tx.Now().Add(s.Dead.Keep)}
 	var list []ledger.AttemptError
 	for _, e := range s.Dead.Errors {
-		list = ledger.AppendError(list, e, o.l.cfg.Limits.Errors)
+		list = storage.AppendError(list, e, o.l.cfg.Limits.Errors)
 	}
 	a.Errors = list
 	return a

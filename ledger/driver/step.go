@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Steps implements [ledger.StepReader].
 func (o *owner) Steps(ctx context.Context, t ledger.Ticket) (list []ledger.Step, err error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	err = o.l.store.View(ctx, Call{Op: Read}, func(r Reader) error {
 		list, err = r.Steps(t.Sum(), true)

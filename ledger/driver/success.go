@@ -3,15 +3,17 @@ package driver
 import (
 	"context"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Successes implements [ledger.SuccessReader].
 func (l *Ledger) Successes(ctx context.Context, keys []ledger.Key) ([]ledger.Success, error) {
-	if err := ledger.CheckSuccesses(keys); err != nil {
+	if err := checks.Successes(keys); err != nil {
 		return nil, err
 	}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	out := make([]ledger.Success, len(keys))
 	err := l.store.View(ctx, reads(keys, func(k *ledger.Key) Key { return k.Sum() }), func(r Reader) error {

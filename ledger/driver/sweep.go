@@ -4,8 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/maintenance"
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // pass is one round over every message. It begins where the pass before stopped, and comes around, so that passes that
@@ -19,9 +21,9 @@ type pass struct {
 	gentle bool // rest between transactions that removed little
 
 	report ledger.SweepReport
-	tally  ledger.Tally
+	tally  maintenance.Tally
 	named  map[OwnerID]bool // owners that pending messages name
-	pace   *ledger.SweepPace
+	pace   *maintenance.Pace
 }
 
 func (p *pass) run(ctx context.Context) error {
@@ -56,7 +58,7 @@ func (p *pass) run(ctx context.Context) error {
 
 // owners removes those that rested and are named by no pending message.
 func (p *pass) owners(ctx context.Context) (int64, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	return p.l.store.RemoveOwners(ctx, p.began.Add(-ledger.OwnerRest), func(id OwnerID) bool { return p.named[id] })
 }
@@ -193,7 +195,7 @@ func (p *pass) pending(m *Message, now time.Time) {
 		p.tally.Abandon(ledger.Abandoned{Scope: m.Scope, ID: m.ID, At: m.At, Expiry: m.Expiry})
 	}
 	age := max(now.Sub(m.At), 0)
-	p.tally.AddPending(m.Scope, ledger.AgeBucket(age), 1, abandoned, age)
+	p.tally.AddPending(m.Scope, maintenance.AgeBucket(age), 1, abandoned, age)
 }
 
 // covered says that a range or segment has the message, too.

@@ -157,7 +157,7 @@ type Turn struct {
 	Lease  time.Time // until then
 	Due    time.Time // the next pass need not begin before
 	Next   Mark      // where the next pass begins its round
-	Pass   []byte    // of the last whole pass: see [ledger.Pass]; nil: there was none, and in PutTurn: as it is
+	Pass   []byte    // of the last whole pass: as the driver has written it; nil: there was none, and in PutTurn: as it is
 }
 
 // Grace is how long a row stays past its expiry; window is from its first claim to its expiry. What is finished goes at

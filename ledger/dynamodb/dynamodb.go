@@ -11,6 +11,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
 	"github.com/ackledger/ackledger/ledger/driver/items"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Limits bounds what is stored of one message. An item of DynamoDB has at most 400 KB, so a larger body lies in several.
@@ -59,7 +60,7 @@ type store struct {
 
 // ID implements [ledger.Identified]: whoever asks first draws it.
 func (l *Ledger) ID(ctx context.Context) (string, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	id, err := l.store.ID(ctx)
 	if err != nil {

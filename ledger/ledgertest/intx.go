@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // RunInTx is the suite of InTx. The store has the fields InTx, Effect and Effects.
@@ -88,7 +89,7 @@ func txCommit(e *env) {
 		e.wantState(a, ledger.AttemptSucceeded)
 		e.wantEffects(m, 1)
 		r := e.record(m)
-		want := ledger.CutResult(result, e.Ledger.Limits().Result)
+		want := storage.CutResult(result, e.Ledger.Limits().Result)
 		if r.State != ledger.Succeeded || r.Owner != "" || string(r.Result) != string(want) || (r.Result == nil) != (want == nil) {
 			e.Fatalf("row: %.300s", summary(r))
 		}

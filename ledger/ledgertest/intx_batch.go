@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 var batchCases = []testCase{
@@ -122,7 +123,7 @@ func txBatchCommit(e *env) {
 		}
 		e.wantState(b.attempt, ledger.AttemptSucceeded)
 		for i, r := range inner.records(b) {
-			want := ledger.CutResult(result(i), limit)
+			want := storage.CutResult(result(i), limit)
 			if r.State != ledger.Succeeded || r.Owner != "" || string(r.Result) != string(want) || (r.Result == nil) != (want == nil) {
 				e.Fatalf("row %d of %d: %.300s", i, n, summary(r))
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/acts"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -105,7 +106,7 @@ func Pitfall83(t *testing.T, open Open) {
 	lines := []func(){
 		func() {
 			d := e.toReplay()[0]
-			if err := e.op().Audit(e.ctx, []ledger.AuditRecord{d.Note(by, ledger.ActionReplay, "")}); err != nil {
+			if err := e.op().Audit(e.ctx, []ledger.AuditRecord{acts.DeadLetterRecord(&d, by, ledger.ActionReplay, "")}); err != nil {
 				e.Fatal(err)
 			}
 		},

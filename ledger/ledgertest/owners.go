@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // ownerCases are the life of owners, without waiting for leases.
@@ -235,7 +236,7 @@ func ledgerID(e *env) {
 	asking.Wait()
 	e.owner()
 	after, err := l.ID(e.ctx)
-	if err != nil || !ledger.IsLedgerID(after) {
+	if err != nil || !storage.IsLedgerID(after) {
 		e.Errorf("id %q, %v", after, err)
 	}
 	for _, id := range ids {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Pitfall01 holds against this: B took over a row that A had made a moment ago, because it had no lease end yet and was read as an orphan.
@@ -350,7 +351,7 @@ func Pitfall23(t *testing.T, open Open) {
 		s.Result = result
 		e.holds(o, s)
 		got := e.want(o, m, ledger.Done).Outcome.Result
-		if want := ledger.CutResult(result, limit); !bytes.Equal(got, want) || (got == nil) != (want == nil) || len(got) > limit {
+		if want := storage.CutResult(result, limit); !bytes.Equal(got, want) || (got == nil) != (want == nil) || len(got) > limit {
 			e.Fatalf("result %d: %d bytes (nil %t), want %d (nil %t)", i, len(got), got == nil, len(want), want == nil)
 		}
 		if cut := strings.Contains(string(got), "cut from"); cut != (len(result) > limit) {

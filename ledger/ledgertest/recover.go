@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // RunRecover is the conformance suite of [ledger.Recoverer]. The ledger that open returns must be an Operator, hold ranges, and be
@@ -26,7 +27,7 @@ func RunRecover(t *testing.T, open Open) {
 	ranged := e.claimAll(before, inRange(e.span(0, 4)...))
 	e.holds(before, succeed(ranged[0]))
 
-	root, epoch := ledger.EpochOf(idOf(e, l))
+	root, epoch := storage.EpochOf(idOf(e, l))
 	for n := 1; n <= 2; n++ {
 		id := idOf(e, l)
 		refusedRecoveries(e, l, id, epoch)
@@ -34,10 +35,10 @@ func RunRecover(t *testing.T, open Open) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if epoch++; got.ID != idOf(e, l) || got.ID != ledger.InEpoch(id, epoch) || got.Owners < 1 || got.Messages < 1 || got.Ranges < 1 {
+		if epoch++; got.ID != idOf(e, l) || got.ID != storage.InEpoch(id, epoch) || got.Owners < 1 || got.Messages < 1 || got.Ranges < 1 {
 			t.Fatalf("recovered: %+v, the id is %q", got, idOf(e, l))
 		}
-		if is, now := ledger.EpochOf(got.ID); is != root || now != epoch {
+		if is, now := storage.EpochOf(got.ID); is != root || now != epoch {
 			t.Errorf("the id %q is read as %q in epoch %d", got.ID, is, now)
 		}
 		e.lost(before, succeed(own))
@@ -58,7 +59,7 @@ func recovered(e *env, epoch int, running, failedOnce ledger.Entry, token uint64
 	again := e.claimAll(o, inRange(e.span(0, 4)...))
 	fresh := inRange(e.at(int32(epoch), 0, -1))[0] // a log that is made anew
 	for _, c := range append(slices.Clone(again[1:]), behind, own, e.want(o, fresh, ledger.Run)) {
-		if c.Answer != ledger.Run || c.Token <= ledger.TokenFloor(epoch) || c.Token > ledger.TokenFloor(epoch+1) || c.Crashes != 0 {
+		if c.Answer != ledger.Run || c.Token <= storage.TokenFloor(epoch) || c.Token > storage.TokenFloor(epoch+1) || c.Crashes != 0 {
 			e.Errorf("in epoch %d: %+v", epoch, c)
 		}
 	}
@@ -95,7 +96,7 @@ func inRange(entries ...ledger.Entry) []ledger.Entry {
 func idOf(e *env, l ledger.Identified) string {
 	e.Helper()
 	id, err := l.ID(e.ctx)
-	if err != nil || !ledger.IsLedgerID(id) {
+	if err != nil || !storage.IsLedgerID(id) {
 		e.Fatalf("the id is %q, %v", id, err)
 	}
 	return id

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // settleCases are the settle rules: what each kind writes, the guard, and what no matching row means.
@@ -152,8 +153,8 @@ func settleErrorsBounded(e *env) {
 		e.holds(o, failedAttempt(e.want(o, m, ledger.Run), number(i)+strings.Repeat(" \x00\xff", 700)))
 	}
 	r := e.record(m)
-	if r.Attempts != n || len(r.Errors) < 2 || len(r.Errors) >= n || len(ledger.EncodeErrors(r.Errors)) > limit {
-		e.Fatalf("%d attempts, %d errors in %d bytes, limit %d", r.Attempts, len(r.Errors), len(ledger.EncodeErrors(r.Errors)), limit)
+	if r.Attempts != n || len(r.Errors) < 2 || len(r.Errors) >= n || len(storage.EncodeErrors(r.Errors)) > limit {
+		e.Fatalf("%d attempts, %d errors in %d bytes, limit %d", r.Attempts, len(r.Errors), len(storage.EncodeErrors(r.Errors)), limit)
 	}
 	first, last := r.Errors[0], r.Errors[len(r.Errors)-1]
 	if first.Attempt != 1 || last.Attempt != n || !strings.HasPrefix(last.Error, number(n-1)) {

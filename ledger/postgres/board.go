@@ -7,6 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ackledger/ackledger/internal/acts"
+	"github.com/ackledger/ackledger/internal/beats"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -50,7 +53,7 @@ func (l *Ledger) Workers(ctx context.Context) (all []ledger.WorkerStatus, err er
 			if err := row.Scan(&id, &fate, &left, &report); err != nil {
 				return w, err
 			}
-			w = ledger.WorkerStatus{Owner: ownerName(id), Fate: fates[fate], Report: ledger.DecodeReport(report)}
+			w = ledger.WorkerStatus{Owner: ownerName(id), Fate: fates[fate], Report: beats.DecodeReport(report)}
 			if w.Fate == ledger.Live {
 				w.Lease = time.Duration(left) * time.Microsecond
 			}
@@ -65,7 +68,7 @@ var fates = map[int16]ledger.Holder{1: ledger.Live, 2: ledger.Left, 3: ledger.De
 
 // Pause implements [ledger.Board]. It needs the rights of [Operator].
 func (l *Ledger) Pause(ctx context.Context, scope string, by ledger.By) error {
-	if err := ledger.CheckPause(scope, by); err != nil {
+	if err := checks.Pause(scope, by); err != nil {
 		return err
 	}
 	return named("pause", l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -77,20 +80,20 @@ func (l *Ledger) Pause(ctx context.Context, scope string, by ledger.By) error {
 			return err
 		}
 		if there == 0 {
-			if err := ledger.CheckPauses(hold); err != nil {
+			if err := checks.Pauses(hold); err != nil {
 				return err
 			}
 		}
 		if _, err := tx.Exec(ctx, l.sql(sqlPause), []byte(scope), by.Actor, by.Reason); err != nil {
 			return err
 		}
-		return l.noted(ctx, tx, ledger.PauseRecord(scope, by, ledger.ActionPause))
+		return l.noted(ctx, tx, acts.PauseRecord(scope, by, ledger.ActionPause))
 	}))
 }
 
 // Resume implements [ledger.Board]. It needs the rights of [Operator].
 func (l *Ledger) Resume(ctx context.Context, scope string, by ledger.By) (was bool, err error) {
-	if err := ledger.CheckPause(scope, by); err != nil {
+	if err := checks.Pause(scope, by); err != nil {
 		return false, err
 	}
 	err = l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -98,7 +101,7 @@ func (l *Ledger) Resume(ctx context.Context, scope string, by ledger.By) (was bo
 		if was = tag.RowsAffected() > 0; err != nil || !was {
 			return err
 		}
-		return l.noted(ctx, tx, ledger.PauseRecord(scope, by, ledger.ActionResume))
+		return l.noted(ctx, tx, acts.PauseRecord(scope, by, ledger.ActionResume))
 	})
 	return was && err == nil, named("resume", err)
 }

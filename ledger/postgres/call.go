@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // frozenLimit ends a transaction whose process says nothing between two of its round trips (it is frozen, or cut off): until
@@ -29,7 +30,7 @@ func askOn(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *pg
 
 // onConn calls fn with one of the pool's connections. It leaves fn's error as it is.
 func onConn(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *pgxpool.Conn) error) error {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

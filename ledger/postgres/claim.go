@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Claim implements [ledger.Owner].
@@ -15,7 +16,7 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 
 // ClaimRows implements [ranges.Store].
 func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	c := &claimCall{owner: o, entries: entries, only: only, out: make([]ledger.Claim, len(entries))}
 	asked := c.check()

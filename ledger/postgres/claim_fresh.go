@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // fresh claims those of asked that have no row, by sqlFresh, and returns the others, which the claim table decides.
@@ -24,7 +25,7 @@ func (c *claimCall) fresh(ctx context.Context, asked []int32) (rest []int32, wro
 	for _, part := range chunks(likely, c.size) {
 		left, err := c.execFresh(ctx, part)
 		if err != nil {
-			return nil, wrote, ledger.MarkPartly(wrote, err)
+			return nil, wrote, storage.MarkPartly(wrote, err)
 		}
 		wrote = wrote || len(left) < len(part)
 		rest = append(rest, left...)

@@ -10,7 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // The rules of the claim table, as sqlClaim answers them, and its first row, which is about the owner.
@@ -58,7 +60,7 @@ func (c *claimCall) check() []int32 {
 	c.sums = make([][ledger.KeySize]byte, len(c.entries))
 	asked := make([]int32, 0, len(c.entries))
 	for i := range c.entries {
-		if c.out[i].Err = ledger.CheckEntry(&c.entries[i]); c.out[i].Err == nil {
+		if c.out[i].Err = checks.Entry(&c.entries[i]); c.out[i].Err == nil {
 			c.sums[i] = c.entries[i].Key.Sum()
 			asked = append(asked, int32(i))
 		}
@@ -212,7 +214,7 @@ func (a *claimAnswer) claim() (ledger.Claim, error) {
 }
 
 func (a *claimAnswer) taken() ledger.Claim {
-	list, err := ledger.DecodeErrors(a.errors)
+	list, err := storage.DecodeErrors(a.errors)
 	if err != nil { // the list is for people: a damaged one must not keep its message from running
 		list = []ledger.AttemptError{{Kind: ledger.KindError, Error: err.Error()}}
 	}

@@ -62,7 +62,7 @@ func decodePosition(b, delivery []byte) (*ledger.Position, error) {
 	return p, nil
 }
 
-// original is a delivery's name without what reopenings ([ledger.ReopenedDelivery]) have put before it.
+// original is a delivery's name without what reopenings ([acts.ReopenedDelivery]) have put before it.
 func original(delivery []byte) []byte {
 	for {
 		rest, renamed := bytes.CutPrefix(delivery, []byte("reopened:"))

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/ackledger/ackledger/internal/acts"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -29,7 +30,7 @@ func TestStoredPosition(t *testing.T) {
 		if len(b) > c.stored {
 			t.Errorf("%s: %d bytes, want %d at most: %s", name, len(b), c.stored, b)
 		}
-		for _, delivery := range []string{c.delivery, string(ledger.ReopenedDelivery(5, ledger.ReopenedDelivery(3, []byte(c.delivery))))} {
+		for _, delivery := range []string{c.delivery, string(acts.ReopenedDelivery(5, acts.ReopenedDelivery(3, []byte(c.delivery))))} {
 			got, err := decodePosition(b, []byte(delivery))
 			if err != nil || !reflect.DeepEqual(*got, c.p) {
 				t.Errorf("%s, %q: %s is read as %+v, %v", name, delivery, b, got, err)

@@ -10,12 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/ackledger/ackledger/internal/acts"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // DeadLetters implements [ledger.Operator].
 func (l *Ledger) DeadLetters(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.DeadLetter, error] {
-	return ledger.RunList(ctx, f.Limit, listError("dead letters"), func() (ledger.NextPage[ledger.DeadLetter], error) {
+	return acts.List(ctx, f.Limit, listError("dead letters"), func() (acts.NextPage[ledger.DeadLetter], error) {
 		if err := f.Check(); err != nil {
 			return nil, err
 		}
@@ -140,7 +142,7 @@ func (p *deadPages) bodies(ctx context.Context, part []ledger.DeadLetter) ([]led
 		}
 		d := part[place-1]
 		d.Body = body
-		d.Headers, err = ledger.DecodeHeaders(headers)
+		d.Headers, err = storage.DecodeHeaders(headers)
 		there = append(there, d)
 		return err
 	})

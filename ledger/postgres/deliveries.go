@@ -7,7 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 var _ ledger.DeliveryCounter = (*Ledger)(nil)
@@ -29,10 +31,10 @@ FROM {s}.delivery d JOIN {s}.scope s ON s.id = d.scope ORDER BY d.misses::numeri
 // CountDeliveries implements [ledger.DeliveryCounter]. A schema of a version before 12 has no table for it: its error says to
 // migrate, and nothing else depends on it.
 func (l *Ledger) CountDeliveries(ctx context.Context, more []ledger.Deliveries) error {
-	if err := ledger.CheckDeliveries(more); err != nil {
+	if err := checks.Deliveries(more); err != nil {
 		return err
 	}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	numbers := make(map[string]int32, len(more))
 	for _, d := range more {

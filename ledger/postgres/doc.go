@@ -106,6 +106,7 @@
 //	ranges_read.go         an update of ranges, and what it reads
 //	claim_table.go         one call of Claim, and the claim table's answers to it
 //	owner.go               an owner: beats, the sealing of dead peers, Leave
+//	clock.go               the server's clock, as its answers tell it
 //	pauses.go              how pauses are read
 //	split.go               batches in parts, so that one bad item costs no other
 //	call.go                how a call is sent: its deadline, connection and plan settings

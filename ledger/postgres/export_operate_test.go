@@ -4,6 +4,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // DeadStatement is the statement of the first page of dead letters that the filter selects.
@@ -22,7 +23,7 @@ func OperateStatements(l *Ledger, keys []ledger.Key, until int64) map[string]Sta
 	for i, key := range keys {
 		sums[i], deliveries[i], states[i], tokens[i] = uuid(key.Sum()), []byte("d"), 3, 1
 		note := ledger.AuditRecord{By: ledger.By{Actor: "a"}, Action: ledger.ActionReplay, Key: key, Delivery: []byte("d")}
-		details[i] = note.EncodeRest()
+		details[i] = storage.EncodeAudit(&note)
 		notes = append(notes, note)
 	}
 	of := func(sql string, args ...any) Statement { return Statement{sqlTune, l.sql(sql), args} }

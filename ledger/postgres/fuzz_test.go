@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Whatever a header holds: it comes back from the archive to the byte; and whatever lies in the archive is read or refused.
@@ -14,12 +15,12 @@ func FuzzStoredHeaders(f *testing.F) {
 	f.Add("", []byte{}, "", []byte(`{}`))
 	f.Fuzz(func(t *testing.T, name string, value []byte, kind string, stored []byte) {
 		want := []ledger.Header{{Name: name, Value: value, Type: kind}, {}, {Name: name}}
-		b := ledger.EncodeHeaders(want)
-		got, err := ledger.DecodeHeaders(b)
+		b := storage.EncodeHeaders(want)
+		got, err := storage.DecodeHeaders(b)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%q: %v, want %v, %v", b, got, want, err)
 		}
-		if headers, err := ledger.DecodeHeaders(stored); err == nil && stored != nil && headers == nil {
+		if headers, err := storage.DecodeHeaders(stored); err == nil && stored != nil && headers == nil {
 			t.Fatalf("%q: neither headers nor an error", stored)
 		}
 		if at, err := decodePosition(stored, value); err == nil && stored != nil && at == nil {

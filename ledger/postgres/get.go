@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // readLimit is how long Get may be silent between its statements: it locks no row, and a large body takes its time.
@@ -18,7 +19,7 @@ const readLimit = time.Minute
 // record then still carries the archive and the past, which outlive its row.
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
 	rec := ledger.Record{Key: key.Sum()}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	err := pgx.BeginTxFunc(ctx, l.own, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) error {
@@ -92,7 +93,7 @@ func (r *messageRow) fill() (err error) {
 	if r.due != nil {
 		rec.Due = time.UnixMicro(*r.due)
 	}
-	rec.Errors, err = ledger.DecodeErrors(r.list)
+	rec.Errors, err = storage.DecodeErrors(r.list)
 	return err
 }
 
@@ -116,7 +117,7 @@ func scanArchive(row pgx.CollectableRow) (ledger.ArchiveRecord, error) {
 	}
 	err := r.fill()
 	var bad error
-	r.rec.Headers, bad = ledger.DecodeHeaders(headers)
+	r.rec.Headers, bad = storage.DecodeHeaders(headers)
 	return r.rec, errors.Join(err, bad)
 }
 
@@ -152,6 +153,6 @@ func (r *archiveRow) fill() error {
 	if a.Key.Sum() != r.sum {
 		a.Key = ledger.KeyOfSum(a.Key.Scope, a.Key.ID, r.sum)
 	}
-	a.Errors, errs[1] = ledger.DecodeErrors(r.list)
+	a.Errors, errs[1] = storage.DecodeErrors(r.list)
 	return errors.Join(errs[:]...)
 }

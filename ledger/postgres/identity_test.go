@@ -8,6 +8,7 @@ import (
 	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Two ledgers of one database are two ledgers; a schema from before there were ids has none until it is migrated, and the one
@@ -44,7 +45,7 @@ func TestLedgerID(t *testing.T) {
 	if err := b.pool.QueryRow(t.Context(), "SELECT ledger::text FROM other.meta").Scan(&other); err != nil {
 		t.Fatal(err)
 	}
-	if !ledger.IsLedgerID(id) || id == other || ask(openBench(t, db.URL, variant{})) != id {
+	if !storage.IsLedgerID(id) || id == other || ask(openBench(t, db.URL, variant{})) != id {
 		t.Errorf("ids %q and %q", id, other)
 	}
 	b.exec(t, "DROP SCHEMA ackledger CASCADE")

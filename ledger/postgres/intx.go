@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // ErrEscaped says that the handler ended InTx's transaction with SQL text, such as COMMIT through Exec. What it
@@ -160,7 +161,7 @@ func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 		f.tune = sqlTxTuneOne
 		i := r.rows[0]
 		f.sql = r.ledger.sql(sqlTxFence)
-		f.args = []any{uuid(tickets[i].Sum()), int64(tickets[i].Token()), r.owner.id, f.began, ledger.CutResult(r.attempt.ResultAt(i), limit)}
+		f.args = []any{uuid(tickets[i].Sum()), int64(tickets[i].Token()), r.owner.id, f.began, storage.CutResult(r.attempt.ResultAt(i), limit)}
 		return f
 	}
 	n := len(r.rows)
@@ -170,7 +171,7 @@ func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 		keys[at], tokens[at] = uuid(tickets[i].Sum()), int64(tickets[i].Token())
 		if result := r.attempt.ResultAt(i); result != nil {
 			results = sized(results, n)
-			results[at] = ledger.CutResult(result, limit)
+			results[at] = storage.CutResult(result, limit)
 		}
 	}
 	f.sql, f.args = r.ledger.sql(sqlTxFenceAll), []any{keys, tokens, r.owner.id, f.began, orEmpty(results)}

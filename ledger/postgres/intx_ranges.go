@@ -10,6 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // fenceArgs are the parts of an attempt that lie in ranges, in columns.
@@ -38,7 +39,7 @@ func (r *run) fenceArgs(tickets []ledger.Ticket) (a fenceArgs) {
 			_, offset := ranges.SplitSum(sum)
 			a.of, a.keys = append(a.of, place), append(a.keys, uuid(sum))
 			a.ids = append(a.ids, f.Info.ID(offset))
-			a.results = append(a.results, ledger.CutResult(result, r.ledger.cfg.Limits.Result))
+			a.results = append(a.results, storage.CutResult(result, r.ledger.cfg.Limits.Result))
 		}
 	}
 	return a

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ackledger/ackledger/internal/beats"
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Join implements [ledger.Ledger]. Its errors for which [ledger.Unusable] is true: an engine that is refused ([EngineError]), no tables, a schema too old or too
@@ -16,7 +18,7 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if lease < time.Millisecond || lease > 24*time.Hour {
 		return nil, &ledger.InvalidError{Field: "lease", Bound: "1ms to 24h", Value: lease.String()}
 	}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	conn, err := l.beats.Acquire(ctx)
 	if err != nil {
@@ -36,8 +38,8 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 	if err := conn.QueryRow(ctx, l.sql(sqlJoin), id, lease.Microseconds(), []byte(l.cfg.Host)).Scan(&now); err != nil {
 		return nil, fmt.Errorf("postgres: join: %w", sent(err))
 	}
-	o := &owner{ledger: l, id: id, lease: lease, pulse: ledger.NewPulse(lease, before)}
-	o.clock.Note(time.UnixMicro(now), time.Now())
+	o := &owner{ledger: l, id: id, lease: lease, pulse: beats.NewPulse(lease, before)}
+	o.clock.note(time.UnixMicro(now), time.Now())
 	o.boards.Store(boards)
 	o.Heard(hold)
 	o.ranged = ranges.NewOwner(o, l.cfg.Limits, &l.counts)

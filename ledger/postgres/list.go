@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ackledger/ackledger/internal/acts"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -41,7 +43,7 @@ func (l *Ledger) Scopes(ctx context.Context) (names []string, err error) {
 
 // Find implements [ledger.Operator].
 func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Record, error) {
-	if err := ledger.CheckID(id); err != nil {
+	if err := checks.ID(id); err != nil {
 		return nil, err
 	}
 	var archived []ledger.Key
@@ -67,12 +69,12 @@ func (l *Ledger) Find(ctx context.Context, scope string, id []byte) ([]ledger.Re
 	if err != nil {
 		return nil, named("find", err)
 	}
-	return ledger.FindRecords(ctx, l, archived, scope, id)
+	return acts.Find(ctx, l, archived, scope, id)
 }
 
 // Status implements [ledger.Operator].
 func (l *Ledger) Status(ctx context.Context, keys []ledger.Key) ([]ledger.Status, error) {
-	if err := ledger.CheckKeys("keys", len(keys)); err != nil {
+	if err := checks.Keys("keys", len(keys)); err != nil {
 		return nil, err
 	}
 	out := make([]ledger.Status, 0, len(keys))
@@ -134,12 +136,12 @@ func (l *Ledger) listBegin(ctx context.Context, scope string) (b listBegin, err 
 
 // Messages implements [ledger.Operator]. It reads the table by ranges of its pages, 2 MiB at a time.
 func (l *Ledger) Messages(ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Listed, error] {
-	return ledger.RunList(ctx, f.Limit, listError("messages"), func() (ledger.NextPage[ledger.Listed], error) { return l.messages(ctx, &f) },
+	return acts.List(ctx, f.Limit, listError("messages"), func() (acts.NextPage[ledger.Listed], error) { return l.messages(ctx, &f) },
 		func(m *ledger.Listed) (bool, error) { return f.Match(m), nil })
 }
 
 // messages begins with what is kept by its id.
-func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next ledger.NextPage[ledger.Listed], err error) {
+func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next acts.NextPage[ledger.Listed], err error) {
 	if err := f.CheckMessages(); err != nil {
 		return nil, err
 	}
@@ -204,7 +206,7 @@ func (l *Ledger) listed(ctx context.Context, sql string, args ...any) (page []le
 	return page, err
 }
 
-// listError is what [ledger.RunList] calls the errors of a list.
+// listError is what [acts.List] calls the errors of a list.
 func listError(what string) func(error) error {
 	return func(err error) error { return named(what, err) }
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/internal/maintenance"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -49,13 +50,13 @@ WHERE holder = $1::bigint`
 
 // Maintain implements [ledger.Maintainer]. It sweeps on a connection of its own, which it has only while it sweeps.
 func (l *Ledger) Maintain(ctx context.Context, cfg ledger.MaintainConfig) error {
-	cfg, err := cfg.WithDefaults()
+	cfg, err := maintenance.WithDefaults(cfg)
 	if err != nil {
 		return err
 	}
 	failing := false
-	pace := ledger.NewSweepPace(cfg.Batch, sweepAim)
-	return ledger.RunMaintain(ctx, cfg, func(ctx context.Context) (time.Duration, error) {
+	pace := maintenance.NewPace(cfg.Batch, sweepAim)
+	return maintenance.Run(ctx, cfg, func(ctx context.Context) (time.Duration, error) {
 		wait, err := l.maintainOnce(ctx, cfg, pace)
 		if err != nil && ctx.Err() == nil && !failing {
 			l.log.Warn("the sweep failed; it is tried again", zap.Error(err))
@@ -66,10 +67,10 @@ func (l *Ledger) Maintain(ctx context.Context, cfg ledger.MaintainConfig) error 
 }
 
 // maintainOnce makes a pass if it is this process' turn, and returns when to look again.
-func (l *Ledger) maintainOnce(ctx context.Context, cfg ledger.MaintainConfig, pace *ledger.SweepPace) (time.Duration, error) {
+func (l *Ledger) maintainOnce(ctx context.Context, cfg ledger.MaintainConfig, pace *maintenance.Pace) (time.Duration, error) {
 	report, swept, err := l.takeTurn(ctx, cfg, pace, false)
 	if err != nil || swept {
-		return cfg.Pause(&report), err
+		return maintenance.PassPause(cfg, &report), err
 	}
 	wait, err := l.turnWait(ctx)
 	return min(max(wait, turnPoll), max(cfg.Interval, turnPoll)), err
@@ -77,12 +78,12 @@ func (l *Ledger) maintainOnce(ctx context.Context, cfg ledger.MaintainConfig, pa
 
 // Sweep implements [ledger.Maintainer].
 func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.SweepReport, error) {
-	cfg, err := cfg.WithDefaults()
+	cfg, err := maintenance.WithDefaults(cfg)
 	if err != nil {
 		return ledger.SweepReport{}, err
 	}
 	for {
-		report, swept, err := l.takeTurn(ctx, cfg, ledger.NewSweepPace(cfg.Batch, sweepAim), true)
+		report, swept, err := l.takeTurn(ctx, cfg, maintenance.NewPace(cfg.Batch, sweepAim), true)
 		if err != nil || swept {
 			return report, err
 		}
@@ -95,7 +96,7 @@ func (l *Ledger) Sweep(ctx context.Context, cfg ledger.MaintainConfig) (ledger.S
 }
 
 // takeTurn makes a whole pass, if nobody else is at it and (unless now is set) one is due.
-func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, pace *ledger.SweepPace, now bool) (
+func (l *Ledger) takeTurn(ctx context.Context, cfg ledger.MaintainConfig, pace *maintenance.Pace, now bool) (
 	report ledger.SweepReport, swept bool, err error,
 ) {
 	p := &pass{ledger: l, cfg: cfg, me: newOwnerID(), gentle: !now, pace: pace, named: make(map[int64]bool), names: make(map[int32]string),
@@ -151,8 +152,8 @@ func (p *pass) end(ctx context.Context, whole bool) error {
 	pause := time.Duration(0)
 	if whole {
 		var err error
-		pause = p.cfg.Pause(&p.report)
-		stored := ledger.Pass{At: p.report.Began.Add(p.report.Took), Report: p.report, Scopes: p.tally.Scopes()}
+		pause = maintenance.PassPause(p.cfg, &p.report)
+		stored := maintenance.Pass{At: p.report.Began.Add(p.report.Took), Report: p.report, Scopes: p.tally.Scopes()}
 		if seen, err = stored.Encode(); err != nil {
 			return err
 		}

@@ -11,13 +11,16 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ackledger/ackledger/internal/acts"
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Renew implements [ledger.Operator]. It needs the rights of [Operator].
 func (l *Ledger) Renew(ctx context.Context, r ledger.Renewal) (out ledger.Renewed, err error) {
-	if err := r.By.Check(); err != nil {
+	if err := checks.By(r.By); err != nil {
 		return out, err
 	}
 	err = l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -35,9 +38,9 @@ func (l *Ledger) renew(ctx context.Context, tx pgx.Tx, r ledger.Renewal) (out le
 	var print *pgtype.UUID
 	if r.Mended {
 		given := uuid(r.Fingerprint)
-		print, out.Delivery = &given, ledger.RenewedDelivery(r.Token+1)
+		print, out.Delivery = &given, acts.RenewedDelivery(r.Token+1)
 	}
-	note := ledger.AuditRecord{By: r.By, Action: ledger.ActionRenew, Key: r.Key, State: ledger.Failed, Token: r.Token, Detail: r.Detail()}
+	note := ledger.AuditRecord{By: r.By, Action: ledger.ActionRenew, Key: r.Key, State: ledger.Failed, Token: r.Token, Detail: acts.RenewalDetail(&r)}
 	var token int64
 	var position []byte
 	err = tx.QueryRow(ctx, l.sql(sqlRenew), sum, int64(r.Token), print, out.Delivery).
@@ -96,7 +99,7 @@ func (l *Ledger) count(ctx context.Context, sql string, args ...any) (n int64, e
 
 // Reopen implements [ledger.Operator]. It needs the rights of [Operator].
 func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.ReopenReport, error) {
-	if err := r.Check(); err != nil {
+	if err := checks.Reopen(&r); err != nil {
 		return ledger.ReopenReport{}, err
 	}
 	f := r.Filter
@@ -121,11 +124,11 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	if r.FreshKeys {
 		more = 1
 	}
-	report, err := ledger.RunReopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (int64, error) {
+	report, err := acts.Reopen(ctx, r, began, l.Messages(ctx, f), func(ctx context.Context, batch []ledger.Listed) (int64, error) {
 		sums, tokens, details := make(keyArray, len(batch)), make([]int64, len(batch)), make(byteArray, len(batch))
 		for i := range batch {
-			note := batch[i].Note(r.By, ledger.ActionReopen, r.Detail())
-			sums[i], tokens[i], details[i] = uuid(batch[i].Key), int64(batch[i].Token), note.EncodeRest()
+			note := acts.MessageRecord(&batch[i], r.By, ledger.ActionReopen, acts.ReopenDetail(&r))
+			sums[i], tokens[i], details[i] = uuid(batch[i].Key), int64(batch[i].Token), storage.EncodeAudit(&note)
 		}
 		return l.count(ctx, sqlReopen, sums, tokens, details, more, r.By.Actor)
 	})
@@ -155,17 +158,17 @@ func (l *Ledger) finished(ctx context.Context, scope string, number int32) (out 
 
 // Purge implements [ledger.Operator]. It needs the rights of [Operator].
 func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.PurgeReport, error) {
-	if err := r.Check(); err != nil {
+	if err := checks.Purge(&r); err != nil {
 		return ledger.PurgeReport{}, err
 	}
-	report, err := ledger.RunPurge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (int64, error) {
+	report, err := acts.Purge(ctx, r, l.DeadLetters(ctx, r.Filter), func(ctx context.Context, batch []ledger.DeadLetter) (int64, error) {
 		n := len(batch)
 		sums, deliveries, details := make(keyArray, n), make(byteArray, n), make(byteArray, n)
 		states, tokens := make([]int32, n), make([]int64, n)
 		for i := range batch {
 			d := &batch[i]
-			note := d.Note(r.By, ledger.ActionPurge, "")
-			sums[i], deliveries[i], details[i] = uuid(d.Key.Sum()), d.Delivery, note.EncodeRest()
+			note := acts.DeadLetterRecord(d, r.By, ledger.ActionPurge, "")
+			sums[i], deliveries[i], details[i] = uuid(d.Key.Sum()), d.Delivery, storage.EncodeAudit(&note)
 			states[i], tokens[i] = int32(d.Status.State), int64(d.Status.Token)
 		}
 		return l.count(ctx, sqlPurge, sums, deliveries, states, tokens, details, r.By.Actor)
@@ -175,10 +178,10 @@ func (l *Ledger) Purge(ctx context.Context, r ledger.PurgeRequest) (ledger.Purge
 
 // Audit implements [ledger.Operator]. It needs the rights of [Operator].
 func (l *Ledger) Audit(ctx context.Context, records []ledger.AuditRecord) error {
-	if err := ledger.CheckAudit(records); err != nil || len(records) == 0 {
+	if err := checks.AuditRecords(records); err != nil || len(records) == 0 {
 		return err
 	}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	// One round trip: a replay waits for it before each batch that it sends.
 	return named("audit", l.exec(ctx, sqlAudit, auditArgs(records)...))
@@ -191,15 +194,15 @@ func auditArgs(records []ledger.AuditRecord) []any {
 	details := make(byteArray, n)
 	for i := range records {
 		r := &records[i]
-		actors[i], actions[i], sums[i], details[i] = r.By.Actor, string(r.Action), uuid(r.Key.Sum()), r.EncodeRest()
+		actors[i], actions[i], sums[i], details[i] = r.By.Actor, string(r.Action), uuid(r.Key.Sum()), storage.EncodeAudit(r)
 	}
 	return []any{actors, actions, sums, details}
 }
 
 // Audits implements [ledger.Operator]. It needs the rights of [Operator].
 func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[ledger.AuditRecord, error] {
-	return ledger.RunList(ctx, f.Limit, listError("audit"), func() (ledger.NextPage[ledger.AuditRecord], error) {
-		if err := f.Check(); err != nil {
+	return acts.List(ctx, f.Limit, listError("audit"), func() (acts.NextPage[ledger.AuditRecord], error) {
+		if err := checks.AuditFilter(&f); err != nil {
 			return nil, err
 		}
 		begin, err := l.listBegin(ctx, "")
@@ -207,7 +210,7 @@ func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[led
 		return func() ([]ledger.AuditRecord, bool, error) {
 			sql, args := sqlAudits, []any{after, begin.at, int64(size)}
 			if f.Key != nil {
-				sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()), uuid(f.First()))
+				sql, args = sqlAuditsKey, append(args, uuid(f.Key.Sum()), uuid(storage.FirstAudit(&f)))
 			}
 			page, err := l.auditPage(ctx, sql, args)
 			if n := len(page); n > 0 {
@@ -217,7 +220,7 @@ func (l *Ledger) Audits(ctx context.Context, f ledger.AuditFilter) iter.Seq2[led
 			size = listPage
 			return page, more, err
 		}, err
-	}, func(r *ledger.AuditRecord) (bool, error) { return f.Match(r), nil })
+	}, func(r *ledger.AuditRecord) (bool, error) { return acts.AuditMatches(&f, r), nil })
 }
 
 func (l *Ledger) auditPage(ctx context.Context, sql string, args []any) (page []ledger.AuditRecord, err error) {
@@ -234,7 +237,7 @@ func (l *Ledger) auditPage(ctx context.Context, sql string, args []any) (page []
 		if sum == nil {
 			sum = new([ledger.KeySize]byte)
 		}
-		err := r.DecodeRest(detail, *sum)
+		err := storage.DecodeAudit(&r, detail, *sum)
 		page = append(page, r)
 		return err
 	})

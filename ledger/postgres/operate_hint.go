@@ -45,7 +45,7 @@ func (l *Ledger) hint(ctx context.Context, records []*ledger.ArchiveRecord) erro
 	return err
 }
 
-// auditedAs is what the stored audit of a delivery has in it, and no other: AuditRecord.EncodeRest is JSON, in whose texts
+// auditedAs is what the stored audit of a delivery has in it, and no other: storage.EncodeAudit writes JSON, in whose texts
 // a quote has a backslash before it. A message that was reopened has its deliveries renamed, and their audit not.
 func auditedAs(delivery []byte) []byte {
 	b, _ := json.Marshal(original(delivery)) // bytes have no way to fail

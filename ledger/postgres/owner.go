@@ -15,8 +15,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/internal/beats"
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // owner implements [ledger.Owner].
@@ -27,11 +29,11 @@ type owner struct {
 	ranged *ranges.Owner // what Join returned, in a group
 	opens  atomic.Bool   // it has claimed in ranges, where claims of one log wait for each other
 	boards atomic.Bool   // the schema has reports and pauses
-	ledger.Slate
+	beats.Slate
 
 	mu    sync.Mutex
-	clock ledger.DBClock
-	pulse ledger.Pulse
+	clock serverClock
+	pulse beats.Pulse
 }
 
 // ID implements [ledger.Owner].
@@ -91,7 +93,7 @@ func (o *owner) beat(ctx context.Context, conn *pgxpool.Conn) (now int64, err er
 
 // Beat implements [ledger.Owner].
 func (o *owner) Beat(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	l := o.ledger
 	before := time.Now()
@@ -125,7 +127,7 @@ func (o *owner) confirmed(before time.Time, dbNow int64) bool {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.clock.Note(time.UnixMicro(dbNow), now)
+	o.clock.note(time.UnixMicro(dbNow), now)
 	o.pulse.Confirmed(before, now)
 	return o.pulse.MaySeal(now)
 }
@@ -161,5 +163,5 @@ func (o *owner) deadline(ctx context.Context) int64 {
 	t, _ := ctx.Deadline()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.clock.At(t).UnixMicro()
+	return o.clock.at(t).UnixMicro()
 }

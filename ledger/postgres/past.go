@@ -7,7 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 var _ ledger.PastKeeper = (*Ledger)(nil)
@@ -37,10 +39,10 @@ JOIN {s}.scope s ON s.id = p.scope`
 
 // KeepPast implements [ledger.PastKeeper]. A schema of a version before 14 keeps nothing: the error says to migrate.
 func (l *Ledger) KeepPast(ctx context.Context, scope string, keep time.Duration) error {
-	if err := ledger.CheckPast(scope, keep); err != nil {
+	if err := checks.Past(scope, keep); err != nil {
 		return err
 	}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	names := map[string]int32{scope: 0}
 	if err := l.numbers(ctx, names); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/ranges"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 var (
@@ -24,7 +25,7 @@ const codeLate = "22012"
 
 // Open implements [ranges.Store].
 func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	var moved []int64
 	if err := o.short(ctx, sqlRangeOpen, o.openArgs(openings, o.deadline(ctx)), &moved); err != nil {
@@ -39,7 +40,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 
 // Close implements [ranges.Closer].
 func (o *owner) Close(ctx context.Context, closings []ranges.Closing) ([]bool, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	n := len(closings)
 	logs, tokens, segments := make([]int64, n), make([]int64, n), make([]int64, n)
@@ -101,7 +102,7 @@ func (o *owner) openArgs(openings []ranges.Opening, until int64) []any {
 // Update implements [ranges.Store]. A log or range that another transaction holds for longer than Config.LockWait is
 // left alone, and its facts say so; the others are carried out all the same.
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	o.opens.Store(true)
 	u := &update{ledger: o.ledger, me: o.id, queries: queries, plan: plan, scopes: make(map[string]int32, 1)}

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 var _ ledger.Recoverer = (*Ledger)(nil)
@@ -25,14 +26,14 @@ UPDATE {s}.meta SET ledger = $2::uuid, token = token & (1::bigint << 52) - 1 | $
 func (l *Ledger) Recover(ctx context.Context, r ledger.Recovery) (out ledger.Recovered, err error) {
 	id, err := l.ID(ctx)
 	if err == nil {
-		err = r.Check(id)
+		err = storage.CheckRecovery(&r, id)
 	}
 	if err != nil {
 		return out, err
 	}
-	out.ID = ledger.InEpoch(id, r.Epoch)
+	out.ID = storage.InEpoch(id, r.Epoch)
 	err = l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		floor := int64(ledger.TokenFloor(r.Epoch))
+		floor := int64(storage.TokenFloor(r.Epoch))
 		tag, err := tx.Exec(ctx, l.sql(sqlRecoverMeta), floor, out.ID, id)
 		if err == nil && tag.RowsAffected() == 0 {
 			return ledger.ErrChanged
@@ -55,7 +56,7 @@ func (l *Ledger) Recover(ctx context.Context, r ledger.Recovery) (out ledger.Rec
 		if err != nil {
 			return err
 		}
-		return l.noted(ctx, tx, r.Record())
+		return l.noted(ctx, tx, storage.RecoveryRecord(&r))
 	})
 	if err != nil {
 		return ledger.Recovered{}, named("recover", err)

@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // errHeld is what a settlement gets whose row another transaction has kept locked: it may be repeated.
@@ -31,7 +33,7 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 
 // settle is Settle; held says that the rows were held by others when they were last asked for.
 func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, held bool) ([]error, error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	n := len(settlements)
 	c := &settleCall{
@@ -40,7 +42,7 @@ func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, hel
 	}
 	var items []int32
 	for i := range settlements {
-		if c.out[i] = ledger.CheckSettlement(&settlements[i], o.ledger.cfg.Limits); c.out[i] == nil {
+		if c.out[i] = checks.Settlement(&settlements[i], o.ledger.cfg.Limits); c.out[i] == nil {
 			c.sums[i] = settlements[i].Ticket.Sum()
 			items = append(items, int32(i))
 		}
@@ -53,7 +55,7 @@ func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, hel
 		var again []int32
 		items, again = c.firsts(items)
 		if err := c.round(ctx, items); err != nil {
-			return nil, ledger.MarkPartly(wrote, err)
+			return nil, storage.MarkPartly(wrote, err)
 		}
 		wrote, items = true, again
 	}
@@ -168,7 +170,7 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 				continue
 			}
 			if !refused(err) {
-				return s.wrote, ledger.MarkPartly(s.wrote, err)
+				return s.wrote, storage.MarkPartly(s.wrote, err)
 			}
 		}
 		if err := s.run(ctx, part, c.owner.ledger.cfg.LockWait); err != nil {
@@ -177,7 +179,7 @@ func (c *settleCall) settle(ctx context.Context, kind settling, wrote bool) (boo
 	}
 	more, err := c.rest(ctx, kind)
 	s.wrote = s.wrote || more
-	return s.wrote, ledger.MarkPartly(s.wrote, err)
+	return s.wrote, storage.MarkPartly(s.wrote, err)
 }
 
 func (c *settleCall) size(i int32) int {

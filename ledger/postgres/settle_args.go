@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // settleCall is one call of Settle.
@@ -30,7 +31,7 @@ func (c *settleCall) lean(part []int32) (query string, args []any) {
 	n := len(part)
 	if n == 1 {
 		s := &c.settlements[part[0]]
-		result := ledger.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
+		result := storage.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
 		return sqlSucceedOne, []any{uuid(c.sums[part[0]]), int64(s.Ticket.Token()), result}
 	}
 	keys, token := make(keyArray, n), c.settlements[part[0]].Ticket.Token()
@@ -54,7 +55,7 @@ func (c *settleCall) succeedArgs(part []int32) []any {
 		keys[at], tokens[at] = uuid(c.sums[i]), int64(s.Ticket.Token())
 		if s.Result != nil {
 			results = sized(results, n)
-			results[at] = ledger.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
+			results[at] = storage.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
 		}
 	}
 	return []any{keys, tokens, orEmpty(results)}
@@ -74,7 +75,7 @@ func (c *settleCall) plainArgs(part []int32) []any {
 		if s.Kind == ledger.Succeed {
 			if s.Result != nil {
 				results = sized(results, n)
-				results[at] = ledger.CutResult(s.Result, limits.Result)
+				results[at] = storage.CutResult(s.Result, limits.Result)
 			}
 			continue
 		}
@@ -112,11 +113,11 @@ func (c *settleCall) recordArgs(part []int32) []any {
 
 // appended is the row's list of errors with the one of a counted release.
 func (c *settleCall) appended(i int32) []byte {
-	list, err := ledger.DecodeErrors(c.past[c.sums[i]])
+	list, err := storage.DecodeErrors(c.past[c.sums[i]])
 	if err != nil { // damaged, and for people alone: it begins anew, and says so
 		list = []ledger.AttemptError{{Kind: ledger.KindError, Error: err.Error()}}
 	}
-	return ledger.EncodeErrors(ledger.AppendError(list, c.settlements[i].Failure, c.owner.ledger.cfg.Limits.Errors))
+	return storage.EncodeErrors(storage.AppendError(list, c.settlements[i].Failure, c.owner.ledger.cfg.Limits.Errors))
 }
 
 // failArgs lines up the parameters of sqlFail.
@@ -136,12 +137,12 @@ func (c *settleCall) failArgs(part []int32) []any {
 		flags[at] = int16(bit(s.Ticket.IsMismatch(), flagMismatch) | bit(d.Sent, flagPublished))
 		scopes[at], attempts[at] = c.scopes[d.Key.Scope], int32(min(max(d.Attempts, 0), 1<<31-1))
 		deliveries[at], ids[at], kinds[at] = d.Delivery, orEmpty(d.Key.ID), []byte(d.Kind)
-		lists[at], bodies[at], headers[at] = ledger.EncodeErrors(d.Errors), d.Body, ledger.EncodeHeaders(d.Headers)
+		lists[at], bodies[at], headers[at] = storage.EncodeErrors(d.Errors), d.Body, storage.EncodeHeaders(d.Headers)
 		sources[at], groups[at], positions[at] = []byte(d.Source), []byte(d.Group), encodePosition(d.Key.Pos, d.Delivery)
 		sentAt[at], keeps[at] = storable(d.SentAt), d.Keep.Microseconds()
 		if s.Result != nil {
 			results = sized(results, n)
-			results[at] = ledger.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
+			results[at] = storage.CutResult(s.Result, c.owner.ledger.cfg.Limits.Result)
 		}
 	}
 	return []any{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Bounds of one statement: what is more goes in several.
@@ -59,7 +60,7 @@ type splitter struct {
 // an unknown one.
 func (s *splitter) run(ctx context.Context, part []int32, wait time.Duration) error {
 	err := s.parts(ctx, part, wait)
-	return ledger.MarkPartly(s.wrote, err)
+	return storage.MarkPartly(s.wrote, err)
 }
 
 // parts sends a batch, and halves of what is refused, waits for a lock, or takes too long. Once a lock was waited for in vain that

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ackledger/ackledger/internal/maintenance"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -34,7 +35,7 @@ func (l *Ledger) Stats(ctx context.Context) (ledger.Stats, error) {
 			return err
 		}
 		if at != 0 {
-			p, err := ledger.DecodePass(seen)
+			p, err := maintenance.DecodePass(seen)
 			if err != nil {
 				return err
 			}

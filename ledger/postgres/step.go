@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // stepRow is a step as it is read: sqlSteps.
@@ -26,7 +27,7 @@ func (r *stepRow) step() ledger.Step {
 
 // Steps implements [ledger.StepReader]. A schema of a version before 13 has no table for them: the error says to migrate.
 func (o *owner) Steps(ctx context.Context, t ledger.Ticket) (list []ledger.Step, err error) {
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	var r stepRow
 	err = o.ledger.read(ctx, sqlSteps, []any{uuid(t.Sum()), true}, r.dest(), func() { list = append(list, r.step()) })

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -18,7 +19,7 @@ CROSS JOIN LATERAL (SELECT m.fingerprint, m.result FROM {s}.message m WHERE m.ke
 
 // Successes implements [ledger.SuccessReader].
 func (l *Ledger) Successes(ctx context.Context, keys []ledger.Key) ([]ledger.Success, error) {
-	if err := ledger.CheckSuccesses(keys); err != nil {
+	if err := checks.Successes(keys); err != nil {
 		return nil, err
 	}
 	out := make([]ledger.Success, len(keys))

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ackledger/ackledger/internal/maintenance"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -42,11 +43,11 @@ type pass struct {
 	gentle   bool  // rest between transactions that removed little
 
 	report ledger.SweepReport
-	tally  ledger.Tally
+	tally  maintenance.Tally
 	named  map[int64]bool   // owners that pending messages name, or ranges that may become rows
 	ranged map[int32]int64  // messages of each scope that segments and ranges have, less those that have rows, too
 	names  map[int32]string // of the scopes
-	pace   *ledger.SweepPace
+	pace   *maintenance.Pace
 }
 
 func (p *pass) exec(ctx context.Context, sql string, args ...any) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // blob is a column in which null is not empty; the driver returns an empty one as a nil slice.
@@ -68,10 +69,10 @@ func scanArchive(row scanner, more ...any) (ledger.ArchiveRecord, error) {
 			*t.to = moment(t.value.Int64)
 		}
 	}
-	if a.Errors, err = ledger.DecodeErrors(errs); err != nil {
+	if a.Errors, err = storage.DecodeErrors(errs); err != nil {
 		return a, err
 	}
-	a.Headers, err = ledger.DecodeHeaders(headers)
+	a.Headers, err = storage.DecodeHeaders(headers)
 	return a, err
 }
 
@@ -100,8 +101,8 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 		return fmt.Errorf("archiving %v: %w", a.Key, err)
 	}
 	_, err = t.exec(sqlFile, sum[:], a.Delivery, scope, a.Key.ID, a.Fingerprint[:], int64(a.Token), a.Generation, string(a.Kind),
-		ledger.EncodeErrors(a.Errors), []byte(a.Source), []byte(a.Group), a.Attempts, micros(a.SentAt), a.Sent,
-		a.At.UnixMicro(), a.Expiry.UnixMicro(), ledger.EncodeHeaders(a.Headers), a.Body, encodePosition(a.Key.Pos))
+		storage.EncodeErrors(a.Errors), []byte(a.Source), []byte(a.Group), a.Attempts, micros(a.SentAt), a.Sent,
+		a.At.UnixMicro(), a.Expiry.UnixMicro(), storage.EncodeHeaders(a.Headers), a.Body, encodePosition(a.Key.Pos))
 	if err != nil {
 		return fmt.Errorf("archiving %v: %w", a.Key, err)
 	}

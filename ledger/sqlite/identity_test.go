@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // A file keeps its id, and two files have two.
@@ -14,7 +14,7 @@ func TestLedgerID(t *testing.T) {
 	for _, name := range []string{"one", "other", "one"} {
 		l, _ := openAt(t, filepath.Join(dir, name), nil)
 		id, err := l.ID(t.Context())
-		if err != nil || !ledger.IsLedgerID(id) {
+		if err != nil || !storage.IsLedgerID(id) {
 			t.Fatalf("id %q, %v", id, err)
 		}
 		if was := seen[name]; was != "" && was != id {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 const (
@@ -138,7 +139,7 @@ func (t *tx) Bodies(of []driver.DeadLetter) ([]driver.DeadLetter, error) {
 			}
 			i := at[num]
 			there[i], of[i].Body = true, body
-			of[i].Headers, err = ledger.DecodeHeaders(headers)
+			of[i].Headers, err = storage.DecodeHeaders(headers)
 			return err
 		})
 	i := -1
@@ -191,7 +192,7 @@ func (t *tx) Note(records []ledger.AuditRecord) error {
 	for i := range records {
 		r := &records[i]
 		sum := r.Key.Sum()
-		_, err := t.exec(sqlNote, t.now.UnixMicro(), r.By.Actor, string(r.Action), sum[:], r.EncodeRest())
+		_, err := t.exec(sqlNote, t.now.UnixMicro(), r.By.Actor, string(r.Action), sum[:], storage.EncodeAudit(r))
 		if err != nil {
 			return err
 		}
@@ -209,7 +210,7 @@ func (t *tx) LastAudit() (last int64, err error) {
 func (t *tx) Audits(after, until int64, f *ledger.AuditFilter, n int) ([]ledger.AuditRecord, error) {
 	text, args := "SELECT num, at, actor, action, key, detail FROM ackledger_audit WHERE num > ? AND num <= ?", []any{after, until}
 	if f.Key != nil {
-		sum, first := f.Key.Sum(), f.First()
+		sum, first := f.Key.Sum(), storage.FirstAudit(f)
 		text, args = text+" AND key >= ? AND key <= ? AND (key = ? OR action = ?)", append(args, first[:], sum[:], sum[:], string(ledger.ActionReopen))
 	}
 	return rows(t, text+" ORDER BY num LIMIT ?", append(args, n), func(row scanner) (r ledger.AuditRecord, err error) {
@@ -221,7 +222,7 @@ func (t *tx) Audits(after, until int64, f *ledger.AuditFilter, n int) ([]ledger.
 		r.At = moment(at)
 		var key driver.Key
 		copy(key[:], sum)
-		err = r.DecodeRest(detail, key)
+		err = storage.DecodeAudit(&r, detail, key)
 		return r, err
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 var _ ledger.Recoverer = (*Ledger)(nil)
@@ -28,17 +29,17 @@ func (l *Ledger) Recover(ctx context.Context, r ledger.Recovery) (out ledger.Rec
 	err = s.main.do(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		id, err := metaText(ctx, tx, "ledger")
 		if err == nil {
-			err = r.Check(id)
+			err = storage.CheckRecovery(&r, id)
 		}
 		if err != nil {
 			return err
 		}
-		out.ID = ledger.InEpoch(id, r.Epoch)
+		out.ID = storage.InEpoch(id, r.Epoch)
 		if _, err := tx.ExecContext(ctx, "UPDATE ackledger_meta SET value = ? WHERE key = 'ledger'", out.ID); err != nil {
 			return err
 		}
 		for i, n := range []*int64{new(int64), new(int64), &out.Messages, &out.Ranges} {
-			res, err := tx.ExecContext(ctx, sqlRecover[i], int64(ledger.TokenFloor(r.Epoch)))
+			res, err := tx.ExecContext(ctx, sqlRecover[i], int64(storage.TokenFloor(r.Epoch)))
 			if err == nil {
 				*n, err = res.RowsAffected()
 			}
@@ -46,9 +47,9 @@ func (l *Ledger) Recover(ctx context.Context, r ledger.Recovery) (out ledger.Rec
 				return err
 			}
 		}
-		record := r.Record()
+		record := storage.RecoveryRecord(&r)
 		sum := record.Key.Sum()
-		_, err = tx.ExecContext(ctx, sqlNote, time.Now().UnixMicro(), r.By.Actor, string(record.Action), sum[:], record.EncodeRest())
+		_, err = tx.ExecContext(ctx, sqlNote, time.Now().UnixMicro(), r.By.Actor, string(record.Action), sum[:], storage.EncodeAudit(&record))
 		return err
 	})
 	if err == nil {
@@ -77,7 +78,7 @@ func endOwners(ctx context.Context, owners *writer, id string) (n int64, err err
 
 // isBehind says that an owners file is of an earlier epoch of the ledger: its recovery ended between the two files.
 func isBehind(owners, id string) bool {
-	root, epoch := ledger.EpochOf(owners)
-	mine, now := ledger.EpochOf(id)
+	root, epoch := storage.EpochOf(owners)
+	mine, now := storage.EpochOf(id)
 	return root == mine && epoch < now
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/ledgertest"
 	"github.com/ackledger/ackledger/ledger/sqlite"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // A restored ledger handed out tokens that had been handed out after its backup; and the next ones of a log were those of its ranges that
@@ -29,7 +30,7 @@ func TestRecoverKilledBetweenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := ledger.InEpoch(id, 1)
+	next := storage.InEpoch(id, 1)
 	if _, err := app.main.ExecContext(t.Context(), "UPDATE ackledger_meta SET value = ? WHERE key = 'ledger'", next); err != nil {
 		t.Fatal(err)
 	}

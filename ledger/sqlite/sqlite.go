@@ -17,6 +17,7 @@ import (
 	"github.com/ackledger/ackledger/internal/fencedsql"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Config changes a ledger. The zero value, or nil, is the default.
@@ -119,7 +120,7 @@ func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, ledger.MarkUnusable(fmt.Errorf("ledger/sqlite: %w", err))
 	}
-	ctx, cancel := ledger.WithDeadline(ctx)
+	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
 	if err := prepareFile(ctx, path, "ledger"); err != nil {
 		return nil, err

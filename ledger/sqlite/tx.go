@@ -10,6 +10,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // tx implements [driver.Tx], on the connection of the claims, on one that reads, or on that of an InTx. It has one clock.
@@ -163,7 +164,7 @@ func scanMessage(row scanner, more ...any) (m driver.Message, err error) {
 	if due.Valid {
 		m.Due = moment(due.Int64)
 	}
-	m.Errors, err = ledger.DecodeErrors(list)
+	m.Errors, err = storage.DecodeErrors(list)
 	return m, err
 }
 
@@ -237,7 +238,7 @@ func ownerOf(m *driver.Message) any {
 // Put implements [driver.Tx].
 func (t *tx) Put(m *driver.Message) error {
 	n, err := t.exec(sqlPut, m.Fingerprint[:], int64(m.State), int64(m.Token), ownerOf(m), m.Attempts, m.Crashes, m.Generation,
-		micros(m.Due), m.At.UnixMicro(), m.Expiry.UnixMicro(), ledger.EncodeErrors(m.Errors), m.Result, m.Failed, coveredOf(m), m.Key[:])
+		micros(m.Due), m.At.UnixMicro(), m.Expiry.UnixMicro(), storage.EncodeErrors(m.Errors), m.Result, m.Failed, coveredOf(m), m.Key[:])
 	if err == nil && n != 1 {
 		err = fmt.Errorf("message %x: %d rows changed, want 1", m.Key, n)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 const (
@@ -66,7 +67,7 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 	if err := t.addScope(t.ctx, a.Key.Scope); err != nil {
 		return err
 	}
-	stored := storedArchive{Fingerprint: a.Fingerprint, Kind: a.Kind, Errors: ledger.EncodeErrors(a.Errors), Source: []byte(a.Source), Group: []byte(a.Group),
+	stored := storedArchive{Fingerprint: a.Fingerprint, Kind: a.Kind, Errors: storage.EncodeErrors(a.Errors), Source: []byte(a.Source), Group: []byte(a.Group),
 		Attempts: a.Attempts, Sent: a.Sent, Token: a.Token, Generation: a.Generation, Replayed: a.Replayed, Purged: a.Purged, Keep: a.Keep,
 		HasBody: a.Body != nil, BodyBytes: len(a.Body), Size: a.Size() - len(a.Group)}
 	if !a.SentAt.IsZero() {
@@ -143,7 +144,7 @@ func decodeArchive(i Item) (*ledger.ArchiveRecord, *storedArchive, error) {
 		a.SentAt = time.Unix(s.SentAt, s.SentNanos)
 	}
 	var err error
-	a.Errors, err = ledger.DecodeErrors(s.Errors)
+	a.Errors, err = storage.DecodeErrors(s.Errors)
 	return a, &s, err
 }
 

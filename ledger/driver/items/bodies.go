@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // A large payload lies in chunks, which are written ahead of the delivery that names them. What is purged leaves blank ones, until the TTL
@@ -19,7 +20,7 @@ import (
 
 // payload is body and headers.
 func payload(a *ledger.Archive) []byte {
-	headers := ledger.EncodeHeaders(a.Headers)
+	headers := storage.EncodeHeaders(a.Headers)
 	b := binary.AppendUvarint(nil, uint64(len(headers)))
 	return append(append(b, headers...), a.Body...)
 }
@@ -139,7 +140,7 @@ func (s *Store) fill(ctx context.Context, i Item, a *ledger.ArchiveRecord, store
 		headers = whole[n : n+int(size)]
 	}
 	var err error
-	if a.Headers, err = ledger.DecodeHeaders(headers); err == nil && stored.HasBody {
+	if a.Headers, err = storage.DecodeHeaders(headers); err == nil && stored.HasBody {
 		a.Body = append([]byte{}, whole[n+int(size):]...)
 	}
 	return err

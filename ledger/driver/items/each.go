@@ -7,6 +7,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Each implements [driver.Apart]: each message or log in a transaction of its own, and what is one write goes in batches. A claim,
@@ -27,11 +28,11 @@ func (s *Store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, i
 	mine := call.Op == driver.Claim || len(call.Logs) > 0 // it holds only as long as its owner's lease runs
 	for n := 0; len(left) > 0; n++ {
 		if mine && !s.alive(call.Owner) {
-			return ledger.MarkPartly(wrote, ledger.ErrLost)
+			return storage.MarkPartly(wrote, ledger.ErrLost)
 		}
 		sets, wants, err := s.runEach(ctx, call, view{known, unread, empty}, left, fn)
 		if err != nil {
-			return ledger.MarkPartly(wrote, err)
+			return storage.MarkPartly(wrote, err)
 		}
 		again, err := s.commitEach(ctx, sets, known)
 		wrote = wrote || slices.ContainsFunc(sets, func(set *Set) bool { return set.Written })
@@ -41,10 +42,10 @@ func (s *Store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, i
 			}
 		}
 		if err != nil {
-			return ledger.MarkPartly(wrote, err)
+			return storage.MarkPartly(wrote, err)
 		}
 		if err := s.fetch(ctx, append(wants.names, again.names...), known); err != nil {
-			return ledger.MarkPartly(wrote, err)
+			return storage.MarkPartly(wrote, err)
 		}
 		if len(again.left) > 0 {
 			empty = nil // a log that was begun meanwhile may have left rows
@@ -52,7 +53,7 @@ func (s *Store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, i
 		left = append(wants.left, again.left...)
 		slices.Sort(left)
 		if n > conflictsFree && len(again.left) > 0 && Rest(ctx, min(n-conflictsFree, 4)) != nil {
-			return ledger.MarkPartly(wrote, conflict(ctx))
+			return storage.MarkPartly(wrote, conflict(ctx))
 		}
 	}
 	if mine && !s.alive(call.Owner) {

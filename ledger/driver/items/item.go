@@ -8,6 +8,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // The attributes of items. Their names count for each item, so they are one letter.
@@ -168,7 +169,7 @@ func encodeMessage(m *driver.Message, life []byte, steps int) Item {
 	setTime(i, attrAt, m.At)
 	setTime(i, attrExpiry, m.Expiry)
 	setBytes(i, attrResult, m.Result)
-	setBytes(i, attrErrors, ledger.EncodeErrors(m.Errors))
+	setBytes(i, attrErrors, storage.EncodeErrors(m.Errors))
 	setBytes(i, attrFailed, m.Failed)
 	if m.Covered {
 		i[attrCovered] = True
@@ -188,6 +189,6 @@ func decodeMessage(i Item) (*driver.Message, error) {
 	copy(m.Fingerprint[:], getBytes(i, attrFingerprint))
 	_, m.Covered = i[attrCovered]
 	var err error
-	m.Errors, err = ledger.DecodeErrors(getBytes(i, attrErrors))
+	m.Errors, err = storage.DecodeErrors(getBytes(i, attrErrors))
 	return m, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // The items of the ledger as a whole.
@@ -137,7 +138,7 @@ func (s *Store) AddDeliveries(ctx context.Context, more []ledger.Deliveries) err
 		_, err := s.table.Add(ctx, Name{placeCounts, "s" + d.Scope}, Item{countMisses: Number(d.Misses), countHits: Number(d.Hits), countTimeouts: Number(d.Timeouts)},
 			Item{attrAt: Number(s.Now().UnixMicro())})
 		if err != nil {
-			return ledger.MarkPartly(i > 0, err)
+			return storage.MarkPartly(i > 0, err)
 		}
 	}
 	return nil
@@ -194,7 +195,7 @@ func (t *tx) Note(records []ledger.AuditRecord) error {
 	for i := range records {
 		r := &records[i]
 		sum := r.Key.Sum()
-		stored := storedAudit{At: t.now, Actor: r.By.Actor, Action: string(r.Action), Sum: sum[:], Rest: r.EncodeRest()}
+		stored := storedAudit{At: t.now, Actor: r.By.Actor, Action: string(r.Action), Sum: sum[:], Rest: storage.EncodeAudit(r)}
 		last++
 		part = append(part, stored)
 		if size += len(stored.Rest)*4/3 + len(stored.Actor) + 200; size > auditPart {
@@ -230,7 +231,7 @@ func records(i Item) (list []ledger.AuditRecord, err error) {
 	id := int64(binary.BigEndian.Uint64(getBytes(i, attrSort)))
 	for n, s := range stored {
 		r := ledger.AuditRecord{ID: id + int64(n), At: s.At, By: ledger.By{Actor: s.Actor}, Action: ledger.Action(s.Action)}
-		if err := r.DecodeRest(s.Rest, driver.Key(s.Sum)); err != nil {
+		if err := storage.DecodeAudit(&r, s.Rest, driver.Key(s.Sum)); err != nil {
 			return nil, err
 		}
 		list = append(list, r)

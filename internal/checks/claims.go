@@ -1,0 +1,68 @@
+package checks
+
+import (
+	"fmt"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// Entry refuses an entry that no store can hold.
+func Entry(e *ledger.Entry) error {
+	switch {
+	case e.Key.Scope == "" || len(e.Key.Scope) > ledger.MaxScope:
+		return length("Entry.Key.Scope", 1, ledger.MaxScope, len(e.Key.Scope))
+	case len(e.Key.ID) == 0 || len(e.Key.ID) > ledger.MaxID:
+		return length("Entry.Key.ID", 1, ledger.MaxID, len(e.Key.ID))
+	case e.Late == nil && len(e.Delivery) == 0 || len(e.Delivery) > ledger.MaxDelivery:
+		return length("Entry.Delivery", 1, ledger.MaxDelivery, len(e.Delivery))
+	case e.Window <= 0 || e.Window > ledger.MaxWindow:
+		return duration("Entry.Window", e.Window)
+	}
+	if p := e.Key.Pos; p != nil && (p.Log == "" || p.Offset < 0 || p.Offset > ledger.MaxOffset) {
+		return &ledger.InvalidError{Field: "Entry.Key.Pos", Bound: fmt.Sprintf("a log and an offset of 0 to %d", int64(ledger.MaxOffset)),
+			Value: fmt.Sprintf("log %q offset %d", p.Log, p.Offset)}
+	}
+	return nil
+}
+
+// Settlement refuses a settlement that no store can hold.
+func Settlement(s *ledger.Settlement, limits ledger.Limits) error {
+	if s.Ticket.IsZero() {
+		return &ledger.InvalidError{Field: "Settlement.Ticket", Bound: "a claim's ticket", Value: "the zero ticket"}
+	}
+	switch s.Kind {
+	case ledger.Succeed:
+		return nil
+	case ledger.Release:
+		if s.After < 0 || s.After > ledger.MaxWindow {
+			return &ledger.InvalidError{Field: "Settlement.After", Bound: fmt.Sprintf("0 to %s", ledger.MaxWindow), Value: s.After.String()}
+		}
+		return nil
+	case ledger.Fail:
+		return archive(s.Dead, limits)
+	case ledger.RecordStep:
+		if s.Step == nil {
+			return &ledger.InvalidError{Field: "Settlement.Step", Bound: "a step with RecordStep", Value: "nil"}
+		}
+		return s.Step.Check()
+	}
+	return &ledger.InvalidError{Field: "Settlement.Kind", Bound: "Succeed, Fail, Release or RecordStep", Value: fmt.Sprint(uint8(s.Kind))}
+}
+
+func archive(a *ledger.Archive, limits ledger.Limits) error {
+	switch {
+	case a == nil:
+		return &ledger.InvalidError{Field: "Settlement.Dead", Bound: "an archive with Fail", Value: "nil"}
+	case len(a.Delivery) == 0 || len(a.Delivery) > ledger.MaxDelivery:
+		return length("Archive.Delivery", 1, ledger.MaxDelivery, len(a.Delivery))
+	case a.Key.Scope == "" || len(a.Key.Scope) > ledger.MaxScope:
+		return length("Archive.Key.Scope", 1, ledger.MaxScope, len(a.Key.Scope))
+	case len(a.Key.ID) > ledger.MaxID:
+		return length("Archive.Key.ID", 0, ledger.MaxID, len(a.Key.ID))
+	case a.Size() > limits.Archive:
+		return length("Archive", 0, limits.Archive, a.Size())
+	case a.Keep <= 0 || a.Keep > ledger.MaxWindow:
+		return duration("Archive.Keep", a.Keep)
+	}
+	return nil
+}
