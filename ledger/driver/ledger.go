@@ -33,6 +33,9 @@ type Config struct {
 	// Interval is the default of [ledger.MaintainConfig].Interval. Default, and 0: the ledger's. For stores that are paid by what a pass
 	// reads.
 	Interval time.Duration
+	// Group says how an owner makes batches of concurrent calls ([ledger.Group]). What OneFlush is, the ledger says. Default, and nil: it
+	// makes none. For stores that carry out several messages in one request.
+	Group *ledger.GroupConfig
 	// Warn is told what no caller can be told: what failed, and why. It is called by any goroutine. Default: nobody is told.
 	Warn func(what string, err error)
 }
@@ -86,7 +89,17 @@ func (l *Ledger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, e
 		return nil, l.named("join", err)
 	}
 	o.ranged = ranges.NewOwner(o, l.cfg.Limits, &l.counts)
-	return o.ranged, nil
+	return l.grouped(o), nil
+}
+
+// grouped is what Join answers with.
+func (l *Ledger) grouped(o *owner) ledger.Owner {
+	if l.cfg.Group == nil {
+		return o.ranged
+	}
+	cfg := *l.cfg.Group
+	cfg.OneFlush = o.opens.Load
+	return ledger.Group(o.ranged, cfg)
 }
 
 // CountDeliveries implements [ledger.DeliveryCounter].

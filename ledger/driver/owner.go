@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/beats"
@@ -17,7 +18,8 @@ type owner struct {
 	l      *Ledger
 	id     OwnerID
 	lease  time.Duration
-	ranged *ranges.Owner // what Join returned
+	ranged *ranges.Owner // what Join returned, or what is beneath it
+	opens  atomic.Bool   // it has opened ranges: claims of one log wait for each other
 	beats.Slate
 
 	mu    sync.Mutex

@@ -17,6 +17,7 @@ var _ ranges.Store = (*owner)(nil)
 func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, error) {
 	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
+	o.opens.Store(true)
 	opened, call := make([]bool, len(openings)), Call{Op: Claim, Owner: o.id, Logs: make([]LogID, len(openings))}
 	for i := range openings {
 		call.Logs[i] = openings[i].Log
@@ -57,7 +58,13 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 		l := logTxs.Get().(*logTx)
 		defer logTxs.Put(l)
 		l.reset(tx, o.id)
-		if err := l.update(&queries[i], func(f *ranges.Facts) ranges.Change { return plan(i, f) }); err != nil {
+		if err := l.update(&queries[i], func(f *ranges.Facts) ranges.Change {
+			change := plan(i, f)
+			if len(change.Open) > 0 {
+				o.opens.Store(true)
+			}
+			return change
+		}); err != nil {
 			return fmt.Errorf("log %x: %w", queries[i].Info.Log, err)
 		}
 		return nil

@@ -24,6 +24,12 @@
 // Windows, delays and expiries go by the machine's clock, set right by the Date of the service's answers. Nothing hangs on
 // them but when something is tried again, and how long it is remembered.
 //
+// # One message a call
+//
+// The owner that Join returns makes batches of calls that come at once ([ledger.Group]): eight of claims and eight of settlements are
+// under way, and what is asked meanwhile goes with the next, 25 statements a request. Up to eight wait for nobody, and no call waits
+// for a clock. Each keeps its own deadline. Workers go past it, since their calls are batches already; [InTx] is a request of its own.
+//
 // # Connections
 //
 // A process has up to 64 requests under way, 16 of them for one call. The SDK's HTTP client keeps ten idle connections to a host by

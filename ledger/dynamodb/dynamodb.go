@@ -21,6 +21,11 @@ var Limits = ledger.Limits{Result: 64 << 10, Archive: 16 << 20, Errors: 16 << 10
 // for. What has succeeded goes by TTL.
 const sweepInterval = 24 * time.Hour
 
+// grouped says how concurrent calls share requests. Eight at once wait for nobody: a request takes milliseconds, and costs nothing by
+// itself. A call of records in ranges stays whole, since each piece is a write of its log. Bodies of dead letters are written one after
+// the other, so large ones go in several batches.
+var grouped = ledger.GroupConfig{Items: 4 * items.Messages, Bytes: 1 << 20, Flushes: 8, Timeout: ledger.CallTimeout}
+
 // Config changes a ledger. The zero value is ready to use.
 type Config struct {
 	// Logger gets what no caller can be told. Default: nothing is logged. For whoever runs it.
@@ -48,8 +53,8 @@ func New(client *sdk.Client, name string, cfg *Config) *Ledger {
 	t := &table{db: client, name: name, pace: newPace()}
 	s := &store{Store: items.New(t), table: t}
 	return &Ledger{store: s, Ledger: driver.New(s, driver.Config{Name: "ledger/dynamodb", Limits: Limits, Keys: items.Messages, Parts: items.Parts,
-		Interval: sweepInterval,
-		Warn:     func(what string, err error) { log.Warn(what, zap.String("table", name), zap.Error(err)) }})}
+		Interval: sweepInterval, Group: &grouped,
+		Warn: func(what string, err error) { log.Warn(what, zap.String("table", name), zap.Error(err)) }})}
 }
 
 // store is what transactions of handlers find behind a ledger's owner.

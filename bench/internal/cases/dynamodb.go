@@ -40,6 +40,10 @@ func dynamoCases() []suite.Case {
 			Note: "the same of records, whose rows are found by offset: a mark for each 128 of a partition"},
 		{Group: dynamoGroup, Name: "Powertools' pattern", N: single, Run: dynamoPowertools,
 			Note: "PutItem if it is not there, then UpdateItem, a request each, 32 at once; the update is without a condition, as there"},
+		{Group: dynamoGroup, Name: "ours, one by one", N: single, Run: dynamoOneByOne(func(o ledger.Owner) ledger.Owner { return o }),
+			Note: "a claim and a settlement each, 32 at once, by the owner that Join returns: what comes together shares requests"},
+		{Group: dynamoGroup, Name: "ours, one by one, not grouped", N: single, Run: dynamoOneByOne(ledger.Ungroup),
+			Note: "the same, a request each"},
 		{Group: dynamoGroup, Name: "by hand, one write", N: single, Run: dynamoByHand,
 			Note: "TransactWriteItems of the key if it is not there and of the effect, 32 at once; no claim, no fence, no retries, no dead letters"},
 		{Group: dynamoGroup, Name: "by hand, a claim, one write", N: single, Run: dynamoClaimByHand,
@@ -213,6 +217,21 @@ func oneByOne(ctx context.Context, n int, do func(ctx context.Context, e *ledger
 	return suite.Throughput(each*dynamoHandlers, time.Since(begin)), err
 }
 
+func dynamoOneByOne(as func(ledger.Owner) ledger.Owner) func(context.Context, *suite.Run) (suite.Result, error) {
+	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
+		d, err := freshDynamo(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return joined(ctx, dynamodb.New(d.client, d.table, nil), func(o ledger.Owner) (suite.Result, error) {
+			o = as(o)
+			return oneByOne(ctx, r.N, func(ctx context.Context, e *ledger.Entry) error {
+				return claimAndSettle(ctx, o, []ledger.Entry{*e})
+			})
+		})
+	}
+}
+
 // claim is the put of a message that must be new.
 func (d *dynamo) claim(row map[string]types.AttributeValue) *types.Put {
 	return &types.Put{TableName: &d.table, Item: row, ConditionExpression: aws.String("attribute_not_exists(k)")}
@@ -287,7 +306,7 @@ func dynamoInTx(ctx context.Context, r *suite.Run) (suite.Result, error) {
 	return joined(ctx, dynamodb.New(d.client, d.table, nil), func(o ledger.Owner) (suite.Result, error) {
 		return batchesOf(ctx, dynamoBatch, r.N, func(ctx context.Context, worker, from, n int) error {
 			entries := queued(worker, from, n)
-			claims, err := o.Claim(ctx, entries)
+			claims, err := ledger.Ungroup(o).Claim(ctx, entries)
 			if err != nil {
 				return err
 			}
