@@ -58,7 +58,7 @@ func TestReplay(t *testing.T) {
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	key := s.succeed(shop, "o1")
+	key := s.succeed("o1")
 	s.want(s.get("message?id=o1"), http.StatusOK, "Reopen…")
 	s.want(s.get("reopen"), http.StatusOK, "First claimed since")
 	dry := s.started(s.post("reopen?id=o1&"+inShop, url.Values{"reason": {"OPS-18"}}))

@@ -24,7 +24,7 @@ func (s *stage) attempts(dry string) map[string]url.Values {
 func guarded(t *testing.T, change func(*Options)) (*stage, string) {
 	s := newStage(t, change)
 	s.letter(shop, "o1", "bad", "secret")
-	s.succeed(shop, "o2")
+	s.succeed("o2")
 	v := &visit{UI: s.ui, r: &http.Request{}}
 	j, err := v.begin(s.ui.reopening(ledger.ReopenRequest{Filter: ledger.Filter{Scope: shop}, DryRun: true}))
 	if err != nil {

@@ -90,7 +90,7 @@ func TestReplayFromASource(t *testing.T) {
 	q := &queue{hidden: 7}
 	s := newStage(t, func(o *Options) { o.Sources = []Source{{Name: "kafka:odd " + hostile, Open: q.open}, q.source()} })
 	s.letter(shop, "o1", "bad", "one")
-	s.succeed(shop, "o2")
+	s.succeed("o2")
 	q.has(shop, "o1", "one")
 	q.has(shop, "o2", "fine")
 	q.has(shop, "o3", "never seen")
@@ -125,7 +125,7 @@ func TestReplayFromASourceAsTheFormSays(t *testing.T) {
 	t.Parallel()
 	q := new(queue)
 	s := newStage(t, func(o *Options) { o.Sources = []Source{q.source()} })
-	s.succeed(shop, "known") // the ledger has the scope
+	s.succeed("known") // the ledger has the scope
 	q.has(shop, "o1", "one")
 	q.letters[0].Consumer, q.letters[0].Message.Source, q.letters[0].Moved = "", "", false
 	job := s.started(s.post("replay?"+fromQueue, nil))
@@ -144,7 +144,7 @@ func TestStopReplayFromASource(t *testing.T) {
 	q := new(queue)
 	shut := Source{Name: "sqs:gone", Open: func(context.Context) (replay.Source, error) { return nil, errors.New("there is no queue gone") }}
 	s := newStage(t, func(o *Options) { o.Sources = []Source{q.source(), shut} })
-	s.succeed(shop, "known")
+	s.succeed("known")
 	for _, id := range []string{"o1", "o2", "o3", "o4"} {
 		q.has(shop, id, id)
 	}
@@ -176,7 +176,7 @@ func TestSourcesAreForThoseWhoMayReplay(t *testing.T) {
 			return errNot
 		}
 	})
-	s.succeed(shop, "known")
+	s.succeed("known")
 	s.want(s.get("dead?"+inShop), http.StatusOK, dlq)
 	s.lacks(s.get("dead"), dlq)
 	only := func(r *http.Request) { r.Header.Set("Viewer", "yes") }

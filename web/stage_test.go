@@ -143,9 +143,9 @@ func (s *stage) settle(all ...ledger.Settlement) {
 	}
 }
 
-func (s *stage) succeed(scope, id string) ledger.Key {
+func (s *stage) succeed(id string) ledger.Key {
 	s.t.Helper()
-	key := ledger.Key{Scope: scope, ID: []byte(id)}
+	key := ledger.Key{Scope: shop, ID: []byte(id)}
 	s.settle(ledger.Settlement{Ticket: s.claim(key, "fine").Ticket, Kind: ledger.Succeed})
 	return key
 }

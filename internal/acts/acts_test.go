@@ -12,8 +12,8 @@ import (
 )
 
 // at is the key of a record in a log.
-func at(scope, log string, epoch int32, offset int64) ledger.Key {
-	return ledger.Key{Scope: scope, ID: []byte("id"), Pos: &ledger.Position{Log: log, Epoch: epoch, Offset: offset, Prev: offset - 1}}
+func at(log string, epoch int32, offset int64) ledger.Key {
+	return ledger.Key{Scope: "s", ID: []byte("id"), Pos: &ledger.Position{Log: log, Epoch: epoch, Offset: offset, Prev: offset - 1}}
 }
 
 // A reopening that breaks off says how far it came.
@@ -99,13 +99,13 @@ func TestRenewedDeliveryIsNamedAnew(t *testing.T) {
 
 // A span of n is about n offsets of its own log, from its key's on, and of no other log.
 func TestAuditFilterMatchesASpan(t *testing.T) {
-	r := ledger.AuditRecord{Key: at("s", "log", 0, 100), Span: 10}
+	r := ledger.AuditRecord{Key: at("log", 0, 100), Span: 10}
 	for _, c := range []struct {
 		key  ledger.Key
 		want bool
 	}{
-		{at("s", "log", 0, 99), false}, {at("s", "log", 0, 100), true}, {at("s", "log", 0, 109), true}, {at("s", "log", 0, 110), false},
-		{at("s", "other", 0, 105), false}, {at("s", "log", 1, 105), false},
+		{at("log", 0, 99), false}, {at("log", 0, 100), true}, {at("log", 0, 109), true}, {at("log", 0, 110), false},
+		{at("other", 0, 105), false}, {at("log", 1, 105), false},
 	} {
 		if got := acts.AuditMatches(&ledger.AuditFilter{Key: &c.key}, &r); got != c.want {
 			t.Errorf("offset %d of %s, epoch %d: %v", c.key.Pos.Offset, c.key.Pos.Log, c.key.Pos.Epoch, got)

@@ -9,23 +9,23 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-func key(scope, id string) ledger.Key { return ledger.Key{Scope: scope, ID: []byte(id)} }
+var key = ledger.Key{Scope: "s", ID: []byte("a")}
 
 // Every bound includes its own value: what is as long as allowed is taken, one more is refused by name.
 func TestBoundsIncludeTheirValue(t *testing.T) {
 	entry := func(change func(e *ledger.Entry, more int), more int) error {
-		e := ledger.Entry{Key: key("s", "a"), Delivery: []byte("d"), Window: time.Hour}
+		e := ledger.Entry{Key: key, Delivery: []byte("d"), Window: time.Hour}
 		change(&e, more)
 		return checks.Entry(&e)
 	}
 	archive := func(change func(a *ledger.Archive, more int), more int) error {
-		a := ledger.Archive{Key: key("s", "a"), Delivery: []byte("d"), Keep: time.Hour}
+		a := ledger.Archive{Key: key, Delivery: []byte("d"), Keep: time.Hour}
 		change(&a, more)
-		s := ledger.Settlement{Ticket: ledger.NewTicket(key("s", "a").Sum(), 1), Kind: ledger.Fail, Dead: &a}
+		s := ledger.Settlement{Ticket: ledger.NewTicket(key.Sum(), 1), Kind: ledger.Fail, Dead: &a}
 		return checks.Settlement(&s, ledger.Limits{Archive: 10_000})
 	}
 	audit := func(change func(r *ledger.AuditRecord, more int), more int) error {
-		r := ledger.AuditRecord{By: ledger.By{Actor: "a", Reason: "r"}, Action: ledger.ActionReplay, Key: key("s", "a")}
+		r := ledger.AuditRecord{By: ledger.By{Actor: "a", Reason: "r"}, Action: ledger.ActionReplay, Key: key}
 		change(&r, more)
 		return checks.AuditRecord(&r)
 	}

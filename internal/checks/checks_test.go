@@ -11,7 +11,7 @@ import (
 )
 
 func TestCheckEntry(t *testing.T) {
-	good := ledger.Entry{Key: key("s", "a"), Delivery: []byte("d"), Window: time.Hour}
+	good := ledger.Entry{Key: key, Delivery: []byte("d"), Window: time.Hour}
 	if err := checks.Entry(&good); err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +30,9 @@ func TestCheckEntry(t *testing.T) {
 
 func TestCheckSettlement(t *testing.T) {
 	limits := ledger.Limits{Archive: 10}
-	ticket := ledger.NewTicket(key("s", "a").Sum(), 1)
+	ticket := ledger.NewTicket(key.Sum(), 1)
 	dead := func(change func(*ledger.Archive)) ledger.Settlement {
-		a := &ledger.Archive{Key: key("s", "a"), Delivery: []byte("d"), Body: make([]byte, 10), Keep: time.Hour}
+		a := &ledger.Archive{Key: key, Delivery: []byte("d"), Body: make([]byte, 10), Keep: time.Hour}
 		change(a)
 		return ledger.Settlement{Ticket: ticket, Kind: ledger.Fail, Dead: a}
 	}
