@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,56 @@ func TestPitfall201_FailedWhileClaimed(t *testing.T) {
 		if got := claim(mine); got.Answer != ledger.Done || got.Outcome.State != ledger.Failed {
 			t.Errorf("message %d, which failed for good: %v, %v", n, got.Answer, got.Outcome.State)
 		}
+	}
+}
+
+// between is a way to a table on which somebody does something between the reads of a message and of its archive.
+type between struct {
+	items.Table
+	next func()
+}
+
+func (b *between) Get(ctx context.Context, names []items.Name) (map[items.Name]items.Item, error) {
+	if do := b.next; do != nil && slices.ContainsFunc(names, func(n items.Name) bool { return n.Sort[0] == 'a' }) {
+		b.next = nil
+		do()
+	}
+	return b.Table.Get(ctx, names)
+}
+
+// A message that had failed was read, for a copy with another body. Then it was claimed anew for another delivery, and the copy was archived.
+// The archive was read, and the copy was told that its message had failed, which was over before the copy was known.
+func TestPitfall214_ArchivedWhileClaimed(t *testing.T) {
+	t.Parallel()
+	table := itemstest.NewTable(0, 1)
+	way := &between{Table: table}
+	mine, other := join(t, way), join(t, table)
+	claim := func(o ledger.Owner, delivery string, body byte) ledger.Claim {
+		t.Helper()
+		claims, err := o.Claim(t.Context(), []ledger.Entry{{Key: ledger.Key{Scope: "s", ID: []byte("message")}, Delivery: []byte(delivery),
+			Fingerprint: ledger.BodyFingerprint([]byte{body}), Window: time.Hour}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return claims[0]
+	}
+	fail := func(c ledger.Claim, delivery string) {
+		t.Helper()
+		errs, err := other.Settle(t.Context(), []ledger.Settlement{{Ticket: c.Ticket, Kind: ledger.Fail, Dead: &ledger.Archive{
+			Key: ledger.Key{Scope: "s", ID: []byte("message")}, Delivery: []byte(delivery), Kind: ledger.KindTerminal, Keep: 24 * time.Hour}}})
+		if err != nil || errs[0] != nil {
+			t.Fatal(errs, err)
+		}
+	}
+	fail(claim(other, "first", 1), "first")
+	way.next = func() {
+		if got := claim(other, "redriven", 1); got.Answer != ledger.Run {
+			t.Fatalf("the redrive: %v", got.Answer)
+		}
+		fail(claim(other, "copy", 2), "copy")
+	}
+	if got := claim(mine, "copy", 2); got.Answer != ledger.Done || got.Outcome.State != ledger.Pending {
+		t.Errorf("the copy that is archived: %v, %v; want it done, of a message that is pending", got.Answer, got.Outcome.State)
 	}
 }
 

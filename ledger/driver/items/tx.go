@@ -1,6 +1,7 @@
 package items
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -199,8 +200,10 @@ func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Archived = keeps(a.is, t.now); m.Archived && m.State == ledger.Pending && !c.put {
-		return t.again(c) // it may have failed between the two reads
+	m.Archived = keeps(a.is, t.now)
+	together := m.State == ledger.Failed && bytes.Equal(m.Failed, delivery) // they were written at one moment
+	if m.Archived && !together && !c.put {
+		return t.again(c) // it may have been archived between the two reads, and the message be another by then
 	}
 	return m, nil
 }
@@ -208,8 +211,15 @@ func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
 // again reads a message anew of which the delivery is archived.
 func (t *tx) again(c *cell) (*driver.Message, error) {
 	found, err := t.table.Get(t.ctx, []Name{c.name})
-	if err != nil || found[c.name] == nil {
+	if err != nil {
 		return nil, err
+	}
+	if found[c.name] == nil && t.lazy {
+		t.wants = append(t.wants, c.name) // it is run again, without the message
+		return nil, errWants
+	}
+	if found[c.name] == nil {
+		return nil, nil
 	}
 	c.was, c.is = found[c.name], found[c.name]
 	m, err := decodeMessage(c.is)
