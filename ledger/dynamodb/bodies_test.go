@@ -3,6 +3,8 @@ package dynamodb_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +47,47 @@ func TestLargeBody(t *testing.T) {
 	}
 	if n := copies(t, c, table); n != 0 {
 		t.Errorf("%d items hold the body after a purge", n)
+	}
+}
+
+// A key of Kafka that is larger than an item is archived whole, and what fails beside it has its answer. The table refused it, and with it
+// all that was settled in its call, for ever.
+func TestLargeKey(t *testing.T) {
+	t.Parallel()
+	c := client(t)
+	table := fresh(t, c)
+	l := dynamodb.New(c, table, nil)
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{2 << 10, 3 << 10, 1 << 20} {
+		key := strings.Repeat("4929", size/4)
+		entries := entriesOf(table, fmt.Sprint("large key ", size), 2)
+		settleAs(t, o, entries, func(i int, claim ledger.Claim) ledger.Settlement {
+			return ledger.Settlement{Ticket: claim.Ticket, Kind: ledger.Fail, Dead: &ledger.Archive{Key: entries[i].Key, Delivery: entries[i].Delivery,
+				Kind: ledger.KindTerminal, Body: []byte("body"), Group: key[:size*i], Keep: time.Hour,
+				Headers: []ledger.Header{{Name: "name", Value: []byte("value")}}}}
+		})
+		r, err := l.Get(t.Context(), entries[1].Key)
+		if err != nil || len(r.Archived) != 1 {
+			t.Fatalf("%d archived, %v", len(r.Archived), err)
+		}
+		if a := r.Archived[0]; a.Group != key || string(a.Body) != "body" || len(a.Headers) != 1 || string(a.Headers[0].Value) != "value" {
+			t.Errorf("a key of %d bytes, body %q and headers %v; want %d bytes", len(a.Group), a.Body, a.Headers, size)
+		}
+		for d, err := range l.DeadLetters(t.Context(), ledger.Filter{Scope: table, Group: key}) {
+			if err != nil || d.Group != key {
+				t.Errorf("the dead letter: a key of %d bytes, %v", len(d.Group), err)
+			}
+		}
+		p, err := l.Purge(t.Context(), ledger.PurgeRequest{Filter: ledger.Filter{Scope: table, Group: key}, By: ledger.By{Actor: "test"}})
+		if err != nil || p.Purged != 1 {
+			t.Errorf("purge by a key of %d bytes: %+v, %v", size, p, err)
+		}
+		if n := copies(t, c, table); n != 0 {
+			t.Errorf("%d items hold a key of %d bytes after a purge", n, size)
+		}
 	}
 }
 

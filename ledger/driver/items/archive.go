@@ -18,7 +18,7 @@ import (
 const (
 	// shards are as many parts of the index of dead letters: one alone takes 1,000 writes a second.
 	shards = 8
-	// inlineMost is how many bytes of body and headers stand in a delivery's own Item, which lists read.
+	// inlineMost is how many bytes of body and headers, and how many of a group, stand in a delivery's own Item, which lists read.
 	inlineMost = 2 << 10
 )
 
@@ -44,6 +44,7 @@ type storedArchive struct {
 	BodyBytes     int
 	Chunks        int    // of body and headers; 0: they are in the item
 	Body          string // what the chunks' names begin with
+	Aside         int    `json:",omitempty"` // bytes of a group that is ahead of headers and body: a key of Kafka may be as large as a record
 }
 
 // storedPosition is a position as JSON.
@@ -76,7 +77,10 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 	if p := a.Key.Pos; p != nil {
 		stored.Pos = &storedPosition{[]byte(p.Log), p.Epoch, p.Offset, p.Prev, p.First}
 	}
-	whole := payload(&a.Archive)
+	if len(a.Group) > inlineMost {
+		stored.Group, stored.Aside = nil, len(a.Group)
+	}
+	whole := payload(&a.Archive, stored.Aside)
 	i := c.name.Item()
 	i[attrScope], i[attrID], i[attrFailed] = Bytes(a.Key.Scope), Bytes(a.Key.ID), Bytes(a.Delivery)
 	setTime(i, attrAt, a.At)
@@ -178,7 +182,7 @@ func (t *tx) Archive(key driver.Key, bodies bool) (list []ledger.ArchiveRecord, 
 	}
 	for _, i := range items {
 		a, stored, err := decodeArchive(i)
-		if err == nil && (bodies || t.op == driver.Read || t.op == driver.Operate) {
+		if err == nil && (bodies || stored.Aside > 0 || t.op == driver.Read || t.op == driver.Operate) {
 			err = t.fill(t.ctx, i, a, stored)
 		}
 		if err != nil {
@@ -211,6 +215,7 @@ func (t *tx) Alter(key driver.Key, delivery []byte, change driver.ArchiveChange)
 	}
 	if !change.Purged.IsZero() {
 		stored.Purged, stored.Errors, stored.Group, stored.HasBody, stored.Size, stored.BodyBytes = change.Purged, nil, nil, false, 0, 0
+		stored.Aside = 0
 		t.blanks = append(t.blanks, stored.blanks(a, c.name)...)
 		delete(i, attrResult)
 		if change.Expiry.Before(expiry) {
@@ -280,6 +285,12 @@ func (t *tx) letters(found []Item) (page []driver.DeadLetter, err error) {
 		}
 		if !a.Purged.IsZero() {
 			continue
+		}
+		if stored.Aside > 0 {
+			if err := t.fill(t.ctx, i, a, stored); err != nil {
+				return nil, err
+			}
+			a.Body, a.Headers = nil, nil
 		}
 		d := driver.DeadLetter{ArchiveRecord: *a, Mark: driver.Mark(getBytes(f, attrMoment)), Size: stored.Size}
 		if d.Superseded, err = t.superseded(a, there[MessageName(a.Key.Sum())]); err != nil {

@@ -18,10 +18,10 @@ import (
 // that they had: a request that writes one late finds that, and writes nothing. Chunks of a delivery that was never filed, since its owner
 // lost the message meanwhile, go by their TTL. The sweep does not look for them: it cannot tell them from those that are to be named next.
 
-// payload is body and headers.
-func payload(a *ledger.Archive) []byte {
+// payload is body and headers, behind so many bytes of the group.
+func payload(a *ledger.Archive, aside int) []byte {
 	headers := storage.EncodeHeaders(a.Headers)
-	b := binary.AppendUvarint(nil, uint64(len(headers)))
+	b := binary.AppendUvarint([]byte(a.Group[:aside]), uint64(len(headers)))
 	return append(append(b, headers...), a.Body...)
 }
 
@@ -113,7 +113,7 @@ func chunkName(archive Name, body string, n int) Name {
 // errPart says that a body cannot be read whole: its delivery was purged meanwhile, or it is lost.
 var errPart = errors.New("a part of the body is missing")
 
-// fill reads body and headers of a delivery.
+// fill reads body and headers of a delivery, and a group that is with them.
 func (s *Store) fill(ctx context.Context, i Item, a *ledger.ArchiveRecord, stored *storedArchive) error {
 	whole := getBytes(i, attrResult)
 	if names := stored.chunks(NameOf(i)); len(names) > 0 && stored.Purged.IsZero() {
@@ -130,6 +130,10 @@ func (s *Store) fill(ctx context.Context, i Item, a *ledger.ArchiveRecord, store
 	}
 	if len(whole) == 0 {
 		return nil
+	}
+	if stored.Aside > 0 {
+		aside := min(stored.Aside, len(whole))
+		a.Group, whole = string(whole[:aside]), whole[aside:]
 	}
 	size, n := binary.Uvarint(whole)
 	if n <= 0 || size > uint64(len(whole)-n) {

@@ -60,7 +60,7 @@
 //
 //	sweep.go    lists of messages, and what goes
 //	archive.go  archived deliveries and dead letters
-//	bodies.go   bodies that take items of their own
+//	bodies.go   what of a delivery is too large for its item
 //	past.go     what messages ended with
 //	steps.go    recorded steps
 //	logs.go     ranges and segments
