@@ -16,7 +16,7 @@ func (o *owner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Cla
 	return o.ClaimRows(ctx, entries, nil)
 }
 
-// ClaimRows implements ranges.Store. Where a lock was not free in time every entry is Busy.
+// ClaimRows implements ranges.Store. An entry for which there was no lock, or no room, in time is Busy.
 func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bool) ([]ledger.Claim, error) {
 	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
@@ -35,10 +35,9 @@ func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bo
 	}
 	err := o.l.split(len(c.keys), func(from, to int) error {
 		call := Call{Op: Claim, Owner: o.id, Keys: slices.Values(c.keys[from:to]), Messages: to - from}
-		err := o.each(ctx, call, func(tx Tx, i int) error { return c.run(tx, from+i) })
-		if Busy(err) {
-			c.forget(from, to)
-			return nil
+		busy, err := o.each(ctx, call, func(tx Tx, i int) error { return c.run(tx, from+i) })
+		for i := range busy { // what an earlier run has answered does not hold
+			c.claims[c.index(from+i)] = ledger.Claim{}
 		}
 		return err
 	})
@@ -75,13 +74,6 @@ type claiming struct {
 	seen    map[Key]int
 	noted   int // so many keys are in seen
 	fresh   Message
-}
-
-// forget takes back what an earlier run of a part has answered.
-func (c *claiming) forget(from, to int) {
-	for at := from; at < to; at++ {
-		c.claims[c.index(at)] = ledger.Claim{}
-	}
 }
 
 // index is that of the entry with a key.

@@ -58,16 +58,17 @@ type Store interface {
 type Apart interface {
 	// Each runs fn once for each message, or else for each log, of a call that claims or settles, in the order of Keys or Logs, each
 	// in a transaction of its own: what one of them reads and writes is as in a transaction, and an error of one says nothing of
-	// the others. It may run fn again for one of them if nothing of the run before is left.
-	Each(ctx context.Context, call Call, fn func(tx Tx, i int) error) error
+	// the others. It may run fn again for one of them if nothing of the run before is left. busy are those of which nothing was written
+	// since there was no room for them in time, each with an error of which [Busy] is true; the error is for the whole call.
+	Each(ctx context.Context, call Call, fn func(tx Tx, i int) error) (busy map[int]error, err error)
 }
 
 // each is Each of any store.
-func each(ctx context.Context, s Store, call Call, fn func(tx Tx, i int) error) error {
+func each(ctx context.Context, s Store, call Call, fn func(tx Tx, i int) error) (busy map[int]error, err error) {
 	if apart, ok := s.(Apart); ok {
 		return apart.Each(ctx, call, fn)
 	}
-	return s.Update(ctx, call, func(tx Tx) error {
+	err = s.Update(ctx, call, func(tx Tx) error {
 		for i := range call.Len() {
 			if err := fn(tx, i); err != nil {
 				return err
@@ -75,6 +76,14 @@ func each(ctx context.Context, s Store, call Call, fn func(tx Tx, i int) error) 
 		}
 		return nil
 	})
+	if !Busy(err) {
+		return nil, err
+	}
+	busy = make(map[int]error, call.Len())
+	for i := range call.Len() { // before anything was looked at
+		busy[i] = err
+	}
+	return busy, nil
 }
 
 // Owners are the owners' rows. Each method is a transaction of its own, which waits for none of Update for long.

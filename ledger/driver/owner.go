@@ -91,9 +91,12 @@ func (o *owner) named(what string, err error) error {
 }
 
 // each runs fn for each message or log of a call while this owner is live. A call about nothing tells of the owner.
-func (o *owner) each(ctx context.Context, call Call, fn func(tx Tx, i int) error) error {
+func (o *owner) each(ctx context.Context, call Call, fn func(tx Tx, i int) error) (busy map[int]error, err error) {
 	if call.Len() == 0 {
-		return o.l.store.Update(ctx, call, o.lives)
+		if err = o.l.store.Update(ctx, call, o.lives); Busy(err) {
+			err = nil
+		}
+		return nil, err
 	}
 	var last Tx
 	return each(ctx, o.l.store, call, func(tx Tx, i int) error {

@@ -22,7 +22,7 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 	for i := range openings {
 		call.Logs[i] = openings[i].Log
 	}
-	err := o.each(ctx, call, func(tx Tx, i int) error {
+	busy, err := o.each(ctx, call, func(tx Tx, i int) error {
 		opened[i] = false
 		g, err := tx.Log(openings[i].Log)
 		if err != nil || g == nil || g.Version != openings[i].Version {
@@ -35,16 +35,16 @@ func (o *owner) Open(ctx context.Context, openings []ranges.Opening) ([]bool, er
 		opened[i] = true
 		return nil
 	})
-	if Busy(err) {
-		return make([]bool, len(openings)), nil
-	}
 	if err != nil {
 		return nil, o.named("opening ranges of", err)
+	}
+	for i := range busy {
+		opened[i] = false
 	}
 	return opened, nil
 }
 
-// Update implements ranges.Store. Where a lock was not free in time, plans see locked logs.
+// Update implements ranges.Store. A log for which there was no lock, or no room, in time is shown to its plan as locked.
 func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(int, *ranges.Facts) ranges.Change) error {
 	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
@@ -54,7 +54,7 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 			call.Op = Settle
 		}
 	}
-	err := o.each(ctx, call, func(tx Tx, i int) error {
+	busy, err := o.each(ctx, call, func(tx Tx, i int) error {
 		l := logTxs.Get().(*logTx)
 		defer logTxs.Put(l)
 		l.reset(tx, o.id)
@@ -69,11 +69,8 @@ func (o *owner) Update(ctx context.Context, queries []ranges.Query, plan func(in
 		}
 		return nil
 	})
-	if Busy(err) {
-		for i := range queries {
-			plan(i, &ranges.Facts{Locked: true})
-		}
-		return nil
+	for i := range busy {
+		plan(i, &ranges.Facts{Locked: true})
 	}
 	return o.named("ranges of", err)
 }

@@ -321,26 +321,53 @@ func TestIntervalOfTheStore(t *testing.T) {
 	}
 }
 
-// partly is a store in which the first message of a call is written, and the rest is busy.
-type partly struct{ driver.Store }
+// partly is a store in which the first message of a call is written, and the rest is busy. It may not say so of each.
+type partly struct {
+	driver.Store
+	says bool
+}
 
-func (p partly) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, int) error) error {
+func (p partly) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, int) error) (map[int]error, error) {
+	busy := driver.MarkBusy(errors.New("the rest was not free"))
+	if err := p.Update(ctx, call, func(tx driver.Tx) error { return cmp.Or(fn(tx, 1), busy) }); !driver.Busy(err) {
+		return nil, err
+	}
 	err := p.Update(ctx, call, func(tx driver.Tx) error { return fn(tx, 0) })
-	return cmp.Or(err, storage.MarkPartly(true, driver.MarkBusy(errors.New("the rest was not free"))))
+	if !p.says || err != nil {
+		return nil, cmp.Or(err, storage.MarkPartly(true, busy))
+	}
+	return map[int]error{1: busy}, nil
 }
 
 // A call of which a part is busy and another written is not answered as Busy: the worker would forget what it owns.
 func TestBusyInPartIsUnknown(t *testing.T) {
 	t.Parallel()
-	o, err := driver.New(partly{memory.NewStore()}, driver.Config{Limits: ledger.DefaultLimits}).Join(t.Context(), time.Minute)
+	o, err := driver.New(partly{memory.NewStore(), false}, driver.Config{Limits: ledger.DefaultLimits}).Join(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var entries []ledger.Entry
-	for _, id := range []string{"a", "b"} {
-		entries = append(entries, ledger.Entry{Key: ledger.Key{Scope: "s", ID: []byte(id)}, Delivery: []byte(id), Window: time.Hour})
-	}
-	if claims, err := o.Claim(t.Context(), entries); !ledger.Unknown(err) {
+	if claims, err := o.Claim(t.Context(), []ledger.Entry{entry("a"), entry("b")}); !ledger.Unknown(err) {
 		t.Errorf("claim: %+v, %v; want that nobody knows", claims, err)
+	}
+}
+
+// A store that knows which part is busy says so, and the others are answered. What a run in vain has answered does not hold.
+func TestBusyByItself(t *testing.T) {
+	t.Parallel()
+	store := memory.NewStore()
+	l := driver.New(partly{store, true}, driver.Config{Limits: ledger.DefaultLimits})
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := []ledger.Entry{entry("a"), entry("b")}
+	claims, err := o.Claim(t.Context(), entries)
+	if err != nil || claims[0].Answer != ledger.Run || claims[1].Answer != ledger.Busy || !claims[1].Ticket.IsZero() {
+		t.Fatalf("claims: %+v, %v; want the second alone to be busy", claims, err)
+	}
+	second := ledger.Settlement{Ticket: ledger.NewTicket(entries[1].Key.Sum(), 1), Kind: ledger.Succeed}
+	errs, err := o.Settle(t.Context(), []ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Succeed}, second})
+	if err != nil || errs[0] != nil || !driver.Busy(errs[1]) {
+		t.Errorf("settlements: %v, %v; want the second alone to be busy", errs, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ackledger/ackledger/ledger/storage"
 )
 
-// Settle implements [ledger.Owner]. Where a lock was not free in time each settlement gets that error: nothing was written,
+// Settle implements [ledger.Owner]. A settlement for which there was no lock, or no room, in time gets that error: it was not written,
 // and repeating it is all there is to do. The call itself has an answer: without one it would be an outage.
 func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]error, error) {
 	ctx, cancel := storage.WithDeadline(ctx)
@@ -23,7 +23,7 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 	err := o.l.split(len(settlements), func(from, to int) error {
 		part := settlements[from:to]
 		call := Call{Op: Settle, Keys: keysOf(part, func(s *ledger.Settlement) Key { return s.Ticket.Sum() }), Messages: len(part)}
-		err := each(ctx, o.l.store, call, func(tx Tx, i int) error {
+		busy, err := each(ctx, o.l.store, call, func(tx Tx, i int) error {
 			s, told := &part[i], &errs[from+i]
 			if *told = checks.Settlement(s, o.l.cfg.Limits); *told != nil {
 				return nil
@@ -34,11 +34,8 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 			}
 			return err
 		})
-		if Busy(err) { // before anything was looked at
-			for i := range part {
-				errs[from+i] = cmp.Or(checks.Settlement(&part[i], o.l.cfg.Limits), err)
-			}
-			return nil
+		for i, why := range busy {
+			errs[from+i] = cmp.Or(checks.Settlement(&part[i], o.l.cfg.Limits), why)
 		}
 		return err
 	})

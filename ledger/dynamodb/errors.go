@@ -1,7 +1,6 @@
 package dynamodb
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -18,8 +17,8 @@ import (
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
 var ErrTooLarge = items.ErrTooLarge
 
-// ErrThrottled is in the error of a call that was throttled for all of its time. Nothing was written: it is backpressure, no
-// outage, and the workers ask again.
+// ErrThrottled is in the error of a call that was throttled for all of its time, and of one settlement of several that was throttled for
+// a second. Nothing was written: it is backpressure, no outage, and the workers ask again.
 var ErrThrottled = errors.New("ledger/dynamodb: throttled")
 
 // The codes of errors that say what to do.
@@ -97,9 +96,9 @@ func statementError(e *types.BatchStatementError) error {
 	return writeError(&smithy.GenericAPIError{Code: string(e.Code), Message: message})
 }
 
-// busy is the error of what was tried until its time was over.
-func busy(ctx context.Context, what error) error {
-	return driver.MarkBusy(fmt.Errorf("%w until its time was over (%w)", what, context.Cause(ctx)))
+// busy is the error of what was tried until its time was over, which is why it is not tried again.
+func busy(why, what error) error {
+	return driver.MarkBusy(fmt.Errorf("%w until its time was over (%w)", what, why))
 }
 
 // unsent is the error of a request that was not sent.

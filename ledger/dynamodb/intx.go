@@ -105,8 +105,8 @@ func (s *store) commitTx(ctx context.Context, f *driver.Fence, more []types.Tran
 			f.Committed()
 			return ledger.AttemptSucceeded, nil
 		}
-		if items.Rest(ctx, min(n, 6)) != nil {
-			return ledger.AttemptOpen, ledger.MarkUnavailable(busy(ctx, errConflict))
+		if why := items.Rest(ctx, min(n, 6)); why != nil {
+			return ledger.AttemptOpen, ledger.MarkUnavailable(busy(why, errConflict))
 		}
 	}
 }

@@ -64,8 +64,8 @@ func (t *table) send(ctx context.Context, request func(context.Context) error) e
 		if !again {
 			return err
 		}
-		if items.Rest(ctx, n) != nil {
-			return busy(ctx, fmt.Errorf("%w: %w", ErrThrottled, err))
+		if why := items.Rest(ctx, n); why != nil {
+			return busy(why, fmt.Errorf("%w: %w", ErrThrottled, err))
 		}
 	}
 }
@@ -102,8 +102,11 @@ func (t *table) Get(ctx context.Context, names []items.Name) (map[items.Name]ite
 				found[items.NameOf(is)] = is
 			}
 			keys = out.UnprocessedKeys[t.name].Keys
-			if len(keys) > 0 && items.Rest(ctx, n) != nil {
-				return nil, busy(ctx, ErrThrottled)
+			if len(keys) == 0 {
+				break
+			}
+			if why := items.Rest(ctx, n); why != nil {
+				return nil, busy(why, ErrThrottled)
 			}
 		}
 	}
@@ -184,8 +187,11 @@ func (t *table) writeRequests(ctx context.Context, requests []types.WriteRequest
 			if err != nil {
 				return writeError(err)
 			}
-			if part = out.UnprocessedItems[t.name]; len(part) > 0 && items.Rest(ctx, n) != nil {
-				return busy(ctx, ErrThrottled)
+			if part = out.UnprocessedItems[t.name]; len(part) == 0 {
+				break
+			}
+			if why := items.Rest(ctx, n); why != nil {
+				return busy(why, ErrThrottled)
 			}
 		}
 	}

@@ -92,8 +92,8 @@ func (t *table) writeBatch(ctx context.Context, sets []*items.Set) (err error) {
 		}
 		if sets = again; len(sets) > 0 {
 			t.pace.slow()
-			if items.Rest(ctx, n) != nil {
-				return errors.Join(err, busy(ctx, ErrThrottled))
+			if why := items.Rest(ctx, n); why != nil {
+				return errors.Join(err, busy(why, ErrThrottled))
 			}
 		}
 	}
@@ -136,9 +136,9 @@ func (t *table) transact(ctx context.Context, set *items.Set, more []types.Trans
 				return cmp.Or(doubt, err)
 			}
 		}
-		if items.Rest(ctx, n) != nil {
+		if why := items.Rest(ctx, n); why != nil {
 			if errors.Is(err, ErrThrottled) {
-				err = busy(ctx, err)
+				err = busy(why, err)
 			}
 			return cmp.Or(doubt, err)
 		}

@@ -79,8 +79,11 @@ func (t *tx) putChunk(i Item) (there bool, err error) {
 		if c.was = found[c.name]; c.was != nil && (blank(c.was) || c.was[attrTTL].Number >= i[attrTTL].Number) {
 			return !blank(c.was), nil
 		}
-		if n > 0 && Rest(t.ctx, n) != nil {
-			return false, conflict(t.ctx)
+		if n == 0 {
+			continue
+		}
+		if why := Rest(t.ctx, n); why != nil {
+			return false, conflict(why)
 		}
 	}
 }

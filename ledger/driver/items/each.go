@@ -2,6 +2,7 @@ package items
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -12,52 +13,84 @@ import (
 
 // Each implements [driver.Apart]: each message or log in a transaction of its own, and what is one write goes in batches. A claim,
 // and a settlement of ranges, does not look at its owner's item: it reads only while the owner's lease runs by this process' clock,
-// and what is answered later is lost.
-func (s *Store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, int) error) error {
-	known := s.remembered(call)
-	unread := maps.Clone(known)
-	empty, err := s.fetchLogs(ctx, call.Logs, known)
+// and what is answered later is lost. Where the table has no room for some of several, the others wait for a moment, and get their
+// answers.
+func (s *Store) Each(ctx context.Context, call driver.Call, fn func(driver.Tx, int) error) (busy map[int]error, err error) {
+	e := &each{Store: s, call: call, fn: fn, known: s.remembered(call)}
+	e.unread = maps.Clone(e.known)
+	for i := range call.Len() {
+		e.left = append(e.left, i)
+	}
+	mine := call.Op == driver.Claim || len(call.Logs) > 0 // it holds only as long as its owner's lease runs
+	e.empty, err = s.fetchLogs(ctx, call.Logs, e.known)
+	for n := 0; err == nil && len(e.left) > 0; n++ {
+		if mine && !s.alive(call.Owner) {
+			return nil, ledger.ErrLost
+		}
+		err = e.round(ctx, n)
+	}
+	switch {
+	case driver.Busy(err):
+		busy = make(map[int]error, len(e.left))
+		for _, i := range e.left {
+			busy[i] = err
+		}
+	case err != nil:
+		return nil, storage.MarkPartly(e.wrote, err)
+	}
+	if mine && !s.alive(call.Owner) {
+		return nil, ledger.ErrLost // what comes now came too late: a peer may have declared the owner dead, and taken what it had
+	}
+	return busy, nil
+}
+
+// each is a call of many messages or logs.
+type each struct {
+	*Store
+	call   driver.Call
+	fn     func(driver.Tx, int) error
+	known  map[Name]Item
+	unread map[Name]Item // of it: as this process left it, and not read since
+	empty  map[driver.LogID]bool
+	left   []int // which have no answer
+	wrote  bool
+}
+
+// round runs what is left once, and writes it. After an error of which [driver.Busy] is true nothing was written of what is left then.
+func (e *each) round(ctx context.Context, n int) error {
+	hurried := ctx
+	if e.call.Len() > 1 {
+		hurried = impatient(ctx)
+	}
+	sets, wants, err := e.run(hurried)
 	if err != nil {
 		return err
 	}
-	left := make([]int, call.Len())
-	for i := range left {
-		left[i] = i
+	again, err := e.commit(hurried, sets)
+	e.wrote = e.wrote || slices.ContainsFunc(sets, func(set *Set) bool { return set.Written })
+	if err != nil && !driver.Busy(err) {
+		return err
 	}
-	wrote := false
-	mine := call.Op == driver.Claim || len(call.Logs) > 0 // it holds only as long as its owner's lease runs
-	for n := 0; len(left) > 0; n++ {
-		if mine && !s.alive(call.Owner) {
-			return storage.MarkPartly(wrote, ledger.ErrLost)
-		}
-		sets, wants, err := s.runEach(ctx, call, view{known, unread, empty}, left, fn)
-		if err != nil {
-			return storage.MarkPartly(wrote, err)
-		}
-		again, err := s.commitEach(ctx, sets, known)
-		wrote = wrote || slices.ContainsFunc(sets, func(set *Set) bool { return set.Written })
-		for _, set := range sets {
-			if set.Written && err == nil {
-				err = set.tx.after()
-			}
-		}
-		if err != nil {
-			return storage.MarkPartly(wrote, err)
-		}
-		if err := s.fetch(ctx, append(wants.names, again.names...), known); err != nil {
-			return storage.MarkPartly(wrote, err)
-		}
-		if len(again.left) > 0 {
-			empty = nil // a log that was begun meanwhile may have left rows
-		}
-		left = append(wants.left, again.left...)
-		slices.Sort(left)
-		if n > conflictsFree && len(again.left) > 0 && Rest(ctx, min(n-conflictsFree, 4)) != nil {
-			return storage.MarkPartly(wrote, conflict(ctx))
+	e.left = append(wants.left, again.left...)
+	slices.Sort(e.left)
+	for _, set := range sets {
+		if set.Written {
+			err = errors.Join(err, set.tx.after())
 		}
 	}
-	if mine && !s.alive(call.Owner) {
-		return ledger.ErrLost // what comes now came too late: a peer may have declared the owner dead, and taken what it had
+	if err != nil {
+		return err
+	}
+	if err := e.fetch(hurried, append(wants.names, again.names...), e.known); err != nil {
+		return err
+	}
+	if len(again.left) > 0 {
+		e.empty = nil // a log that was begun meanwhile may have left rows
+	}
+	if n > conflictsFree && len(again.left) > 0 {
+		if why := Rest(ctx, min(n-conflictsFree, 4)); why != nil {
+			return conflict(why)
+		}
 	}
 	return nil
 }
@@ -71,22 +104,15 @@ type wanted struct {
 	names []Name
 }
 
-// view is what a call knows.
-type view struct {
-	known  map[Name]Item
-	unread map[Name]Item // of it: as this process left it, and not read since
-	empty  map[driver.LogID]bool
-}
-
-// runEach runs the transactions of a call that are left, on what is known, and marks the blocks of all of them at once. One that
+// run runs the transactions of a call that are left, on what is known, and marks the blocks of all of them at once. One that
 // writes nothing is run again if it has not read a message: whoever is told that there is nothing to do, or that all is lost, is told
 // so of what was read.
-func (s *Store) runEach(ctx context.Context, call driver.Call, v view, left []int, fn func(driver.Tx, int) error) (sets []*Set, wants wanted, err error) {
+func (e *each) run(ctx context.Context) (sets []*Set, wants wanted, err error) {
 	var marks []Name
-	for _, i := range left {
-		t := s.newTx(ctx, call.Op, v.known)
-		t.lazy, t.empty = true, v.empty
-		err := fn(t, i)
+	for _, i := range e.left {
+		t := e.newTx(ctx, e.call.Op, e.known)
+		t.lazy, t.empty = true, e.empty
+		err := e.fn(t, i)
 		if len(t.wants) > 0 {
 			wants.left, wants.names = append(wants.left, i), append(wants.names, t.wants...)
 			continue
@@ -105,13 +131,13 @@ func (s *Store) runEach(ctx context.Context, call driver.Call, v view, left []in
 			continue
 		}
 		for n := range t.cells {
-			if _, guessed := v.unread[n]; guessed {
-				delete(v.unread, n)
+			if _, guessed := e.unread[n]; guessed {
+				delete(e.unread, n)
 				wants.left, wants.names = append(wants.left, i), append(wants.names, n)
 			}
 		}
 	}
-	return sets, wants, s.mark(ctx, marks)
+	return sets, wants, e.mark(ctx, marks)
 }
 
 // fetchLogs reads logs. Of those that are not known yet it asks at once, and of all together, what their beginning needs: whether they are
@@ -143,9 +169,9 @@ func (s *Store) fetchLogs(ctx context.Context, ids []driver.LogID, known map[Nam
 	return empty, nil
 }
 
-// commitEach writes what transactions of one message have to write. again are those that others were ahead of, or that touch
-// what an earlier one of the same call does.
-func (s *Store) commitEach(ctx context.Context, sets []*Set, known map[Name]Item) (again wanted, err error) {
+// commit writes what transactions of one message have to write. again are those that were not written: others were ahead of them,
+// they touch what an earlier one of the same call does, or, with the error, there was no room for them.
+func (e *each) commit(ctx context.Context, sets []*Set) (again wanted, err error) {
 	var now []*Set
 	written, checked := map[Name]bool{}, map[Name]bool{}
 	for _, set := range sets {
@@ -160,15 +186,17 @@ func (s *Store) commitEach(ctx context.Context, sets []*Set, known map[Name]Item
 			}
 		}
 	}
-	err = s.write(ctx, now...)
+	err = e.write(ctx, now...)
 	for _, set := range now {
-		if !set.Behind {
+		switch {
+		case set.Written:
 			continue
+		case set.Behind:
+			forget(e.known, set)
 		}
-		forget(known, set)
 		if again.add(set); set.Stands != nil { // it was told what stands there
 			again.names = again.names[:len(again.names)-1]
-			known[set.Changes[0].Name] = set.Stands
+			e.known[set.Changes[0].Name] = set.Stands
 		}
 	}
 	return again, err

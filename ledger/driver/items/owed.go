@@ -75,8 +75,8 @@ func (s *Store) carryOut(ctx context.Context, id driver.LogID) error {
 			}
 		}
 		if !paid {
-			if Rest(ctx, try) != nil {
-				return conflict(ctx)
+			if why := Rest(ctx, try); why != nil {
+				return conflict(why)
 			}
 			continue
 		}
@@ -93,8 +93,8 @@ func (s *Store) carryOut(ctx context.Context, id driver.LogID) error {
 		if err := s.write(ctx, set); err != nil || set.Written {
 			return err
 		}
-		if Rest(ctx, try) != nil {
-			return conflict(ctx)
+		if why := Rest(ctx, try); why != nil {
+			return conflict(why)
 		}
 	}
 }

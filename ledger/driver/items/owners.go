@@ -82,7 +82,7 @@ func (s *Store) live(ctx context.Context, id driver.OwnerID, change func(Item)) 
 		case mine.turn <- struct{}{}:
 			defer func() { <-mine.turn }()
 		case <-ctx.Done():
-			return nil, conflict(ctx)
+			return nil, conflict(context.Cause(ctx))
 		}
 		s.mu.Lock()
 		was = mine.item
@@ -106,8 +106,11 @@ func (s *Store) live(ctx context.Context, id driver.OwnerID, change func(Item)) 
 		if err != nil || written {
 			return is, err
 		}
-		if was = stands; n > 0 && Rest(ctx, n) != nil {
-			return nil, conflict(ctx)
+		if was = stands; n == 0 {
+			continue
+		}
+		if why := Rest(ctx, n); why != nil {
+			return nil, conflict(why)
 		}
 	}
 }

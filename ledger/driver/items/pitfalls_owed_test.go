@@ -158,7 +158,7 @@ func TestPitfall205_OwedRowsAreRows(t *testing.T) {
 			return there, err
 		},
 		"to a settlement": func(w *world, s *items.Store, key driver.Key) (there bool, err error) {
-			err = s.Each(w.Context(), driver.Call{Op: driver.Settle, Keys: slices.Values([]driver.Key{key}), Messages: 1}, func(tx driver.Tx, _ int) error {
+			_, err = s.Each(w.Context(), driver.Call{Op: driver.Settle, Keys: slices.Values([]driver.Key{key}), Messages: 1}, func(tx driver.Tx, _ int) error {
 				m, err := tx.Message(key, nil)
 				there = m != nil
 				return err

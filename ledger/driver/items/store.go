@@ -73,8 +73,8 @@ func (s *Store) Update(ctx context.Context, call driver.Call, fn func(driver.Tx)
 		if set, err = s.try(ctx, call, names, fn); set == nil || err != nil {
 			return err
 		}
-		if Rest(ctx, min(n, 6)) != nil {
-			return conflict(ctx)
+		if why := Rest(ctx, min(n, 6)); why != nil {
+			return conflict(why)
 		}
 	}
 }
@@ -232,8 +232,20 @@ func (s *Store) Fenced(ctx context.Context, f *driver.Fence, afresh bool) (*Set,
 }
 
 // conflict is the error of a call that others were ahead of until its time was over.
-func conflict(ctx context.Context) error {
-	return driver.MarkBusy(fmt.Errorf("%w until its time was over (%w)", errConflict, context.Cause(ctx)))
+func conflict(why error) error {
+	return driver.MarkBusy(fmt.Errorf("%w until its time was over (%w)", errConflict, why))
+}
+
+// patience is how long a request is repeated for which the table has no room, while the rest of its call waits for it.
+const patience = time.Second
+
+var errPatience = errors.New("the rest of its call waits")
+
+type untilKey struct{}
+
+// impatient is the context of requests that others wait for.
+func impatient(ctx context.Context) context.Context {
+	return context.WithValue(ctx, untilKey{}, time.Now().Add(patience))
 }
 
 const (
@@ -243,8 +255,11 @@ const (
 )
 
 // Rest waits before the n-th repetition, counted from 0: by chance, so that those who met each other do not come together again. It
-// returns ctx's error if that ends first.
+// returns why there is to be none: ctx has ended, or others of the same call have waited for long.
 func Rest(ctx context.Context, n int) error {
+	if until, is := ctx.Value(untilKey{}).(time.Time); is && time.Now().After(until) {
+		return errPatience
+	}
 	most := min(restFirst<<min(n, 10), restMost)
 	t := time.NewTimer(time.Duration(rand.Int64N(int64(most))) + time.Millisecond)
 	defer t.Stop()
@@ -252,6 +267,6 @@ func Rest(ctx context.Context, n int) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
