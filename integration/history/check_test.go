@@ -105,6 +105,11 @@ func (r *record) part(owners map[string]int, key int) []*op {
 			c.Lost, c.partial = false, true
 			part = append(part, &lost)
 		}
+		if r.site.watched && o.Kind == doLeave && !o.unknown() { // asked to leave it claims nothing any more, before others see it left
+			asked := c
+			asked.Return = never
+			part = append(part, &asked)
+		}
 	}
 	return append(part, end(part))
 }

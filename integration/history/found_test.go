@@ -220,3 +220,52 @@ func TestMismatchDuringReopen(t *testing.T) {
 		}
 	}
 }
+
+// Where peers watch each other, an owner that is asked to leave is lost to its own process at once, and to others when its item says so. A
+// settlement into its range was lost, and then another owner was told that it lives.
+func TestSettleWhileLeaving(t *testing.T) {
+	for _, c := range []struct{ during, watched, allowed bool }{
+		{during: true, watched: true, allowed: true},
+		{during: true}, {watched: true},
+	} {
+		end := int64(10)
+		if c.during {
+			end = 50
+		}
+		ops := []*op{
+			{Return: 1, Kind: doJoin, Owner: "a", Key: allKeys, Lease: int64(time.Minute)},
+			{Return: 1, Kind: doJoin, Owner: "b", Key: allKeys, Lease: int64(time.Minute)},
+			{Call: 2, Return: 3, Kind: doClaim, Owner: "a", Delivery: 1, Got: &answer{Answer: ledger.Run, Token: 1, Attempt: 1}},
+			{Client: 1, Call: 5, Return: end, Kind: doLeave, Owner: "a", Key: allKeys},
+			{Call: 20, Return: 21, Kind: doSettle, Settle: ledger.Succeed, Owner: "a", From: "a", Token: 1, Lost: true},
+			{Call: 30, Return: 31, Kind: doClaim, Owner: "b", Delivery: 1, Got: &answer{Answer: ledger.Busy, Wait: time.Second}},
+		}
+		r := record{plan: plan{Keys: 1, Ranged: true}, ops: ops, site: &site{watched: c.watched}}
+		if wrong, _ := r.check(); (wrong == nil) != c.allowed {
+			t.Errorf("lost while it is seen to live, %+v: allowed %t", c, wrong == nil)
+		}
+	}
+}
+
+// An operator's reopening ended the range of an owner that was declared dead before its time, and a message of it became a row. The owner's
+// process took it to be live, and the range to be over since it had asked for another message of it: what it gave back was given back.
+// Whoever came next took the row from the dead owner.
+func TestReleaseIntoARangeThatIsGone(t *testing.T) {
+	for _, c := range []struct{ declared, allowed bool }{{true, true}, {}} {
+		ops := []*op{
+			{Return: 1, Kind: doJoin, Owner: "a", Key: allKeys, Lease: int64(time.Minute)},
+			{Return: 1, Kind: doJoin, Owner: "b", Key: allKeys, Lease: int64(time.Minute)},
+			{Call: 4, Return: 5, Kind: doClaim, Owner: "a", Delivery: 1, Got: &answer{Answer: ledger.Run, Token: 1, Attempt: 1}},
+			{Call: 6, Return: 7, Kind: doSettle, Settle: ledger.Release, Owner: "a", From: "a", Token: 1},
+			{Call: 8, Return: 9, Kind: doClaim, Owner: "b", Delivery: 1,
+				Got: &answer{Answer: ledger.Run, Token: 2, Attempt: 1, Crashes: 1, TookOver: true}},
+		}
+		if c.declared {
+			ops = append(ops, &op{Call: 2, Return: 3, Kind: doDeclare, Owner: "a", Key: allKeys})
+		}
+		r := record{plan: plan{Keys: 1, Ranged: true}, ops: ops, site: &site{watched: true}}
+		if wrong, _ := r.check(); (wrong == nil) != c.allowed {
+			t.Errorf("taken over after it was given back, declared dead %t: allowed %t", c.declared, wrong == nil)
+		}
+	}
+}

@@ -52,7 +52,7 @@ type life struct {
 	fate   ledger.Holder // Nobody: it has not joined
 	end    int64         // its lease ends no sooner
 	sealed int64         // its fate was sealed no later
-	asked  bool          // to leave, and whether it has is not known: where it is watched it claims nothing any more
+	asked  bool          // to leave, and it may not have: where it is watched it claims nothing any more, nor writes into its ranges
 }
 
 // slack is how far the clocks of a database and of the test may be apart within a moment, and how coarse times are kept.
@@ -312,10 +312,13 @@ func (m *model) settle(s state, o *op) []state {
 		return m.lost(s, o) // only a live owner writes into its ranges
 	case o.Lost:
 		return nil
+	case m.watched && m.ranged && o.Settle == ledger.Release && s.owners[o.owner].fate == ledger.Dead:
+		if writes {
+			return []state{s, m.settled(s, o, effect)}
+		}
+		return []state{s} // its range is gone: to a process that takes it to be live, what it gave back is given back
 	case writes:
 		return []state{m.settled(s, o, effect)}
-	case m.watched && m.ranged && !o.Lost && o.Settle == ledger.Release && s.owners[o.owner].fate == ledger.Dead:
-		return []state{s} // its range is gone: to a process that takes it to be live, what it gave back is given back
 	case effect == ledger.EffectHolds, m.ranged && o.repeated:
 		return []state{s} // in a range its owner remembers what a ticket was settled as
 	}
