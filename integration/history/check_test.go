@@ -126,14 +126,16 @@ func end(part []*op) *op {
 }
 
 // contention marks the claims and other calls during which something else may have held their rows locked, settlements that
-// repeat others, and reopens during which mismatches are archived. A call whose answer is not known may hold them at any later time.
+// repeat others, claims during which messages are reopened, and reopens during which mismatches are archived. A call whose answer is not
+// known may hold them at any later time.
 func (r *record) contention() {
 	for _, o := range r.ops {
 		if o.Key == allKeys {
 			continue
 		}
 		if r.site.busy {
-			o.contended = o.Return-o.Call >= o.Limit*4/5 // it gives up a little before
+			took := o.Return - o.Call
+			o.contended = took >= o.Limit*4/5 || r.site.pieces && took >= int64(time.Second) // it gives up a little before, or others wait
 		}
 		for _, p := range r.ops {
 			if p == o || p.Call > o.Return {
@@ -144,6 +146,7 @@ func (r *record) contention() {
 			if r.site.locks && p.locks() && same && p.Return >= o.Call && !together {
 				o.contended = true
 			}
+			o.mixed = o.mixed || o.Kind == doClaim && p.Key == o.Key && p.Kind == doReopen && p.Return >= o.Call
 			if o.Kind == doReopen && p.Key == o.Key && p.Kind == doSettle && p.Mismatch && p.Return >= o.Call {
 				o.filed |= 1 << p.Delivery
 			}

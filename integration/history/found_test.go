@@ -269,3 +269,32 @@ func TestReleaseIntoARangeThatIsGone(t *testing.T) {
 		}
 	}
 }
+
+// A message and its archive are two items, and are read one after the other. One was reopened between the two: what held it was told,
+// though its delivery was archived before, and it was free to take after. Nothing was written, so whoever was told comes again.
+func TestBusyBeforeAReopen(t *testing.T) {
+	for _, c := range []struct{ during, watched, allowed bool }{
+		{during: true, watched: true, allowed: true},
+		{during: true}, {watched: true},
+	} {
+		begin := int64(60)
+		if c.during {
+			begin = 11
+		}
+		ops := []*op{
+			{Return: 1, Kind: doJoin, Owner: "a", Key: allKeys, Lease: int64(time.Minute)},
+			{Return: 1, Kind: doJoin, Owner: "b", Key: allKeys, Lease: int64(time.Minute)},
+			{Call: 2, Return: 3, Kind: doClaim, Owner: "a", Delivery: 1, Got: &answer{Answer: ledger.Run, Token: 1, Attempt: 1}},
+			{Call: 4, Return: 5, Kind: doSettle, Settle: ledger.Fail, Owner: "a", From: "a", Token: 1, Delivery: 1},
+			{Call: 6, Return: 7, Kind: doClaim, Owner: "a", Delivery: 2, Got: &answer{Answer: ledger.Run, Token: 2, Attempt: 1}},
+			{Client: 1, Call: 10, Return: 50, Kind: doClaim, Owner: "b", Delivery: 1, Got: &answer{Answer: ledger.Busy, Wait: time.Second}},
+			{Call: 12, Return: 13, Kind: doSettle, Settle: ledger.Succeed, Owner: "a", From: "a", Token: 2},
+			{Client: 2, Call: begin, Return: 70, Kind: doReopen, Done: true},
+			{Call: 80, Return: 81, Kind: doClaim, Owner: "b", Delivery: 1, Got: &answer{Answer: ledger.Run, Token: 4, Attempt: 1}},
+		}
+		r := record{plan: plan{Keys: 1}, ops: ops, site: &site{watched: c.watched}}
+		if wrong, _ := r.check(); (wrong == nil) != c.allowed {
+			t.Errorf("busy with what was archived, %+v: allowed %t", c, wrong == nil)
+		}
+	}
+}

@@ -219,6 +219,14 @@ func (m *model) claim(s state, o *op) []state {
 		if o.open() || m.agrees(&as, o.Got, &d) {
 			out = append(out, m.claimed(as.state, o, &d))
 		}
+		if m.watched && o.mixed && !o.open() && d.Answer == ledger.Done && as.row.Archived {
+			// A message and its archive are read one after the other, too, and it may be reopened between. Nothing is written then.
+			before := *as.row
+			before.Archived = false
+			if d := ledger.Decide(&before, e); d.Answer == ledger.Busy && m.agrees(&as, o.Got, &d) {
+				out = append(out, as.state)
+			}
+		}
 	}
 	// A message and its owner are read one after the other: it may be finished, and its owner dead since. Nothing is written then.
 	skewed := m.watched && !o.open() && o.Got.Answer == ledger.Busy && o.Got.Suspect && s.row && s.crashes+1 >= ledger.SuspectCrashes

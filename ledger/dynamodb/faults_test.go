@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -215,11 +216,13 @@ func TestWhatTheServiceRefuses(t *testing.T) {
 	var now atomic.Pointer[dynamodbtest.Fault]
 	now.Store(&dynamodbtest.Fault{})
 	b := onTheWay(t, dynamodbtest.Options{Choose: func(dynamodbtest.Call) dynamodbtest.Fault { return *now.Load() }})
+	claims := 0
 	calls := map[string]func(context.Context) error{
 		"join": func(ctx context.Context) error { _, err := b.faulty.Join(ctx, time.Minute); return err },
 		"beat": func(ctx context.Context) error { _, err := b.owner.Beat(ctx); return err },
 		"claim": func(ctx context.Context) error {
-			_, err := b.owner.Claim(ctx, entriesOf(b.table, "another", 1))
+			claims++ // one that is not answered would keep the next one of the same message waiting
+			_, err := b.owner.Claim(ctx, entriesOf(b.table, fmt.Sprint("another", claims), 1))
 			return err
 		},
 		"settle": func(ctx context.Context) error {
