@@ -13,7 +13,10 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-const perSecond = 1000 // of group latency
+const (
+	perSecond = 1000 // of group latency
+	ms        = float64(time.Millisecond)
+)
 
 func latencyCases() []suite.Case {
 	const group = "latency at 1,000 messages/s"
@@ -95,6 +98,5 @@ func atRate(ctx context.Context, n, perSecond int, f func(int) error) (suite.Res
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	const ms = float64(time.Millisecond)
 	return suite.Result{suite.P50: suite.Quantile(took, 0.5) / ms, suite.P99: suite.Quantile(took, 0.99) / ms}, nil
 }

@@ -42,7 +42,7 @@ type filled struct {
 func grown(size suite.Size) func(context.Context, *suite.Run) (suite.Result, error) {
 	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
 		held := r.Mode.Of(size)
-		f, err := suite.Once(r.Of, fmt.Sprintf("table of %d rows", held), func() (*filled, func() error, error) { return fill(ctx, r, held) })
+		f, err := suite.Once(r.Of, fmt.Sprintf("table of %d rows", held), func() (*filled, func() error, error) { return fill(ctx, r, held, 1) })
 		if err != nil {
 			return nil, err
 		}
@@ -63,8 +63,8 @@ func grown(size suite.Size) func(context.Context, *suite.Run) (suite.Result, err
 	}
 }
 
-func fill(ctx context.Context, r *suite.Run, n int) (*filled, func() error, error) {
-	l, undo, err := newRows(ctx, r, 1)
+func fill(ctx context.Context, r *suite.Run, n int, conns int32) (*filled, func() error, error) {
+	l, undo, err := newRows(ctx, r, conns)
 	if err != nil {
 		return nil, nil, err
 	}

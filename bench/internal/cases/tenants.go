@@ -96,7 +96,6 @@ func tenants(noisy, share int) func(context.Context, *suite.Run) (suite.Result, 
 			err = errors.Join(err, ctx.Err())
 		}
 		stop()
-		const ms = float64(time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
 		return suite.Result{suite.P50: suite.Quantile(took, 0.5) / ms, suite.P99: suite.Quantile(took, 0.99) / ms}, err
