@@ -32,6 +32,8 @@ type Filter struct {
 	Offsets *OffsetRange
 	// From and To bound a time, From <= t < To; zero: unbounded. Which time it is, each method says.
 	From, To time.Time
+	// Newest lists the last ones first. For dead letters, and people who look for what fails now. Default: the oldest first.
+	Newest bool
 	// Limit ends a list after so many; zero: none.
 	Limit int
 
@@ -118,6 +120,7 @@ func (f *Filter) CheckMessages() error {
 	for field, set := range map[string]bool{
 		"Filter.Kinds": len(f.Kinds) > 0, "Filter.HeaderName": f.HeaderName != "", "Filter.Group": f.Group != "",
 		"Filter.Body": f.Body, "Filter.Redact": f.Redact != nil, "Filter.Cipher": f.Cipher != nil,
+		"Filter.Newest": f.Newest,
 	} {
 		if set {
 			return &InvalidError{Field: field, Bound: "unset: it is for dead letters", Value: "set"}

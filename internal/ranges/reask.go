@@ -38,12 +38,15 @@ func (c *claiming) alone(ctx context.Context) (release func(), err error) {
 			l.answers = make([]Answer, len(l.asks))
 			continue
 		}
-		r.known, r.opened.altered = true, true
+		r.opened.altered = true
+		left := r.settled()
 		for i := range l.asks {
-			if at := l.asks[i].Offset; r.Has(at) && !r.Done.Has(at) && !r.Back.Has(at) {
+			if at := l.asks[i].Offset; r.Has(at) && !left.Has(at) {
 				l.doubt.Add(Span{at, at + 1})
+				left.Add(Span{at, at + 1})
 			}
 		}
+		r.known = r.known || left.Covers(r.Span) // the look may close it
 	}
 	return release, nil
 }

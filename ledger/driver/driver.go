@@ -164,7 +164,7 @@ type Lists interface {
 	// page may lack what the filter does not select.
 	Messages(behind, until Mark, f *ledger.Filter) ([]Message, Mark, error)
 	// DeadLetters returns archived deliveries behind a mark that are not purged and were archived until a time, the oldest
-	// first, at most n. It may leave out what the filter does not select.
+	// first, or the last ones first if the filter says Newest, at most n. It may leave out what the filter does not select.
 	DeadLetters(behind Mark, until time.Time, f *ledger.Filter, n int) ([]DeadLetter, error)
 	// Bodies fills in body and headers of dead letters, and returns those that are there still.
 	Bodies(of []DeadLetter) ([]DeadLetter, error)

@@ -206,6 +206,9 @@ func deadLetters(e *env) {
 	if got := ids(list); got != "a b t-3-9 b" {
 		e.Fatalf("listed %q, want the oldest first", got)
 	}
+	if got := ids(e.letters(ledger.Filter{Newest: true})); got != "b t-3-9 b a" {
+		e.Fatalf("listed %q, want the last ones first", got)
+	}
 	for i, d := range list {
 		rec := e.record(ledger.Entry{Key: d.Key})
 		at := slices.IndexFunc(rec.Archived, func(a ledger.ArchiveRecord) bool { return bytes.Equal(a.Delivery, d.Delivery) })
@@ -237,6 +240,8 @@ func deadLetters(e *env) {
 		{ledger.Filter{Offsets: &ledger.OffsetRange{Partition: 3, First: 9, Last: 9}}, "t-3-9"},
 		{ledger.Filter{From: list[1].At}, "b t-3-9 b"},
 		{ledger.Filter{From: list[1].At, To: list[2].At}, "b"},
+		{ledger.Filter{Newest: true, From: list[1].At, To: list[3].At}, "t-3-9 b"},
+		{ledger.Filter{Newest: true, IDs: [][]byte{[]byte("b"), []byte("a")}, Limit: 2}, "b b"},
 		{ledger.Filter{Limit: 2}, "a b"},
 		{ledger.Filter{State: ledger.Succeeded}, ""},
 		{ledger.Filter{State: ledger.Failed, Limit: 1}, "a"},
@@ -275,7 +280,10 @@ func deadLettersMany(e *env) {
 			}
 		}
 	}
-	for _, f := range []ledger.Filter{{Body: true}, {}, {Kinds: []ledger.FailureKind{ledger.KindTerminal, ledger.KindPanic}}} {
+	for _, f := range []ledger.Filter{
+		{Body: true}, {}, {Kinds: []ledger.FailureKind{ledger.KindTerminal, ledger.KindPanic}},
+		{Newest: true, Body: true}, {Newest: true, Kinds: []ledger.FailureKind{ledger.KindTerminal, ledger.KindPanic}},
+	} {
 		f.Scope = e.scope
 		seen := map[string]int{}
 		var last time.Time
@@ -283,7 +291,7 @@ func deadLettersMany(e *env) {
 			if err != nil {
 				e.Fatal(err)
 			}
-			if seen[string(d.Key.ID)]++; d.At.Before(last) {
+			if seen[string(d.Key.ID)]++; !last.IsZero() && (f.Newest && d.At.After(last) || !f.Newest && d.At.Before(last)) {
 				e.Fatalf("%q of %s after %s", d.Key.ID, d.At, last)
 			}
 			last = d.At
@@ -291,7 +299,7 @@ func deadLettersMany(e *env) {
 				e.Fatalf("%q has the body %q", d.Delivery, d.Body)
 			}
 			if len(seen) == 1 {
-				e.failed(o, e.entry("late "+fmt.Sprint(f.Body, f.Kinds)))
+				e.failed(o, e.entry("late "+fmt.Sprint(f.Newest, f.Body, f.Kinds)))
 			}
 		}
 		for i := range entries {
@@ -300,7 +308,7 @@ func deadLettersMany(e *env) {
 			}
 		}
 		for id := range seen {
-			if late := "late " + fmt.Sprint(f.Body, f.Kinds); id == late {
+			if late := "late " + fmt.Sprint(f.Newest, f.Body, f.Kinds); id == late {
 				e.Errorf("%q failed after the list began, and came", late)
 			}
 		}

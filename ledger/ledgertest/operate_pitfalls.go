@@ -221,7 +221,7 @@ func Pitfall117(t *testing.T, open Open) {
 	held, overdue := e.entry("held"), e.entry("overdue")
 	e.failed(o, held)
 	e.failed(o, overdue)
-	gone, late := e.owner(), e.join(500*time.Millisecond)
+	gone, late := e.owner(), e.join(2*time.Second)
 	for _, d := range e.toReplay() {
 		if d.Key.Sum() == held.Key.Sum() {
 			e.want(gone, inPlace(d), ledger.Run)

@@ -113,8 +113,15 @@ func (t *tx) Archive(key driver.Key, bodies bool) (list []ledger.ArchiveRecord, 
 	return list, nil
 }
 
-func (t *tx) DeadLetters(behind driver.Mark, until time.Time, _ *ledger.Filter, n int) (page []driver.DeadLetter, err error) {
-	for number := numberOf(behind) + 1; number <= t.number && len(page) < n; number++ {
+func (t *tx) DeadLetters(behind driver.Mark, until time.Time, f *ledger.Filter, n int) (page []driver.DeadLetter, err error) {
+	number, step := numberOf(behind)+1, uint64(1)
+	if f.Newest {
+		number, step = t.number, ^uint64(0) // one less, by overflow
+		if behind != "" {
+			number = numberOf(behind) - 1
+		}
+	}
+	for ; 0 < number && number <= t.number && len(page) < n; number += step {
 		a := t.numbered[number]
 		if a == nil || !a.Purged.IsZero() || a.At.After(until) {
 			continue

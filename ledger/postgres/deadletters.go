@@ -22,18 +22,22 @@ func (l *Ledger) DeadLetters(ctx context.Context, f ledger.Filter) iter.Seq2[led
 			return nil, err
 		}
 		begin, err := l.listBegin(ctx, f.Scope)
-		p := deadPages{l: l, f: &f, begin: begin, after: fromMicros(f.From), rows: firstPage(f.Limit), done: begin.scope < 0}
+		p := deadPages{l: l, f: &f, begin: begin, after: fromMicros(f.From), until: begin.at, rows: firstPage(f.Limit), done: begin.scope < 0}
+		if !f.To.IsZero() {
+			p.until = min(p.until, f.To.UnixMicro())
+		}
 		return func() ([]ledger.DeadLetter, bool, error) { return p.next(ctx) }, err
 	}, func(d *ledger.DeadLetter) (bool, error) { return f.Keep(ctx, d) })
 }
 
-// deadPages reads archived deliveries, the oldest first, after the time of the last one that it read.
+// deadPages reads archived deliveries behind the time of the last one that it read: the oldest first, or the last ones.
 type deadPages struct {
 	l     *Ledger
 	f     *ledger.Filter
 	begin listBegin
 
-	after int64 // microseconds
+	after int64 // microseconds: what is left is of a time behind this,
+	until int64 // and at this at the latest
 	rows  int   // of the next page
 	done  bool
 	ahead []sizedLetter // read, but for their bodies
@@ -87,7 +91,11 @@ func (p *deadPages) page(ctx context.Context) error {
 			return err
 		}
 		err := r.fill()
-		p.after = r.at
+		if p.f.Newest {
+			p.until = r.at - 1
+		} else {
+			p.after = r.at
+		}
 		d.ArchiveRecord, d.Status = r.rec, s.status()
 		p.ahead = append(p.ahead, d)
 		return err
@@ -105,11 +113,7 @@ func (p *deadPages) page(ctx context.Context) error {
 
 // statement is a page's, by the index that suits the filter.
 func (p *deadPages) statement() (sql string, args []any) {
-	until := p.begin.at
-	if !p.f.To.IsZero() {
-		until = min(until, p.f.To.UnixMicro())
-	}
-	args = []any{p.after, until, int64(p.rows)}
+	args = []any{p.after, p.until, int64(p.rows)}
 	source := sqlDeadAll
 	switch {
 	case len(p.f.IDs) > 0:
@@ -123,7 +127,11 @@ func (p *deadPages) statement() (sql string, args []any) {
 	case p.begin.scope > 0:
 		source, args = sqlDeadScope, append(args, p.begin.scope)
 	}
-	return strings.Replace(sqlDead, "{source}", source, 1), args
+	sql = strings.Replace(sqlDead, "{source}", source, 1)
+	if p.f.Newest {
+		sql = strings.ReplaceAll(sql, "ORDER BY a.at", "ORDER BY a.at DESC")
+	}
+	return sql, args
 }
 
 // bodies fills in bodies and headers. What was purged or swept meanwhile is left out.

@@ -9,7 +9,7 @@ import (
 
 // DeadStatement is the statement of the first page of dead letters that the filter selects.
 func DeadStatement(l *Ledger, f ledger.Filter, scope int32, until int64) Statement {
-	p := deadPages{l: l, f: &f, begin: listBegin{at: until, scope: scope}}
+	p := deadPages{l: l, f: &f, begin: listBegin{at: until, scope: scope}, until: until}
 	sql, args := p.statement()
 	return Statement{sqlTune, l.sql(sql), args}
 }

@@ -70,6 +70,8 @@ func testOperatePlans(t *testing.T, b *bench) {
 			scope = 1
 		}
 		statements["dead letters "+name] = postgres.DeadStatement(b.Ledger, f, scope, until)
+		f.Newest = true
+		statements["the last dead letters "+name] = postgres.DeadStatement(b.Ledger, f, scope, until)
 	}
 	for _, s := range planStatistics {
 		if s.name == "right" {

@@ -219,7 +219,7 @@ func TestMessagesAreLookedUpByID(t *testing.T) {
 func TestDeadLettersAreLookedUpByID(t *testing.T) {
 	t.Parallel()
 	inLedger(t, func(ctx context.Context, l *Ledger, _ ranges.Store) error {
-		text, args := lettersSQL(&ledger.Filter{IDs: [][]byte{[]byte("a"), []byte("b")}}, placeOf(""), time.Now().UnixMicro(), 500)
+		text, args := lettersSQL(&ledger.Filter{IDs: [][]byte{[]byte("a"), []byte("b")}}, "", time.Now().UnixMicro(), 500)
 		found := false
 		err := query(ctx, l.store.read, "EXPLAIN QUERY PLAN "+text, args, func(rows scanner) error {
 			var id, parent, unused int

@@ -69,7 +69,7 @@ func placeOf(m driver.Mark) (p place) {
 
 // DeadLetters implements [driver.Lists].
 func (t *tx) DeadLetters(behind driver.Mark, until time.Time, f *ledger.Filter, n int) ([]driver.DeadLetter, error) {
-	text, args := lettersSQL(f, placeOf(behind), until.UnixMicro(), n)
+	text, args := lettersSQL(f, behind, until.UnixMicro(), n)
 	return rows(t, text, args, func(row scanner) (d driver.DeadLetter, err error) {
 		var num int64
 		d.ArchiveRecord, err = scanArchive(row, &num, &d.Size, &d.Superseded)
@@ -79,16 +79,26 @@ func (t *tx) DeadLetters(behind driver.Mark, until time.Time, f *ledger.Filter, 
 }
 
 // lettersSQL names the index that gives the order, or (with ids) that selects: SQLite keeps no statistics by itself.
-func lettersSQL(f *ledger.Filter, after place, until int64, n int) (text string, args []any) {
+func lettersSQL(f *ledger.Filter, behind driver.Mark, until int64, n int) (text string, args []any) {
 	if !f.To.IsZero() {
 		until = min(until, f.To.UnixMicro())
 	}
+	from := int64(math.MinInt64)
 	if !f.From.IsZero() {
-		after.at = max(after.at, f.From.UnixMicro()-1)
+		from = f.From.UnixMicro()
 	}
-	index := "ackledger_archive_at"
-	where := "a.purged_at IS NULL AND (a.at, a.num) > (?, ?) AND a.at <= ?"
-	args = []any{after.at, after.num, until}
+	index, order := "ackledger_archive_at", " ORDER BY a.at, a.num"
+	where := "a.purged_at IS NULL AND a.at >= ? AND a.at <= ?"
+	args = []any{from, until}
+	after := " AND (a.at, a.num) > (?, ?)"
+	if f.Newest {
+		order, after = " ORDER BY a.at DESC, a.num DESC", " AND (a.at, a.num) < (?, ?)"
+	}
+	if behind != "" {
+		p := placeOf(behind)
+		where += after
+		args = append(args, p.at, p.num)
+	}
 	if f.Scope != "" {
 		index = "ackledger_archive_scope"
 		where += " AND a.scope = (SELECT id FROM ackledger_scope WHERE name = ?)"
@@ -117,7 +127,7 @@ func lettersSQL(f *ledger.Filter, after place, until int64, n int) (text string,
 		a.num, coalesce(length(a.body), 0) + coalesce(length(a.headers), 0),
 		a.token <> 0 AND EXISTS (SELECT 1 FROM ackledger_archive b WHERE b.key = a.key AND b.token > a.token)
 		FROM ackledger_archive a INDEXED BY ` + index + ` CROSS JOIN ackledger_scope s ON s.id = a.scope
-		WHERE ` + where + fmt.Sprintf(" ORDER BY a.at, a.num LIMIT %d", n), args
+		WHERE ` + where + order + fmt.Sprintf(" LIMIT %d", n), args
 }
 
 // marks is so many parameters.

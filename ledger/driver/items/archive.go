@@ -65,6 +65,7 @@ func (t *tx) File(a *ledger.ArchiveRecord) error {
 		c.check = !c.put // if it goes before the commit, it is filed
 		return nil
 	}
+	t.cell(MessageName(key)).check = true // or a request that comes twice would archive anew what a reopening has removed
 	if err := t.addScope(t.ctx, a.Key.Scope); err != nil {
 		return err
 	}
@@ -234,9 +235,9 @@ func (t *tx) Alter(key driver.Key, delivery []byte, change driver.ArchiveChange)
 }
 
 // DeadLetters implements [driver.Lists].
-func (t *tx) DeadLetters(behind driver.Mark, until time.Time, _ *ledger.Filter, n int) (page []driver.DeadLetter, err error) {
+func (t *tx) DeadLetters(behind driver.Mark, until time.Time, f *ledger.Filter, n int) (page []driver.DeadLetter, err error) {
 	for len(page) == 0 {
-		found, err := t.dead(behind, until, min(n, t.bounds.Get))
+		found, err := t.dead(behind, until, f, min(n, t.bounds.Get))
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
@@ -249,16 +250,33 @@ func (t *tx) DeadLetters(behind driver.Mark, until time.Time, _ *ledger.Filter, 
 }
 
 // dead are the next entries of the index of dead letters that are not purged: of all shards, merged by their order.
-func (t *tx) dead(behind driver.Mark, until time.Time, n int) (found []Item, err error) {
+func (t *tx) dead(behind driver.Mark, until time.Time, f *ledger.Filter, n int) (found []Item, err error) {
+	q := Query{From: momentOf(f.From), To: momentOf(until.Add(time.Microsecond)), Index: Dead, Down: f.Newest}
+	if !f.To.IsZero() {
+		q.To = min(q.To, momentOf(f.To))
+	}
+	switch {
+	case behind == "":
+	case f.Newest:
+		q.To = string(behind)
+	default:
+		q.From = string(behind) + "\x00"
+	}
+	if q.From >= q.To {
+		return nil, nil
+	}
 	for shard := range shards {
-		list, err := t.collect(t.ctx, Query{Place: string([]byte{'d', byte(shard)}), From: string(behind) + "\x00",
-			To: momentOf(until.Add(time.Microsecond)), Index: Dead}, n)
+		q.Place = string([]byte{'d', byte(shard)})
+		list, err := t.collect(t.ctx, q, n)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, list...)
 	}
 	slices.SortFunc(found, func(a, b Item) int { return bytes.Compare(getBytes(a, attrMoment), getBytes(b, attrMoment)) })
+	if f.Newest {
+		slices.Reverse(found)
+	}
 	return found[:min(n, len(found))], nil
 }
 

@@ -202,3 +202,63 @@ func TestPitfall77_CommitThatComesLate(t *testing.T) {
 		t.Errorf("the commit was carried out after it was found not to be there: %v", err)
 	}
 }
+
+// twice keeps what was written last of an archive, as a request that comes once more.
+type twice struct {
+	items.Table
+	kept *items.Set
+}
+
+func (w *twice) Write(ctx context.Context, sets []*items.Set) error {
+	for _, set := range sets {
+		if slices.ContainsFunc(set.Changes, func(c items.Change) bool { return c.Name.Sort[0] == 'a' && c.Is != nil }) {
+			w.kept = &items.Set{Changes: slices.Clone(set.Changes)}
+		}
+	}
+	return w.Table.Write(ctx, sets)
+}
+
+// A request that archived a copy with another body came twice. Between the two an operator reopened the message, and with it what is
+// archived of it: the copy was a dead letter again, which nobody looked for, and was told so.
+func TestPitfall218_MismatchArchivedTwice(t *testing.T) {
+	t.Parallel()
+	table := itemstest.NewTable(0, 1)
+	way := &twice{Table: table}
+	l := driver.New(items.New(way), driver.Config{Name: "items", Limits: ledger.DefaultLimits, Keys: items.Messages, Parts: items.Parts})
+	o, err := l.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := ledger.Key{Scope: "s", ID: []byte("message")}
+	claim := func(delivery string, body byte) ledger.Claim {
+		t.Helper()
+		claims, err := o.Claim(t.Context(), []ledger.Entry{{Key: key, Delivery: []byte(delivery), Fingerprint: ledger.BodyFingerprint([]byte{body}), Window: time.Hour}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return claims[0]
+	}
+	settle := func(s ledger.Settlement) {
+		t.Helper()
+		if errs, err := o.Settle(t.Context(), []ledger.Settlement{s}); err != nil || errs[0] != nil {
+			t.Fatal(errs, err)
+		}
+	}
+	settle(ledger.Settlement{Ticket: claim("first", 1).Ticket, Kind: ledger.Succeed})
+	copied := claim("copy", 2)
+	settle(ledger.Settlement{Ticket: copied.Ticket, Kind: ledger.Fail, Dead: &ledger.Archive{Key: key, Delivery: []byte("copy"),
+		Fingerprint: ledger.BodyFingerprint([]byte{2}), Kind: ledger.KindMismatch, Keep: 24 * time.Hour}})
+	if got := claim("copy", 2); copied.Answer != ledger.Mismatch || got.Answer != ledger.Done {
+		t.Fatalf("the copy: %v, and archived: %v", copied.Answer, got.Answer)
+	}
+	late := way.kept
+	if _, err := l.Reopen(t.Context(), ledger.ReopenRequest{Filter: ledger.Filter{Scope: "s"}, By: by}); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Write(t.Context(), []*items.Set{late}); err != nil || late.Written {
+		t.Errorf("written once more: %t, %v", late.Written, err)
+	}
+	if got := claim("copy", 2); got.Answer != ledger.Mismatch {
+		t.Errorf("the copy, once its message was reopened: %v; want a mismatch", got.Answer)
+	}
+}
