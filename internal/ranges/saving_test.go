@@ -196,3 +196,22 @@ func TestDoneElsewhereMakesARangeRipe(t *testing.T) {
 		t.Errorf("ripe %d", o.ripe.Load())
 	}
 }
+
+// A range that is gone was closed by an earlier write of its owner, or others have it. A look at some of its messages closes it if all the
+// others are settled, and only then.
+func TestARangeThatALookDidNotClose(t *testing.T) {
+	for done, lost := range map[Span]bool{{1, 10}: false, {1, 9}: true} {
+		_, o, logs := scripted("0")
+		r := o.logs[logs[0]].open[1]
+		r.Done = setOf(done)
+		e, _ := recordOf("0", 0)
+		end, err := (&claiming{owner: o, logs: []*logClaim{{held: o.logs[logs[0]], log: logs[0], asks: []Ask{{Offset: 0}}}}, entries: []ledger.Entry{e}}).alone(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		end()
+		if _, gone := Save(&Facts{}, []Saved{{Token: 1, Known: r.known}}); (len(gone) > 0) != lost {
+			t.Errorf("settled %v: lost %v, want %t", done, gone, lost)
+		}
+	}
+}
