@@ -63,9 +63,8 @@ func (v *visit) dead() error {
 		return err
 	}
 	d := &deadData{listData: list, Oldest: v.query.Get("order") == oldest, Others: v.links(list.Filter)}
-	turned, read := maps.Clone(d.Filter), v.newest
-	if d.Oldest {
-		read = v.oldest
+	turned := maps.Clone(d.Filter)
+	if f.Newest = !d.Oldest; d.Oldest {
 		if d.First != "" {
 			d.First = "dead?" + ordered(d.Filter).Encode()
 		}
@@ -73,7 +72,7 @@ func (v *visit) dead() error {
 		turned = ordered(turned)
 	}
 	d.Turned = "dead?" + turned.Encode()
-	rows, next, err := read(f, v.query.Get("after"))
+	rows, next, err := v.letters(f, v.query.Get("after"))
 	if d.Cut = errors.Is(err, context.DeadlineExceeded); err != nil && !d.Cut {
 		return err
 	}
@@ -97,29 +96,46 @@ func ordered(q url.Values) url.Values {
 	return q
 }
 
-// oldest reads a page behind a mark. Of what was archived at the very time of the mark, what the list brings up to the named one was
-// shown; if the named one is gone, all of that time is shown again.
-func (v *visit) oldest(f ledger.Filter, after string) (rows []ledger.DeadLetter, next string, err error) {
+// letters reads a page behind a mark. Of what was archived at the very time of the mark, what the list brings up to the named one was
+// shown; if the named one is gone, all of that time is shown again. When the time is up, next is where the list was.
+func (v *visit) letters(f ledger.Filter, after string) (rows []ledger.DeadLetter, next string, err error) {
 	var from mark
 	found := after == ""
 	if !found {
 		if from, err = readMark(after); err != nil {
 			return nil, "", err
 		}
-		f.From = from.at
+		if f.Newest {
+			f.To = from.at.Add(time.Microsecond) // stores keep no less
+		} else {
+			f.From = from.at
+		}
 	}
 	f.Cipher = v.o.Cipher
-	for d, err := range v.op.DeadLetters(v.ctx(), f) {
-		full := len(rows) == pageRows
-		switch {
-		case err != nil:
-			return rows, "", err
-		case !found && from.names(&d):
-			rows, found = rows[:0], true
-		case !v.can(Read, d.Key.Scope):
-		case full && (found || !d.At.Equal(from.at)):
+	all := f // that is read, so that the place is known when the time is up
+	all.Error, all.Group, all.HeaderName, all.HeaderValue, all.Body = "", "", "", "", f.NeedsBody()
+	if err := f.Check(); err != nil {
+		return nil, "", err
+	}
+	for d, err := range v.op.DeadLetters(v.ctx(), all) {
+		if len(rows) == pageRows && (err != nil || found || !d.At.Equal(from.at)) {
 			return rows, markOf(&rows[pageRows-1]), nil
-		case !full:
+		}
+		if err != nil {
+			return rows, next, err
+		}
+		if !v.can(Read, d.Key.Scope) {
+			continue
+		}
+		if next = markOf(&d); !found && from.names(&d) {
+			rows, found = rows[:0], true
+			continue
+		}
+		kept, err := f.Keep(v.ctx(), &d)
+		if err != nil {
+			return rows, next, err
+		}
+		if kept && len(rows) < pageRows {
 			rows = append(rows, d)
 		}
 	}

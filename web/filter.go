@@ -113,11 +113,6 @@ func markOf(d *ledger.DeadLetter) string {
 	return fmt.Sprintf("%d %s%s", d.At.UnixNano(), sum[:], d.Delivery)
 }
 
-// placed is a mark that names none: all of that time come behind it.
-func placed(at time.Time) string {
-	return fmt.Sprintf("%d %s", at.UnixNano(), make([]byte, ledger.KeySize))
-}
-
 func readMark(s string) (m mark, err error) {
 	nanos, rest, ok := strings.Cut(s, " ")
 	at, err := strconv.ParseInt(nanos, 10, 64)

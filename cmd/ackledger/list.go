@@ -24,6 +24,7 @@ type list struct {
 	filters
 	state       string
 	stuck, json bool
+	newest      bool
 	body        bool
 	renewed     bool
 }
@@ -33,11 +34,11 @@ func newList(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, or messages by their state",
-		Long: `List dead letters, the oldest first: the archived deliveries of messages that failed for good, and how their messages are
+		Long: `List dead letters, the oldest first (or with --newest the last ones): the archived deliveries of messages that failed for good, and how their messages are
 now. With --state failed only those whose messages still are failed.
 
 With --state pending or succeeded, or --stuck, messages are listed instead, in no order: that reads the whole table of
-messages. (Not with --kind, --header or --key, which are for dead letters.) Kafka's messages that are pending or
+messages. (Not with --kind, --header, --key or --newest, which are for dead letters.) Kafka's messages that are pending or
 succeeded in one go with their neighbours have no line of their own: ` + "`ackledger stats` counts them, and" + `
 ` + "`ackledger show`" + ` shows each.
 
@@ -52,6 +53,7 @@ are shown with --json --body only: names and error texts are what your handlers 
 	flags.Var((*given)(&l.state), "state", "pending, succeeded or failed")
 	flags.BoolVar(&l.stuck, "stuck", false, "pending messages that wait for nothing but a copy of them")
 	flags.BoolVar(&l.renewed, "renewed", false, "dead letters that were renewed (--fresh-keys, --body-file) and have not run since")
+	flags.BoolVar(&l.newest, "newest", false, "dead letters: the last ones first")
 	flags.IntVar(&l.count, "count", listPage, "so many at most, 0 for all (with --json all are the default)")
 	flags.BoolVar(&l.json, "json", false, "a line of JSON for each")
 	flags.BoolVar(&l.body, "body", false, "with --json: bodies and headers of dead letters, too, in base64")
@@ -75,7 +77,7 @@ func (l *list) run(ctx context.Context, op ledger.Operator, out, messages io.Wri
 	if f.State, err = stateNamed(l.state); err != nil {
 		return err
 	}
-	f.Stuck, f.Body = l.stuck, l.body
+	f.Stuck, f.Body, f.Newest = l.stuck, l.body, l.newest
 	if f.Limit > 0 && !l.json {
 		f.Limit++ // to know whether there are more
 	}

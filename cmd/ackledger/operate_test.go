@@ -52,6 +52,10 @@ func TestList(t *testing.T) {
 				t.Errorf("the table lacks %q:\n%s", want, table)
 			}
 		}
+		oldest, newest := s.listed(), s.listed("--newest")
+		if slices.Reverse(newest); len(newest) < 2 || !slices.Equal(oldest, newest) {
+			t.Errorf("list: %v, and the other way round %v", oldest, newest)
+		}
 		if out := s.run("list", "--count", "2"); strings.Count(out, "\n") != 4 || !strings.Contains(out, "there are more") {
 			t.Errorf("list --count 2:\n%s", out)
 		}

@@ -111,6 +111,10 @@ func (p *deadPages) page(ctx context.Context) error {
 	return p.l.hint(ctx, records)
 }
 
+// turned makes of the oldest first the last ones first.
+var turned = strings.NewReplacer("ORDER BY a.at, a.key, a.delivery", "ORDER BY a.at DESC, a.key DESC, a.delivery DESC",
+	"ORDER BY a.at ", "ORDER BY a.at DESC ")
+
 // statement is a page's, by the index that suits the filter.
 func (p *deadPages) statement() (sql string, args []any) {
 	args = []any{p.after, p.until, int64(p.rows)}
@@ -129,7 +133,7 @@ func (p *deadPages) statement() (sql string, args []any) {
 	}
 	sql = strings.Replace(sqlDead, "{source}", source, 1)
 	if p.f.Newest {
-		sql = strings.ReplaceAll(sql, "ORDER BY a.at", "ORDER BY a.at DESC")
+		sql = turned.Replace(sql)
 	}
 	return sql, args
 }
