@@ -36,8 +36,8 @@ func TestPitfall216_WorkersOfTheEpochAfter(t *testing.T) {
 		first.end()
 		b.once(t, numbers("", 10))
 
-		restored, again := newNamed(storage.InEpoch("one", 1)), newBook() // the backup has nothing of it
-		s.startOf(restored, again.handle, nil).isRefused("ledger, one;", `ledger is "one-r1"`, "ackledger recover")
+		restored, again := newNamed(storage.InEpoch("one", 1, 7)), newBook() // the backup has nothing of it
+		s.startOf(restored, again.handle, nil).isRefused("ledger, one;", `ledger is "one-r1-00000007"`, "ackledger recover")
 		list := s.found(restored)
 		if c := list[0]; !c.Unseen || c.Offset != 10 || c.LedgerID != "one" {
 			t.Fatalf("found %+v", c)
@@ -46,12 +46,29 @@ func TestPitfall216_WorkersOfTheEpochAfter(t *testing.T) {
 		if err := s.setBack(list, restored); err != nil {
 			t.Fatal(err)
 		}
-		s.startOf(before, b.handle, nil).isRefused("ledger, one-r1;", "ackledger recover")
+		s.startOf(before, b.handle, nil).isRefused("ledger, one-r1-00000007;", "ackledger recover")
 		second := s.startOf(restored, again.handle, nil)
 		s.caughtUp()
 		second.end()
 		again.once(t, numbers("", 10))
 		b.once(t, numbers("", 10))
+	})
+}
+
+// A ledger of two clusters was restored twice, the second time to before its first recovery, and recovered for the second cluster alone: it
+// had the first one's epoch again. Its workers went on from where they were, past what the restore had lost.
+func TestPitfall219_TheSameEpochTwice(t *testing.T) {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		first, b := newNamed(storage.InEpoch("one", 1, 7)), newBook()
+		s.send(0, numbers("", 10)...)
+		w := s.startOf(first, b.handle, nil)
+		s.caughtUp()
+		w.end()
+		b.once(t, numbers("", 10))
+
+		again := newBook()
+		s.startOf(newNamed(storage.InEpoch("one", 1, 8)), again.handle, nil).isRefused("ledger, one-r1-00000007;", "ackledger recover")
 	})
 }
 

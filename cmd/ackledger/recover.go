@@ -159,7 +159,7 @@ type recovery struct {
 }
 
 // plan decides. A commit that names an earlier epoch than the ledger's is of a group that is still to be recovered; one of the same or a
-// later epoch that is ahead says that the ledger was restored.
+// later epoch that is ahead, or of another recovery of the same epoch, says that the ledger was restored.
 func (r *recovering) plan(list []kafka.Committed, id string) (p recovery) {
 	_, now := storage.EpochOf(id)
 	p.id, p.raise, p.epoch = id, r.raise, now
@@ -174,7 +174,8 @@ func (r *recovering) plan(list []kafka.Committed, id string) (p recovery) {
 			c.Back = c.Start
 		}
 		p.epoch = max(p.epoch, epoch)
-		p.raise = p.raise || epoch > now || epoch == now && c.Back < c.Offset
+		other := c.LedgerID != "" && c.LedgerID != id // in the same epoch: of a recovery that the ledger was restored to before
+		p.raise = p.raise || epoch > now || epoch == now && (other || c.Back < c.Offset)
 		behind[i] = epoch < now || c.Back < c.Offset
 	}
 	if p.raise {

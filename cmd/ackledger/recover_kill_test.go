@@ -105,12 +105,14 @@ func (r *restoring) isRefused(url, group string) {
 func TestPitfall217_EpochsThatWere(t *testing.T) {
 	t.Parallel()
 	const root = "one"
-	at := func(group string, epoch int, offset, back int64) kafka.Committed {
-		id := root
-		if epoch > 0 {
-			id = storage.InEpoch(root, epoch)
+	drawn := func(epoch int, drawn uint32) string {
+		if epoch == 0 {
+			return root
 		}
-		return kafka.Committed{Group: group, State: "Empty", Topic: "orders", LedgerID: id, Offset: offset, Back: back}
+		return storage.InEpoch(root, epoch, drawn)
+	}
+	at := func(group string, epoch int, offset, back int64) kafka.Committed {
+		return kafka.Committed{Group: group, State: "Empty", Topic: "orders", LedgerID: drawn(epoch, 1), Offset: offset, Back: back}
 	}
 	for name, c := range map[string]struct {
 		epoch int // of the ledger
@@ -125,13 +127,23 @@ func TestPitfall217_EpochsThatWere(t *testing.T) {
 		"killed before the seek": {1, []kafka.Committed{at("a", 0, 9, 9), at("b", 0, 9, 5)}, false, 1, 2},
 		"killed in the middle":   {1, []kafka.Committed{at("a", 1, 9, 9), at("b", 0, 9, 9)}, false, 1, 1},
 	} {
-		id := root
-		if c.epoch > 0 {
-			id = storage.InEpoch(root, c.epoch)
-		}
-		p := new(recovering).plan(c.list, id)
+		p := new(recovering).plan(c.list, drawn(c.epoch, 1))
 		if p.raise != c.raise || p.epoch != c.want || len(p.list) != c.parts || len(p.refused) > 0 {
 			t.Errorf("%s: raise %t, epoch %d, %d partitions, refused %q", name, p.raise, p.epoch, len(p.list), p.refused)
 		}
+	}
+}
+
+// A ledger of two clusters was restored twice, to before its first recovery, of which the second cluster knew nothing and was recovered first:
+// the ledger had the first cluster's epoch again. Its workers went on from where they were, past what the restore had lost.
+func TestPitfall219_TheSameEpochTwice(t *testing.T) {
+	t.Parallel()
+	first, second := storage.InEpoch("one", 1, 1), storage.InEpoch("one", 1, 2)
+	list := []kafka.Committed{{Group: "a", State: "Empty", Topic: "orders", LedgerID: first, Offset: 9, Back: 9}}
+	if p := new(recovering).plan(list, second); !p.raise || p.epoch != 2 || len(p.list) != 1 {
+		t.Errorf("raise %t, epoch %d, %d partitions: want an epoch that neither has had", p.raise, p.epoch, len(p.list))
+	}
+	if p := new(recovering).plan(list, first); p.raise || len(p.list) != 0 {
+		t.Errorf("raise %t, %d partitions of the ledger that it was recovered with", p.raise, len(p.list))
 	}
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"math/rand/v2"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,7 +32,7 @@ func (l *Ledger) Recover(ctx context.Context, r ledger.Recovery) (out ledger.Rec
 	if err != nil {
 		return out, err
 	}
-	out.ID = storage.InEpoch(id, r.Epoch)
+	out.ID = storage.InEpoch(id, r.Epoch, rand.Uint32())
 	err = l.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		floor := int64(storage.TokenFloor(r.Epoch))
 		tag, err := tx.Exec(ctx, l.sql(sqlRecoverMeta), floor, out.ID, id)
@@ -56,7 +57,7 @@ func (l *Ledger) Recover(ctx context.Context, r ledger.Recovery) (out ledger.Rec
 		if err != nil {
 			return err
 		}
-		return l.noted(ctx, tx, storage.RecoveryRecord(&r))
+		return l.noted(ctx, tx, storage.RecoveryRecord(&r, out.ID))
 	})
 	if err != nil {
 		return ledger.Recovered{}, named("recover", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -34,7 +35,7 @@ func (l *Ledger) Recover(ctx context.Context, r ledger.Recovery) (out ledger.Rec
 		if err != nil {
 			return err
 		}
-		out.ID = storage.InEpoch(id, r.Epoch)
+		out.ID = storage.InEpoch(id, r.Epoch, rand.Uint32())
 		if _, err := tx.ExecContext(ctx, "UPDATE ackledger_meta SET value = ? WHERE key = 'ledger'", out.ID); err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ func (l *Ledger) Recover(ctx context.Context, r ledger.Recovery) (out ledger.Rec
 				return err
 			}
 		}
-		record := storage.RecoveryRecord(&r)
+		record := storage.RecoveryRecord(&r, out.ID)
 		sum := record.Key.Sum()
 		_, err = tx.ExecContext(ctx, sqlNote, time.Now().UnixMicro(), r.By.Actor, string(record.Action), sum[:], storage.EncodeAudit(&record))
 		return err

@@ -30,7 +30,7 @@ func TestRecoverKilledBetweenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := storage.InEpoch(id, 1)
+	next := storage.InEpoch(id, 1, 7)
 	if _, err := app.main.ExecContext(t.Context(), "UPDATE ackledger_meta SET value = ? WHERE key = 'ledger'", next); err != nil {
 		t.Fatal(err)
 	}

@@ -17,12 +17,15 @@ const TokenBits = 52
 // TokenFloor is below all tokens of an epoch.
 func TokenFloor(epoch int) uint64 { return uint64(epoch) << TokenBits }
 
-// Where a UUID (RFC 9562) has its version, and where an epoch stands in one of version 8, which is for others to define.
+// Where a UUID (RFC 9562) has its version, and where what was drawn for an epoch and the epoch stand in one of version 8, which is for
+// others to define.
 const (
 	uuidLength  = 36
 	uuidVersion = 14
+	uuidDrawn   = 24
 	uuidEpoch   = 32
 	textEpoch   = "-r"
+	textDrawn   = "-"
 )
 
 // EpochOf reads the id of a ledger: root is the same in all its epochs.
@@ -32,24 +35,26 @@ func EpochOf(id string) (root string, epoch int) {
 			n, _ := strconv.ParseUint(id[uuidEpoch:], 16, 16) // its digits were looked at
 			epoch = int(n)
 		}
-		return id[:uuidVersion] + "4" + id[uuidVersion+1:uuidEpoch], epoch
+		return id[:uuidVersion] + "4" + id[uuidVersion+1:uuidDrawn], epoch
 	}
 	if at := strings.LastIndex(id, textEpoch); at > 0 {
-		if n, err := strconv.Atoi(id[at+len(textEpoch):]); err == nil && n > 0 && n <= ledger.MaxEpoch {
+		number, _, _ := strings.Cut(id[at+len(textEpoch):], textDrawn)
+		if n, err := strconv.Atoi(number); err == nil && n > 0 && n <= ledger.MaxEpoch {
 			return id[:at], n
 		}
 	}
 	return id, 0
 }
 
-// InEpoch is the id that a ledger has in an epoch, 1 to [ledger.MaxEpoch]. Of a UUID of version 4 it is one of version 8 whose last 16 bits are
-// the epoch; of another text, the text with "-r" and the epoch behind it.
-func InEpoch(id string, epoch int) string {
+// InEpoch is the id that a ledger has in an epoch, 1 to [ledger.MaxEpoch]. A recovery draws a number, since a ledger that is restored to before
+// a recovery may have the same epoch again, and is another one then. Of a UUID of version 4 the id is one of version 8, whose last 48 bits are
+// that number and the epoch; of another text, the text with "-r", the epoch, "-" and the number behind it.
+func InEpoch(id string, epoch int, drawn uint32) string {
 	root, _ := EpochOf(id)
 	if isUUID(id) {
-		return fmt.Sprintf("%s8%s%04x", root[:uuidVersion], root[uuidVersion+1:], epoch)
+		return fmt.Sprintf("%s8%s%08x%04x", root[:uuidVersion], root[uuidVersion+1:], drawn, epoch)
 	}
-	return root + textEpoch + strconv.Itoa(epoch)
+	return fmt.Sprintf("%s%s%d%s%08x", root, textEpoch, epoch, textDrawn, drawn)
 }
 
 // isUUID says whether an id is a UUID of version 4 or 8, as PostgreSQL writes it.
@@ -81,7 +86,7 @@ func CheckRecovery(r *ledger.Recovery, id string) error {
 	return checks.By(r.By)
 }
 
-// RecoveryRecord is the audit row of a recovery: it is about all messages, and none.
-func RecoveryRecord(r *ledger.Recovery) ledger.AuditRecord {
-	return ledger.AuditRecord{By: r.By, Action: ledger.ActionRecover, Detail: fmt.Sprintf("epoch %d, id %s", r.Epoch, InEpoch(r.ID, r.Epoch))}
+// RecoveryRecord is the audit row of a recovery, which has made the ledger's id another one: it is about all messages, and none.
+func RecoveryRecord(r *ledger.Recovery, id string) ledger.AuditRecord {
+	return ledger.AuditRecord{By: r.By, Action: ledger.ActionRecover, Detail: fmt.Sprintf("epoch %d, id %s", r.Epoch, id)}
 }

@@ -11,19 +11,21 @@ import (
 
 func TestEpochOf(t *testing.T) {
 	t.Parallel()
-	const uuid, bare = "6f1c6a9e-0b0d-4c57-9a53-3f6f0a5b7c1d", "6f1c6a9e-0b0d-4c57-9a53-3f6f0a5b"
+	const uuid, bare = "6f1c6a9e-0b0d-4c57-9a53-3f6f0a5b7c1d", "6f1c6a9e-0b0d-4c57-9a53-"
 	for _, c := range []struct {
 		id, root string
 		epoch    int
 	}{
 		{uuid, bare, 0},
-		{storage.InEpoch(uuid, 1), bare, 1},
-		{storage.InEpoch(storage.InEpoch(uuid, 1), ledger.MaxEpoch), bare, ledger.MaxEpoch},
+		{storage.InEpoch(uuid, 1, 5), bare, 1},
+		{storage.InEpoch(storage.InEpoch(uuid, 1, 5), ledger.MaxEpoch, 6), bare, ledger.MaxEpoch},
 		{"6f1c6a9e-0b0d-1c57-9a53-3f6f0a5b7c1d", "6f1c6a9e-0b0d-1c57-9a53-3f6f0a5b7c1d", 0},
 		{"FILE", "FILE", 0},
-		{storage.InEpoch("FILE", 12), "FILE", 12},
-		{storage.InEpoch("FILE-r12", 13), "FILE", 13},
+		{storage.InEpoch("FILE", 12, 7), "FILE", 12},
+		{storage.InEpoch("FILE-r12-00000007", 13, 8), "FILE", 13},
+		{"FILE-r12", "FILE", 12},
 		{"FILE-r0", "FILE-r0", 0},
+		{"FILE-r-7", "FILE-r-7", 0},
 		{"FILE-r9999", "FILE-r9999", 0},
 		{"-r1", "-r1", 0},
 		{"", "", 0},
@@ -32,7 +34,7 @@ func TestEpochOf(t *testing.T) {
 			t.Errorf("%q is read as %q in epoch %d, want %q, %d", c.id, root, epoch, c.root, c.epoch)
 		}
 	}
-	if id := storage.InEpoch(uuid, 258); id != "6f1c6a9e-0b0d-8c57-9a53-3f6f0a5b0102" || !storage.IsLedgerID(id) {
+	if id := storage.InEpoch(uuid, 258, 0xabcdef); id != "6f1c6a9e-0b0d-8c57-9a53-00abcdef0102" || !storage.IsLedgerID(id) {
 		t.Errorf("epoch 258 is %q", id)
 	}
 }
@@ -51,7 +53,7 @@ func TestTokenFloor(t *testing.T) {
 // A recovery is of the ledger that was read, to an epoch above its own, and somebody's.
 func TestRecoveryIsRefused(t *testing.T) {
 	t.Parallel()
-	me, id := ledger.By{Actor: "me"}, storage.InEpoch("FILE", 3)
+	me, id := ledger.By{Actor: "me"}, storage.InEpoch("FILE", 3, 7)
 	for name, c := range map[string]struct {
 		r     ledger.Recovery
 		field string // empty: it is taken
@@ -72,7 +74,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 	if err := storage.CheckRecovery(&other, id); !errors.Is(err, ledger.ErrChanged) {
 		t.Errorf("of another id: %v", err)
 	}
-	if r := storage.RecoveryRecord(&other); r.Action != ledger.ActionRecover || r.By != me || r.Detail != "epoch 4, id FILE-r4" {
+	if r := storage.RecoveryRecord(&other, "FILE-r4-00000009"); r.Action != ledger.ActionRecover || r.By != me || r.Detail != "epoch 4, id FILE-r4-00000009" {
 		t.Errorf("%+v", r)
 	}
 }
