@@ -130,6 +130,9 @@ func end(part []*op) *op {
 // known may hold them at any later time.
 func (r *record) contention() {
 	for _, o := range r.ops {
+		o.leaving = r.site.watched && slices.ContainsFunc(r.ops, func(p *op) bool {
+			return p.Kind == doLeave && p.Void && p.Owner == o.Owner && p.Call <= o.Return && p.Return >= o.Call
+		})
 		if o.Key == allKeys {
 			continue
 		}

@@ -43,7 +43,6 @@ type state struct {
 	atLeast    bool  // token is the least that it may be: in a range, of a claim whose answer was lost
 	archive    uint16
 	archived   int
-	again      bool // where it is watched: what archived a mismatch may be carried out once more, after a reopening that renamed it
 	owners     [maxOwners]life
 }
 
@@ -60,17 +59,6 @@ const slack = int64(5 * time.Millisecond)
 
 // step returns the states in which the call may leave the message; none: it cannot have been answered so.
 func (m *model) step(s state, o *op) []state {
-	out := m.once(s, o)
-	if s.again {
-		s.again = false
-		s.archive |= 1 << otherBody
-		s.archived++
-		out = append(out, m.once(s, o)...)
-	}
-	return out
-}
-
-func (m *model) once(s state, o *op) []state {
 	switch o.Kind {
 	case doClaim:
 		return m.claim(s, o)
@@ -127,7 +115,7 @@ func (m *model) live(s state, o *op) []state {
 // lost is an answer that says that the caller does not live any more.
 func (m *model) lost(s state, o *op) []state {
 	l := &s.owners[o.owner]
-	if l.fate == ledger.Live && !l.asked {
+	if l.fate == ledger.Live && !l.asked && !o.leaving {
 		if !l.mayEnd(o) {
 			return nil
 		}
@@ -373,7 +361,7 @@ func (m *model) reopen(s state, o *op) []state {
 	}
 	s.state, s.holder, s.attempts, s.crashes, s.errors, s.result, s.archive = ledger.Pending, nobody, 0, 0, 0, "", 0
 	s.token++
-	s.reopened, s.again = m.ranged, m.watched && was.archive&(1<<otherBody) != 0
+	s.reopened = m.ranged
 	if o.Fresh {
 		s.generation++
 	}

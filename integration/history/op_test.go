@@ -67,6 +67,7 @@ type op struct {
 	partial   bool   // what was written before the caller was told that it is lost, if anything was
 	contended bool   // something else may have held the row locked
 	repeated  bool   // in a range, its owner may go by what the ticket was settled as before
+	leaving   bool   // its owner was asked to leave meanwhile, in vain: while it is, it is lost to its own process
 	mixed     bool   // claim: the message may have been reopened after it was read, and before its archive was
 	filed     uint16 // reopen: the deliveries of mismatches that may have been archived during it
 }

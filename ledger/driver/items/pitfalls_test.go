@@ -203,6 +203,57 @@ func TestPitfall77_CommitThatComesLate(t *testing.T) {
 	}
 }
 
+// behind is a way to a table of a process that freezes once, just after it has read an archive.
+type behind struct {
+	items.Table
+	next func()
+}
+
+func (b *behind) Get(ctx context.Context, names []items.Name) (map[items.Name]items.Item, error) {
+	found, err := b.Table.Get(ctx, names)
+	if do := b.next; do != nil && slices.ContainsFunc(names, func(n items.Name) bool { return n.Sort[0] == 'a' }) {
+		b.next = nil
+		do()
+	}
+	return found, err
+}
+
+// A message had succeeded with a copy, and its first delivery was archived. That was read, then an operator reopened both, then the message
+// was read again, as pending: the first delivery was told that it is done, with a message that is to run.
+func TestPitfall214_DoneWhileReopened(t *testing.T) {
+	t.Parallel()
+	table := itemstest.NewTable(0, 1)
+	way := &behind{Table: table}
+	mine, other := join(t, way), join(t, table)
+	key := ledger.Key{Scope: "s", ID: []byte("message")}
+	claim := func(o ledger.Owner, delivery string) ledger.Claim {
+		t.Helper()
+		claims, err := o.Claim(t.Context(), []ledger.Entry{{Key: key, Delivery: []byte(delivery), Window: time.Hour}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return claims[0]
+	}
+	settle := func(s ledger.Settlement) {
+		t.Helper()
+		if errs, err := other.Settle(t.Context(), []ledger.Settlement{s}); err != nil || errs[0] != nil {
+			t.Fatal(errs, err)
+		}
+	}
+	settle(ledger.Settlement{Ticket: claim(other, "first").Ticket, Kind: ledger.Fail,
+		Dead: &ledger.Archive{Key: key, Delivery: []byte("first"), Kind: ledger.KindTerminal, Keep: 24 * time.Hour}})
+	settle(ledger.Settlement{Ticket: claim(other, "copy").Ticket, Kind: ledger.Succeed})
+	way.next = func() {
+		l := driver.New(items.New(table), driver.Config{Name: "items", Limits: ledger.DefaultLimits, Keys: items.Messages, Parts: items.Parts})
+		if r, err := l.Reopen(t.Context(), ledger.ReopenRequest{Filter: ledger.Filter{Scope: "s"}, By: by}); err != nil || r.Reopened != 1 {
+			t.Fatal(r, err)
+		}
+	}
+	if got := claim(mine, "first"); got.Answer != ledger.Run || way.next != nil {
+		t.Errorf("what was reopened meanwhile: %v, %v; want it run", got.Answer, got.Outcome.State)
+	}
+}
+
 // twice keeps what was written last of an archive, as a request that comes once more.
 type twice struct {
 	items.Table

@@ -202,31 +202,45 @@ func (t *tx) Message(key driver.Key, delivery []byte) (*driver.Message, error) {
 	}
 	m.Archived = keeps(a.is, t.now)
 	together := m.State == ledger.Failed && bytes.Equal(m.Failed, delivery) // they were written at one moment
-	if m.Archived && !together && !c.put {
-		return t.again(c) // it may have been archived between the two reads, and the message be another by then
+	if m.Archived && !together && !c.put && !a.put {
+		return t.again(c, a)
 	}
 	return m, nil
 }
 
-// again reads a message anew of which the delivery is archived.
-func (t *tx) again(c *cell) (*driver.Message, error) {
-	found, err := t.table.Get(t.ctx, []Name{c.name})
-	if err != nil {
-		return nil, err
+// again reads a message of which a delivery is archived until both are of one moment: the delivery may have been archived between the two
+// reads, or the message reopened, and be another by then.
+func (t *tx) again(c, a *cell) (*driver.Message, error) {
+	for {
+		found, err := t.table.Get(t.ctx, []Name{c.name})
+		if err != nil {
+			return nil, err
+		}
+		is := found[c.name]
+		if is == nil && t.lazy {
+			t.wants = append(t.wants, c.name) // it is run again, without the message
+			return nil, errWants
+		}
+		if is == nil {
+			return nil, nil
+		}
+		same := bytes.Equal(is[attrVersion].Bytes, c.is[attrVersion].Bytes)
+		c.was, c.is = is, is
+		if !same {
+			if found, err = t.table.Get(t.ctx, []Name{a.name}); err != nil {
+				return nil, err
+			}
+			a.was, a.is = found[a.name], found[a.name]
+		}
+		archived := keeps(a.is, t.now)
+		if same || !archived {
+			m, err := decodeMessage(c.is)
+			if err == nil {
+				m.Archived = archived
+			}
+			return m, err
+		}
 	}
-	if found[c.name] == nil && t.lazy {
-		t.wants = append(t.wants, c.name) // it is run again, without the message
-		return nil, errWants
-	}
-	if found[c.name] == nil {
-		return nil, nil
-	}
-	c.was, c.is = found[c.name], found[c.name]
-	m, err := decodeMessage(c.is)
-	if err == nil {
-		m.Archived = true
-	}
-	return m, err
 }
 
 // Insert implements [driver.Tx]. Whether there is a row is found out by the write, unless it is known.
