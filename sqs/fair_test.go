@@ -2,8 +2,10 @@ package sqs
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -53,6 +55,32 @@ func TestFairShare(t *testing.T) {
 			run.end()
 			quiet.once(t, numbers("quiet", 20))
 			g.book.once(t, numbers("noisy", 40))
+		})
+	}
+}
+
+// What waits for a retry is in flight to SQS: a tenant of whom 30 messages wait is noisy by its rules, though none of them takes a handler,
+// and what comes of it is received behind all others. Nothing but a delete would end that: see docs/sqs.md.
+func TestWaitingIsInFlight(t *testing.T) {
+	for _, c := range []struct {
+		waiting int
+		noisy   string
+	}{{29, ""}, {30, "failing"}} {
+		t.Run(c.noisy, func(t *testing.T) {
+			s := newSite(t, "", 100)
+			b, set := newBook(), steady()
+			run := s.start(func(ctx context.Context, m *consumer.Message) error {
+				b.add(m)
+				return consumer.RetryAfter(errors.New("away"), 10*time.Minute)
+			}, set)
+			s.sendOf("failing", numbers("failing", c.waiting)...)
+			eventually(t, "all wait", func() bool { return b.len() == c.waiting && run.eng.Load().Waiting == c.waiting })
+			run.Pause()
+			run.pollsNoMore()
+			s.sendOf("failing", "next")
+			if noisy := strings.Join(s.srv.Fair(s.name).Noisy, " "); noisy != c.noisy {
+				t.Errorf("noisy: %q, want %q", noisy, c.noisy)
+			}
 		})
 	}
 }

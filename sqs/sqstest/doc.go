@@ -56,6 +56,20 @@
 //     redrive").
 //   - A message move task gives every message a new MessageId and SentTimestamp
 //     (developer guide, "dead-letter queue redrive").
+//   - A standard queue is a fair queue (developer guide, "How Amazon SQS fair
+//     queues work"): a tenant is a MessageGroupId. It is noisy while it has a
+//     backlog, has been sent something within 5 minutes, and has more than a tenth
+//     of all messages in flight and at least 30, or more than a tenth of recent
+//     processing time. Messages of noisy tenants come behind all others, those of
+//     the one with the fewest in flight first. A message in flight is one that was
+//     received and neither deleted nor visible again: whether its consumer works at
+//     it, holds it for a retry, or gave it back with a visibility timeout.
+//     [Server.Fair] has the metrics. AWS does not document how processing time is
+//     measured and what "recent" is, says of the thresholds that they are
+//     approximate, and does not say when a share is "comparable" to that of quiet
+//     tenants again. The server takes time in flight, once it has ended, with a
+//     weight that falls by two thirds a minute, exact thresholds, and the same ones
+//     for the way back. Messages without a group are never noisy.
 //   - A full standard queue (120,000 in flight) answers OverLimit to a short
 //     poll, nothing to a long one; a full FIFO queue answers nothing (developer
 //     guide, quotas).

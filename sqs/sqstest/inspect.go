@@ -81,6 +81,49 @@ func (s *Server) Queue(name string) QueueState {
 // bySerial orders messages as they were first sent.
 func bySerial(a, b *message) int { return cmp.Compare(a.serial, b.serial) }
 
+// FairState is what fair queues are watched by (developer guide, "Amazon SQS fair
+// queues"): the metrics of that name in CloudWatch, exact.
+type FairState struct {
+	// Noisy are the groups (MessageGroupId) that are noisy neighbors, sorted; their
+	// number is ApproximateNumberOfNoisyGroups.
+	Noisy []string
+	// The messages that are not of noisy groups:
+	// ApproximateNumberOfMessagesVisibleInQuietGroups, ...NotVisibleInQuietGroups
+	// and ...DelayedInQuietGroups.
+	VisibleInQuiet, NotVisibleInQuiet, DelayedInQuiet int
+	// OldestInQuiet is ApproximateAgeOfOldestMessageInQuietGroups.
+	OldestInQuiet time.Duration
+}
+
+// Fair is the state of the named standard queue as a fair queue; the zero
+// FairState if there is none, or it is a FIFO queue. It looks at each message while
+// the server waits.
+func (s *Server) Fair(name string) FairState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	if q == nil {
+		return FairState{}
+	}
+	fair, ok := q.order.(*fairOrder)
+	if !ok {
+		return FairState{}
+	}
+	now := s.clock.Now()
+	q.advance(now)
+	state := FairState{Noisy: fair.noisyGroups()}
+	var held [gone]int
+	for _, m := range q.retained.items {
+		if slices.Contains(state.Noisy, m.content.group) {
+			continue
+		}
+		held[m.state]++
+		state.OldestInQuiet = max(state.OldestInQuiet, now.Sub(m.sent))
+	}
+	state.VisibleInQuiet, state.NotVisibleInQuiet, state.DelayedInQuiet = held[visible], held[inFlight], held[delayed]
+	return state
+}
+
 // Queues are the names of all queues, sorted.
 func (s *Server) Queues() []string {
 	s.mu.Lock()

@@ -60,8 +60,10 @@ type message struct {
 
 	on               *chain
 	prev, next       *message
-	flying           bool // counted in its group's inFlight
-	dueAt, retainsAt int  // places in the queue's timelines
+	flying           bool   // counted in its group's inFlight
+	counted          state  // as what its tenant counts it
+	shown            uint64 // the order in which messages became visible
+	dueAt, retainsAt int    // places in the queue's timelines
 }
 
 // content is what the sender gave, checked, with its digests.

@@ -2,36 +2,14 @@ package sqstest
 
 import "container/list"
 
-// order decides which messages a queue hands out next. It knows nothing of
-// time: the queue tells it when a message enters, changes its state or leaves.
+// order decides which messages a queue hands out next: fairOrder for a standard
+// queue, groupOrder for a FIFO one. The queue tells it when a message enters,
+// changes its state or leaves.
 type order interface {
 	enter(*message)            // a new message, visible or delayed
 	changed(m *message)        // m.state was set
 	leave(*message)            // m is gone from the queue
-	pick(limit int) []*message // deliverable messages in order; changes nothing
-}
-
-// anyOrder is a standard queue: visible messages in the order in which they
-// became visible.
-type anyOrder struct{ visible chain }
-
-func (o *anyOrder) enter(m *message) { o.changed(m) }
-
-func (o *anyOrder) changed(m *message) {
-	o.visible.remove(m)
-	if m.state == visible {
-		o.visible.push(m)
-	}
-}
-
-func (o *anyOrder) leave(m *message) { o.visible.remove(m) }
-
-func (o *anyOrder) pick(limit int) []*message {
-	var picked []*message
-	for m := o.visible.head; m != nil && len(picked) < limit; m = m.next {
-		picked = append(picked, m)
-	}
-	return picked
+	pick(limit int) []*message // the next deliverable messages, in order; none: there is none. They stay where they are
 }
 
 // groupOrder is a FIFO queue: each group in the order sent, and nothing of a

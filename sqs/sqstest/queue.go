@@ -54,7 +54,7 @@ func newQueue(s *Server, name string, c config, now time.Time) *queue {
 			at:    func(m *message) time.Time { return m.sent },
 			index: func(m *message) *int { return &m.retainsAt },
 		},
-		order: &anyOrder{},
+		order: newFairOrder(s.clock.Now),
 	}
 	if q.fifo {
 		q.order = newGroupOrder()
