@@ -129,7 +129,7 @@ func TestAtMostForgetsWhoWaitsNoMore(t *testing.T) {
 			t.Fatal("there is no room")
 		}
 	}
-	if n := rule.named["a"].line.order.len(); n > 65 {
+	if n := rule.named["a"].line.fresh.len(); n > 65 {
 		t.Fatalf("%d are kept", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -195,5 +196,35 @@ func TestFairForgetsWhoWaitsNoMore(t *testing.T) {
 	}
 	if n := rule.turns.len(); n > 70 || len(rule.named) != 1 {
 		t.Fatalf("%d turns and %d names are kept", n, len(rule.named))
+	}
+}
+
+// TestPitfall245_RetryBehindItsTenantsBacklog: a retry that was due waited for its tenant's turn behind all of that tenant's backlog in
+// hand, so that a backoff of a second lasted for minutes.
+func TestPitfall245_RetryBehindItsTenantsBacklog(t *testing.T) {
+	t.Parallel()
+	for name, rule := range map[string]Rule{
+		"fair": Fair(FairConfig{Places: 1, Share: 1, Name: func(*Item) string { return "a" }}), "at most": AtMost(1, everyone),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTwin(rule)
+			retry := w.add("", "retry")
+			for i := range 100 {
+				w.add("", fmt.Sprint(i))
+			}
+			w.claim(200, false)
+			retry.met = true
+			w.s.hold(retry, time.Second)
+			w.claim(200, false)
+			w.s.wake(time.Second)
+			w.claim(200, false)
+			for n := 0; retry.phase != claiming; n++ {
+				if n == 2 {
+					t.Fatalf("%d others have run since it was due", n)
+				}
+				w.s.remove(w.in(claiming)[0])
+				w.claim(200, false)
+			}
+		})
 	}
 }
