@@ -48,7 +48,7 @@ type Options struct {
 	// Concurrency is how many handlers run at once, 1 to 10,000. Default 16. For people whose handlers wait for others.
 	Concurrency int
 	// Limiter is shared between workers to limit the handlers of all of them together. Default: none. For people with
-	// many queues and one scarce resource.
+	// many queues and one scarce resource; of [Slots], for people with queues of which some matter more.
 	Limiter *Limiter
 	// Rate is how many handlers start in a second at most, 0.001 to 1,000,000; 0: no limit. For people whose downstream has a quota.
 	Rate float64
@@ -234,8 +234,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("consumer: Options.Rate: must be 0, or %v to %v, is %v", minRate, float64(maxRate), o.Rate)
 	case b != 0 && (b < minBudget || b > maxBudget):
 		return fmt.Errorf("consumer: Options.ArchiveBudget: must be 0, or %d to %d, is %d", minBudget, int64(maxBudget), b)
-	case o.Limiter != nil && o.Limiter.slots == nil:
-		return errors.New("consumer: Options.Limiter: must be made by NewLimiter for at least 1 handler, is for 0 or less: it would start none")
+	case o.Limiter.invalid() != nil:
+		return o.Limiter.invalid()
 	case o.Park && (o.Rate != 0 || o.Limiter != nil):
 		return errors.New("consumer: Options.Park: must not be set with Rate or Limiter: what waits for its turn is claimed already, and a crash would archive it though no handler has seen it; Concurrency limits as well")
 	case o.KeepFailed && o.KeyFunc == nil:

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ackledger/ackledger/internal/slots"
 )
 
 // Worker consumes one source: a queue, or the topics of one group.
@@ -94,21 +96,44 @@ func StallReasons() []string {
 	return []string{StallPaused, StallBreaker, StallBudget, StallSlow, StallDeaf, StallRefused, StallSpan, StallRoom}
 }
 
-// Limiter limits how many handlers run at once across workers. [NewLimiter] makes one. It is safe for concurrent use.
-type Limiter struct{ slots chan struct{} }
+// Limiter limits how many handlers run at once across workers. [NewLimiter] makes one for all that share it, [Slots.Limiter] one with a
+// weight and a level. It is safe for concurrent use.
+type Limiter struct {
+	n      int
+	wrong  string // what is wrong with it; workers refuse it
+	slots  chan struct{}
+	shared *Slots // instead of slots: share is the worker's
+	share  *slots.Share
+}
 
 // NewLimiter returns a limiter for n handlers, at least 1. With less it returns one that workers refuse by name.
 func NewLimiter(n int) *Limiter {
 	if n < 1 {
-		return &Limiter{}
+		return &Limiter{wrong: unmade}
 	}
-	return &Limiter{slots: make(chan struct{}, n)}
+	return &Limiter{n: n, slots: make(chan struct{}, n)}
+}
+
+const unmade = "consumer: Options.Limiter: must be made by NewLimiter for at least 1 handler, is for 0 or less: it would start none"
+
+// invalid says what is wrong with a limiter; nil: nothing.
+func (l *Limiter) invalid() error {
+	switch {
+	case l == nil || l.slots != nil || l.shared != nil:
+		return nil
+	case l.wrong == "":
+		return errors.New(unmade)
+	}
+	return errors.New(l.wrong)
 }
 
 // Acquire waits for a slot until ctx is done; a nil limiter has no limit. Workers call it.
 func (l *Limiter) Acquire(ctx context.Context) error {
-	if l == nil {
+	switch {
+	case l == nil:
 		return ctx.Err()
+	case l.shared != nil:
+		return l.shared.acquire(ctx, l.share)
 	}
 	select {
 	case l.slots <- struct{}{}:
@@ -120,7 +145,11 @@ func (l *Limiter) Acquire(ctx context.Context) error {
 
 // Release gives a slot back. Workers call it once for every Acquire that returned nil.
 func (l *Limiter) Release() {
-	if l != nil {
+	switch {
+	case l == nil:
+	case l.shared != nil:
+		l.shared.release()
+	default:
 		<-l.slots
 	}
 }

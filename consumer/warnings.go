@@ -37,7 +37,7 @@ func (o Options) Warnings(conns int) (all []string) {
 	}
 	n := o.Concurrency
 	if o.Limiter != nil {
-		n = min(n, cap(o.Limiter.slots))
+		n = min(n, o.Limiter.n)
 	}
 	if conns > 0 && n > conns {
 		warn("Concurrency: %d handlers run at once, and the pool that InTx uses has %d connections: the others wait for one. "+

@@ -1,5 +1,5 @@
-// Command many-queues runs workers for two SQS queues and a Kafka topic in one process, with one limit for the handlers of
-// all of them together. If one worker cannot go on, all drain and the process ends.
+// Command many-queues runs workers for two SQS queues and a Kafka topic in one process. They share handler slots: orders get three for each
+// of refunds, and shipments what these two leave. If one worker cannot go on, all drain and the process ends.
 package main
 
 import (
@@ -65,11 +65,17 @@ func run(ctx context.Context, stop func(), ordersURL, refundsURL, brokers string
 	defer ledger.Close()
 
 	// At most four handlers run at once, whichever queue they serve: as many as the shared resource bears.
-	options := consumer.Options{Name: group, Limiter: consumer.NewLimiter(4), Logger: local.Logger(queues.Real())}
+	slots := consumer.NewSlots(4)
+	options := func(share consumer.Share) consumer.Options {
+		return consumer.Options{Name: group, Concurrency: 8, Limiter: slots.Limiter(share), Logger: local.Logger(queues.Real())}
+	}
 	var workers []consumer.Worker
-	for _, url := range []string{ordersURL, refundsURL} {
-		w, err := sqs.NewWorker(queues.Client, url, ledger, consumer.HandlerFunc(handle), &sqs.Config{
-			Options:  options,
+	for _, q := range []struct {
+		url   string
+		share consumer.Share
+	}{{ordersURL, consumer.Share{Weight: 3}}, {refundsURL, consumer.Share{Weight: 1}}} {
+		w, err := sqs.NewWorker(queues.Client, q.url, ledger, consumer.HandlerFunc(handle), &sqs.Config{
+			Options:  options(q.share),
 			WaitTime: time.Second, // a shutdown waits for open polls
 		})
 		if err != nil {
@@ -79,7 +85,7 @@ func run(ctx context.Context, stop func(), ordersURL, refundsURL, brokers string
 	}
 	w, err := kafka.NewWorker([]kgo.Opt{
 		kgo.SeedBrokers(cluster.Brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
-	}, ledger, consumer.HandlerFunc(handle), &kafka.Config{Options: options})
+	}, ledger, consumer.HandlerFunc(handle), &kafka.Config{Options: options(consumer.Share{Level: 1})})
 	if err != nil {
 		return err
 	}

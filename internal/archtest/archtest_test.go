@@ -75,7 +75,7 @@ func standard(path string) bool {
 }
 
 func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
-	for _, p := range list(t, "./ledger", "./internal/backoff", "./internal/visibility") {
+	for _, p := range list(t, "./ledger", "./internal/backoff", "./internal/slots", "./internal/visibility") {
 		for _, d := range p.Deps {
 			if !standard(d) {
 				t.Errorf("%s depends on %s", p.ImportPath, d)
@@ -91,6 +91,7 @@ var (
 	}
 	belowWorkers = []string{
 		"ledger", "ledger/storage", "internal/checks", "internal/marks", "consumer", "internal/flow", "internal/backoff", "internal/killpoint",
+		"internal/slots",
 	}
 )
 
@@ -105,9 +106,9 @@ var layers = map[string][]string{
 	"ledger/dynamodb/dynamodbtest": {},
 	"ledger/sqlite":                slices.Concat(belowStores, []string{"ledger/driver", "internal/fencedsql"}),
 	"ledger/postgres":              slices.Concat(belowStores, []string{"internal/fencedsql", "internal/backoff"}),
-	"consumer":                     {"ledger"},
+	"consumer":                     {"ledger", "internal/slots"},
 	"consumer/slogzap":             {},
-	"consumer/envelope":            {"ledger", "consumer"},
+	"consumer/envelope":            {"ledger", "consumer", "internal/slots"},
 	"internal/acts":                {"ledger"},
 	"internal/backoff":             {},
 	"internal/beats":               {"ledger", "internal/checks"},
@@ -118,6 +119,7 @@ var layers = map[string][]string{
 	"internal/fencedsql":           {},
 	"internal/ranges":              {"ledger", "ledger/storage", "internal/checks", "internal/maintenance"},
 	"internal/killpoint":           {},
+	"internal/slots":               {},
 	"internal/visibility":          {},
 	"internal/flow":                {"ledger", "internal/backoff"},
 	"internal/engine":              belowWorkers,

@@ -23,7 +23,7 @@ var pureTime = []string{
 
 // What decides has no lock, goroutine, clock, chance, context, I/O or log.
 func TestTheCoreIsPure(t *testing.T) {
-	for _, path := range []string{"internal/flow", "internal/offsets", "internal/visibility"} {
+	for _, path := range []string{"internal/flow", "internal/offsets", "internal/slots", "internal/visibility"} {
 		t.Run(path, func(t *testing.T) { mustBePure(t, check(t, path)) })
 	}
 }
