@@ -29,6 +29,7 @@ type crew struct {
 	left    int
 	begins  []int64 // when handlers began, as the processes say
 	logs    strings.Builder
+	runs    runs
 }
 
 // member is one process.
@@ -108,6 +109,9 @@ func (c *crew) read(m *member, lines *bufio.Scanner) {
 	for lines.Scan() {
 		if lines.Text() == "ready" {
 			close(m.ready)
+			continue
+		}
+		if c.runs.heard(m.name, lines.Text()) {
 			continue
 		}
 		at, ok := strings.CutPrefix(lines.Text(), "begin ")

@@ -42,6 +42,7 @@ type orders struct {
 	Die      step          // where the process kills itself, once half of its messages are done
 	Half     int
 	Poison   string // a body that kills the process
+	Limit    int    // handlers that run at once, of all processes; 0: any number
 }
 
 // The lease is short so that the work of a killed process is taken over soon; so are Kafka's session and SQS's
@@ -93,6 +94,9 @@ func work(o orders) error {
 		Concurrency: 8, Lease: lease, Drain: 10 * time.Second, Attempts: 1000,
 		BackoffBase: 50 * time.Millisecond, BackoffMax: time.Second, Logger: log,
 	}
+	if o.Limit > 0 {
+		options.Limit = func(*consumer.Message) (string, int) { return "storm", o.Limit }
+	}
 	var w consumer.Worker
 	if o.Topic != "" {
 		w, err = kafkaWorker(o, options, l)
@@ -131,6 +135,7 @@ func sqsClient(endpoint string) *awssqs.Client {
 func handler(o orders) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
 		fmt.Printf("begin %d\n", time.Now().UnixNano())
+		defer o.tellRun(m.ID)()
 		if o.Work > 0 {
 			select {
 			case <-time.After(o.Work):

@@ -29,6 +29,7 @@ type Engine struct {
 	publisher *publisher
 	apart     *apartRunner
 	upkeep    *upkeep
+	permits   *permits
 	notes     *notes
 	reports   *reporter
 }
@@ -91,6 +92,7 @@ func (e *Engine) build(batch consumer.BatchHandler) {
 	if e.apart.places == nil {
 		e.apart.places = oneSuspect
 	}
+	e.permits = &permits{kernel: k, lease: e.lease, claimer: e.claimer}
 	e.upkeep = &upkeep{kernel: k, life: e.life, opt: o, notes: e.notes}
 }
 
@@ -105,6 +107,9 @@ func flowConfig(o *consumer.Options, cfg *Config, size int, batch bool) flow.Con
 		places := 2 * o.Concurrency * size // as many as run, and as many that are claimed or settled meanwhile
 		c.Rules = []flow.Rule{flow.Fair(flow.FairConfig{Places: places, Share: cmp.Or(o.FairShare, places), Weights: o.FairWeights,
 			Name: func(it *flow.Item) string { return it.Tenant }})}
+	}
+	if o.Limit != nil {
+		c.Permits = flow.PermitsConfig{Places: 2 * o.Concurrency * size, Limit: func(it *flow.Item) (string, int) { return it.Limit, it.LimitMost }}
 	}
 	if b := o.Breaker; !b.Off {
 		c.Failures, c.Percent = b.Failures, b.Percent
@@ -132,6 +137,11 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	if m, ok := e.cfg.Ledger.(ledger.ArchiveMeter); ok && e.opt.ArchiveBudget > 0 {
 		loops.Go(func() { e.upkeep.weigh(m) })
+	}
+	if e.opt.Limit != nil {
+		loops.Go(e.permits.ask)
+		loops.Go(e.permits.giveBack)
+		loops.Go(e.permits.turns)
 	}
 	for range callers {
 		loops.Go(e.claimer.loop)

@@ -30,7 +30,7 @@ type kernel struct {
 
 // waits is who waits for what. The kernel's lock guards it.
 type waits struct {
-	claim, run, settle, solo, rescue, publish, probe *sync.Cond
+	claim, run, settle, solo, rescue, publish, probe, want, spare *sync.Cond
 
 	undecided bool          // solo waits for the end of a doubt
 	armed     time.Duration // what the timer waits for
@@ -40,7 +40,7 @@ type waits struct {
 
 // endAll wakes everybody.
 func (w *waits) endAll() {
-	for _, c := range []*sync.Cond{w.claim, w.run, w.settle, w.solo, w.rescue, w.publish, w.probe} {
+	for _, c := range []*sync.Cond{w.claim, w.run, w.settle, w.solo, w.rescue, w.publish, w.probe, w.want, w.spare} {
 		c.Broadcast()
 	}
 }
@@ -55,7 +55,7 @@ func newKernel(cfg *Config, f *flow.Flow) *kernel {
 	k := &kernel{born: time.Now(), flow: f, sink: cfg.Sink}
 	cond := func() *sync.Cond { return sync.NewCond(&k.mu) }
 	k.wait = waits{
-		claim: cond(), run: cond(), settle: cond(), solo: cond(), rescue: cond(), publish: cond(), probe: cond(),
+		claim: cond(), run: cond(), settle: cond(), solo: cond(), rescue: cond(), publish: cond(), probe: cond(), want: cond(), spare: cond(),
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 	}
 	return k
@@ -184,7 +184,7 @@ func (k *kernel) wakeAll() {
 		who *sync.Cond
 	}{
 		{has.Claims, w.claim}, {has.Suspects || w.undecided, w.solo}, {has.Probes, w.probe},
-		{has.Settlements, w.settle}, {has.Letters, w.publish}, {has.Stuck, w.rescue},
+		{has.Settlements, w.settle}, {has.Letters, w.publish}, {has.Stuck, w.rescue}, {has.Wanted, w.want}, {has.Spare, w.spare},
 	} {
 		if work.is {
 			work.who.Signal()

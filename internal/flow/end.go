@@ -41,7 +41,7 @@ func (f *Flow) End() *Commands {
 }
 
 // Work says for whom there may be something to do.
-type Work struct{ Claims, Suspects, Probes, Settlements, Letters, Stuck bool }
+type Work struct{ Claims, Suspects, Probes, Settlements, Letters, Stuck, Wanted, Spare bool }
 
 // Has says what there is to do.
 func (f *Flow) Has() Work {
@@ -52,6 +52,8 @@ func (f *Flow) Has() Work {
 		Settlements: f.settleQ.len()+f.rangesDone.len() > 0,
 		Letters:     f.letters.len() > 0,
 		Stuck:       f.Watched(),
+		Wanted:      f.permits != nil && f.permits.wanting.len() > 0,
+		Spare:       f.permits != nil && f.permits.sparing.len() > 0,
 	}
 }
 

@@ -38,18 +38,20 @@ type Config struct {
 	Budget   int64    // of archived bytes in each scope; zero: there is none
 	Scopes   []string // the worker's, as far as they are known when it starts: of others it is told by what comes
 	Seed     uint64
-	Rules    []Rule // no other flow has them; an item asks them in this order
+	Rules    []Rule        // no other flow has them; an item asks them in this order
+	Permits  PermitsConfig // Limit nil: nothing has a limit
 }
 
 // Flow holds all that is in hand, and decides what happens next to each message. Its methods are the events; what they return,
 // and what End returns after them, is to be carried out. It has no lock, no clock and no chance: whoever calls it does so
 // from one goroutine at a time, and passes the time in, which is counted from any moment.
 type Flow struct {
-	cfg    Config
-	s      *sched
-	all    *Item // list of all items in hand
-	chance chance
-	timers timers
+	cfg     Config
+	s       *sched
+	all     *Item // list of all items in hand
+	chance  chance
+	timers  timers
+	permits *permits // also the first of the rules; nil: nothing has a limit
 	standing
 	claims
 	dispatching
@@ -147,8 +149,13 @@ func (c *chance) draw() float64 {
 
 // New builds a flow.
 func New(cfg Config) *Flow {
+	var limits *permits
+	if cfg.Permits.Limit != nil { // before the other rules: who waits for a permit keeps no place of theirs
+		limits = newPermits(cfg.Permits)
+		cfg.Rules = append([]Rule{limits}, cfg.Rules...)
+	}
 	f := &Flow{
-		cfg: cfg, s: newSched(cfg.Seed, cfg.Rules...), chance: chance(cfg.Seed),
+		cfg: cfg, s: newSched(cfg.Seed, cfg.Rules...), permits: limits, chance: chance(cfg.Seed),
 		settlements: settlements{kept: map[*Item]*kept{}},
 		brakes:      brakes{budget: budget{limit: cfg.Budget}, order: order{home: cfg.Scopes}, breaker: breaker{failures: cfg.Failures, percent: cfg.Percent}},
 		telling:     telling{calls: map[*Telling]struct{}{}},

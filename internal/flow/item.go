@@ -27,6 +27,9 @@ type Identity struct {
 	Tenant string
 	// Nameless is why the tenant is not known. Nil: it is, or there are none.
 	Nameless error
+	// Limit is the key of which LimitMost items are in flight at most among all workers; empty: it has no limit.
+	Limit     string
+	LimitMost int
 }
 
 // phase is where an item stands. Each item is in exactly one.
@@ -77,6 +80,7 @@ type state struct {
 	behind     bool      // a live owner had it when the ledger last said why it is busy
 	admitted   uint8     // so many of the rules, from the first on, have a place for it
 	refused    bool      // it waits for a place of the next
+	permit     uint32    // of which epoch its permit is
 	maybe      bool      // not known whether it is ours: it is not forgotten before the ledger has said so, or sess has ended
 	dispatch   *Dispatch // of which it is, unless it was recalled
 	sequence   *sequence // nil: no order

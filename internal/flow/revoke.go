@@ -198,6 +198,7 @@ func (f *Flow) LeaseLost(now time.Duration, s *Session) bool {
 			f.loseItem(it)
 		}
 	}
+	f.losePermits()
 	return true
 }
 

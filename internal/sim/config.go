@@ -28,6 +28,7 @@ type Config struct {
 	HoldMax     time.Duration // the broker waits in a worker's stead where it is longer; 0: it never does
 	Pace        time.Duration // how long a handler takes
 	Rules       bounds        // of the rules of scheduling
+	Limit       int           // messages of a tenant that run at once among all workers; 0: any number
 	Mixed       bool          // some processes want a row for each message, though others hold them in ranges
 	KeepFailed  bool          // what has failed runs again for a redrive alone that knows of which failure it is
 	Hours       bool          // the ledger's clock runs faster
@@ -85,6 +86,7 @@ func Drawn(seed uint64) Config {
 	}
 	c.Watched = often(25)
 	c.Ordered = often(25) && c.Moods != [kinds]float64{}
+	c.Limit = drawLimit(seed)
 	return c
 }
 

@@ -63,6 +63,7 @@ func (f *fact) done() bool { return f.succeeded || f.failed || f.renewed }
 // session is a simulated life in the ledger.
 type session struct {
 	owner       ledger.Owner
+	permits     map[string][]permit // of keys, in the order in which they came
 	ranges      ledger.StretchOwner
 	until       time.Duration // as the worker knows it
 	ledgerUntil time.Duration // as the ledger knows it
@@ -115,6 +116,7 @@ func (w *world) begins(r *running) {
 	}
 	w.mayBegin(r)
 	w.mustHeedRules(r)
+	w.mustKeepLimit(r)
 	if c, is := d.of.(*call); is {
 		c.begins(r)
 	}

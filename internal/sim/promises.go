@@ -209,7 +209,7 @@ func (w *world) mustBeEmpty() {
 		}
 	}
 	for _, k := range w.workers {
-		if p := k.process; p != nil && p.offered == 0 && p.idle+p.claimers+p.settlers+p.publishers == w.cfg.Concurrency+6 && !p.flow.Empty() {
+		if p := k.process; p != nil && p.offered == 0 && !p.wanting && p.idle+p.claimers+p.settlers+p.publishers == w.cfg.Concurrency+6 && !p.flow.Empty() {
 			w.breaks(none, "what is finished leaves nothing in memory: something of it is left in %s", p)
 		}
 	}
@@ -240,6 +240,9 @@ func (w *world) mustHaveBeenStill() {
 		each, lanes = each+6*time.Millisecond, min(lanes, w.cfg.Keys)
 	}
 	each, lanes = w.slowed(each, lanes)
+	if w.cfg.Limit > 0 { // a permit is asked for, and given back, for one message after the other
+		each, lanes, calls = each+600*time.Millisecond, 1, calls+100*w.report.Messages
+	}
 	idle := 600 * time.Millisecond
 	if w.cfg.Visibility > 0 { // a poll that finds nothing takes its time
 		idle += waiting * time.Duration(1+w.report.Messages/visibility.MaxBatch)

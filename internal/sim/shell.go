@@ -102,6 +102,8 @@ func (p *process) pump() {
 		more = p.suspects() || more
 		more = p.probes() || more
 		more = p.publish() || more
+		more = p.want() || more
+		more = p.spare() || more
 	}
 	p.pumping = false
 	if !p.alive {

@@ -82,6 +82,6 @@ var reductions = func() (all []func(*Config)) {
 		all = append(all, func(c *Config) { c.Moods[k] = 0 })
 	}
 	return append(all,
-		func(c *Config) { c.HoldMax = 0 }, func(c *Config) { c.Visibility = 0 }, func(c *Config) { c.Pace = min(c.Pace, 3*time.Microsecond) },
+		func(c *Config) { c.HoldMax = 0 }, func(c *Config) { c.Limit = 0 }, func(c *Config) { c.Visibility = 0 }, func(c *Config) { c.Pace = min(c.Pace, 3*time.Microsecond) },
 	)
 }()

@@ -17,6 +17,7 @@ type Report struct {
 	Recorded, Given              int           // steps that were recorded, and given back
 	Stopped, StoppedByWork       int           // with Config.Ordered: workers that a pause stopped; of them, by what came after it
 	Declared, Late, Thrown       int           // with Config.Watched: owners declared dead; claims that arrived, and answers that came, when the lease was over
+	Permits                      int           // with Config.Limit: that came
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }

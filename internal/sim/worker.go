@@ -40,6 +40,7 @@ type process struct {
 	armed                                time.Duration // when the flow is woken; past: it is not
 	rescuing, polling, pumping, draining bool
 	weighing, weighAgain, heeding        bool
+	wanting                              bool // permits are being asked for
 	weighRound                           int
 
 	offered  int         // and not given back
@@ -90,12 +91,15 @@ func (k *worker) start() {
 		Concurrency: w.cfg.Concurrency, Batch: w.cfg.Batch > 0, BatchSize: max(w.cfg.Batch, 1), ClaimAhead: claimAhead,
 		MaxHeldBytes: maxHeld * size, LimitStarts: w.cfg.LimitStarts, Park: w.cfg.Park, Target: w.cfg.Published, Cipher: w.cfg.Sealed,
 		HoldMax: w.cfg.HoldMax, Backoff: backoff.Policy{Base: 100 * time.Millisecond, Max: time.Second},
-		Failures: w.cfg.Failures, Percent: 50, Budget: w.budget(), Seed: w.rnd.Uint64(), Rules: w.rules(),
+		Failures: w.cfg.Failures, Percent: 50, Budget: w.budget(), Seed: w.rnd.Uint64(), Rules: w.rules(), Permits: w.limits(),
 	}
 	w.asRunner(&cfg)
 	p.clock = w.drawClock()
 	p.flow = flow.New(cfg)
 	p.after(0, p.look)
+	if w.cfg.Limit > 0 {
+		p.after(time.Second, p.yieldPermits)
+	}
 	k.process = p
 	p.enter()
 }
@@ -208,7 +212,7 @@ func (p *process) enter() {
 
 // join begins a session, and repeats that until it does.
 func (p *process) join(what string, then func()) {
-	sent, sess := p.now, &session{}
+	sent, sess := p.now, &session{permits: map[string][]permit{}}
 	p.call("a join", func() (err error) {
 		owner, err := p.joins(sess)
 		if err == nil {
