@@ -21,6 +21,7 @@
 //	batch.go       the calls of the handler: one by one, or a batch
 //	publisher.go   dead letters, and the cipher
 //	handle.go      one call of the handler, and what follows from how it ends
+//	permits.go     permits of limits over all workers
 //	claimer.go     claims
 //	settler.go     settlements
 //	lease.go       the lease: join, beat, leave, and whether the ledger answers

@@ -142,3 +142,24 @@ func derive[T any](name string, f func(*consumer.Message) (T, error), m *consume
 	}
 	return inTime(name, func() (T, error) { return f(&own) })
 }
+
+// limitOf is what a message's limit is.
+func limitOf(o *consumer.Options, m *consumer.Message) (key string, most int, err error) {
+	type limit struct {
+		key  string
+		most int
+	}
+	l, err := derive("Limit", func(m *consumer.Message) (l limit, err error) {
+		l.key, l.most = o.Limit(m)
+		return l, nil
+	}, m)
+	switch {
+	case err != nil || l.key == "":
+		return "", 0, err
+	case len(l.key) > consumer.MaxLimitKey:
+		return "", 0, fmt.Errorf("consumer: Limit: the key must be at most %d bytes, is %d", consumer.MaxLimitKey, len(l.key))
+	case l.most < 1 || l.most > consumer.MaxLimit:
+		return "", 0, fmt.Errorf("consumer: Limit: must be 1 to %d messages, is %d", consumer.MaxLimit, l.most)
+	}
+	return l.key, l.most, nil
+}
