@@ -61,6 +61,10 @@ func Goals() []suite.Goal {
 			Value: func(r suite.Round) float64 {
 				return r.Of(tenantGroup+"/beside 1,000/s of another, FairShare 8", suite.P99) / r.Of(tenantGroup+"/alone", suite.P99)
 			}},
+		{Text: "messages of a queue beside one of a lower level with more than the handlers can do, p99, of without it", Unit: "×", Bound: 3, AtMost: true, // a slot comes free when a handler ends
+			Value: func(r suite.Round) float64 {
+				return r.Of(sourceGroup+"/beside 1,000/s of a lower level", suite.P99) / r.Of(sourceGroup+"/alone", suite.P99)
+			}},
 		latency("p50", suite.P50, 1.2),
 		latency("p99", suite.P99, 1.5),
 		{Text: "InTx, one insert at 200/s, p50, of an inbox by hand", Unit: "×", Bound: 1.1, AtMost: true,

@@ -106,32 +106,37 @@ func tenants(noisy, share int) func(context.Context, *suite.Run) (suite.Result, 
 // messages of one of them.
 func sendTenants(ctx context.Context, client *awssqs.Client, url string, rounds, noisy int) error {
 	g, ctx := errgroup.WithContext(ctx)
-	send := func(n int, every time.Duration, names ...string) {
-		begin := time.Now()
-		g.Go(func() error {
-			for i := range n {
-				due := begin.Add(time.Duration(i) * every)
-				select {
-				case <-time.After(time.Until(due)):
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-				if err := sendDue(ctx, client, url, due, names); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
 	var names []string
 	for q := range quiet {
 		names = append(names, "quiet-"+strconv.Itoa(q))
 	}
-	send(rounds, tenantRound, names...)
+	g.Go(func() error { return sendEvery(ctx, client, url, rounds, tenantRound, names...) })
 	if noisy > 0 {
-		send(rounds*noisy/10, tenantRound*10/time.Duration(noisy), slices.Repeat([]string{"noisy"}, 10)...)
+		g.Go(func() error { return sendLoad(ctx, client, url, rounds, noisy) })
 	}
 	return g.Wait()
+}
+
+// sendLoad sends, in batches of 10, so many times the messages of a quiet tenant in so many rounds.
+func sendLoad(ctx context.Context, client *awssqs.Client, url string, rounds, times int) error {
+	return sendEvery(ctx, client, url, rounds*times/10, tenantRound*10/time.Duration(times), slices.Repeat([]string{"noisy"}, 10)...)
+}
+
+// sendEvery sends a message of each name n times, at equal intervals.
+func sendEvery(ctx context.Context, client *awssqs.Client, url string, n int, every time.Duration, names ...string) error {
+	begin := time.Now()
+	for i := range n {
+		due := begin.Add(time.Duration(i) * every)
+		select {
+		case <-time.After(time.Until(due)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := sendDue(ctx, client, url, due, names); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func sendDue(ctx context.Context, client *awssqs.Client, url string, due time.Time, names []string) error {
