@@ -129,6 +129,9 @@ func permitKey(key string, row int) ledger.Key {
 	return ledger.Key{Scope: permitScope, ID: fmt.Appendf(nil, "%s/%d", key, row)}
 }
 
+// mostRows is how many rows one call asks for at most, but for one of each key.
+const mostRows = 1000
+
 // choose draws rows to ask for that are not held: as many as are wanted, and as many again, since others may have some of them.
 func (p *permits) choose(sess *session, wanted []flow.PermitCount) (asks []permitAsk) {
 	p.mu.Lock()
@@ -140,7 +143,7 @@ func (p *permits) choose(sess *session, wanted []flow.PermitCount) (asks []permi
 				mine[h.row] = true
 			}
 		}
-		n := min(2*w.N, w.Most)
+		n := min(2*w.N, w.Most, max(mostRows-len(asks), 1))
 		for _, row := range rand.Perm(w.Most) {
 			if !mine[row] && n > 0 {
 				asks = append(asks, permitAsk{i, row})

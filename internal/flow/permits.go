@@ -8,11 +8,14 @@ type PermitCount struct {
 	Yields bool // permits of the key were just given back while items wait: others are to have a chance first
 }
 
+// permitKeys is how many keys one call asks for, or gives back, at most.
+const permitKeys = 200
+
 // NextWanted takes what permits are to be asked for now; false: none. Each is to be followed by Permitted.
 func (f *Flow) NextWanted(wanted *[]PermitCount) (*Session, bool) {
 	*wanted = (*wanted)[:0]
 	if r := f.permits; r != nil && f.MayWork() {
-		for r.wanting.len() > 0 {
+		for r.wanting.len() > 0 && len(*wanted) < permitKeys {
 			p := r.wanting.pop()
 			p.wants = false
 			if n := r.wanted(p); n > 0 {
@@ -47,7 +50,7 @@ func (f *Flow) Permitted(s *Session, w PermitCount, got int) {
 func (f *Flow) NextSpare(spare *[]PermitCount) (*Session, bool) {
 	*spare = (*spare)[:0]
 	if r := f.permits; r != nil && f.sess != nil {
-		for r.sparing.len() > 0 {
+		for r.sparing.len() > 0 && len(*spare) < permitKeys {
 			p := r.sparing.pop()
 			p.spares = false
 			if n := p.spare(); n > 0 {

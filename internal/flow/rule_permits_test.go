@@ -215,3 +215,27 @@ func TestPermitsInAnyOrder(t *testing.T) {
 		}
 	})
 }
+
+// With many keys one call asks for some of them, and the next ones for the rest.
+func TestPermitsOfManyKeys(t *testing.T) {
+	t.Parallel()
+	const keys = 2*permitKeys + 1
+	f := limited(8, 1)
+	for i := range keys {
+		f.Offer(0, limitedItem(fmt.Sprint("key", i, "-"), i))
+	}
+	claimAll(f)
+	var all []PermitCount
+	asked := map[string]bool{}
+	for _, any := f.NextWanted(&all); any; _, any = f.NextWanted(&all) {
+		if len(all) > permitKeys {
+			t.Fatalf("%d keys at once", len(all))
+		}
+		for _, w := range all {
+			asked[w.Key] = true
+		}
+	}
+	if len(asked) != keys {
+		t.Errorf("%d of %d keys are asked for", len(asked), keys)
+	}
+}
