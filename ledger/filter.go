@@ -16,7 +16,7 @@ type Filter struct {
 	// State is that of the message's row; zero: any. A dead letter whose row is gone has none.
 	State State
 	// Stuck selects pending messages that wait for nothing but a copy of them (Status.Free): what a killed replay leaves
-	// behind, or a broker that forgot them.
+	// behind, or a broker that forgot them. Permits ([PermitScope]) are none.
 	Stuck bool
 	// Kinds of failure, any of them; empty: all. For dead letters.
 	Kinds []FailureKind
@@ -129,9 +129,13 @@ func (f *Filter) CheckMessages() error {
 	return f.Check()
 }
 
+// PermitScope is the scope of the permits of limits over all workers (consumer.Options.Limit). A permit that nobody holds is a pending message
+// that waits for nothing, and not stuck.
+const PermitScope = "ackledger:limit"
+
 // Match says whether a message is selected, Limit aside, by a filter that was checked.
 func (f *Filter) Match(m *Listed) bool {
-	return f.matchStatus(m.Status) && f.matchNames(m.Scope, m.ID) && within(m.At, f.From, f.To) && f.matchErrors(m.Errors)
+	return !(f.Stuck && m.Scope == PermitScope) && f.matchStatus(m.Status) && f.matchNames(m.Scope, m.ID) && within(m.At, f.From, f.To) && f.matchErrors(m.Errors)
 }
 
 // Keep says whether a dead letter is selected, Limit aside, and prepares it for the caller: opened if it is to be, without

@@ -202,3 +202,14 @@ func TestFilterIsCheckedAnew(t *testing.T) {
 		}
 	}
 }
+
+// A permit that nobody holds is as free as what a broker forgot. It is not stuck: nobody has to bring a copy of it.
+func TestPermitsAreNotStuck(t *testing.T) {
+	for scope, want := range map[string]bool{"s": true, ledger.PermitScope: false} {
+		m := ledger.Listed{Record: ledger.Record{Scope: scope}, Status: ledger.Status{State: ledger.Pending}}
+		f, all := ledger.Filter{Stuck: true}, ledger.Filter{}
+		if got := f.Match(&m); got != want || !all.Match(&m) || !m.Status.Free() {
+			t.Errorf("scope %q: stuck %t, listed %t", scope, got, all.Match(&m))
+		}
+	}
+}

@@ -165,7 +165,7 @@ func TestLimitStorm(t *testing.T) {
 	if rows, bodies := d.count(t, `SELECT count(*) FROM effect`), d.count(t, `SELECT count(DISTINCT body) FROM effect`); rows != n || bodies != n {
 		t.Errorf("%d effects of %d messages of %d", rows, bodies, n)
 	}
-	if open := d.count(t, `SELECT count(*) FROM ackledger.message m JOIN ackledger.scope s ON s.id = m.scope WHERE m.state <> 2 AND s.name <> 'limit'`); open > 0 {
+	if open := d.count(t, `SELECT count(*) FROM ackledger.message m JOIN ackledger.scope s ON s.id = m.scope WHERE m.state <> 2 AND s.name <> 'ackledger:limit'`); open > 0 {
 		t.Errorf("%d rows are not succeeded", open)
 	}
 	if killed == 0 || frozen == 0 || all < n {

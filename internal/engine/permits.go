@@ -11,10 +11,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// permitScope is the scope of the ledger's rows that are permits: each key has as many as its limit says. A permit is ours as a message
-// is: while the row names this worker's owner, which is live. So it is free once that has left, or was declared dead.
-const permitScope = "limit"
-
 const (
 	permitWindow  = 365 * 24 * time.Hour // of such a row
 	permitTurn    = time.Second          // after which a permit goes to others
@@ -26,7 +22,8 @@ const (
 // permitPrint is the fingerprint of all permits: they have no body.
 var permitPrint = ledger.BodyFingerprint(nil)
 
-// permits asks the ledger for the permits that the flow wants, and gives them back.
+// permits asks the ledger for the permits that the flow wants, and gives them back. A key has as many rows as its limit says. A permit is
+// ours as a message is: while its row names this worker's owner, which is live. So it is free once that has left, or was declared dead.
 type permits struct {
 	*kernel
 	lease   *lease
@@ -75,7 +72,7 @@ func (p *permits) askOnce(sess *session, of *flow.Session, wanted []flow.PermitC
 		entries := make([]ledger.Entry, len(asks))
 		for i, a := range asks {
 			entries[i] = ledger.Entry{
-				Key: permitKey(wanted[a.of].Key, a.row), Fingerprint: permitPrint, Delivery: []byte(permitScope), Window: permitWindow, Solo: true,
+				Key: permitKey(wanted[a.of].Key, a.row), Fingerprint: permitPrint, Delivery: []byte("permit"), Window: permitWindow, Solo: true,
 			}
 		}
 		var answers []ledger.Claim
@@ -126,7 +123,7 @@ func (p *permits) answered(wanted []flow.PermitCount, asks []permitAsk, answers 
 }
 
 func permitKey(key string, row int) ledger.Key {
-	return ledger.Key{Scope: permitScope, ID: fmt.Appendf(nil, "%s/%d", key, row)}
+	return ledger.Key{Scope: ledger.PermitScope, ID: fmt.Appendf(nil, "%s/%d", key, row)}
 }
 
 // mostRows is how many rows one call asks for at most, but for one of each key.

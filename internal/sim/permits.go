@@ -85,7 +85,7 @@ func (p *process) askPermits(s *flow.Session, wanted []flow.PermitCount, rows []
 	for _, some := range rows {
 		for _, row := range some {
 			entries = append(entries, ledger.Entry{
-				Key: ledger.Key{Scope: "limit", ID: []byte(row)}, Fingerprint: ledger.BodyFingerprint(nil), Delivery: []byte("permit"),
+				Key: ledger.Key{Scope: ledger.PermitScope, ID: []byte(row)}, Fingerprint: ledger.BodyFingerprint(nil), Delivery: []byte("permit"),
 				Window: p.hours(window), Solo: true,
 			})
 		}
