@@ -176,8 +176,11 @@ func (p *permits) giveBack() {
 	}
 }
 
-// take takes permits out of what is held. The kernel's lock is held.
+// take takes permits of a session out of what is held; those of one that was lost are free. The kernel's lock is held.
 func (p *permits) take(sess *session, spare []flow.PermitCount) (sets []ledger.Settlement) {
+	if p.sess != sess {
+		return nil
+	}
 	for _, c := range spare {
 		held := p.held[c.Key]
 		for _, h := range held[:c.N] {
