@@ -135,7 +135,7 @@ const PermitScope = "ackledger:limit"
 
 // Match says whether a message is selected, Limit aside, by a filter that was checked.
 func (f *Filter) Match(m *Listed) bool {
-	return !(f.Stuck && m.Scope == PermitScope) && f.matchStatus(m.Status) && f.matchNames(m.Scope, m.ID) && within(m.At, f.From, f.To) && f.matchErrors(m.Errors)
+	return (!f.Stuck || m.Scope != PermitScope) && f.matchStatus(m.Status) && f.matchNames(m.Scope, m.ID) && within(m.At, f.From, f.To) && f.matchErrors(m.Errors)
 }
 
 // Keep says whether a dead letter is selected, Limit aside, and prepares it for the caller: opened if it is to be, without
