@@ -298,3 +298,21 @@ func TestBusyBeforeAReopen(t *testing.T) {
 		}
 	}
 }
+
+// A claim's request came twice, and the second was answered: it had found the message to be its own, and a token was skipped. More than one is
+// not, nor any by a store that is asked once.
+func TestTokenOfARequestThatCameTwice(t *testing.T) {
+	for _, c := range []struct {
+		token            uint64
+		watched, allowed bool
+	}{{2, true, true}, {2, false, false}, {3, true, false}} {
+		ops := []*op{
+			{Return: 1, Kind: doJoin, Owner: "a", Key: allKeys, Lease: int64(time.Minute)},
+			{Call: 2, Return: 3, Kind: doClaim, Owner: "a", Delivery: 1, Got: &answer{Answer: ledger.Run, Token: c.token, Attempt: 1}},
+		}
+		r := record{plan: plan{Keys: 1}, ops: ops, site: &site{watched: c.watched}}
+		if wrong, _ := r.check(); (wrong == nil) != c.allowed {
+			t.Errorf("token %d of a first claim, watched %t: allowed %t", c.token, c.watched, wrong == nil)
+		}
+	}
+}

@@ -251,9 +251,10 @@ func (m *model) agrees(as *seen, got *answer, d *ledger.Decision) bool {
 }
 
 // token says whether a claim may have that token. In a range tokens grow, and no more is promised: they count the claims of
-// a log's messages.
+// a log's messages. Where the store is a table behind a network a claim's request may come twice, and the second one be answered: it has found the
+// message to be its own already, and claimed it once more.
 func (m *model) token(s *state, got, want uint64) bool {
-	return got == want || m.ranged && (got > want || s.reopened && got == want-1)
+	return got == want || m.ranged && (got > want || s.reopened && got == want-1) || m.watched && got == want+1
 }
 
 // claimed is the message after the table's answer.
