@@ -151,7 +151,8 @@ func TestLimitStorm(t *testing.T) {
 			killed += c.runs.cut(m.name, time.Now())
 			c.start()
 		}
-		time.Sleep(700 * time.Millisecond) // between two troubles
+		done := d.count(t, `SELECT count(*) FROM effect`)
+		eventually(t, time.Minute, func() string { return progress(d, n, min(n, done+25)) }) // between two troubles
 	}
 	eventually(t, 10*time.Minute, func() string { return progress(d, n, n) })
 	eventually(t, 5*time.Minute, q.left)

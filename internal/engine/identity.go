@@ -30,8 +30,8 @@ type Known interface {
 }
 
 // Identify finds the identity of m, whose ID is the broker's: a stamp that counts, else KeyFunc, else the broker's, of
-// which a replay's stamp may tell (Stamp.Broker). It sets m.ID to the readable identity, and asks whose the message is (FairBy), and of what limit (Limit). It calls
-// nothing but Origin.Records and the user's functions, none of which can keep or end the goroutine that polls; of these, and the
+// which a replay's stamp may tell (Stamp.Broker). It sets m.ID to the readable identity, and asks whose the message is (FairBy),
+// and of what limit (Limit). It calls nothing but Origin.Records and the user's functions, none of which can keep or end the goroutine that polls; of these, and the
 // message, it is a function.
 func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 	id := identify(o, &from, m)

@@ -123,6 +123,31 @@ func TestPitfall247_PermitsOfALostLease(t *testing.T) {
 	}
 }
 
+// placesOf counts the items of each key that are being claimed with a permit of this session.
+func placesOf(f *Flow, items []*Item) map[string]int {
+	used := map[string]int{}
+	for _, it := range items {
+		if it.Limit != "" && it.phase == claiming && it.permit == f.permits.epoch {
+			used[it.Limit]++
+		}
+	}
+	return used
+}
+
+// loseSession ends the session, and with it the claims of items, and begins another.
+func loseSession(f *Flow, items []*Item) {
+	old := f.sess
+	f.LeaseLost(0, old)
+	f.End().Reset()
+	f.Joined(&Session{})
+	for _, it := range items {
+		if it.phase == claiming { // its claim came to nothing
+			it.sess = old
+			f.giveBack(it)
+		}
+	}
+}
+
 // Whatever comes, goes and is lost: no more items of a key have a place than permits of this session came and were not given back, none
 // waits while one is free whose turn is not over, and nothing is left at the end.
 func TestPermitsInAnyOrder(t *testing.T) {
@@ -135,14 +160,8 @@ func TestPermitsInAnyOrder(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				claim()
-				used := map[string]int{}
-				for _, it := range ours {
-					if it.phase == claiming && it.permit == f.permits.epoch {
-						used[it.Limit]++
-					}
-				}
-				for key, k := range used {
-					if key != "" && k > mine[key] {
+				for key, k := range placesOf(f, ours) {
+					if k > mine[key] {
 						t.Fatalf("%d of %q are claimed with %d permits", k, key, mine[key])
 					}
 				}
@@ -186,16 +205,7 @@ func TestPermitsInAnyOrder(t *testing.T) {
 				hand = append(hand[:at:at], hand[at+1:]...)
 			},
 			"lose": func(*rapid.T) {
-				old := f.sess
-				f.LeaseLost(0, old)
-				f.End().Reset()
-				f.Joined(&Session{})
-				for _, it := range ours {
-					if it.phase == claiming { // its claim came to nothing
-						it.sess = old
-						f.giveBack(it)
-					}
-				}
+				loseSession(f, ours)
 				ours, asked = nil, nil
 				clear(mine)
 			},

@@ -3,11 +3,8 @@ package cases
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ackledger/ackledger/bench/internal/suite"
@@ -47,20 +44,14 @@ func sources(load int, limiters func() (first, second *consumer.Limiter)) func(c
 		if err != nil {
 			return nil, err
 		}
-		var mu sync.Mutex
-		var took []time.Duration
-		all := make(chan struct{})
+		times := &arrivals{n: r.N, all: make(chan struct{})}
 		first := consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
 			_, due, err := sentOf(m)
 			if err != nil {
 				return consumer.Terminal(err)
 			}
 			time.Sleep(tenantWork)
-			mu.Lock()
-			defer mu.Unlock()
-			if took = append(took, time.Since(due)); len(took) == r.N {
-				close(all)
-			}
+			times.came(due)
 			return nil
 		})
 		second := consumer.HandlerFunc(func(context.Context, *consumer.Message) error { time.Sleep(tenantWork); return nil })
@@ -72,17 +63,16 @@ func sources(load int, limiters func() (first, second *consumer.Limiter)) func(c
 			limiter *consumer.Limiter
 			handler consumer.Handler
 		}{{one, first}, {two, second}} {
-			made, err := client.CreateQueue(ctx, &awssqs.CreateQueueInput{QueueName: aws.String("bench-" + newName()),
-				Attributes: map[string]string{"VisibilityTimeout": "300"}})
+			url, err := emptyQueue(ctx, r, client)
 			if err != nil {
 				return nil, err
 			}
-			worker, err := sqs.NewWorker(client, *made.QueueUrl, ledger, w.handler, &sqs.Config{Options: consumer.Options{
+			worker, err := sqs.NewWorker(client, url, ledger, w.handler, &sqs.Config{Options: consumer.Options{
 				Name: "bench", Concurrency: 2 * sourceSlots, Limiter: w.limiter, Drain: time.Second}})
 			if err != nil {
 				return nil, err
 			}
-			workers, urls = append(workers, worker), append(urls, *made.QueueUrl)
+			workers, urls = append(workers, worker), append(urls, url)
 		}
 		running, stop := context.WithCancel(ctx)
 		defer stop()
@@ -95,16 +85,13 @@ func sources(load int, limiters func() (first, second *consumer.Limiter)) func(c
 		}
 		err = g.Wait()
 		select {
-		case <-all:
+		case <-times.all:
 		case e := <-ended:
 			err = errors.Join(err, e, errors.New("the workers have ended before they had all"))
 		case <-ctx.Done():
 			err = errors.Join(err, ctx.Err())
 		}
 		stop()
-		const ms = float64(time.Millisecond)
-		mu.Lock()
-		defer mu.Unlock()
-		return suite.Result{suite.P50: suite.Quantile(took, 0.5) / ms, suite.P99: suite.Quantile(took, 0.99) / ms}, err
+		return times.result(), err
 	}
 }

@@ -136,8 +136,8 @@ func stub(delay time.Duration) sqsBroker {
 	}
 }
 
-// newQueue makes a queue with n messages of 200 B, deleted after the run.
-func newQueue(ctx context.Context, r *suite.Run, client *awssqs.Client) (string, error) {
+// emptyQueue makes a queue for one run.
+func emptyQueue(ctx context.Context, r *suite.Run, client *awssqs.Client) (string, error) {
 	made, err := client.CreateQueue(ctx, &awssqs.CreateQueueInput{QueueName: aws.String("bench-" + newName()),
 		Attributes: map[string]string{"VisibilityTimeout": "300"}})
 	if err != nil {
@@ -147,11 +147,20 @@ func newQueue(ctx context.Context, r *suite.Run, client *awssqs.Client) (string,
 		_, err := client.DeleteQueue(context.Background(), &awssqs.DeleteQueueInput{QueueUrl: made.QueueUrl})
 		return err
 	})
+	return *made.QueueUrl, nil
+}
+
+// newQueue makes a queue with n messages of 200 B, deleted after the run.
+func newQueue(ctx context.Context, r *suite.Run, client *awssqs.Client) (string, error) {
+	url, err := emptyQueue(ctx, r, client)
+	if err != nil {
+		return "", err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
 	for from := 0; from < r.N; from += 10 {
 		g.Go(func() error {
-			in := &awssqs.SendMessageBatchInput{QueueUrl: made.QueueUrl}
+			in := &awssqs.SendMessageBatchInput{QueueUrl: &url}
 			for i := from; i < min(from+10, r.N); i++ {
 				body := fmt.Sprintf(`{"order":%d,"x":"`, i)
 				body += strings.Repeat("x", bodySize-2-len(body)) + `"}`
@@ -164,7 +173,7 @@ func newQueue(ctx context.Context, r *suite.Run, client *awssqs.Client) (string,
 			return err
 		})
 	}
-	return *made.QueueUrl, g.Wait()
+	return url, g.Wait()
 }
 
 // meter is the client of all rows: the clock runs from the first receive until n messages are deleted.

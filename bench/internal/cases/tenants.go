@@ -48,21 +48,40 @@ func sentOf(m *consumer.Message) (tenant string, due time.Time, err error) {
 	return tenant, time.Unix(0, at), err
 }
 
+// arrivals are how long n messages took from when they were due. It is safe for concurrent use.
+type arrivals struct {
+	n   int
+	all chan struct{} // closed with the last one
+
+	mu   sync.Mutex
+	took []time.Duration
+}
+
+func (a *arrivals) came(due time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.took = append(a.took, time.Since(due)); len(a.took) == a.n {
+		close(a.all)
+	}
+}
+
+func (a *arrivals) result() suite.Result {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return suite.Result{suite.P50: suite.Quantile(a.took, 0.5) / ms, suite.P99: suite.Quantile(a.took, 0.99) / ms}
+}
+
 func tenants(noisy, share int) func(context.Context, *suite.Run) (suite.Result, error) {
 	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
 		client, _, err := stub(0)(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		made, err := client.CreateQueue(ctx, &awssqs.CreateQueueInput{QueueName: aws.String("bench-" + newName()),
-			Attributes: map[string]string{"VisibilityTimeout": "300"}})
+		url, err := emptyQueue(ctx, r, client)
 		if err != nil {
 			return nil, err
 		}
-		url := *made.QueueUrl
-		var mu sync.Mutex
-		var took []time.Duration
-		all := make(chan struct{})
+		times := &arrivals{n: r.N, all: make(chan struct{})}
 		handler := consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
 			tenant, due, err := sentOf(m)
 			if err != nil {
@@ -72,11 +91,7 @@ func tenants(noisy, share int) func(context.Context, *suite.Run) (suite.Result, 
 			if tenant == "noisy" {
 				return nil
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			if took = append(took, time.Since(due)); len(took) == r.N {
-				close(all)
-			}
+			times.came(due)
 			return nil
 		})
 		w, err := sqs.NewWorker(client, url, memory.New(), handler, &sqs.Config{Options: consumer.Options{Name: "bench", FairShare: share, Drain: time.Second}})
@@ -89,16 +104,14 @@ func tenants(noisy, share int) func(context.Context, *suite.Run) (suite.Result, 
 		go func() { ended <- w.Run(running) }()
 		err = sendTenants(ctx, client, url, r.N/quiet, noisy)
 		select {
-		case <-all:
+		case <-times.all:
 		case e := <-ended:
 			err = errors.Join(err, e, errors.New("the worker has ended before it had all"))
 		case <-ctx.Done():
 			err = errors.Join(err, ctx.Err())
 		}
 		stop()
-		mu.Lock()
-		defer mu.Unlock()
-		return suite.Result{suite.P50: suite.Quantile(took, 0.5) / ms, suite.P99: suite.Quantile(took, 0.99) / ms}, err
+		return times.result(), err
 	}
 }
 
