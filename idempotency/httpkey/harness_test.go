@@ -89,7 +89,9 @@ func until(t *testing.T, is func() bool) {
 // openFile opens a ledger with transactions.
 func openFile(t *testing.T) *sqlite.Ledger {
 	t.Helper()
-	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a disk that servers are unpacked to may stand still for ten seconds
+	defer cancel()
+	l, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "ledger.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
