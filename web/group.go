@@ -147,7 +147,7 @@ func (v *visit) groups() error {
 	}
 	d.Grouped = new(grouped)
 	enough := time.Now().Add(v.look)
-	ctx, cancel := context.WithTimeout(v.ctx(), 4*v.look) // where the filter selects few; a call that is cut off costs a connection
+	ctx, cancel := context.WithTimeout(v.ctx(), v.look*3/2) // where the filter selects few; a call that is cut off costs a connection
 	defer cancel()
 	f.Cipher = v.o.Cipher
 	for letter, err := range v.op.DeadLetters(ctx, f) {
@@ -216,7 +216,7 @@ func (v *visit) stuck() error {
 	if d.Cut {
 		return v.show(&page{Name: "stuck", Title: "Stuck", Data: d})
 	}
-	ctx, cancel := context.WithTimeout(v.ctx(), 4*v.look)
+	ctx, cancel := context.WithTimeout(v.ctx(), v.look*3/2)
 	defer cancel()
 	var rows []ledger.Listed
 	for m, err := range v.op.Messages(ctx, stuckFilter(f)) {

@@ -19,7 +19,7 @@ const pageGroup = "web pages, a large ledger"
 var shown = []struct{ name, path string }{
 	{"now", ""}, {"stuck", "stuck"}, {"dead letters", "dead"}, {"dead letters, the oldest first", "dead?order=oldest"},
 	{"dead letters of a scope", "dead?scope=" + pageScope}, {"dead letters by error", "dead?error=no+such+SKU"},
-	{"errors", "errors"}, {"a message", "message?scope=" + pageScope + "&id=dead-77"}, {"audit", "audit"},
+	{"errors", "errors"}, {"errors, of what is nowhere", "errors?error=no+such+error"}, {"a message", "message?scope=" + pageScope + "&id=dead-77"}, {"audit", "audit"},
 }
 
 const pageScope = "pages"
@@ -32,6 +32,15 @@ func pageCases() []suite.Case {
 			Note: "20 million succeeded messages and 1 million dead letters (quick: 200,000 and 10,000); one GET at a time, at most two connections", Run: shows(s.path)})
 	}
 	return out
+}
+
+// slowestPage is the largest p99 of the pages, in ms.
+func slowestPage(r suite.Round) float64 {
+	slowest := 0.0
+	for _, s := range shown {
+		slowest = max(slowest, r.Of(pageGroup+"/"+s.name, suite.P99))
+	}
+	return slowest
 }
 
 // shows measures one page's answers.
