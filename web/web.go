@@ -76,7 +76,7 @@ type Finding struct {
 // Bounds of what the pages ask and keep.
 const (
 	readTimeout = 2 * time.Second       // of the reads of one page
-	lookTimeout = 60 * time.Millisecond // of what reads a table without an index, before it must be asked for
+	lookTimeout = 50 * time.Millisecond // of what reads a table without an index, before it must be asked for
 	maxReads    = 2                     // pages that read at once
 	maxStreams  = 64                    // pages that are live at once
 	maxJobs     = 4                     // jobs that run at once
