@@ -17,6 +17,7 @@ func TestMajors(t *testing.T) {
 	}
 	for _, major := range []int{15, 16, 17} {
 		t.Run(strconv.Itoa(major), func(t *testing.T) {
+			t.Parallel()
 			server, err := services.StartPostgres(t.Context(), services.PostgresOptions{Version: major})
 			if err != nil {
 				t.Fatal(err)
@@ -30,7 +31,10 @@ func TestMajors(t *testing.T) {
 				"Differential":       func(t *testing.T, open ledgertest.Open) { ledgertest.Differential(t, open, 10) },
 				"RangedDifferential": func(t *testing.T, open ledgertest.Open) { ledgertest.Differential(t, ledgertest.Ranged(open), 10) },
 			} {
-				t.Run(name, func(t *testing.T) { suite(t, open) })
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					suite(t, open)
+				})
 			}
 		})
 	}
