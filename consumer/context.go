@@ -60,7 +60,7 @@ func Token(ctx context.Context) uint64 {
 // hexadecimal digits, the same on every attempt of the message and by every worker, different for every step and every
 // message. What the ledger takes for one message has one key: all copies of it that a stamp or Options.KeyFunc makes known,
 // but not a record of a Kafka topic that was deleted and created again under the id of an old one. It changes only if an
-// operator asks for fresh effects. It is empty outside of a handler.
+// operator asks for fresh effects. It is empty outside of a handler, and with the context of a batch: there it takes [For].
 func ChildKey(ctx context.Context, step string) string {
 	d := deliveryFrom(ctx)
 	if d == nil {

@@ -122,7 +122,7 @@ func (d *doctor) run(ctx context.Context, t *target, out, messages io.Writer) er
 		if o, coded := errors.AsType[*outcome](err); coded && o.code == exitUsage {
 			return err
 		}
-		f.add(problem, "ledger", fmt.Sprintf("%s: %v", t, err), "make it reachable; if it has no tables or old ones, run `ackledger migrate`; if they are newer, use a newer program")
+		f.add(problem, "ledger", fmt.Sprintf("%s: %v", t, err), "make it reachable, or name the right one; if it has no tables or old ones, run `ackledger migrate`; if they are newer, use a newer program")
 	} else {
 		defer func() { _ = closeLedger() }() // it was only read
 		visit(ctx, l, t, &f)

@@ -204,7 +204,7 @@ func stateText(s ledger.State) string {
 func deadLine(d *ledger.DeadLetter) string {
 	state := stateText(d.Status.State)
 	if d.Superseded {
-		state += " again"
+		state += ", failed again"
 	}
 	if replay.Renewed(d) {
 		state += ", renewed"

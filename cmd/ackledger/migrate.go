@@ -33,7 +33,7 @@ if it is not there.`,
 			if err := m.run(cmd); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "the ledger is up to date: %s\n", t)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "the ledger has the tables of this version: %s\n", t)
 			return err
 		}),
 	}

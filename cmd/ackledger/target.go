@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -173,15 +172,16 @@ func (t *target) open(ctx context.Context, warnings io.Writer) (opened, func() e
 	return t.openPostgres(ctx, name, warnings)
 }
 
-// openSQLite opens a file. It is not made by asking for it.
+// openSQLite opens a file that is a ledger. Nothing is made by asking for it.
 func openSQLite(ctx context.Context, name string, warnings io.Writer) (opened, func() error, error) {
-	if info, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("there is no ledger in %s (`ackledger migrate` makes one)", name)
-	} else if err == nil && info.IsDir() {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return nil, nil, fmt.Errorf("%s is a folder, not a SQLite file", name)
 	}
-	l, err := sqlite.Open(ctx, name, &sqlite.Config{Logger: logger(warnings)})
-	if err != nil {
+	l, err := sqlite.Open(ctx, name, &sqlite.Config{Existing: true, Logger: logger(warnings)})
+	switch {
+	case errors.Is(err, sqlite.ErrNoLedger):
+		return nil, nil, fmt.Errorf("there is no ledger in %s (`ackledger migrate` makes one)", name)
+	case err != nil:
 		return nil, nil, err
 	}
 	return l, l.Close, nil

@@ -49,9 +49,9 @@ type Result struct {
 	Runs int
 	// Err is what the handler returned; if it panicked, an error with the panic's text.
 	Err error
-	// Acked says whether the broker would delete or commit the message.
+	// Acked says whether the broker would delete or commit the message: with an Err it failed for good, and the ledger has archived it.
 	Acked bool
-	// Outcome is what the ledger stored earlier, with Answer Done.
+	// Outcome is what the ledger had stored before this delivery, with Answer Done; else it is empty.
 	Outcome ledger.Outcome
 }
 
@@ -268,21 +268,37 @@ func (w *worker) deliverAll(tb testing.TB, messages []consumer.Message, deliveri
 	results := make([]Result, len(messages))
 	hangs := time.After(patience)
 	for i, it := range items {
+		results[i] = w.result(it, it.Msg.ID, w.verdict(tb, it, verdicts[i], hangs))
+	}
+	return results
+}
+
+// verdict waits for the verdict on one delivery; a worker that has died has none. A message that would wait for longer than a test has
+// patience fails the test at once.
+func (w *worker) verdict(tb testing.TB, it *engine.Item, verdict <-chan engine.Verdict, hangs <-chan time.Time) engine.Verdict {
+	tb.Helper()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
 		select {
-		case v := <-verdicts[i]:
+		case v := <-verdict:
 			select {
 			case <-w.died(): // it could acknowledge nothing any more
-				v = engine.Verdict{}
+				return engine.Verdict{}
 			default:
+				return v
 			}
-			results[i] = w.result(it, it.Msg.ID, v)
 		case <-w.died():
-			results[i] = w.result(it, it.Msg.ID, engine.Verdict{})
+			return engine.Verdict{}
+		case <-look.C:
+			if c := w.spy.answer(it.Key.Sum()); c.Answer == ledger.Busy && c.Wait > patience {
+				tb.Fatalf("consumertest: message %s waits for its retry, which is due in %s by the ledger's clock: make Settings.Ledger one with "+
+					"memory.WithClock, and move that clock on", it.Msg.ID, c.Wait.Round(time.Millisecond))
+			}
 		case <-hangs:
 			tb.Fatalf("consumertest: message %s: no verdict within %s", it.Msg.ID, patience)
 		}
 	}
-	return results
 }
 
 // item makes a delivery of a message, with copies of its own.

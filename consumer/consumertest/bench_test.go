@@ -3,8 +3,13 @@ package consumertest_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/consumer/consumertest"
@@ -111,5 +116,43 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	bench := consumertest.New(t, consumer.HandlerFunc(func(context.Context, *consumer.Message) error { panic("boom") }))
 	if r := bench.Deliver(order("x")); r.Acked || r.Err == nil || !strings.Contains(r.Err.Error(), "boom") || r.Runs != 1 {
 		t.Errorf("panic: %+v", r)
+	}
+}
+
+// failing is a test that is told to fail.
+type failing struct {
+	testing.TB
+	text string
+}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.text = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// A message whose retry is far away fails its test at once, with what to do. With the ledger's clock moved on it runs.
+func TestADistantRetry(t *testing.T) {
+	var late atomic.Int64
+	l := memory.New(memory.WithClock(func() time.Time { return time.Now().Add(time.Duration(late.Load())) }))
+	runs := 0
+	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
+		if runs++; runs == 1 {
+			return consumer.RetryAfter(errors.New("closed"), time.Hour)
+		}
+		return nil
+	})
+	tb := &failing{TB: t}
+	bench := consumertest.New(tb, handler, consumertest.Settings{Ledger: l})
+	bench.Deliver(order("x"))
+	var wg sync.WaitGroup
+	wg.Go(func() { bench.Deliver(order("x")) })
+	wg.Wait()
+	if !strings.Contains(tb.text, "message order-1 waits for its retry, which is due in ") || !strings.Contains(tb.text, "memory.WithClock") {
+		t.Errorf("a retry in an hour: %q", tb.text)
+	}
+	late.Store(int64(time.Hour))
+	second := consumertest.New(t, handler, consumertest.Settings{Ledger: l})
+	if r := second.Deliver(order("x")); !r.Acked || r.Runs != 1 || r.Err != nil {
+		t.Errorf("an hour later: %+v", r)
 	}
 }

@@ -40,6 +40,27 @@ func prepareFile(ctx context.Context, path, dir string) error {
 	return openError(path, migrate(ctx, db, path, dir))
 }
 
+// ErrNoLedger says that there is no ledger in a file that [Config].Existing wants one in. [ledger.Unusable] is true for it.
+var ErrNoLedger = errors.New("there is no ledger in it")
+
+// mustBeThere says what is wrong with a file that ought to be a ledger. It only reads.
+func mustBeThere(ctx context.Context, path string) error {
+	if _, err := os.Stat(path); err != nil { // SQLite would make it
+		return openError(path, ledger.MarkUnusable(fmt.Errorf("%w: %w", ErrNoLedger, err)))
+	}
+	c, err := newConnector(path, "query_only = ON")
+	if err != nil {
+		return err
+	}
+	db := openPool(c, 1)
+	defer func() { _ = db.Close() }() // it wrote nothing
+	schema, err := checkSchema(ctx, db, path)
+	if err == nil && schema == 0 {
+		err = ledger.MarkUnusable(ErrNoLedger)
+	}
+	return openError(path, err)
+}
+
 // maxLinks is how many links in a row are followed; systems follow no more either.
 const maxLinks = 40
 

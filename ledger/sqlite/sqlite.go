@@ -32,6 +32,8 @@ type Config struct {
 	// NewOwners accepts a missing owners file beside a ledger that has been in use. For whoever restored the ledger
 	// without it, once, while no other worker runs: what was in the hands of the old owners is free at once.
 	NewOwners bool
+	// Existing refuses a file in which there is no ledger yet, and changes nothing of it. Default false: Open makes one. For tools that look.
+	Existing bool
 	// Logger gets what no caller can be told. For everybody who runs this in production. Default: none.
 	Logger *zap.Logger
 
@@ -102,8 +104,8 @@ type Ledger struct {
 //
 // The application's own tables may live in the same file; that is what InTx needs. All of ours begin with `ackledger_`.
 //
-// Errors: an [*ledger.InvalidError] for a path or setting out of bounds; one for which [ledger.Unusable] is true if the
-// folder is missing, the files cannot be written, are no SQLite database or have a schema that does not serve this
+// Errors: an [*ledger.InvalidError] for a path or setting out of bounds; [ErrNoLedger] for what Config.Existing refuses; one for which
+// [ledger.Unusable] is true if the folder is missing, the files cannot be written, are no SQLite database or have a schema that does not serve this
 // program. Any other may heal. A ctx without a deadline gets one of 10 s.
 func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	cfg, err := c.withDefaults()
@@ -122,6 +124,11 @@ func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	}
 	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
+	if cfg.Existing {
+		if err := mustBeThere(ctx, path); err != nil {
+			return nil, err
+		}
+	}
 	if err := prepareFile(ctx, path, "ledger"); err != nil {
 		return nil, err
 	}

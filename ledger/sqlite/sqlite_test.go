@@ -1,7 +1,9 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -299,5 +301,49 @@ func TestImpossibleDates(t *testing.T) {
 func TestBeatsAreComparedByTheWallClock(t *testing.T) {
 	if now := sqlite.Wall(); strings.Contains(now.String(), "m=") || time.Since(now).Abs() > time.Minute {
 		t.Errorf("the pulse goes by %s", now)
+	}
+}
+
+// What only looks makes no ledger of a file that is something else, nor of one that is not there.
+func TestOpenExisting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	app, empty, missing := filepath.Join(dir, "app.db"), filepath.Join(dir, "empty.db"), filepath.Join(dir, "missing.db")
+	db, err := sql.Open("sqlite", app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE orders (id INTEGER)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Close(), os.WriteFile(empty, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{app, empty, missing} {
+		if l, err := sqlite.Open(t.Context(), path, &sqlite.Config{Existing: true}); !errors.Is(err, sqlite.ErrNoLedger) || !ledger.Unusable(err) {
+			t.Errorf("%s: %v, %v, want ErrNoLedger", path, l, err)
+		}
+	}
+	if after, err := os.ReadFile(app); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the application's file was changed: %v", err)
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 2 {
+		t.Errorf("there are %v now, %v", files, err)
+	}
+	own := sqlite.Fresh(t)
+	l, _ := openAt(t, own, nil)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	again, err := sqlite.Open(t.Context(), own, &sqlite.Config{Existing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
 	}
 }
