@@ -19,6 +19,7 @@ type Attempt struct {
 	result []byte
 	state  AttemptState
 	over   bool // no transaction may begin any more, and no result be set
+	ends   bool // the transaction's function has returned: nothing is published any more
 	err    error
 	rare   *rare // nil: nothing of it
 }
@@ -27,6 +28,9 @@ type Attempt struct {
 type rare struct {
 	before func() error     // a commit; nil: nothing
 	steps  map[int]*stepper // by the index of their message
+
+	outgoing []Outgoing // for the commit
+	bytes    int        // of outgoing
 }
 
 // rarely is the attempt's rare, which is locked.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Cipher is the user's encryption of archived deliveries: body and headers are sealed before they are stored, and opened
-// after they were read; so are results of runners and of steps, each as one text. Ids, groups, kinds and error texts stay readable, for lists. Safe for concurrent use.
+// Cipher is the user's encryption of archived deliveries, and of what waits in an outbox: body and headers are sealed before they are
+// stored, and opened after they were read; so are results of runners and of steps, each as one text. Ids, groups, kinds and error texts stay readable, for lists. Safe for concurrent use.
 //
 // Which key sealed what, and its rotation, are the cipher's own matter: Open is given what any earlier Seal returned. An
 // error of Seal means that the delivery cannot be archived now, so nothing is settled and nothing acknowledged.
@@ -24,39 +24,75 @@ const (
 )
 
 // Sealed says whether body and headers are those that a Cipher made.
-func (a *Archive) Sealed() bool {
-	return len(a.Headers) == 1 && a.Headers[0].Name == sealName && a.Headers[0].Type == sealType
+func (a *Archive) Sealed() bool { return sealed(a.Headers) }
+
+func sealed(headers []Header) bool {
+	return len(headers) == 1 && headers[0].Name == sealName && headers[0].Type == sealType
 }
 
 // Seal replaces body and headers by their sealed form. An archive that is sealed stays as it is. Whoever settles calls it,
 // before Limits.Archive is applied: the sealed form counts.
 func (a *Archive) Seal(ctx context.Context, c Cipher) error {
-	if a.Sealed() {
-		return nil
-	}
-	sealed, err := c.Seal(ctx, appendArchive(nil, a.Body, a.Headers))
-	if err != nil {
+	if err := seal(ctx, c, &a.Body, &a.Headers); err != nil {
 		return fmt.Errorf("ledger: sealing the archive of %v: %w", a.Key, err)
 	}
-	a.Body, a.Headers = sealed, []Header{{Name: sealName, Value: []byte("1"), Type: sealType}}
 	return nil
 }
 
 // Open replaces the sealed form by body and headers. An archive that is not sealed stays as it is, so a cipher can be
 // introduced at any time.
 func (a *Archive) Open(ctx context.Context, c Cipher) error {
-	if !a.Sealed() {
+	if err := open(ctx, c, &a.Body, &a.Headers); err != nil {
+		return fmt.Errorf("ledger: opening the archive of %v: %w", a.Key, err)
+	}
+	return nil
+}
+
+// Sealed says whether body and headers are those that a Cipher made.
+func (m *Outgoing) Sealed() bool { return sealed(m.Headers) }
+
+// Seal replaces body and headers by their sealed form, which is that of archives. Whoever publishes calls it, before bounds are applied. A
+// message that is sealed stays as it is.
+func (m *Outgoing) Seal(ctx context.Context, c Cipher) error {
+	if err := seal(ctx, c, &m.Body, &m.Headers); err != nil {
+		return fmt.Errorf("ledger: sealing a message for %q: %w", m.Target, err)
+	}
+	return nil
+}
+
+// Open replaces the sealed form by body and headers. Whoever relays calls it. A message that is not sealed stays as it is.
+func (m *Outgoing) Open(ctx context.Context, c Cipher) error {
+	if err := open(ctx, c, &m.Body, &m.Headers); err != nil {
+		return fmt.Errorf("ledger: opening a message for %q: %w", m.Target, err)
+	}
+	return nil
+}
+
+func seal(ctx context.Context, c Cipher, body *[]byte, headers *[]Header) error {
+	if sealed(*headers) {
 		return nil
 	}
-	plain, err := c.Open(ctx, a.Body)
+	text, err := c.Seal(ctx, appendArchive(nil, *body, *headers))
 	if err != nil {
-		return fmt.Errorf("ledger: opening the archive of %v: %w", a.Key, err)
+		return err
 	}
-	body, headers, err := readArchive(plain)
+	*body, *headers = text, []Header{{Name: sealName, Value: []byte("1"), Type: sealType}}
+	return nil
+}
+
+func open(ctx context.Context, c Cipher, body *[]byte, headers *[]Header) error {
+	if !sealed(*headers) {
+		return nil
+	}
+	text, err := c.Open(ctx, *body)
 	if err != nil {
-		return fmt.Errorf("ledger: opening the archive of %v: %w", a.Key, err)
+		return err
 	}
-	a.Body, a.Headers = body, headers
+	plain, list, err := readArchive(text)
+	if err != nil {
+		return err
+	}
+	*body, *headers = plain, list
 	return nil
 }
 

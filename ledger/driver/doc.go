@@ -15,7 +15,8 @@
 //   - a [ledger.Operator], [ledger.Maintainer], [ledger.Inspector] and [ledger.Board]
 //   - a [ledger.DeliveryCounter], [ledger.ArchiveMeter], [ledger.SuccessReader] and [ledger.PastKeeper]
 //
-// A store that has transactions for handlers fences them with [Begin]. Package storage has forms in which rows may be stored.
+// A store that has transactions for handlers fences them with [Begin]. One whose transactions are also an [OutboxTx] is a
+// [ledger.Outbox]: what handlers publish is written in their commits. Package storage has forms in which rows may be stored.
 // docs/store.md leads through a new store.
 //
 // # How a call goes

@@ -79,7 +79,7 @@ func (f *Fence) Check(tx Tx) error {
 }
 
 // Write is the last that the transaction does before it commits: it writes the successes of all messages, if each is the
-// attempt's still. Else it answers an error for which [ledger.IsLost] is true, and the transaction is to be rolled back.
+// attempt's still, and what was published ([OutboxTx]). Else it answers an error for which [ledger.IsLost] is true, and the transaction is to be rolled back.
 func (f *Fence) Write(tx Tx) error {
 	f.sort()
 	for i := range f.fences {
@@ -92,7 +92,7 @@ func (f *Fence) Write(tx Tx) error {
 			return err
 		}
 	}
-	return nil
+	return f.publish(tx)
 }
 
 // Committed is told once the transaction has committed.

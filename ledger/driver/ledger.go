@@ -1,10 +1,12 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/beats"
@@ -36,6 +38,9 @@ type Config struct {
 	// Group says how an owner makes batches of concurrent calls ([ledger.Group]). What OneFlush is, the ledger says. Default, and nil: it
 	// makes none. For stores that carry out several messages in one request.
 	Group *ledger.GroupConfig
+	// OutboxMessages and OutboxBytes are how many messages, and bytes of their bodies, wait in the outbox at most. Default, and 0:
+	// [ledger.MaxOutbox] and [ledger.MaxOutboxBytes]. For stores with less room.
+	OutboxMessages, OutboxBytes int64
 	// Warn is told what no caller can be told: what failed, and why. It is called by any goroutine. Default: nobody is told.
 	Warn func(what string, err error)
 }
@@ -44,7 +49,19 @@ type Config struct {
 type Ledger struct {
 	store  Store
 	cfg    Config
+	room   room
 	counts ranges.Counts
+}
+
+// room is what is known of the outbox's room.
+type room struct {
+	mu   sync.Mutex
+	next time.Time // when it is asked for again
+	err  error
+}
+
+func (c *Config) outboxBounds() (messages, bytes int64) {
+	return cmp.Or(c.OutboxMessages, ledger.MaxOutbox), cmp.Or(c.OutboxBytes, ledger.MaxOutboxBytes)
 }
 
 var (

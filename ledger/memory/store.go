@@ -38,6 +38,7 @@ type store struct {
 	audits     []ledger.AuditRecord          // the oldest first
 	audited    int64                         // how many there ever were
 	pauses     []ledger.Pause
+	outbox     outbox
 }
 
 // owner is one that no sweep has removed.

@@ -22,7 +22,8 @@ type Config struct {
 	// who keeps several ledgers in one database, or has rules for names.
 	Schema string
 	// MaxConns is the number of connections for claims and settles; one more is for beats alone. They are the ledger's
-	// own, so that neither InTx nor the program can starve them. The sweep and Stats each make one more while they work.
+	// own, so that neither InTx nor the program can starve them. The sweep and Stats each make one more while they work,
+	// and what publishes or relays up to 8 more, which are closed when they are idle.
 	// Default 4. For very many or very slow batches.
 	MaxConns int32
 	// Limits is what is stored of one message. Each zero field means ledger.DefaultLimits'. For brokers with a larger
@@ -45,6 +46,11 @@ type Config struct {
 	// CommitLimit bounds the fence, the commit, and the reading of a commit whose answer was lost. Default 30 s. For
 	// slow synchronous replicas.
 	CommitLimit time.Duration
+	// OutboxMessages and OutboxBytes are how many messages, and bytes of their bodies, wait in the outbox at most, 1 to 100,000,000 and 1 TiB.
+	// With more, Publish is refused ([ledger.ErrOutboxFull]) as an outage is, until relays have sent some. They are counted about once a
+	// second, so what is published within that time comes on top. Defaults 1,000,000 and 4 GiB. For people with little room, or whose
+	// brokers are away for long.
+	OutboxMessages, OutboxBytes int64
 	// Accept names engines, and poolers, that are refused otherwise ([EngineError]), since the ledger's suite has not been run on
 	// them. Default none. For who has run the suite there himself (docs/engines.md says how).
 	Accept []Engine
@@ -72,6 +78,8 @@ func (c *Config) withDefaults() Config {
 	out.IdleLimit = cmp.Or(out.IdleLimit, time.Minute)
 	out.TxLimit = cmp.Or(out.TxLimit, time.Hour)
 	out.CommitLimit = cmp.Or(out.CommitLimit, 30*time.Second)
+	out.OutboxMessages = cmp.Or(out.OutboxMessages, ledger.MaxOutbox)
+	out.OutboxBytes = cmp.Or(out.OutboxBytes, ledger.MaxOutboxBytes)
 	if out.Host == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -101,6 +109,8 @@ func (c *Config) validate() error {
 		bounded("IdleLimit", c.IdleLimit, time.Millisecond, 24*time.Hour),
 		bounded("TxLimit", c.TxLimit, time.Millisecond, 24*time.Hour),
 		bounded("CommitLimit", c.CommitLimit, time.Millisecond, time.Hour),
+		bounded("OutboxMessages", c.OutboxMessages, 1, 100_000_000),
+		bounded("OutboxBytes", c.OutboxBytes, 1, 1<<40),
 	)
 }
 

@@ -72,6 +72,7 @@
 //
 //	recover.go             the next epoch, after a restore
 //	board.go               what workers have said, and the pauses that operators set
+//	outbox.go              lanes of the outbox, what is next in them, and how much waits
 //	operate.go             what operators change: renewals, reopenings, purges, and the audit
 //	deadletters.go         the list of dead letters
 //	archived.go            how many bytes a scope's archive has
@@ -93,6 +94,7 @@
 //	intx_run.go            one call of InTx, and what its errors mean
 //	session.go             its transaction, of pgx or of database/sql
 //	lazy.go                the transaction of pgx, which begins with its first statement
+//	outbox_tx.go           what a transaction publishes
 //	join.go                Join, which makes an owner
 //	check.go               whether this program may work with what is there
 //	held.go                settlements whose rows others hold, asked for again
@@ -119,6 +121,7 @@
 //	gate.go                what a connection leads to: how it is asked, and what is refused
 //	version.go             which versions of schema and program go together
 //	statements_tx.go       the SQL of InTx
+//	statements_outbox.go   the SQL of the outbox
 //	statements.go          the SQL of owners, scopes and claims, and the schema's name in all
 //	statements_operate.go  the SQL of operators
 //	statements_ranges.go   the SQL of ranges

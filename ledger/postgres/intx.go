@@ -127,6 +127,7 @@ func (r *run) settle(ctx, last context.Context) (ledger.AttemptState, error) {
 	tickets := r.attempt.Tickets()
 	r.rows, r.fences = r.owner.ranged.Fences(tickets)
 	r.mark = r.session.mark()
+	r.outgoing = r.attempt.Outgoing()
 	if len(r.fences) == 0 {
 		return r.flush(ctx, last, r.fenceOf(tickets))
 	}
@@ -137,6 +138,11 @@ func (r *run) settle(ctx, last context.Context) (ledger.AttemptState, error) {
 		return ledger.AttemptOpen, r.unanswered(ctx, last, named("begin", err))
 	}
 	r.mark = r.session.mark()
+	if s := r.ledger.published(r.mark.at(), r.outgoing); s != nil {
+		if err := r.session.publish(last, s); err != nil {
+			return r.unfenced(ctx, last, true, err)
+		}
+	}
 	if len(r.rows) > 0 {
 		f := r.fenceOf(tickets)
 		if here, err := r.session.fence(last, f); err != nil {
@@ -181,6 +187,7 @@ func (r *run) fenceOf(tickets []ledger.Ticket) *fence {
 // flush sends a fence with its COMMIT, and says what came of them.
 func (r *run) flush(ctx, last context.Context, f *fence) (ledger.AttemptState, error) {
 	r.late = true // if that does not return
+	f.ahead = r.ledger.published(f.began, r.outgoing)
 	here, sent, err := r.session.settle(last, f)
 	r.mark, r.late = r.session.mark(), !f.met
 	if err != nil && !f.met && (!sent || rolledBack(err)) {

@@ -16,13 +16,14 @@ import (
 
 // run is one call of InTx.
 type run struct {
-	attempt *ledger.Attempt
-	owner   *owner
-	ledger  *Ledger
-	session session
-	mark    mark            // nothing, if the transaction has not begun
-	rows    []int           // the tickets whose rows are fenced
-	fences  []ranges.Fenced // the ranges of the others
+	attempt  *ledger.Attempt
+	owner    *owner
+	ledger   *Ledger
+	session  session
+	mark     mark              // nothing, if the transaction has not begun
+	rows     []int             // the tickets whose rows are fenced
+	fences   []ranges.Fenced   // the ranges of the others
+	outgoing []ledger.Outgoing // what was published
 	// late says that the fence was sent with its COMMIT, and not answered: it may come late, and commits if its rows are still as they were.
 	late     bool
 	settling bool // fence and COMMIT are under way, or have not returned

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,19 +25,22 @@ var (
 
 // Ledger implements [ledger.Ledger] on PostgreSQL. Make it with [New]; it is safe for concurrent use.
 type Ledger struct {
-	cfg   Config
-	names *strings.Replacer
-	made  sync.Map      // statements with the schema's name in place, by their texts
-	user  *pgxpool.Pool // the caller's: InTx
-	own   *pgxpool.Pool // claims, settles, reads
-	beats *pgxpool.Pool // one connection, so that no flood of claims can delay a beat
-	stats *pgxpool.Pool // one connection, and only while it is used, so that Stats that wait keep nobody else's
-	log   *zap.Logger
-	is    versions
+	cfg    Config
+	names  *strings.Replacer
+	made   sync.Map      // statements with the schema's name in place, by their texts
+	user   *pgxpool.Pool // the caller's: InTx
+	own    *pgxpool.Pool // claims, settles, reads
+	beats  *pgxpool.Pool // one connection, so that no flood of claims can delay a beat
+	relays *pgxpool.Pool // of the outbox
+	stats  *pgxpool.Pool // one connection, and only while it is used, so that Stats that wait keep nobody else's
+	log    *zap.Logger
+	is     versions
 
 	openDB sync.Once
 	db     *sql.DB // InSQLTx; opened on first use
 
+	lanes    sync.Map // targets whose lanes are made
+	room     room
 	scopes   scopes
 	counts   ranges.Counts
 	waits    lockWaits
@@ -72,7 +76,25 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (*Ledger, error) 
 		l.beats.Close()
 		return nil, err
 	}
+	if l.relays, err = ownPool(ctx, pool, relayConns); err != nil {
+		l.own.Close()
+		l.beats.Close()
+		l.stats.Close()
+		return nil, err
+	}
 	return l, nil
+}
+
+// relayConns is how many connections are for relays, beside those of claims. They are made when they are needed.
+const relayConns = 8
+
+// room is what is known of the outbox's room.
+type room struct {
+	mu     sync.Mutex
+	asked  bool
+	asking bool
+	next   time.Time // when it is asked for again
+	err    error
 }
 
 // readOnly is PostgreSQL's read_only_sql_transaction.
@@ -117,6 +139,7 @@ func (l *Ledger) Close() {
 	l.own.Close()
 	l.beats.Close()
 	l.stats.Close()
+	l.relays.Close()
 }
 
 // Limits implements [ledger.Ledger].

@@ -27,7 +27,7 @@ func TestMajors(t *testing.T) {
 			open := func(t *testing.T) ledgertest.Store { return openBench(t, from.copy(t), variant{}).store() }
 			for name, suite := range map[string]func(*testing.T, ledgertest.Open){
 				"Ledger": ledgertest.Run, "InTx": ledgertest.RunInTx, "Maintain": ledgertest.RunMaintain, "Operate": ledgertest.RunOperate,
-				"Steps": ledgertest.RunSteps, "Ranged": ledgertest.RunRanged, "RangedMaintain": ledgertest.RunRangedMaintain, "Recover": ledgertest.RunRecover,
+				"Steps": ledgertest.RunSteps, "Outbox": ledgertest.RunOutbox, "Ranged": ledgertest.RunRanged, "RangedMaintain": ledgertest.RunRangedMaintain, "Recover": ledgertest.RunRecover,
 				"Differential":       func(t *testing.T, open ledgertest.Open) { ledgertest.Differential(t, open, 10) },
 				"RangedDifferential": func(t *testing.T, open ledgertest.Open) { ledgertest.Differential(t, ledgertest.Ranged(open), 10) },
 			} {

@@ -18,7 +18,7 @@ type Right uint8
 // The rights. The zero value is none.
 const (
 	// Worker is what [New]'s ledger needs for all it does: claims, settles, InTx, Get, Stats, and Maintain. It owns
-	// nothing and deletes nothing but ranges and segments, which it joins: what has expired goes through functions of the
+	// nothing and deletes nothing but ranges and segments, which it joins, and what it has sent of the outbox: what has expired goes through functions of the
 	// schema that remove nothing else. Triggers refuse it any change of a message that succeeded, and any that takes
 	// finished offsets out of segments, but for segments that have not changed for an hour, and offsets below where a worker
 	// has said, for an hour, that the log begins: only a worker knows. What is finished in a range that is still open is in its hands.
@@ -40,6 +40,8 @@ GRANT INSERT ON {s}.scope, {s}.owner, {s}.message, {s}.archive TO {r};
 GRANT UPDATE ON {s}.owner, {s}.message, {s}.maintenance TO {r};
 GRANT UPDATE (keep_past) ON {s}.scope TO {r};
 GRANT SELECT, INSERT ON {s}.step TO {r};
+GRANT SELECT, INSERT, UPDATE (tries, due, error), DELETE ON {s}.outbox TO {r};
+GRANT SELECT, INSERT, UPDATE ON {s}.outbox_lane TO {r};
 GRANT SELECT, INSERT, UPDATE ON {s}.range_log, {s}.delivery TO {r};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {s}.claim_range, {s}.segment TO {r};
 GRANT EXECUTE ON FUNCTION {s}.sweep_message(bigint, bigint, bigint, bigint, bigint),

@@ -74,6 +74,7 @@ func TestRoleWorker(t *testing.T) {
 			shared := open(t)
 			ledgertest.Run(t, func(*testing.T) ledgertest.Store { return shared })
 			ledgertest.RunInTx(t, func(*testing.T) ledgertest.Store { return shared })
+			ledgertest.RunOutbox(t, func(*testing.T) ledgertest.Store { return shared })
 			ledgertest.RunMaintain(t, open)
 			ledgertest.RunRanged(t, func(*testing.T) ledgertest.Store { return shared })
 			ledgertest.RunRangedMaintain(t, open)

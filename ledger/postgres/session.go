@@ -21,6 +21,8 @@ type session interface {
 	begin(ctx context.Context) error
 	// mark is the transaction's; nothing, if it has not begun.
 	mark() mark
+	// publish writes what was published. It is called before fence, where that is.
+	publish(ctx context.Context, s *statement) error
 	// fence runs a fence under the settings of sqlTune, which stay until the transaction's end. here: it is the transaction that
 	// began; false, too, if that was not answered.
 	fence(ctx context.Context, f *fence) (here bool, err error)
@@ -44,8 +46,9 @@ type fence struct {
 	tune  string // sqlTxTune or sqlTxTuneOne
 	sql   string
 	args  []any
-	dest  []any // of its one row
-	met   bool  // that was read
+	dest  []any      // of its one row
+	met   bool       // that was read
+	ahead *statement // goes ahead of it; nil: nothing does
 }
 
 // pgxSession is a transaction of pgx.
@@ -74,6 +77,11 @@ func (s *pgxSession) mark() mark {
 	s.tx.mu.Lock()
 	defer s.tx.mu.Unlock()
 	return s.tx.mark
+}
+
+func (s *pgxSession) publish(ctx context.Context, st *statement) error {
+	_, err := s.tx.tx.Exec(ctx, st.sql, st.args...)
+	return err
 }
 
 func (s *pgxSession) fence(ctx context.Context, f *fence) (here bool, err error) {
@@ -113,6 +121,9 @@ func (f *fence) tuned(here *bool) []any {
 // batch is a fence behind its settings.
 func (f *fence) batch(here *bool) *pgx.Batch {
 	b := &pgx.Batch{}
+	if f.ahead != nil {
+		b.Queue(f.ahead.sql, f.ahead.args...)
+	}
 	b.Queue(f.tune, f.began).QueryRow(func(row pgx.Row) error { return row.Scan(f.tuned(here)...) })
 	b.Queue(f.sql, f.args...).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(f.dest...)
@@ -189,8 +200,18 @@ func (s *sqlSession) scan(ctx context.Context, query string, args []any, dest ..
 	return s.tx.SQL().QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
-// fence takes two round trips: database/sql has no batches.
+func (s *sqlSession) publish(ctx context.Context, st *statement) error {
+	_, err := s.tx.SQL().ExecContext(ctx, st.sql, st.args...)
+	return err
+}
+
+// fence takes two round trips, three with what was published: database/sql has no batches.
 func (s *sqlSession) fence(ctx context.Context, f *fence) (here bool, err error) {
+	if f.ahead != nil {
+		if err := s.publish(ctx, f.ahead); err != nil {
+			return false, err
+		}
+	}
 	if err := s.scan(ctx, f.tune, []any{f.began}, f.tuned(&here)...); err != nil {
 		return false, err
 	}

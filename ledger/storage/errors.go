@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -61,4 +62,9 @@ func DecodeErrors(b []byte) ([]ledger.AttemptError, error) {
 		return nil, fmt.Errorf("ledger: the stored list of errors cannot be read: %w", err)
 	}
 	return list, nil
+}
+
+// CutError bounds the text of an error, 2 KiB, and makes it UTF-8 without NUL.
+func CutError(text string) string {
+	return cutText(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD"), maxErrorText)
 }

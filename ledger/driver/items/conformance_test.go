@@ -2,6 +2,7 @@ package items_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -102,3 +103,30 @@ func TestRangedMaintain(t *testing.T) { ledgertest.RunRangedMaintain(t, open) }
 func TestRangedReopen(t *testing.T)   { ledgertest.RunRangedReopen(t, open) }
 func TestBoard(t *testing.T)          { ledgertest.RunBoard(t, open) }
 func TestDifferential(t *testing.T)   { ledgertest.Differential(t, open, 100) }
+
+// TestNoOutbox: what a handler publishes is refused by name, and nothing waits.
+func TestNoOutbox(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	o, err := s.Ledger.Join(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := o.Claim(t.Context(), []ledger.Entry{{Key: ledger.Key{Scope: "s", ID: []byte("m")}, Delivery: []byte("m"),
+		Fingerprint: ledger.BodyFingerprint([]byte("m")), Window: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := ledger.NewAttempt(o, claims[0].Ticket)
+	err = s.InTx(ledger.WithAttempt(t.Context(), a), func(ctx context.Context) error { return a.Publish(ctx, ledger.Outgoing{Target: "t"}) })
+	if !errors.Is(err, ledger.ErrNoOutbox) {
+		t.Fatalf("%v, want ErrNoOutbox", err)
+	}
+	box := s.Ledger.(ledger.Outbox)
+	if list, err := box.ListOutbox(t.Context(), "", 0, 1, false); err != nil || len(list) > 0 {
+		t.Fatal(list, err)
+	}
+	if _, _, err := box.TakeLane(t.Context(), []string{"t"}, time.Minute); !errors.Is(err, ledger.ErrNoOutbox) {
+		t.Fatalf("%v, want ErrNoOutbox", err)
+	}
+}
