@@ -174,8 +174,12 @@ type Options struct {
 	// DeadLetterTimeout is how long one try may take, 100 ms to 1 min. Default 5 s. For people whose target is slow.
 	DeadLetterTimeout time.Duration
 
-	// Cipher seals body and headers of what fails before the ledger archives it, once it is published to DeadLetter, and results of steps. For
-	// people whose database must not show their messages. Default: none. While it fails, what should be archived is kept,
+	// Relay sends what handlers publish inside of InTx ([Publish]), of this worker and of any other on the same ledger. Default: none, what is
+	// published waits for a worker that has one, or for package outbox. For people who publish.
+	Relay *Relay
+
+	// Cipher seals body and headers of what fails before the ledger archives it, once it is published to DeadLetter, and of what is published
+	// inside of InTx ([Publish]), and results of steps. For people whose database must not show their messages. Default: none. While it fails, what should be archived is kept,
 	// unacknowledged, and sealing it is tried again, BackoffBase doubling to BackoffMax. It has DeadLetterTimeout, and must end with its context.
 	Cipher ledger.Cipher
 

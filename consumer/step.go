@@ -192,7 +192,7 @@ func persist(ctx context.Context, call func(context.Context) error) error {
 
 type stepCipherKey struct{}
 
-// WithStepCipher returns a context for handlers, in which c seals what is recorded of steps; nil: nothing does. It is for code that runs
+// WithStepCipher returns a context for handlers, in which c seals what is recorded of steps, and what is published; nil: nothing does. It is for code that runs
 // handlers: the engine, and tests.
 func WithStepCipher(ctx context.Context, c ledger.Cipher) context.Context {
 	if c == nil {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
@@ -240,5 +241,37 @@ func TestDrain(t *testing.T) {
 	again := begin(t, l, idempotency.Options{})
 	if out, err := again.Do(t.Context(), request("k"), f); err != nil || !out.Replayed || string(out.Result.Body) != "late" {
 		t.Errorf("another runner: %+v, %v", out, err)
+	}
+}
+
+// What a function publishes is in the outbox once, however often its request comes, and not at all if it fails.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	l, _ := openFile(t)
+	r := begin(t, l, idempotency.Options{Attempts: 1})
+	do := func(key string, failure error) error {
+		_, err := r.Do(t.Context(), request(key), func(ctx context.Context) (idempotency.Result, error) {
+			if err := consumer.Publish(ctx, ledger.Outgoing{Target: "t"}); !errors.Is(err, ledger.ErrNotInTx) {
+				t.Errorf("outside of InTx: %v", err)
+			}
+			return idempotency.Result{}, sqlite.InTx(ctx, func(ctx context.Context, _ *sql.Tx) error {
+				return errors.Join(consumer.Publish(ctx, ledger.Outgoing{Target: "t", ID: key}), failure)
+			})
+		})
+		return err
+	}
+	for range 3 {
+		if err := do("k", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := do("failing", errBoom); err == nil {
+		t.Error("no error")
+	}
+	if list, err := l.ListOutbox(t.Context(), "t", 0, 10, false); err != nil || len(list) != 1 || list[0].ID != "k" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := consumer.Publish(t.Context(), ledger.Outgoing{Target: "t"}); !errors.Is(err, ledger.ErrNoAttempt) {
+		t.Errorf("outside of a function: %v", err)
 	}
 }

@@ -93,6 +93,7 @@
 //	replaytarget.go   puts dead letters back on the topics they came from
 //	replaygroups.go   which groups read a topic
 //	replayage.go      counts copies that are older than their topic keeps records
+//	publisher.go      a topic as a target of the outbox
 //	deadletter.go     a topic of dead letters, and the records to and from it
 //	horizon.go        how far the topics' logs reach: what a stamp may name
 //	source.go         a topic's identity, and what its configuration says of its records

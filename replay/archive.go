@@ -165,7 +165,8 @@ func (a *archive) letter(ctx context.Context, d *ledger.DeadLetter) (*Letter, er
 		l.Class, l.Error = d.Errors[n-1].Kind, d.Errors[n-1].Error
 	}
 	source, name, ok := ParseScope(d.Key.Scope)
-	if l.Consumer = name; d.Source != "" && (!ok || d.Source != source) {
+	outbox := ledger.IsOutboxScope(d.Key.Scope) // it was never sent: its copy is for whoever consumes
+	if l.Consumer = name; d.Source != "" && (!ok || d.Source != source) && !outbox {
 		l.Unreadable = fmt.Errorf("%w: %.200q, and %.200q", errAstray, d.Source, d.Key.Scope)
 	}
 	emptyKey := d.UnmarkEmptyKey()

@@ -123,6 +123,7 @@ var layers = map[string][]string{
 	"internal/visibility":          {},
 	"internal/flow":                {"ledger", "internal/backoff"},
 	"internal/engine":              belowWorkers,
+	"outbox":                       slices.Concat(belowWorkers, []string{"internal/engine"}),
 	"replay":                       slices.Concat(belowWorkers, []string{"internal/engine", "internal/acts"}),
 	"sqs":                          slices.Concat(belowWorkers, []string{"replay", "internal/engine", "internal/acts", "internal/visibility"}),
 	"kafka":                        slices.Concat(belowWorkers, []string{"replay", "internal/engine", "internal/acts", "internal/offsets"}),

@@ -58,6 +58,13 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.tel = tel
+	sends, err := relayOf(cfg.Ledger, &o)
+	if err != nil {
+		return nil, err
+	}
+	if sends != nil {
+		e.upkeep.relay = sends
+	}
 	if err := observe(e, tel, meter); err != nil { // the last: metrics may be collected from now on
 		return nil, err
 	}
@@ -142,6 +149,9 @@ func (e *Engine) Start(ctx context.Context) error {
 		loops.Go(e.permits.ask)
 		loops.Go(e.permits.giveBack)
 		loops.Go(e.permits.turns)
+	}
+	if e.upkeep.relay != nil {
+		loops.Go(e.upkeep.relays)
 	}
 	for range callers {
 		loops.Go(e.claimer.loop)

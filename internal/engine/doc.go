@@ -17,6 +17,11 @@
 //	core.go        the Engine: its parts, and how it starts
 //	report.go      what a worker says of itself with its beats
 //	apart.go       one message at a time, beside the pool: suspects and probes
+//	relay.go       the outbox: who takes its lanes
+//	relaysend.go   a batch of it, on its way
+//	relayopen.go   what is sealed of it
+//	relaybury.go   what a target refuses for good
+//	relaymeters.go the metrics of the outbox
 //	pool.go        the goroutines that run handlers
 //	batch.go       the calls of the handler: one by one, or a batch
 //	publisher.go   dead letters, and the cipher

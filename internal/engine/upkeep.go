@@ -18,13 +18,20 @@ const (
 	weighLimit = time.Hour // of an archive of any size; the store notices before that if nobody answers
 )
 
-// upkeep is what a worker does for the ledger as a whole: it sweeps it, and asks how much is archived.
+// upkeep is what a worker does for the ledger as a whole: it sweeps it, relays its outbox, and asks how much is archived.
 type upkeep struct {
 	*kernel
 	life      *life
 	opt       *consumer.Options
 	notes     *notes
+	relay     relay // nil: it relays nothing
 	unweighed error // of the last time that the ledger was asked how much is archived; the kernel's lock guards it
+}
+
+// relay sends what was published: a [Relay].
+type relay interface {
+	Run(ctx context.Context) error
+	Close()
 }
 
 // sweep sweeps the ledger for as long as the engine lives; of all processes one does at a time.
@@ -35,6 +42,14 @@ func (u *upkeep) sweep(m ledger.Maintainer) {
 	}
 	u.log.Error("the ledger is not maintained by this worker: its tables grow", zap.Error(err))
 	u.notes.notSwept(err)
+}
+
+// relays sends what was published, for as long as the engine lives.
+func (u *upkeep) relays() {
+	defer u.relay.Close()
+	if err := u.relay.Run(u.life.gone); err != nil {
+		u.log.Error("nothing is relayed", zap.Error(err))
+	}
 }
 
 // weigh asks the ledger now and then how much is archived.

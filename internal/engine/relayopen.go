@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ackledger/ackledger/ledger"
+)
+
+// errNoCipher says why a message that is sealed is not sent.
+var errNoCipher = errors.New("consumer: Relay.Cipher: the message is sealed, and there is no cipher to open it")
+
+// opener opens what is sealed of the outbox.
+type opener struct {
+	cipher ledger.Cipher // nil: none
+	limit  time.Duration // of one batch
+}
+
+// unopened is a message that the cipher did not open.
+type unopened struct {
+	q   *ledger.Queued
+	err error
+}
+
+// open opens what is sealed. It returns what can be sent, and what the cipher did not open; what is behind that under its key is not among
+// either. Where it opens nothing at all it is the cipher that fails: an error.
+func (o *opener) open(ctx context.Context, next []ledger.Queued) (can []ledger.Queued, closed []unopened, err error) {
+	if !slices.ContainsFunc(next, func(q ledger.Queued) bool { return q.Sealed() }) {
+		return next, nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	plain := slices.Clone(next) // a call that was left behind goes on with that
+	answered := apart("Relay.Cipher", func() ([]error, error) { return o.openAll(ctx, plain), nil })
+	errs, err := outcomeOf(ctx, "Relay.Cipher", answered, endsIn)
+	if err != nil {
+		return nil, nil, err
+	}
+	behind := map[string]bool{} // keys of which one was not opened
+	for i := range plain {
+		q := &plain[i]
+		switch key := string(q.Key); {
+		case behind[key]:
+		case errs[i] != nil:
+			closed = append(closed, unopened{q, errs[i]})
+			behind[key] = key != ""
+		default:
+			can = append(can, *q)
+		}
+	}
+	if len(can) == 0 {
+		return nil, nil, closed[0].err
+	}
+	return can, closed, nil
+}
+
+func (o *opener) openAll(ctx context.Context, list []ledger.Queued) []error {
+	errs := make([]error, len(list))
+	for i := range list {
+		switch q := &list[i]; {
+		case !q.Sealed():
+		case o.cipher == nil:
+			errs[i] = errNoCipher
+		default:
+			errs[i] = q.Open(ctx, o.cipher)
+		}
+	}
+	return errs
+}
