@@ -41,6 +41,13 @@ var defaults = map[string]string{
 	"Options.DeadLetterTries":   count(consumer.DefaultDeadLetterTries),
 	"Options.DeadLetterTimeout": span(consumer.DefaultDeadLetterTimeout),
 
+	"Options.Relay.Parallel":   count(consumer.DefaultRelayParallel),
+	"Options.Relay.Batch":      count(consumer.DefaultRelayBatch),
+	"Options.Relay.BatchBytes": size(consumer.DefaultRelayBatchBytes),
+	"Options.Relay.Lease":      span(consumer.DefaultRelayLease),
+	"Options.Relay.Interval":   span(consumer.DefaultRelayInterval),
+	"Options.Relay.Tries":      count(consumer.DefaultRelayTries),
+
 	"sqs.Config.VisibilityTimeout": span(sqs.DefaultVisibilityTimeout),
 	"sqs.Config.WaitTime":          span(sqs.DefaultWaitTime),
 	"sqs.Config.MaxPollers":        count(sqs.DefaultMaxPollers),
@@ -133,7 +140,7 @@ func TestTheTableOfDefaultsIsThatOfTheConstants(t *testing.T) {
 func TestEveryDefaultIsInTheTable(t *testing.T) {
 	for folder, prefix := range map[string]string{"consumer": "Options.", "sqs": "sqs.Config.", "kafka": "kafka.Config.", "idempotency": "idempotency.Options."} {
 		for _, name := range defaultConstants(t, filepath.Join("..", folder)) {
-			field := strings.Replace(strings.TrimPrefix(name, "Default"), "Breaker", "Breaker.", 1) // a struct in Options
+			field := strings.NewReplacer("Breaker", "Breaker.", "Relay", "Relay.").Replace(strings.TrimPrefix(name, "Default")) // structs in Options
 			if _, known := defaults[prefix+field]; !known {
 				t.Errorf("%s.%s is not in the table of defaults", folder, name)
 			}

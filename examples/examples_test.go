@@ -42,6 +42,9 @@ var expected = map[string]struct {
 		"charging order-1", "shipping order-1 paid with charge-of-order-1", "notifying: parcel-of-order-1 is on its way",
 		"attempt 4 did all of order-1",
 	}},
+	"outbox": {lines: []string{
+		"attempt 1: charged and published: false", "attempt 2: charged and published: true", "shipping order-1",
+	}},
 	"cron": {sorted: true, lines: []string{
 		"host 1: report 1", "host 1: report 2", "host 1: report 3", "host 2: report 1", "host 2: report 2", "host 2: report 3",
 		"making a report", "making a report", "making a report",

@@ -93,6 +93,12 @@ func (m meter) Float64ObservableGauge(name string, o ...metric.Float64Observable
 	return m.Meter.Float64ObservableGauge(name, o...)
 }
 
+// nowhere is a target that nothing is published for.
+type nowhere struct{}
+
+func (nowhere) Publish(context.Context, []consumer.Publication) []error { return nil }
+func (nowhere) Source(context.Context) (string, error)                  { return "", nil }
+
 func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,12 +110,14 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 	})
 	made := &instruments{made: map[string]bool{}}
 	options := consumer.Options{Name: "payments", MeterProvider: made}
+	relaying := options
+	relaying.Relay = &consumer.Relay{Targets: map[string]consumer.Publisher{"nowhere": nowhere{}}}
 	queues := sqstest.Start(t, nil)
 	url, err := queues.CreateQueue("orders", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := sqs.NewWorker(queues.Client(), url, memory.New(), handler, &sqs.Config{Options: options, WaitTime: time.Second})
+	first, err := sqs.NewWorker(queues.Client(), url, memory.New(), handler, &sqs.Config{Options: relaying, WaitTime: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ type list struct {
 	newest      bool
 	body        bool
 	renewed     bool
+	queued      bool
 }
 
 func newList(t *target) *cobra.Command {
@@ -42,6 +43,8 @@ messages. (Not with --kind, --header, --key or --newest, which are for dead lett
 succeeded in one go with their neighbours have no line of their own: ` + "`ackledger stats` counts them, and" + `
 ` + "`ackledger show`" + ` shows each.
 
+With --outbox, what was published inside of InTx and is not sent yet is listed instead, in the order in which it was written.
+
 A table ends after ` + fmt.Sprint(listPage) + ` lines unless --count says otherwise; --json writes all, a line of JSON each. Bodies and headers
 are shown with --json --body only: names and error texts are what your handlers made of them.`,
 		Args: cobra.NoArgs,
@@ -54,6 +57,7 @@ are shown with --json --body only: names and error texts are what your handlers 
 	flags.BoolVar(&l.stuck, "stuck", false, "pending messages that wait for nothing but a copy of them")
 	flags.BoolVar(&l.renewed, "renewed", false, "dead letters that were renewed (--fresh-keys, --body-file) and have not run since")
 	flags.BoolVar(&l.newest, "newest", false, "dead letters: the last ones first")
+	flags.BoolVar(&l.queued, "outbox", false, "what waits to be sent; with no filter")
 	flags.IntVar(&l.count, "count", listPage, "so many at most, 0 for all (with --json all are the default)")
 	flags.BoolVar(&l.json, "json", false, "a line of JSON for each")
 	flags.BoolVar(&l.body, "body", false, "with --json: bodies and headers of dead letters, too, in base64")
@@ -64,12 +68,18 @@ are shown with --json --body only: names and error texts are what your handlers 
 		if l.body && !l.json {
 			return usage("--body needs --json (`ackledger show ID --body` shows one body)")
 		}
+		if l.queued {
+			return onlyOutbox(cmd)
+		}
 		return nil
 	}
 	return cmd
 }
 
 func (l *list) run(ctx context.Context, op ledger.Operator, out, messages io.Writer) error {
+	if l.queued {
+		return l.outbox(ctx, op, out)
+	}
 	f, err := l.filter(ctx, op)
 	if err != nil {
 		return err

@@ -43,6 +43,7 @@ func Goals() []suite.Goal {
 		ratio("Kafka with ranges, 1 partition, of 8", partGroup+"/ours, ranges, 1", partGroup+"/ours, ranges, 8", 0.9),
 		{Text: "ranges, the last 10 million of 100 million records, of the first", Unit: "×", Bound: 0.9,
 			Value: func(r suite.Round) float64 { return r.Of(longGroup+"/ours, claim and settle", lastTenth) }},
+		{Text: "outbox, from commit to broker", Unit: "messages/s", Bound: 50_000, Value: func(r suite.Round) float64 { return r.Rate(outboxGroup + "/ours, commit to broker") }},
 		{Text: "Kafka with the memory ledger", Unit: "records/s", Bound: 600_000,
 			Value: func(r suite.Round) float64 { return r.Rate("kafka/ours, memory, order none") }},
 		ratio("Kafka with the memory ledger, of parallel-consumer unordered, default settings", "kafka/ours, memory, order none", "kafka/parallel-consumer, unordered, 16", 12),
