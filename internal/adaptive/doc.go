@@ -14,8 +14,8 @@
 //     With the tolerance of 1.5, twice the handlers are kept as long as they bring a third more.
 //   - Failures count as well: what a call costs is the time of one that goes well, divided by the fourth power of the part that does. So a
 //     tenth of failures is as bad as half of the time more. Failures that fewer handlers have as well are in the base, and say nothing.
-//   - If more than half of the calls fail, the window ends at once: the limit is halved, and does not grow for 1 s to 8 s. Where it is at
-//     its least, calls pause between tries, for 100 ms to 5 s.
+//   - If more than half of the calls fail, the window ends at once: the limit goes back to where most went well, or is halved where they
+//     just did, and does not grow for 1 s to 8 s. Where it is at its least, calls pause between tries, for 100 ms to 5 s.
 //   - Once the limit has shrunk it grows by one for ten windows, before it grows by its root again (additive increase, multiplicative
 //     decrease; Chiu and Jain, 1989). If failures have shrunk it, it stays for ten windows before that. So what was just too much is
 //     neither overshot nor tried at once.

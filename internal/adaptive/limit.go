@@ -50,6 +50,7 @@ type Limit struct {
 	base   float64 // what a call costs with few handlers, in seconds; zero: not known
 	few    float64 // so many
 	age    int     // windows since
+	good   float64 // the last limit that was in use and did well; zero: what comes after it did not
 	calm   int     // windows since the limit has shrunk, in which it might grow
 	lately float64 // what a call took, in the last window
 
@@ -200,7 +201,7 @@ func (l *Limit) move(now time.Duration, cost float64) {
 	if l.base == 0 || float64(l.Now()) <= l.few {
 		l.learn(cost, l.limit)
 	}
-	l.base = min(l.base, cost)
+	l.base, l.good = min(l.base, cost), l.limit
 	switch slow := cost > tolerance*l.base; {
 	case slow && l.age <= fresh:
 		l.limit, l.calm = max(l.limit*max(tolerance*l.base/cost, 0.5), l.few, float64(l.cfg.Min)), 0
@@ -226,7 +227,11 @@ func (l *Limit) overload(now time.Duration) {
 		l.pause = min(max(2*l.pause, firstPause), longestPause)
 		l.rests, l.until = true, now+l.pause
 	}
-	l.limit = max(least, min(l.limit, math.Ceil(l.window.inUse()))/2)
+	if l.good > 0 && int(l.good) < l.Now() {
+		l.limit = max(least, l.good)
+	} else {
+		l.limit = max(least, min(l.limit, math.Ceil(l.window.inUse()))/2)
+	}
 	if now-l.growsAgainAt > forgiven {
 		l.hold = 0
 	}
@@ -235,7 +240,7 @@ func (l *Limit) overload(now time.Duration) {
 	if !l.overloaded {
 		l.since = now
 	}
-	l.overloaded, l.dips, l.base, l.calm = true, false, 0, 0
+	l.overloaded, l.dips, l.base, l.good, l.calm = true, false, 0, 0, 0
 	l.next()
 }
 

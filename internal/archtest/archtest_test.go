@@ -90,7 +90,7 @@ var (
 		"ledger", "ledger/storage", "internal/acts", "internal/beats", "internal/checks", "internal/maintenance", "internal/ranges",
 	}
 	belowWorkers = []string{
-		"ledger", "ledger/storage", "internal/checks", "internal/marks", "consumer", "internal/flow", "internal/backoff", "internal/killpoint",
+		"ledger", "ledger/storage", "internal/checks", "internal/marks", "consumer", "internal/flow", "internal/adaptive", "internal/backoff", "internal/killpoint",
 		"internal/slots",
 	}
 )
@@ -121,7 +121,8 @@ var layers = map[string][]string{
 	"internal/killpoint":           {},
 	"internal/slots":               {},
 	"internal/visibility":          {},
-	"internal/flow":                {"ledger", "internal/backoff"},
+	"internal/adaptive":            {},
+	"internal/flow":                {"ledger", "internal/adaptive", "internal/backoff"},
 	"internal/engine":              belowWorkers,
 	"outbox":                       slices.Concat(belowWorkers, []string{"internal/engine"}),
 	"replay":                       slices.Concat(belowWorkers, []string{"internal/engine", "internal/acts"}),

@@ -12,7 +12,7 @@ import (
 // What the pure core may import: values and their algorithms, and nothing that waits, draws, talks or writes.
 var pureImports = []string{
 	"cmp", "container/heap", "encoding/binary", "errors", "maps", "math", "slices", "time",
-	module + "/internal/backoff", module + "/internal/flow", module + "/ledger",
+	module + "/internal/adaptive", module + "/internal/backoff", module + "/internal/flow", module + "/ledger",
 }
 
 // What of package time is a value; the rest is a clock.
@@ -23,7 +23,7 @@ var pureTime = []string{
 
 // What decides has no lock, goroutine, clock, chance, context, I/O or log.
 func TestTheCoreIsPure(t *testing.T) {
-	for _, path := range []string{"internal/flow", "internal/offsets", "internal/slots", "internal/visibility"} {
+	for _, path := range []string{"internal/adaptive", "internal/flow", "internal/offsets", "internal/slots", "internal/visibility"} {
 		t.Run(path, func(t *testing.T) { mustBePure(t, check(t, path)) })
 	}
 }

@@ -80,7 +80,7 @@ func (f *Flow) claimable(now time.Duration) (n int, headsOnly bool) {
 	if f.cfg.Park {
 		return free, true
 	}
-	floor := min(2*f.cfg.Concurrency*f.cfg.BatchSize, f.cfg.ClaimAhead)
+	floor := min(2*f.Concurrency()*f.cfg.BatchSize, f.cfg.ClaimAhead)
 	limit := f.pace.update(now, floor, f.cfg.ClaimAhead)
 	if room := limit - (f.s.ahead - f.s.ranged); room > 0 && room >= min(limit/2, ClaimBatch) {
 		if n = min(room, ClaimBatch); f.worthwhile(min(n, f.s.claimQ.len()), f.claiming) {
@@ -244,7 +244,7 @@ func (f *Flow) claimableRanges(now time.Duration) int {
 		return 0
 	}
 	most := rangesAhead * f.cfg.ClaimAhead
-	limit := f.pace.update(now, min(2*f.cfg.Concurrency*f.cfg.BatchSize, most), most)
+	limit := f.pace.update(now, min(2*f.Concurrency()*f.cfg.BatchSize, most), most)
 	large := f.s.ahead < f.cfg.ClaimAhead/2 || n >= ClaimBatch
 	if room := limit - f.s.ahead; large && room > 0 && room >= min(limit/2, ClaimBatch) && f.worthwhile(min(room, n), f.claiming) {
 		return room

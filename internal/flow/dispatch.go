@@ -68,6 +68,9 @@ func (f *Flow) unwatch(d *Dispatch) {
 func (f *Flow) Free(d *Dispatch) {
 	f.unwatch(d)
 	f.cmd.Improved = true
+	if d.beside {
+		f.beside--
+	}
 	last := f.dispatches[len(f.dispatches)-1]
 	last.at = d.at
 	f.dispatches[d.at] = last
@@ -83,22 +86,24 @@ func (f *Flow) Ready() int {
 	if !f.MayStart() {
 		return 0
 	}
-	return f.s.readyQ.len() + f.s.rangeReady.len()
+	return max(min(f.s.readyQ.len()+f.s.rangeReady.len(), f.room()), 0)
 }
 
 // Next dispatches items, or takes a part of a range for Begin: what is next. idle is how many goroutines have nothing to do.
 // Neither: nothing may start now.
 func (f *Flow) Next(now time.Duration, idle int) (*Dispatch, Part) {
-	for f.MayStart() {
+	for f.MayStart() && f.room() > 0 {
 		whole := f.s.rangeReady.len() > 0
 		if f.turns.run.items() || !whole {
 			if items := f.takeReady(idle); len(items) > 0 {
 				d := f.newDispatch(now, items)
 				clear(items)
+				f.begins(now, d)
 				return d, Part{}
 			}
 		}
 		if p := f.s.popPart(f.dispatchSize(idle), f.cfg.Batch); p.Range != nil {
+			f.handed++
 			return nil, p
 		}
 		if !whole || f.s.readyQ.len() == 0 {
@@ -156,7 +161,10 @@ func (f *Flow) Alone(now time.Duration, it *Item) *Dispatch {
 	switch {
 	case it.phase != claimed || !it.isHead():
 	case f.MayWork() && !f.heldBack(it):
-		return f.newDispatch(now, []*Item{it})
+		d := f.newDispatch(now, []*Item{it})
+		d.beside = true
+		f.beside++
+		return d
 	default: // paused, or an outage, since it was asked for
 		f.release(it)
 	}
@@ -251,12 +259,34 @@ type Outcome struct {
 	Again bool               // it is to run again at once, by itself; no attempt is counted
 	Ask   bool               // whether it is ours is not known, or it is not
 	More  *ledger.Settlement // what is to be settled; nil, and none of the above: a plain success
+	// Burdens says that it failed as it may because there is too much to do, and not for good.
+	Burdens bool
+}
+
+// succeeds says whether the message is to be settled as succeeded.
+func (o *Outcome) succeeds() bool {
+	return !o.Again && !o.Ack && !o.Ask && (o.More == nil || o.More.Kind == ledger.Succeed)
+}
+
+// heard notes how a call ended. What says nothing of the load does not count: a message that is put off or fails for good, a handler
+// that was cancelled.
+func (d *Dispatch) heard(o *Outcome) {
+	switch {
+	case o.Skip != Started:
+	case o.Burdens:
+		d.called.failed++
+	case o.Ack:
+		d.called.well, d.called.inTx = d.called.well+1, d.called.inTx+1
+	case o.succeeds():
+		d.called.well++
+	}
 }
 
 // Ran takes the outcome of the next item of a dispatch that is over.
 func (f *Flow) Ran(now time.Duration, d *Dispatch, o Outcome) {
 	it := d.Items[d.applied]
 	d.applied++
+	d.heard(&o)
 	it.dispatch = nil
 	if o.Skip == Started {
 		f.pace.done++
@@ -295,7 +325,7 @@ func (f *Flow) apply(now time.Duration, it *Item, o Outcome) {
 	case o.Ask:
 		f.probing.again(it)
 		f.uncertain(now, it)
-	case o.More == nil || o.More.Kind == ledger.Succeed:
+	case o.succeeds():
 		f.judge(now, it, true)
 		f.succeed(it, o.More)
 	case o.More.Kind == ledger.Fail:
@@ -341,9 +371,9 @@ func (f *Flow) uncertain(now time.Duration, it *Item) {
 // freeSlots says how many messages handlers could begin with now, beside those that are on their way to them.
 func (f *Flow) freeSlots() int {
 	if !f.cfg.Batch {
-		return f.cfg.Concurrency - f.s.taken
+		return f.slots() - f.s.taken
 	}
-	free, coming := f.cfg.Concurrency, f.s.taken
+	free, coming := f.slots(), f.s.taken
 	for _, d := range f.dispatches {
 		if !d.solo {
 			free, coming = free-1, coming-d.limit

@@ -56,6 +56,7 @@
 //	revoke.go      what takes messages back: a revoked partition, a drain, a lost lease, a pause
 //	part.go        what handlers get of ranges
 //	dispatch.go    what handlers get, and what follows from how they end
+//	limit.go       how many handlers may run, where that follows what they wait for
 //	permits.go     permits of the ledger: which to ask for, which to give back, and that they are lost
 //	probe.go       what is claimed alone: suspects, and what is tried while the breaker is open
 //	settle.go      what to settle next, what the answers mean, and dead letters on their way

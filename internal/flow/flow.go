@@ -3,6 +3,7 @@ package flow
 import (
 	"time"
 
+	"github.com/ackledger/ackledger/internal/adaptive"
 	"github.com/ackledger/ackledger/internal/backoff"
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -16,15 +17,19 @@ const (
 
 // Config is what a flow is built of.
 type Config struct {
-	Concurrency  int
-	Batch        bool // the handler takes batches
-	BatchSize    int  // messages in one at most; 1 without batches
-	ClaimAhead   int
-	MaxHeldBytes int64
-	LimitStarts  bool // handlers start one at a time, as a limiter, a rate or Park allow
-	Park         bool
-	Target       bool // dead letters are published
-	Cipher       bool // archives are sealed
+	Concurrency int
+	// MinConcurrency is the least number of handlers at once where that follows what they wait for (package adaptive); Concurrency is the
+	// most then. Zero: Concurrency, always.
+	MinConcurrency int
+	Conns          int  // of the pool that handlers' transactions use; zero: any number
+	Batch          bool // the handler takes batches
+	BatchSize      int  // messages in one at most; 1 without batches
+	ClaimAhead     int
+	MaxHeldBytes   int64
+	LimitStarts    bool // handlers start one at a time, as a limiter, a rate or Park allow
+	Park           bool
+	Target         bool // dead letters are published
+	Cipher         bool // archives are sealed
 	// HoldMax is the longest wait for which an item is held; with a longer one it is let go of. Zero: no limit. Negative: what is released
 	// is let go of, even if it is due at once.
 	HoldMax time.Duration
@@ -55,6 +60,7 @@ type Flow struct {
 	standing
 	claims
 	dispatching
+	limiting
 	settlements
 	publishing
 	brakes
@@ -85,6 +91,22 @@ type dispatching struct {
 	took       time.Duration // by one call of the handler, in the dispatch that ended last
 	coolUntil  time.Duration // no ranges until then
 	scratch    []*Item
+}
+
+// limiting is how many handlers of the pool may run at once.
+type limiting struct {
+	adapts     *adaptive.Limit // nil: as many as the pool has goroutines
+	handed     int             // parts that were handed out and have not begun
+	beside     int             // dispatches beside the pool
+	strained   bool            // most calls fail with the least of handlers
+	strainedAt time.Duration   // when that began
+}
+
+func newLimiting(cfg *Config) (l limiting) {
+	if cfg.MinConcurrency > 0 {
+		l.adapts = adaptive.New(adaptive.Config{Min: cfg.MinConcurrency, Max: cfg.Concurrency, Conns: cfg.Conns})
+	}
+	return l
 }
 
 // settlements is what the ledger is to be told.
@@ -155,7 +177,7 @@ func New(cfg Config) *Flow {
 		cfg.Rules = append([]Rule{limits}, cfg.Rules...)
 	}
 	f := &Flow{
-		cfg: cfg, s: newSched(cfg.Seed, cfg.Rules...), permits: limits, chance: chance(cfg.Seed),
+		cfg: cfg, limiting: newLimiting(&cfg), s: newSched(cfg.Seed, cfg.Rules...), permits: limits, chance: chance(cfg.Seed),
 		settlements: settlements{kept: map[*Item]*kept{}},
 		brakes:      brakes{budget: budget{limit: cfg.Budget}, order: order{home: cfg.Scopes}, breaker: breaker{failures: cfg.Failures, percent: cfg.Percent}},
 		telling:     telling{calls: map[*Telling]struct{}{}},
@@ -232,6 +254,8 @@ const (
 	BudgetSpent               // Scope has Bytes in the archive, Limit is what it may have
 	BudgetHasRoom             // the worker was stopped for After
 	Stopped                   // an operator has paused the worker: Pause
+	Strained                  // most calls fail with the least of handlers: none starts for After
+	Relieved                  // they do not any more, after After
 	WentOn                    // the operators' pauses are over: the worker was stopped for After
 )
 

@@ -262,13 +262,22 @@ type Dispatch struct {
 
 	rng      *Range // of which it is part, as long as that is whole
 	ordered  bool   // of a range, one after the other
-	solo     bool   // beside the pool
-	recalled bool   // what has not begun is not its goroutine's any more
-	watched  bool   // others may have to get what it has not begun
-	limit    int    // items from here on were recalled
-	applied  int    // items before are over
+	solo     bool   // of a suspect
+	beside   bool   // the pool
+	called   called
+	recalled bool // what has not begun is not its goroutine's any more
+	watched  bool // others may have to get what it has not begun
+	limit    int  // items from here on were recalled
+	applied  int  // items before are over
 	born     time.Duration
 	at       int // in Flow.dispatches
+}
+
+// called is what came of a dispatch's calls, for the limit.
+type called struct {
+	mark               uint32 // of when it began
+	counts             bool   // it has begun, and was not measured
+	well, failed, inTx int
 }
 
 // Settlement is one on its way. Most are plain: that there is little to one keeps them cheap to queue.

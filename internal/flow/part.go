@@ -6,6 +6,7 @@ import "time"
 func (f *Flow) Begin(now time.Duration, p Part) *Dispatch {
 	r := p.Range
 	r.listed = false
+	f.handed--
 	if !f.MayStart() {
 		f.expand(r.log)
 	}
@@ -16,6 +17,7 @@ func (f *Flow) Begin(now time.Duration, p Part) *Dispatch {
 	r.dispatch = d
 	f.s.aheadOfRanges(-d.N)
 	r.next = p.To
+	f.begins(now, d)
 	return d
 }
 

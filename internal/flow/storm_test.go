@@ -77,7 +77,7 @@ func stormItem(log string, offset int) *Item {
 }
 
 func newStorm(t *testing.T, seed uint64) *storm {
-	cfg := Config{Concurrency: 4, ClaimAhead: 200, BatchSize: 1, Seed: seed}
+	cfg := Config{Concurrency: 4, ClaimAhead: 200, BatchSize: 1, Seed: seed, MinConcurrency: int(seed / 3 % 3)}
 	if seed%8 == 7 { // then there are no ranges
 		cfg.Rules = bookRules[seed/8%uint64(len(bookRules))]()
 	}
@@ -198,13 +198,14 @@ func (w *storm) end() {
 		o := Outcome{}
 		if !plain && i == d.Limit()-1 && !w.calm {
 			o = []Outcome{{}, {Ask: true}, {Skip: LeaseOver}, {Skip: CalledOff},
-				{More: &ledger.Settlement{Kind: ledger.Release, After: time.Second, Count: true}}}[w.r.IntN(5)]
+				{More: &ledger.Settlement{Kind: ledger.Release, After: time.Second, Count: true}, Burdens: true}}[w.r.IntN(5)]
 		}
 		if o == (Outcome{}) {
 			w.endedWell(d.Items[i])
 		}
 		w.f.Ran(w.now, d, o)
 	}
+	w.f.Measured(w.now, d, time.Duration(d.Limit()), whole)
 	w.f.Free(d)
 }
 
