@@ -47,6 +47,17 @@ type Options struct {
 
 	// Concurrency is how many handlers run at once, 1 to 10,000. Default 16. For people whose handlers wait for others.
 	Concurrency int
+	// MinConcurrency makes Concurrency the most: between the two as many handlers run as pays, by how long they take and how often they fail
+	// (the gradient of Netflix's concurrency-limits; docs/adaptive.md). 1 to Concurrency; 0, the default: Concurrency, always. For people
+	// whose downstream has a capacity that they do not know, or that changes. Not with Park, for which what waits must not be claimed.
+	//
+	// While more than half of the attempts fail with an error or a timeout, Terminal ones and panics apart, attempts that fail so do not
+	// count, for an hour at most; where MinConcurrency is reached, handlers start after pauses of up to 5 s.
+	MinConcurrency int
+	// Pressure is asked once a second how loaded something is that handlers use, from 0 (idle) to 1 (full): above 0.8 fewer run, at 1 half as
+	// many each second, down to MinConcurrency, with which alone it may be set. It must not block; one that panics says nothing. For people
+	// who know of a load that no handler feels: memory, the lag of a replica, a signal of the downstream's.
+	Pressure func() float64
 	// Limiter is shared between workers to limit the handlers of all of them together. Default: none. For people with
 	// many queues and one scarce resource; of [Slots], for people with queues of which some matter more.
 	Limiter *Limiter
@@ -260,6 +271,10 @@ func (o *Options) validate() error {
 		return o.Limiter.invalid()
 	case o.Park && (o.Rate != 0 || o.Limiter != nil):
 		return errors.New("consumer: Options.Park: must not be set with Rate or Limiter: what waits for its turn is claimed already, and a crash would archive it though no handler has seen it; Concurrency limits as well")
+	case o.Park && o.MinConcurrency != 0:
+		return errors.New("consumer: Options.Park: must not be set with MinConcurrency: what waits for its turn is claimed already, and a crash would archive it though no handler has seen it")
+	case o.Pressure != nil && o.MinConcurrency == 0:
+		return errors.New("consumer: Options.Pressure: must be set with MinConcurrency, down to which it lessens the handlers")
 	case o.KeepFailed && o.KeyFunc == nil:
 		return errors.New("consumer: Options.KeepFailed: must be set with KeyFunc, whose messages may be sent again: without it, another delivery of a failed message is a redrive")
 	case len(o.FairWeights) > maxTenants:
@@ -284,6 +299,7 @@ func (o *Options) validate() error {
 		inRange("Breaker.Failures", o.Breaker.Failures, 1, 1_000_000),
 		inRange("Breaker.Percent", o.Breaker.Percent, 1, 99),
 		inRange("Concurrency", o.Concurrency, 1, 10_000),
+		inRange("MinConcurrency", o.MinConcurrency, 0, o.Concurrency),
 		inRange("Attempts", o.Attempts, 1, 1000),
 		inRange("ClaimAhead", o.ClaimAhead, 1, 100_000),
 		inRange("MaxHeld", o.MaxHeld, 1, 1_000_000),

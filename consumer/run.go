@@ -61,6 +61,8 @@ type Health struct {
 	// Ready says that the worker has joined the ledger, reaches it, and polls its broker, or would if no operator had paused it: a
 	// restart is of no help then.
 	Ready bool `json:"ready"`
+	// Concurrency is how many handlers may run at once: Options.Concurrency, or what MinConcurrency makes of it. 0 before Run.
+	Concurrency int `json:"concurrency,omitempty"`
 	// Stalled lists what takes longer than it should, longest first, at most 100 entries.
 	Stalled []Stall `json:"stalled,omitempty"`
 	// Warnings are about settings that are allowed but unwise, and about what people should look at while work goes on, such

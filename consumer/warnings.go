@@ -36,6 +36,9 @@ func (o Options) Warnings(conns int) (all []string) {
 			"taken over", o.ClaimAhead, o.MaxHeld)
 	}
 	n := o.Concurrency
+	if o.MinConcurrency > 0 { // it comes down to the pool by itself
+		n = o.MinConcurrency
+	}
 	if o.Limiter != nil {
 		n = min(n, o.Limiter.n)
 	}

@@ -12,15 +12,17 @@ import (
 
 // admission admits handlers that start one at a time, as the rate and the shared limiter allow.
 type admission struct {
-	limited bool              // handlers start one at a time, as Limiter, Rate or Park allow
-	limiter *consumer.Limiter // nil: there is none
-	rate    *rate.Limiter     // nil: there is none
-	turn    *consumer.Limiter // to wait for the rate
-	starts  context.Context   // ends when no handler may start any more
+	limited  bool              // handlers start one at a time, as Limiter, Rate or Park allow
+	measured bool              // how long they take, from then on
+	limiter  *consumer.Limiter // nil: there is none
+	rate     *rate.Limiter     // nil: there is none
+	turn     *consumer.Limiter // to wait for the rate
+	starts   context.Context   // ends when no handler may start any more
 }
 
 func newAdmission(starts context.Context, o *consumer.Options) *admission {
 	a := &admission{limited: o.Limiter != nil || o.Rate > 0 || o.Park, limiter: o.Limiter, starts: starts}
+	a.measured = a.limited && o.MinConcurrency > 0
 	if o.Rate > 0 {
 		a.rate = rate.NewLimiter(rate.Limit(o.Rate), int(max(1, min(o.Rate/10, math.MaxInt32))))
 		a.turn = consumer.NewLimiter(1)

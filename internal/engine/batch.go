@@ -66,7 +66,7 @@ func (h *handlers) concludeBatch(lead *run, runs []*run, errs []error, whole out
 	again := len(runs) > 1 && whole.spoilt()
 	for i, r := range runs {
 		if again {
-			r.end = &end{step: step{again: true}}
+			r.end = &end{outcome: whole, step: step{again: true}}
 			continue
 		}
 		o := whole
@@ -74,7 +74,7 @@ func (h *handlers) concludeBatch(lead *run, runs []*run, errs []error, whole out
 			o.err = errs[i]
 		}
 		if o.err != nil && len(runs) > 1 && o.state == ledger.AttemptOpen && errors.Is(o.cause, consumer.ErrTimeout) {
-			r.end = &end{step: step{again: true}} // one may have kept the others from their time
+			r.end = &end{outcome: o, step: step{again: true}} // one may have kept the others from their time
 			continue
 		}
 		r.given = a != nil && a.ResultAt(i) != nil

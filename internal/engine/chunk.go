@@ -15,14 +15,15 @@ const takenBack = math.MaxInt32
 // chunk is a dispatch in the hands of a goroutine: runs that begin one after the other, or, for a batch handler, together.
 type chunk struct {
 	shared
-	runs     []run
-	admitted bool          // by the rate and the shared limiter, before it was claimed
-	taken    time.Duration // since kernel.born
-	done     time.Duration // when its goroutine had nothing left to begin
-	next     atomic.Int64  // index of the next run to begin: its goroutine counts up, taking back sets it to takenBack
-	at       atomic.Int64  // when the newest run began, since kernel.born
-	seen     int64         // next at the rescuer's last look; -1: it has not looked. The kernel's lock guards it
-	still    int           // for how many looks in a row it has been that
+	runs       []run
+	admitted   bool          // by the rate and the shared limiter, before it was claimed
+	taken      time.Duration // since kernel.born
+	admittedAt time.Duration // when its handlers might begin
+	done       time.Duration // when its goroutine had nothing left to begin
+	next       atomic.Int64  // index of the next run to begin: its goroutine counts up, taking back sets it to takenBack
+	at         atomic.Int64  // when the newest run began, since kernel.born
+	seen       int64         // next at the rescuer's last look; -1: it has not looked. The kernel's lock guards it
+	still      int           // for how many looks in a row it has been that
 }
 
 // newChunk makes a chunk with a run for each message.

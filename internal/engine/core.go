@@ -74,11 +74,7 @@ func New(cfg Config) (*Engine, error) {
 // build makes the parts that carry out what the flow decides.
 func (e *Engine) build(batch consumer.BatchHandler) {
 	k, o := e.kernel, &e.opt
-	conns := 0
-	if p, ok := e.cfg.Ledger.(ledger.Pooled); ok {
-		conns = p.TxConns()
-	}
-	e.notes = &notes{log: e.log, limit: e.cfg.Ledger.Limits().Archive, retained: e.cfg.Retained, unwise: o.Warnings(conns)}
+	e.notes = &notes{log: e.log, limit: e.cfg.Ledger.Limits().Archive, retained: e.cfg.Retained, unwise: o.Warnings(conns(e.cfg.Ledger))}
 	for _, text := range e.notes.unwise {
 		e.log.Warn(text)
 	}
@@ -103,9 +99,17 @@ func (e *Engine) build(batch consumer.BatchHandler) {
 	e.upkeep = &upkeep{kernel: k, life: e.life, opt: o, notes: e.notes}
 }
 
+// conns is how many connections the transactions of handlers have at most; 0: any number.
+func conns(l ledger.Ledger) int {
+	if p, ok := l.(ledger.Pooled); ok {
+		return p.TxConns()
+	}
+	return 0
+}
+
 func flowConfig(o *consumer.Options, cfg *Config, size int, batch bool) flow.Config {
 	c := flow.Config{
-		Concurrency: o.Concurrency, Batch: batch, BatchSize: size, ClaimAhead: o.ClaimAhead, MaxHeldBytes: o.MaxHeldBytes,
+		Concurrency: o.Concurrency, MinConcurrency: o.MinConcurrency, Conns: conns(cfg.Ledger), Batch: batch, BatchSize: size, ClaimAhead: o.ClaimAhead, MaxHeldBytes: o.MaxHeldBytes,
 		LimitStarts: o.Limiter != nil || o.Rate > 0 || o.Park, Park: o.Park, Target: o.DeadLetter != nil, Cipher: o.Cipher != nil,
 		HoldMax: cfg.HoldMax, AskMax: cfg.AskMax, Told: cfg.Told, Backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}, Budget: o.ArchiveBudget,
 		Scopes: cfg.Shown.Scopes, Seed: rand.Uint64(),
@@ -152,6 +156,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	if e.upkeep.relay != nil {
 		loops.Go(e.upkeep.relays)
+	}
+	if e.opt.Pressure != nil {
+		loops.Go(func() { e.upkeep.press(e.opt.Pressure) })
 	}
 	for range callers {
 		loops.Go(e.claimer.loop)

@@ -11,7 +11,7 @@ import (
 
 // gauges is what is read of a worker when its metrics are collected: what it has in hand, and what probes are told.
 type gauges struct {
-	inFlight, bytes, limit, ready, alive, stalled, breaker, paused, archived, budget metric.Int64ObservableGauge
+	inFlight, concurrency, bytes, limit, ready, alive, stalled, breaker, paused, archived, budget metric.Int64ObservableGauge
 }
 
 // observe registers the gauges, and has reports say the same.
@@ -23,6 +23,7 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		name, text string
 	}{
 		{&g.inFlight, "ackledger.in_flight", "Messages in hand, by state."},
+		{&g.concurrency, "ackledger.concurrency", "How many handlers may run at once."},
 		{&g.bytes, "ackledger.held.bytes", "What the messages in hand take in memory, in bytes."},
 		{&g.limit, "ackledger.held.bytes.limit", "At how many bytes in hand the worker stops polling."},
 		{&g.ready, "ackledger.ready", "1: joined, the ledger answers, the broker is polled; 0: not so."},
@@ -57,10 +58,12 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		bytes := weight.Total()
 		open, _ := e.flow.BreakerOpen()
 		_, paused, _ := e.flow.Order()
+		concurrency := e.flow.Concurrency()
 		e.mu.Unlock()
 		o.ObserveInt64(g.inFlight, int64(l.Running), t.attrs, states["running"])
 		o.ObserveInt64(g.inFlight, int64(l.Queued), t.attrs, states["queued"])
 		o.ObserveInt64(g.inFlight, int64(l.Waiting), t.attrs, states["waiting"])
+		o.ObserveInt64(g.concurrency, int64(concurrency), t.attrs)
 		o.ObserveInt64(g.bytes, bytes, t.attrs)
 		o.ObserveInt64(g.limit, e.opt.MaxHeldBytes, t.attrs)
 		h := health()

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
@@ -179,7 +180,11 @@ func (h *handlers) decide(r *run, o outcome) {
 	if o.err != nil {
 		draw = rand.Float64()
 	}
+	o.spared, o.times = h.overloaded.Load() && o.burdens(), int(it.spared)
 	st := h.policy.decide(o, it.Attempt(), draw, left)
+	if st.spared {
+		it.spared += min(1, math.MaxUint8-it.spared)
+	}
 	if st == committed.step && o.err == nil {
 		r.end = committed
 		return
@@ -215,6 +220,8 @@ func (h *handlers) report(it *Item, o outcome, st step) {
 			append(fields(), zap.NamedError("transaction_error", o.txErr))...)
 	case st.count:
 		h.log.Info("attempt failed", append(fields(), zap.Duration("after", st.after))...)
+	case st.spared:
+		h.log.Info("attempt failed as most do of late: it does not count", append(fields(), zap.Duration("after", st.after))...)
 	case o.kind == ledger.KindPanic:
 		h.log.Error("handler panicked", fields()...)
 	}

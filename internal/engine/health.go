@@ -29,6 +29,13 @@ func (e *Engine) Open() bool {
 	return e.flow.MayStart() || e.flow.Hungry(e.now())
 }
 
+// Concurrency is how many handlers may run at once.
+func (e *Engine) Concurrency() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.flow.Concurrency()
+}
+
 // Live says whether this worker's lease holds, as far as it knows: visibility is extended only while it does.
 func (e *Engine) Live() bool {
 	e.mu.Lock()
@@ -80,7 +87,7 @@ func (e *Engine) Health() consumer.Health {
 	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := consumer.Health{Alive: true, Ready: e.flow.Well(), Warnings: e.notes.warnings()}
+	h := consumer.Health{Alive: true, Ready: e.flow.Well(), Concurrency: e.flow.Concurrency(), Warnings: e.notes.warnings()}
 	if by, paused, since := e.flow.Order(); paused {
 		h.Stalled = append(h.Stalled, consumer.Stall{What: "the worker", Reason: consumer.StallPaused, Why: pausedBy(by), Since: e.at(since)})
 	}
@@ -104,6 +111,10 @@ func (e *Engine) Health() consumer.Health {
 	if _, _, bytes := e.flow.Held(); bytes.Crowd() > 0 {
 		h.Warnings = append(h.Warnings, fmt.Sprintf("%d messages in hand are each larger than a quarter of Options.MaxHeldBytes (%d), and take all of it: "+
 			"nothing is polled until one of them is finished", bytes.Crowd(), e.opt.MaxHeldBytes))
+	}
+	if strained, since := e.flow.Strained(); strained {
+		h.Warnings = append(h.Warnings, fmt.Sprintf("more than half of the attempts have failed with the least of handlers since %s: they start after pauses",
+			e.at(since).UTC().Format(time.RFC3339)))
 	}
 	e.flow.Kept(func(it *flow.Item, since time.Duration, why error) {
 		h.Stalled = append(h.Stalled, consumer.Stall{

@@ -36,6 +36,7 @@ type Item struct {
 	// Whoever has the item in hand alone uses these: who claims it, its handler's goroutine.
 	errors  *[]ledger.AttemptError // of earlier attempts, valid while the item is ours; nil: none
 	broken  uint8                  // runs in a row whose transaction broke off with the database, as far as it counts
+	spared  uint8                  // attempts of it here that did not count, since most failed
 	overdue bool                   // its broker deadline had passed when it came
 	ran     bool                   // a handler of this process had the message
 

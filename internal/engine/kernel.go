@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
@@ -17,6 +18,8 @@ type kernel struct {
 	tel    *telemetry
 	counts *deliveries
 	sink   Sink
+
+	overloaded atomic.Bool // flow.Overloaded, for handlers
 
 	mu       sync.Mutex
 	flow     *flow.Flow
@@ -299,6 +302,11 @@ func (k *kernel) report(n *flow.News) {
 	case flow.BudgetSpent:
 		k.log.Error("the budget of archived bytes is spent: the worker pauses until there is room", zap.String("scope", n.Scope),
 			zap.Int64("bytes", n.Bytes), zap.Int64("limit", n.Limit))
+	case flow.Strained:
+		k.log.Warn("more than half of the attempts fail with the least of handlers: they start after pauses, and such attempts do not count",
+			zap.Duration("after", n.After))
+	case flow.Relieved:
+		k.log.Info("most attempts succeed again: handlers start without pauses", zap.Duration("after", n.After))
 	case flow.Stopped:
 		k.log.Warn("paused by an operator: nothing starts, and nothing is polled", zap.String("scope", n.Pause.Scope),
 			zap.String("actor", n.Pause.By.Actor), zap.String("reason", n.Pause.By.Reason))

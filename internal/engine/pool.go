@@ -46,6 +46,12 @@ func (p *pool) run(c *chunk) {
 		}
 		defer p.admission.limiter.Release()
 	}
+	if c.admittedAt = c.taken; p.admission.measured {
+		p.do(func(f *flow.Flow, now time.Duration) {
+			f.Admitted(now, c.dispatch)
+			c.admittedAt = now
+		})
+	}
 	p.handlers.runChunk(c)
 	c.done = p.now()
 }
@@ -137,6 +143,8 @@ func (p *pool) ended(c *chunk, now time.Duration) {
 	}
 	p.flow.Took(c.dispatch, c.done-c.taken, whole)
 	p.apply(c, c.dispatch.Limit(), now)
+	p.flow.Measured(now, c.dispatch, c.done-c.admittedAt, whole)
+	p.overloaded.Store(p.flow.Overloaded(now))
 	delete(p.chunks, c)
 	p.flow.Free(c.dispatch)
 }

@@ -106,7 +106,9 @@ type end struct {
 }
 
 // retries says that the run failed and is to be repeated.
-func (r *run) retries() bool { return r.skip == flow.Started && r.end != nil && r.end.step.count }
+func (r *run) retries() bool {
+	return r.skip == flow.Started && r.end != nil && (r.end.step.count || r.end.step.spared)
+}
 
 // finallyFailed says whether the message is to be archived.
 func (r *run) finallyFailed() bool { return r.end != nil && r.end.step.settle == ledger.Fail }
@@ -118,6 +120,12 @@ func (r *run) plain() bool {
 
 // outcome is what the flow is told of a run that is over.
 func (r *run) outcome() flow.Outcome {
+	o := r.verdict()
+	o.Burdens = o.Skip == flow.Started && r.end != nil && r.end.outcome.burdens()
+	return o
+}
+
+func (r *run) verdict() flow.Outcome {
 	switch {
 	case r.skip != flow.Started:
 		return flow.Outcome{Skip: r.skip}

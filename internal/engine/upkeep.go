@@ -52,6 +52,32 @@ func (u *upkeep) relays() {
 	}
 }
 
+// pressureRest is how often Options.Pressure is asked.
+const pressureRest = time.Second
+
+// press asks now and then how loaded something is.
+func (u *upkeep) press(ask func() float64) {
+	t := time.NewTicker(pressureRest)
+	defer t.Stop()
+	for failed := false; ; {
+		select {
+		case <-t.C:
+		case <-u.life.gone.Done():
+			return
+		}
+		select {
+		case a := <-apart("Options.Pressure", func() (float64, error) { return ask(), nil }):
+			if a.err != nil && !failed {
+				u.log.Warn("a function of the user's has failed: it says nothing", zap.Error(a.err))
+			}
+			failed = a.err != nil
+			u.do(func(f *flow.Flow, _ time.Duration) { f.Pressed(a.value) })
+		case <-u.life.gone.Done():
+			return
+		}
+	}
+}
+
 // weigh asks the ledger now and then how much is archived.
 func (u *upkeep) weigh(m ledger.ArchiveMeter) {
 	for failed := 0; ; {

@@ -25,6 +25,9 @@ type outcome struct {
 	txErr error // why the attempt's transaction did not succeed
 	// outage: its transaction broke off with the database, which is not the handler's failure.
 	outage bool
+	// spared is why an attempt says nothing of its message: most fail of late. How often that was so, before: times.
+	spared bool
+	times  int
 }
 
 // policy is what decides about failures, apart from the failure itself.
@@ -39,6 +42,7 @@ type step struct {
 	settle ledger.SettleKind
 	after  time.Duration
 	count  bool
+	spared bool               // it would count if most attempts did not fail
 	kind   ledger.FailureKind // with Fail
 	// ack: the message is settled already, by its transaction.
 	ack bool
@@ -82,15 +86,25 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 	}
 	after, snoozed := consumer.SnoozeDelay(o.err)
 	if !snoozed {
-		if attempt >= p.attempts {
+		if attempt >= p.attempts && !o.spared {
 			return step{settle: ledger.Fail, kind: ledger.KindExhausted}
 		}
-		after = p.pause(o.err, attempt, draw)
+		after = p.pause(o.err, attempt+o.times, draw)
 	}
 	if left > 0 && after >= left {
 		return step{settle: ledger.Fail, kind: ledger.KindDeadline}
 	}
-	return step{settle: ledger.Release, after: after, count: !snoozed}
+	return step{settle: ledger.Release, after: after, count: !snoozed && !o.spared, spared: !snoozed && o.spared}
+}
+
+// burdens says whether it failed as it may because there is too much to do: by an error, or by its time, that is worth another attempt.
+func (o *outcome) burdens() bool {
+	if o.err == nil || o.outage || o.state == ledger.AttemptSucceeded || interrupted(o.cause) || errors.Is(o.err, ErrGiveBack) || consumer.IsTerminal(o.err) {
+		return false
+	}
+	_, snoozed := consumer.SnoozeDelay(o.err)
+	kind := o.failed()
+	return !snoozed && (kind == ledger.KindError || kind == ledger.KindTimeout)
 }
 
 // pause is the time between a failed attempt and the next.
@@ -138,6 +152,7 @@ type Ended struct {
 	Cause  error // why its context was cancelled; nil: it was not
 	State  ledger.AttemptState
 	Outage bool // its transaction broke off with the database
+	Spared bool // most attempts fail of late
 }
 
 // Next is what follows from it. The zero value is never acknowledged.
@@ -147,12 +162,16 @@ type Next struct {
 	Count  bool
 	Ack    bool // settled already, by its transaction
 	Ask    bool // whether the message is ours is not known, or it is not: claim it again
+	// Burdens says that it failed as it may because there is too much to do.
+	Burdens bool
 }
 
 // Judge is the engine's verdict on one run, for those who check the rules without an engine (internal/model). It is pure.
 // attempts is the limit, attempt the attempt's number, from 1; a failure that is to be repeated is so after a second.
 func Judge(attempts int, e Ended, attempt int) Next {
 	p := policy{attempts: attempts, backoff: backoff.Policy{Base: time.Second, Max: time.Second}}
-	st := p.decide(outcome{err: e.Err, kind: ledger.KindError, cause: e.Cause, state: e.State, outage: e.Outage}, attempt, 1, 0)
-	return Next{Settle: st.settle, After: st.after, Count: st.count, Ack: st.ack, Ask: st.ask}
+	o := outcome{err: e.Err, kind: ledger.KindError, cause: e.Cause, state: e.State, outage: e.Outage}
+	o.spared = e.Spared && o.burdens()
+	st := p.decide(o, attempt, 1, 0)
+	return Next{Settle: st.settle, After: st.after, Count: st.count, Ack: st.ack, Ask: st.ask, Burdens: o.burdens()}
 }

@@ -1,0 +1,168 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// downstream has so many places, each busy for 20 ms with a call; who finds none is turned away at once.
+type downstream struct {
+	places, busy, most atomic.Int64
+	calls, refused     atomic.Int64
+}
+
+var errFull = errors.New("503 Service Unavailable")
+
+func (d *downstream) Handle(context.Context, *consumer.Message) error {
+	d.calls.Add(1)
+	n := d.busy.Add(1)
+	defer d.busy.Add(-1)
+	d.most.Store(max(d.most.Load(), n))
+	if n > d.places.Load() {
+		d.refused.Add(1)
+		time.Sleep(time.Millisecond)
+		return errFull
+	}
+	time.Sleep(20 * time.Millisecond)
+	return nil
+}
+
+func adaptiveOptions() consumer.Options {
+	o := options()
+	o.Concurrency, o.MinConcurrency, o.Attempts, o.BackoffBase, o.BackoffMax = 64, 1, 3, 100*time.Millisecond, time.Second
+	o.Breaker.Off, o.MaxHeld, o.ClaimAhead = true, 200_000, 2000
+	return o
+}
+
+// Whoever has as many handlers at once whatever the downstream can take uses up attempts while it is overloaded, or away: messages fail
+// for good that were never at fault. With MinConcurrency none does, and what the downstream can do is done.
+func TestPitfall230_OverloadMakesDeadLetters(t *testing.T) {
+	for name, c := range map[string]struct {
+		places int64 // of 20, for a minute
+		done   int   // messages at least in that time
+	}{"a tenth": {2, 4500}, "away": {0, 0}} {
+		for _, batch := range []int{0, 5} {
+			t.Run(name+map[int]string{0: "", 5: ", batches"}[batch], func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l, d := memory.New(), &downstream{}
+					d.places.Store(20)
+					e, _ := begin(t, l, adaptiveOptions(), d.Handle, func(c *engine.Config) {
+						if batch > 0 {
+							c.Handler = consumer.Batch(batch, func(ctx context.Context, ms []*consumer.Message) []error {
+								errs := make([]error, len(ms))
+								err := d.Handle(ctx, nil)
+								for i := range errs {
+									errs[i] = err
+								}
+								return errs
+							})
+						}
+					})
+					in := items(60_000, noLane)
+					e.Offer(in)
+					pass(5 * time.Second)
+					d.places.Store(c.places)
+					began := d.calls.Load() - d.refused.Load()
+					pass(time.Minute)
+					if n := int(d.calls.Load() - d.refused.Load() - began); n < c.done {
+						t.Errorf("%d calls went well in a minute, at least %d could", n, c.done)
+					}
+					d.places.Store(20)
+					pass(30 * time.Second)
+					again := d.calls.Load() - d.refused.Load()
+					pass(5 * time.Second)
+					if n, most := d.calls.Load()-d.refused.Load()-again, int64(5*20*50); batch == 0 && n < most*8/10 {
+						t.Errorf("half a minute later %d calls went well in 5 s, of %d that could", n, most)
+					}
+					if n := failedRows(t, l, in); n > 0 {
+						t.Errorf("%d messages failed for good, of an overload", n)
+					}
+					end(t, e)
+				})
+			})
+		}
+	}
+}
+
+// A downstream that is fast is used by many, within the bounds; Health and the metric say how many may run.
+func TestHandlersGrowWithinTheirBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d := memory.New(), &downstream{}
+		d.places.Store(1000)
+		e, b := begin(t, l, adaptiveOptions(), d.Handle)
+		if n := e.Health().Concurrency; n != 1 {
+			t.Errorf("it begins with %d handlers, want 1", n)
+		}
+		in := items(60_000, noLane)
+		e.Offer(in)
+		pass(20 * time.Second)
+		if n, most := e.Health().Concurrency, d.most.Load(); n != 64 || most != 64 || e.Concurrency() != 64 {
+			t.Errorf("20 s later the limit is %d, and %d have run at once, want 64", n, most)
+		}
+		pass(time.Minute)
+		b.wantAcked(t, in...)
+		end(t, e)
+	})
+}
+
+// Keys that leave handlers idle are no reason for more of them.
+func TestIdleHandlersAreNoReasonForMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d := memory.New(), &downstream{}
+		d.places.Store(1000)
+		o := adaptiveOptions()
+		o.MinConcurrency = 8
+		e, _ := begin(t, l, o, d.Handle)
+		e.Offer(items(3000, func(i int) string { return []string{"a", "b", "c"}[i%3] }))
+		pass(15 * time.Second)
+		if n := e.Concurrency(); n != 8 {
+			t.Errorf("three keys have work for three handlers, and the limit is %d, want 8", n)
+		}
+		end(t, e)
+	})
+}
+
+// Pressure of the user's lessens the handlers, down to the least; one that panics says nothing, and one that hangs holds up nothing.
+func TestPressureLessensHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d := memory.New(), &downstream{}
+		d.places.Store(1000)
+		var mu sync.Mutex
+		answer := func() float64 { return 0.5 }
+		set := func(f func() float64) { mu.Lock(); answer = f; mu.Unlock() }
+		o := adaptiveOptions()
+		o.MinConcurrency = 2
+		o.Pressure = func() float64 { mu.Lock(); f := answer; mu.Unlock(); return f() }
+		e, _ := begin(t, l, o, d.Handle)
+		e.Offer(items(190_000, noLane))
+		pass(10 * time.Second)
+		grown := e.Concurrency()
+		set(func() float64 { return 1 })
+		pass(8 * time.Second)
+		pressed := e.Concurrency()
+		set(func() float64 { panic("no signal") })
+		pass(20 * time.Second)
+		failed := e.Concurrency()
+		set(func() float64 { return math.NaN() })
+		pass(2 * time.Second)
+		stop := make(chan struct{})
+		set(func() float64 { <-stop; return 0 })
+		pass(2 * time.Second)
+		if grown != 64 || pressed != 2 || failed != 64 {
+			t.Errorf("the limit is %d, under pressure %d, without a signal %d, want 64, 2, 64", grown, pressed, failed)
+		}
+		end(t, e)
+		close(stop)
+		synctest.Wait()
+	})
+}
