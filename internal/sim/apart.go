@@ -65,6 +65,7 @@ func (p *process) runApart(s *apart) {
 	p.ask(&flow.Claim{Session: p.flow.Session(), Items: []*flow.Item{it}}, true, func() {
 		if d := p.flow.Alone(p.now, it); d != nil {
 			p.begin(d, flow.Part{}, func() { p.ranApart(s) })
+			d.Of.(*chunk).beside = true
 			return
 		}
 		p.ranApart(s)

@@ -15,6 +15,7 @@ type Config struct {
 	Span        int // records past the finished prefix of a partition at which it pauses; 0: no limit
 	Held        int // records in hand; 0: as many as a process may have
 	Concurrency int
+	Least       int           // handlers at once, which are as many as pays, between that and Concurrency; 0: always Concurrency
 	Batch       int           // messages that the handler takes at once; 0: it takes them one by one
 	InTx        bool          // effects and success are one
 	Visibility  time.Duration // the visibility timeout of the queue that all messages are in; 0: they are in a cluster's partitions
@@ -75,6 +76,7 @@ func Drawn(seed uint64) Config {
 		c.Moods = drawMoods(rnd)
 	}
 	c.Rules = drawRules(seed)
+	c.drawLimit(seed)
 	c.KeepFailed = often(30)
 	c.Mixed = c.Ranged && often(25)
 	c.Hours = often(25)
@@ -90,10 +92,20 @@ func Drawn(seed uint64) Config {
 	return c
 }
 
+// drawLimit draws how many handlers there are where their number follows what they wait for. It draws by itself, so that it changes no
+// other world.
+func (c *Config) drawLimit(seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, mix(0x117)))
+	if rnd.IntN(100) < 25 && !c.Park {
+		c.Concurrency += rnd.IntN(9)
+		c.Least = 1 + rnd.IntN(c.Concurrency)
+	}
+}
+
 // asked makes a world of callers: what is for messages of brokers alone is left out.
 func (c *Config) asked(callers int, refuse bool) {
 	c.Callers, c.Refuse = callers, refuse
-	c.Keys, c.Span, c.Held, c.Batch, c.Visibility, c.Failures, c.Budget, c.HoldMax, c.Rules = 0, 0, 0, 0, 0, 0, 0, 0, bounds{}
+	c.Keys, c.Span, c.Held, c.Batch, c.Visibility, c.Failures, c.Budget, c.HoldMax, c.Least, c.Rules = 0, 0, 0, 0, 0, 0, 0, 0, 0, bounds{}
 	c.Ranged, c.Published, c.Sealed, c.Park, c.LimitStarts, c.Mixed = false, false, false, false, false, false
 	for _, k := range [...]kind{unkeyed, large, redriven, outdated} {
 		c.Moods[k] = 0

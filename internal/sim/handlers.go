@@ -23,6 +23,8 @@ type chunk struct {
 	outcomes []flow.Outcome
 	plain    bool
 	born     time.Duration
+	started  time.Duration // its handlers
+	beside   bool          // the pool
 	seen     int
 	off      map[int]bool // called off
 	running  []*running   // whose handler runs now
@@ -56,6 +58,7 @@ func (p *process) dispatch() bool {
 	if d == nil {
 		return false
 	}
+	p.mustBeWithinLimit()
 	p.idle--
 	p.begin(d, part, func() { p.idle++ })
 	return true
@@ -75,7 +78,13 @@ func (p *process) begin(d *flow.Dispatch, part flow.Part, then func()) {
 	if p.cfg.LimitStarts && !c.item(0).Solo() {
 		turn = p.between(0, 20*time.Millisecond)
 	}
-	p.after(turn, c.run)
+	p.after(turn, func() {
+		c.started = p.now
+		if p.cfg.LimitStarts {
+			p.flow.Admitted(p.now, d)
+		}
+		c.run()
+	})
 }
 
 // item is one of the chunk's; as long as its range is whole, one like it.
@@ -269,7 +278,9 @@ func (c *chunk) commit() {
 // itself.
 func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 	p, o, d := c.p, &c.outcomes[r.at], of(r.it)
+	e.Spared = p.flow.Overloaded(p.now)
 	next := engine.Judge(attempts, e, r.attempt)
+	o.Burdens = next.Burdens || again
 	switch {
 	case again:
 		o.Again = true
@@ -287,9 +298,10 @@ func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 		o.More = &ledger.Settlement{Kind: ledger.Release, Count: next.Count}
 		if _, put := consumer.SnoozeDelay(e.Err); put {
 			o.More.After = next.After
+		} else if next.Burdens {
+			o.More.After = p.between(0, time.Second)
 		}
 		if next.Count {
-			o.More.After = p.between(0, time.Second)
 			o.More.Failure = ledger.AttemptError{Attempt: r.attempt, Kind: ledger.KindError, Error: "sim"}
 		}
 	case p.trouble(resulting) && !p.cfg.InTx:
@@ -328,6 +340,7 @@ func (c *chunk) end() {
 	if !whole {
 		c.apply(c.d.Limit())
 	}
+	p.flow.Measured(p.now, c.d, max(p.now-c.started, 1), whole)
 	p.chunks = slices.DeleteFunc(p.chunks, func(o *chunk) bool { return o == c })
 	p.flow.Free(c.d)
 	c.then()

@@ -152,6 +152,19 @@ func (w *world) mustFit(p *process, c *chunk) {
 	}
 }
 
+// mustBeWithinLimit checks how many dispatches the pool has, when it has got one more.
+func (p *process) mustBeWithinLimit() {
+	beside := 0
+	for _, c := range p.chunks {
+		if c.beside {
+			beside++
+		}
+	}
+	if n := len(p.chunks) - beside + 1; n > p.flow.Concurrency() {
+		p.breaks(none, "as many handlers begin as the limit allows: %s runs %d, the limit is %d", p, n, p.flow.Concurrency())
+	}
+}
+
 // stuckAfter is after how long nothing waits behind a handler any more that others could run.
 const stuckAfter = 20 * time.Millisecond
 
@@ -236,6 +249,9 @@ func (w *world) mustHaveBeenStill() {
 	}
 	each, calls = w.stepped(each, calls)
 	lanes := w.cfg.Concurrency
+	if w.cfg.Least > 0 {
+		lanes = w.cfg.Least
+	}
 	if w.cfg.Keys > 0 { // one begins when the one before it is settled
 		each, lanes = each+6*time.Millisecond, min(lanes, w.cfg.Keys)
 	}

@@ -62,7 +62,7 @@ var reductions = func() (all []func(*Config)) {
 	for _, n := range []func(*Config) *int{
 		func(c *Config) *int { return &c.Batch }, func(c *Config) *int { return &c.Keys }, func(c *Config) *int { return &c.Failures },
 		func(c *Config) *int { return &c.Budget }, func(c *Config) *int { return &c.Span }, func(c *Config) *int { return &c.Held },
-		func(c *Config) *int { return &c.Steps }, func(c *Config) *int { return &c.Callers },
+		func(c *Config) *int { return &c.Steps }, func(c *Config) *int { return &c.Callers }, func(c *Config) *int { return &c.Least },
 	} {
 		all = append(all, func(c *Config) { *n(c) = 0 })
 	}

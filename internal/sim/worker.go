@@ -88,7 +88,7 @@ func (k *worker) start() {
 		hands: map[any]int{}, armed: -1, known: known{refused: map[*flow.Item]int{}, verdicts: map[*flow.Item]*session{}, room: map[string]room{}},
 	}
 	cfg := flow.Config{
-		Concurrency: w.cfg.Concurrency, Batch: w.cfg.Batch > 0, BatchSize: max(w.cfg.Batch, 1), ClaimAhead: claimAhead,
+		Concurrency: w.cfg.Concurrency, MinConcurrency: min(w.cfg.Least, w.cfg.Concurrency), Batch: w.cfg.Batch > 0, BatchSize: max(w.cfg.Batch, 1), ClaimAhead: claimAhead,
 		MaxHeldBytes: maxHeld * size, LimitStarts: w.cfg.LimitStarts, Park: w.cfg.Park, Target: w.cfg.Published, Cipher: w.cfg.Sealed,
 		HoldMax: w.cfg.HoldMax, Backoff: backoff.Policy{Base: 100 * time.Millisecond, Max: time.Second},
 		Failures: w.cfg.Failures, Percent: 50, Budget: w.budget(), Seed: w.rnd.Uint64(), Rules: w.rules(), Permits: w.limits(),
