@@ -46,7 +46,7 @@ func adaptiveOptions() consumer.Options {
 
 // Whoever has as many handlers at once whatever the downstream can take uses up attempts while it is overloaded, or away: messages fail
 // for good that were never at fault. With MinConcurrency none does, and what the downstream can do is done.
-func TestPitfall230_OverloadMakesDeadLetters(t *testing.T) {
+func TestOverloadMakesNoDeadLetters(t *testing.T) {
 	for name, c := range map[string]struct {
 		places int64 // of 20, for a minute
 		done   int   // messages at least in that time
@@ -164,5 +164,45 @@ func TestPressureLessensHandlers(t *testing.T) {
 		end(t, e)
 		close(stop)
 		synctest.Wait()
+	})
+}
+
+// Where few messages are in hand the least of handlers is enough to use up all their attempts. Those do not count while most fail.
+func TestPitfall230_FewMessagesMeetAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d := memory.New(), &downstream{}
+		e, b := begin(t, l, adaptiveOptions(), d.Handle)
+		in := items(12, noLane)
+		e.Offer(in)
+		pass(10 * time.Minute)
+		if h := e.Health(); len(h.Warnings) == 0 || h.Concurrency != 1 {
+			t.Errorf("health says nothing of it: %+v", h)
+		}
+		if n := failedRows(t, l, in); n > 0 {
+			t.Errorf("%d of %d messages failed for good, in an outage", n, len(in))
+		}
+		d.places.Store(20)
+		pass(30 * time.Second)
+		b.wantAcked(t, in...)
+		if h := e.Health(); len(h.Warnings) > 0 {
+			t.Errorf("health goes on to warn: %v", h.Warnings)
+		}
+		end(t, e)
+	})
+}
+
+// What fails for longer than an hour is not laid to the load: attempts count, and end.
+func TestFailuresEndAfterAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d := memory.New(), &downstream{}
+		e, b := begin(t, l, adaptiveOptions(), d.Handle)
+		in := items(12, noLane)
+		e.Offer(in)
+		pass(90 * time.Minute)
+		b.wantAcked(t, in...)
+		if n := failedRows(t, l, in); n != len(in) {
+			t.Errorf("%d of %d messages failed for good in 90 minutes", n, len(in))
+		}
+		end(t, e)
 	})
 }

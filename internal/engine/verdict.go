@@ -99,7 +99,8 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 
 // burdens says whether it failed as it may because there is too much to do: by an error, or by its time, that is worth another attempt.
 func (o *outcome) burdens() bool {
-	if o.err == nil || o.outage || o.state == ledger.AttemptSucceeded || interrupted(o.cause) || errors.Is(o.err, ErrGiveBack) || consumer.IsTerminal(o.err) {
+	decided := o.state == ledger.AttemptSucceeded || o.state == ledger.AttemptLost || o.state == ledger.AttemptUnknown
+	if o.err == nil || o.outage || decided || interrupted(o.cause) || errors.Is(o.err, ErrGiveBack) || consumer.IsTerminal(o.err) {
 		return false
 	}
 	_, snoozed := consumer.SnoozeDelay(o.err)

@@ -21,7 +21,10 @@ func TestJudge(t *testing.T) {
 		want Next
 	}{
 		"success":               {Ended{}, Next{Settle: ledger.Succeed}},
-		"failure":               {Ended{Err: errBoom}, Next{Settle: ledger.Release, After: time.Second, Count: true}},
+		"failure":               {Ended{Err: errBoom}, Next{Settle: ledger.Release, After: time.Second, Count: true, Burdens: true}},
+		"most fail":             {Ended{Err: errBoom, Spared: true}, Next{Settle: ledger.Release, After: time.Second, Burdens: true}},
+		"most fail, put off":    {Ended{Err: consumer.Snooze(time.Minute), Spared: true}, Next{Settle: ledger.Release, After: time.Minute}},
+		"most fail, for good":   {Ended{Err: consumer.Terminal(errBoom), Spared: true}, Next{Settle: ledger.Fail}},
 		"committed":             {Ended{State: ledger.AttemptSucceeded}, Next{Ack: true}},
 		"nobody knows":          {Ended{Err: errBoom, State: ledger.AttemptUnknown}, Next{Ask: true}},
 		"the database was away": {Ended{Err: errBoom, Outage: true}, Next{Settle: ledger.Release, After: time.Second}},

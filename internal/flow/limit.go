@@ -68,10 +68,10 @@ func (f *Flow) Measured(now time.Duration, d *Dispatch, busy time.Duration, whol
 		d.called.well = d.N
 	}
 	was := f.strained
-	_, rested := f.adapts.Rests()
+	before, _ := f.adapts.Rests()
 	f.adapts.Ended(now, d.called.mark, d.sample(busy))
 	until, rests := f.adapts.Rests()
-	if rests && !rested {
+	if rests && until != before { // it may begin, or last longer than it was to
 		f.timers.add(until, func(now time.Duration) { f.rested(now) })
 	}
 	switch f.strained = rests || f.strained && f.adapts.Fails(); {

@@ -193,3 +193,38 @@ func TestAdmittedHandlersBeginThen(t *testing.T) {
 	}
 	over(f, 2*time.Second, time.Second, all, Outcome{})
 }
+
+// A handler that was on its way when a rest began, and fails in it, makes the rest longer: whoever is woken at the end of the first one
+// only would never start a handler again.
+func TestPitfall231_RestThatIsProlonged(t *testing.T) {
+	f := adapted(Config{MinConcurrency: 2, Concurrency: 8, LimitStarts: true}, 100)
+	now, all := time.Duration(0), begun(f, 0)
+	fail := func(d *Dispatch) {
+		f.Admitted(now, d)
+		now += 10 * time.Millisecond
+		over(f, now, 10*time.Millisecond, []*Dispatch{d}, burdened)
+	}
+	late := all[1]
+	for d := all[0]; d != nil; d, _ = f.Next(now, 0) {
+		fail(d)
+	}
+	first, rests := f.adapts.Rests()
+	if fail(late); !rests {
+		t.Fatal("nothing rests after failures alone")
+	}
+	if second, _ := f.adapts.Rests(); second <= first {
+		t.Fatalf("the rest until %s is not longer, until %s", first, second)
+	}
+	for range 5 {
+		at, ok := f.NextWake()
+		if !ok {
+			break
+		}
+		now = max(now, at)
+		f.Wake(now)
+		commands(f)
+	}
+	if n := f.Ready(); n != 2 {
+		t.Errorf("%d may begin after the rest, want 2", n)
+	}
+}

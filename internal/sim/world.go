@@ -151,8 +151,6 @@ func (w *world) step() {
 // spent budget waits for the next question.
 func (w *world) patience() time.Duration {
 	switch m := &w.cfg.Moods; {
-	case w.cfg.Least > 0 && m[hopeless] > 0: // where little but these is left, attempts do not count for an hour
-		return 3 * time.Hour
 	case w.cfg.Failures+w.cfg.Budget > 0:
 		return time.Hour
 	case m[deadly] > 0 || m[hopeless] > 0:
