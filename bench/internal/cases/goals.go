@@ -62,6 +62,7 @@ func Goals() []suite.Goal {
 		beside("messages of a queue beside one of a lower level with more than the handlers can do, p99, of without it", sourceGroup,
 			"beside 1,000/s of a lower level", 2),
 		{Text: "the slowest page of the operators', p99, beside 20 million messages and 1 million dead letters", Unit: "ms", Bound: 100, AtMost: true, Value: slowestPage},
+		ratio("as many handlers as pay, 1 to 100, of the best fixed number, that nobody knows", adaptiveGroup+"/1 to 100, MinConcurrency", adaptiveGroup+"/22 handlers", 0.9),
 		latency("p50", suite.P50, 1.2),
 		latency("p99", suite.P99, 1.5),
 		{Text: "InTx, one insert at 200/s, p50, of an inbox by hand", Unit: "×", Bound: 1.1, AtMost: true,
