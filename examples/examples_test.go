@@ -70,6 +70,7 @@ var expected = map[string]struct {
 		`ackledger_ledger_messages state="failed" 1`, `ackledger_ledger_messages state="pending" 0`,
 		`ackledger_ledger_messages state="succeeded" 3`, "ackledger_retries_total 1", "drained",
 	}},
+	"adaptive": {lines: []string{"charged: 500 orders; more than two at once: true", "drained"}},
 	"health-metrics": {lines: []string{
 		"listening on http://HOST", "/livez 200 OK", "/readyz 200 OK",
 		"/metrics ackledger_claims_total 3", "/metrics ackledger_handler_duration_seconds_count 3", "drained",
