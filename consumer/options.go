@@ -52,7 +52,7 @@ type Options struct {
 	// whose downstream has a capacity that they do not know, or that changes. Not with Park, for which what waits must not be claimed.
 	//
 	// While more than half of the attempts fail with an error or a timeout, Terminal ones and panics apart, attempts that fail so do not
-	// count, for an hour at most; where MinConcurrency is reached, handlers start after pauses of up to 5 s.
+	// count, and where MinConcurrency is reached, handlers start after pauses of up to 5 s: for an hour at most.
 	MinConcurrency int
 	// Pressure is asked once a second how loaded something is that handlers use, from 0 (idle) to 1 (full): above 0.8 fewer run, at 1 half as
 	// many each second, down to MinConcurrency, with which alone it may be set. It must not block; one that panics says nothing. For people

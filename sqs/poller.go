@@ -182,7 +182,7 @@ func (w *Worker) situation() (s situation, bytes int64) {
 	items, bytes := w.eng.Room()
 	load := w.eng.Load()
 	lanes, all := w.table.lanes()
-	slots := w.eng.Concurrency()
+	slots := min(w.eng.Concurrency()+1, w.set.Concurrency) // where the number may grow that shows only while all are busy
 	if b, ok := w.handler.(consumer.BatchHandler); ok {
 		slots *= min(max(b.BatchSize(), 1), consumer.MaxBatch)
 	}

@@ -23,6 +23,7 @@ type Sample struct {
 const (
 	tolerance = 1.5 // how much more a call may cost than with few handlers
 	exponent  = 4   // of the part of calls that do not fail, in what a call costs
+	deviates  = 2   // standard deviations by which the part that fails may differ by chance
 	highest   = 0.8 // a pressure above it shrinks
 
 	minSpan  = 100 * time.Millisecond // of a window
@@ -47,15 +48,16 @@ type Limit struct {
 	window  window
 	number  uint32 // of the window
 
-	base   float64 // what a call costs with few handlers, in seconds; zero: not known
+	base   float64 // what a call takes with few handlers, in seconds; zero: not known
+	fails  tally   // how often it fails with them
 	few    float64 // so many
 	age    int     // windows since
 	good   float64 // the last limit that was in use and did well; zero: what comes after it did not
 	calm   int     // windows since the limit has shrunk, in which it might grow
-	lately float64 // what a call took, in the last window
+	lately float64 // what a call that went well took, in the last window: the geometric mean
 
 	overloaded         bool
-	since              time.Duration // it is
+	since, last        time.Duration // it is, and the last window that said so
 	rests              bool          // until
 	pause, until       time.Duration
 	hold, growsAgainAt time.Duration
@@ -67,11 +69,19 @@ type window struct {
 	open            bool
 	since, last     time.Duration
 	busy            time.Duration // of all handlers together
-	well            time.Duration // took those that did not fail
+	took            time.Duration // all calls
+	logs            float64       // of the seconds of those that did not fail, their sum
 	began           int
 	calls, failed   int // that ended
+	unexplained     int // failed for so long that it is not laid to the load; they are not among the failed
 	inTx, succeeded int
 }
+
+// tally counts calls, newer ones more than older ones.
+type tally struct{ calls, failed float64 }
+
+// rate is the part that fails: an estimate that is neither none nor all.
+func (t tally) rate() float64 { return (t.failed + 0.5) / (t.calls + 1) }
 
 // New builds a limit, which begins with its least.
 func New(cfg Config) *Limit {
@@ -105,8 +115,19 @@ func (l *Limit) Wake(now time.Duration) { l.rests = l.rests && now < l.until }
 // Fails says whether more than half of the calls have failed, of late.
 func (l *Limit) Fails() bool { return l.overloaded }
 
-// Overloaded is Fails, for an hour at most: an attempt says nothing of its message then. What fails for longer may not come from the load.
-func (l *Limit) Overloaded(now time.Duration) bool { return l.overloaded && now-l.since <= excused }
+// Excused says until when an attempt that fails says nothing of its message; zero: it says something. It is while Fails, for an hour at
+// most: what fails for longer does not come from the load. Time without overload gives as much of the hour back.
+func (l *Limit) Excused() time.Duration {
+	if !l.overloaded {
+		return 0
+	}
+	return l.since + excused
+}
+
+// unexplained says that calls fail for longer than the load explains.
+func (l *Limit) unexplained(now time.Duration) bool {
+	return l.overloaded && now >= l.Excused() && now-l.last <= excused
+}
 
 // Began notes that a handler begins. What it returns is for Ended.
 func (l *Limit) Began(now time.Duration) uint32 {
@@ -126,17 +147,23 @@ func (l *Limit) Ended(now time.Duration, began uint32, s Sample) {
 	if began != l.number || s.Calls == 0 {
 		return
 	}
-	w, well := &l.window, s.Calls-s.Failed
+	w := &l.window
+	if l.unexplained(now) {
+		w.unexplained, s.Failed = w.unexplained+s.Failed, 0
+	}
+	well := s.Calls - s.Failed
 	w.calls, w.failed, w.inTx, w.succeeded = w.calls+s.Calls, w.failed+s.Failed, w.inTx+s.InTx, w.succeeded+well
-	w.well += time.Duration(float64(s.Took) * float64(well) / float64(s.Calls))
+	w.took += s.Took
+	w.logs += float64(well) * math.Log(max(s.Took.Seconds()/float64(s.Calls), 1e-9))
 	span := now - w.since
 	switch {
 	case 2*w.failed > max(w.began, w.calls) && (w.failed >= minCalls || l.pause > 0):
 		l.overload(now)
 	case w.calls >= l.enough() && span >= minSpan && 2*w.failed <= w.calls:
 		l.judge(now)
-	case span > max(time.Second, 10*l.usual()):
-		l.next() // too few have come to say anything
+	case span > max(time.Second, 10*l.usual()): // too few have come to say anything of the load
+		l.heed(now)
+		l.next()
 	}
 }
 
@@ -159,7 +186,7 @@ func (l *Limit) pass(now time.Duration) {
 // usual is how long a call takes.
 func (l *Limit) usual() time.Duration {
 	w := &l.window
-	return max(time.Duration(l.lately*float64(time.Second)), w.well/time.Duration(max(w.succeeded, 1)))
+	return max(time.Duration(l.lately*float64(time.Second)), w.took/time.Duration(max(w.calls, 1)))
 }
 
 // next begins another window. What began in this one is not counted any more.
@@ -171,41 +198,65 @@ func (l *Limit) next() {
 // inUse is how many handlers were busy, in the mean.
 func (w *window) inUse() float64 { return float64(w.busy) / float64(max(w.last-w.since, 1)) }
 
-// judge ends a window of which at least half went well.
+// judge ends a window of which at least half went well, or fails for no reason that is known.
 func (l *Limit) judge(now time.Duration) {
 	w := l.window
-	part := float64(w.succeeded) / float64(w.calls)
-	l.lately = max(w.well.Seconds()/float64(w.succeeded), 1e-9)
-	cost, used := l.lately/math.Pow(part, exponent), w.inUse()
-	l.overloaded, l.pause = false, 0
+	l.lately = math.Exp(w.logs / float64(w.succeeded))
+	l.pause = 0
+	l.heed(now)
 	if l.bound = l.cfg.Max; l.cfg.Conns > 0 && 2*w.inTx > w.succeeded {
 		l.bound = max(l.cfg.Min, min(l.cfg.Max, l.cfg.Conns))
 	}
+	used := w.inUse()
 	switch l.age++; {
 	case l.dips || used <= 0.6*float64(l.Now()):
 		l.dips = false
-		l.learn(cost, used)
+		l.learn(used)
 	case used < 0.75*float64(l.Now()): // nobody knows what more would do
 	default:
-		l.move(now, cost)
+		l.move(now)
 	}
 	l.limit = min(l.limit, float64(l.bound))
 	l.next()
 }
 
-// learn notes what a call costs with few handlers.
-func (l *Limit) learn(cost, handlers float64) { l.base, l.few, l.age = cost, handlers, 0 }
+// heed ends an overload if most of the window's calls went well.
+func (l *Limit) heed(now time.Duration) {
+	switch w := &l.window; {
+	case !l.overloaded:
+	case 2*(w.failed+w.unexplained) > w.calls:
+		l.last = now
+	default:
+		if l.overloaded, l.pause = false, 0; w.unexplained > 0 { // what failed may have taken any time
+			l.base = 0
+		}
+	}
+}
+
+// learn notes what calls of the window cost, with few handlers.
+func (l *Limit) learn(handlers float64) {
+	l.base, l.few, l.age = l.lately, handlers, 0
+	l.fails = tally{l.fails.calls/2 + float64(l.window.calls), l.fails.failed/2 + float64(l.window.failed)}
+}
+
+// succeeds is what part of the calls does, of the part that does with few handlers; 1 where chance may have made the difference.
+func (l *Limit) succeeds() float64 {
+	w, few := &l.window, l.fails.rate()
+	chance := math.Sqrt(few * (1 - few) * (1/float64(w.calls) + 1/max(l.fails.calls, 1)))
+	return min(1, (float64(w.succeeded)/float64(w.calls)+deviates*chance)/(1-few))
+}
 
 // move moves the limit by what calls cost at it.
-func (l *Limit) move(now time.Duration, cost float64) {
+func (l *Limit) move(now time.Duration) {
 	if l.base == 0 || float64(l.Now()) <= l.few {
-		l.learn(cost, l.limit)
+		l.learn(l.limit)
 	}
-	l.base, l.good = min(l.base, cost), l.limit
+	l.base, l.good = min(l.base, l.lately), l.limit
+	cost := l.lately / math.Pow(l.succeeds(), exponent)
 	switch slow := cost > tolerance*l.base; {
 	case slow && l.age <= fresh:
 		l.limit, l.calm = max(l.limit*max(tolerance*l.base/cost, 0.5), l.few, float64(l.cfg.Min)), 0
-		if l.window.failed > 0 && l.lately <= tolerance*l.base {
+		if l.lately <= tolerance*l.base { // failures make it slow
 			l.calm = -still
 		}
 	case slow, l.age >= lasting:
@@ -237,10 +288,11 @@ func (l *Limit) overload(now time.Duration) {
 	}
 	l.hold = min(max(2*l.hold, firstHold), longestHold)
 	l.growsAgainAt = now + l.hold
-	if !l.overloaded {
-		l.since = now
+	if calm := now - l.last; !l.overloaded || calm > excused {
+		l.since = now - max(0, min(l.last-l.since, excused)-calm)
 	}
-	l.overloaded, l.dips, l.base, l.good, l.calm = true, false, 0, 0, 0
+	l.last = now
+	l.overloaded, l.dips, l.base, l.fails, l.good, l.calm = true, false, 0, tally{}, 0, 0
 	l.next()
 }
 

@@ -83,23 +83,74 @@ func TestDoesNotGrowUnused(t *testing.T) {
 	}
 }
 
-// What fails for whatever reason is laid to the load for an hour, and no longer.
+var bad = adaptive.Sample{Took: 10 * time.Millisecond, Calls: 1, Failed: 1}
+
+// What fails for whatever reason is laid to the load for an hour, and no longer: then such calls are as others, and lessen nothing.
 func TestFailuresAreExcusedForAnHour(t *testing.T) {
 	l := adaptive.New(adaptive.Config{Min: 1, Max: 100})
 	now := drive(l, 0, 10*time.Second, 100, well)
-	bad := well
-	bad.Failed = 1
 	now = drive(l, now, time.Minute, 100, bad)
-	if !l.Fails() || !l.Overloaded(now) || l.Now() != 1 {
-		t.Fatalf("after a minute of failures: fails %v, overloaded %v, the limit is %d", l.Fails(), l.Overloaded(now), l.Now())
+	if !l.Fails() || now >= l.Excused() || l.Now() != 1 {
+		t.Fatalf("after a minute of failures: fails %v, excused until %s at %s, the limit is %d", l.Fails(), l.Excused(), now, l.Now())
 	}
 	now = drive(l, now, time.Hour, 100, bad)
-	if !l.Fails() || l.Overloaded(now) {
-		t.Fatalf("after an hour of failures: fails %v, overloaded %v", l.Fails(), l.Overloaded(now))
+	if !l.Fails() || now < l.Excused() || l.Now() != 100 {
+		t.Fatalf("after an hour of failures: fails %v, excused until %s at %s, the limit is %d", l.Fails(), l.Excused(), now, l.Now())
 	}
 	now = drive(l, now, 30*time.Second, 100, well)
-	if l.Fails() || l.Overloaded(now) || l.Now() != 100 {
-		t.Fatalf("after 30 s of success: fails %v, overloaded %v, the limit is %d", l.Fails(), l.Overloaded(now), l.Now())
+	if l.Fails() || l.Excused() != 0 || l.Now() != 100 {
+		t.Fatalf("after 30 s of success: fails %v, excused until %s, the limit is %d", l.Fails(), l.Excused(), l.Now())
+	}
+	if now = drive(l, now, time.Minute, 100, bad); now < l.Excused() {
+		t.Fatalf("half a minute of success excuses a minute of failures, until %s", l.Excused()-now)
+	}
+}
+
+// Outages with little between them are excused for an hour together, and that once more for each hour without.
+func TestOutagesTogetherAreExcusedForAnHour(t *testing.T) {
+	l := adaptive.New(adaptive.Config{Min: 1, Max: 20})
+	now, excused, calm := time.Duration(0), time.Duration(0), time.Duration(0)
+	for range 20 {
+		from := now
+		now = drive(l, now, 10*time.Second, 20, well)
+		calm += now - from
+		for end := now + 10*time.Minute; now < end; {
+			from, was := now, now < l.Excused()
+			if now = drive(l, now, time.Second, 20, bad); was {
+				excused += now - from
+			}
+		}
+	}
+	if excused < 50*time.Minute || excused > time.Hour+calm+time.Minute {
+		t.Errorf("of 20 outages of ten minutes %s are excused", excused)
+	}
+	if now = drive(l, now, time.Hour, 20, well); l.Excused() != 0 {
+		t.Error("an hour of success is no end")
+	}
+	if now = drive(l, now, 50*time.Minute, 20, bad); now >= l.Excused() {
+		t.Error("after an hour of success 50 minutes of failures are not excused")
+	}
+}
+
+// An outage after which nobody had work says nothing of one a day later.
+func TestOutageBeforeIdleTime(t *testing.T) {
+	l := adaptive.New(adaptive.Config{Min: 1, Max: 20})
+	now := drive(l, 0, time.Minute, 20, bad)
+	now += 24 * time.Hour
+	if now = drive(l, now, time.Minute, 20, bad); now >= l.Excused() {
+		t.Error("the outage of the day before has used up the hour")
+	}
+}
+
+// Where work is rare no window is full. What goes well ends an overload all the same.
+func TestRareCallsEndAnOverload(t *testing.T) {
+	l := adaptive.New(adaptive.Config{Min: 1, Max: 20})
+	now := drive(l, 0, time.Minute, 20, bad)
+	for range 3 {
+		now = drive(l, now+20*time.Second, 10*time.Millisecond, 1, well)
+	}
+	if l.Fails() || l.Excused() != 0 {
+		t.Error("three calls went well in a minute, and most fail")
 	}
 }
 

@@ -24,6 +24,17 @@ func (p sleeps) call(now time.Duration, _ int, rnd *rand.Rand) (time.Duration, b
 	return now + around(p.mean, rnd), false
 }
 
+// tailed is a plant of any number of places; a twentieth of its calls takes a hundred times as long.
+type tailed struct{ sleeps }
+
+func (p tailed) call(now time.Duration, running int, rnd *rand.Rand) (time.Duration, bool) {
+	end, _ := p.sleeps.call(now, running, rnd)
+	if rnd.IntN(20) == 0 {
+		end = now + 100*(end-now)
+	}
+	return end, false
+}
+
 // servers is a plant with so many places; who finds none waits in the queue.
 type servers struct {
 	mean     time.Duration
@@ -79,12 +90,28 @@ func (p *knee) call(now time.Duration, running int, rnd *rand.Rand) (time.Durati
 	return now + took, false
 }
 
-// unlucky is a plant of which every twentieth call fails.
-type unlucky struct{ plant }
+// unlucky is a plant of which a part of the calls fails, however many there are.
+type unlucky struct {
+	plant
+	part float64
+}
 
 func (p unlucky) call(now time.Duration, running int, rnd *rand.Rand) (time.Duration, bool) {
 	end, _ := p.plant.call(now, running, rnd)
-	return end, rnd.IntN(20) == 0
+	return end, rnd.Float64() < p.part
+}
+
+// hangs is a plant whose calls take a minute from some time on, until another, and fail then.
+type hangs struct {
+	plant
+	from, until time.Duration
+}
+
+func (p *hangs) call(now time.Duration, running int, rnd *rand.Rand) (time.Duration, bool) {
+	if now >= p.from && now < p.until {
+		return now + time.Minute, true
+	}
+	return p.plant.call(now, running, rnd)
 }
 
 // slower is a plant of any number of places whose calls take five times as long from some time on.
@@ -242,9 +269,33 @@ var workloads = []workload{
 	}, 80 * time.Second},
 }
 
+// others are like those, with numbers that nothing was chosen by.
+var others = []workload{
+	{"processors, 3, slow", func() plant { return &servers{mean: 60 * time.Millisecond, capacity: always(3)} }, 2 * time.Minute},
+	{"a pool of 30 connections", func() plant { return &servers{mean: 35 * time.Millisecond, capacity: always(30)} }, time.Minute},
+	{"a service with an early knee", func() plant {
+		return &knee{mean: 40 * time.Millisecond, contends: 0.03, coheres: 0.01, timeout: time.Second}
+	}, 2 * time.Minute},
+	{"a service with a late knee", func() plant {
+		return &knee{mean: 3 * time.Millisecond, contends: 0.005, coheres: 0.0006, timeout: 100 * time.Millisecond}
+	}, 30 * time.Second},
+	{"one that degrades by half", func() plant {
+		return &servers{mean: 25 * time.Millisecond, queue: 6, capacity: func(now time.Duration) int {
+			if now < 45*time.Second {
+				return 30
+			}
+			return 15
+		}}
+	}, 90 * time.Second},
+	{"a twentieth takes a hundred times as long", func() plant { return tailed{sleeps{10 * time.Millisecond}} }, 3 * time.Minute},
+	{"a pool of 12 connections, and a fifth fails", func() plant {
+		return unlucky{&servers{mean: 10 * time.Millisecond, capacity: always(12)}, 0.2}
+	}, time.Minute},
+}
+
 // fixed are the settings that are tried.
 func fixed(most int) (all []int) {
-	for n := 1.0; n < float64(most); n = math.Ceil(n * 1.4) {
+	for n := 1.0; n < float64(most); n = math.Ceil(n * 1.25) {
 		all = append(all, int(n))
 	}
 	return append(all, most)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,10 +13,11 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
 
-// downstream has so many places, each busy for 20 ms with a call; who finds none is turned away at once.
+// downstream has so many places, each busy for 50 ms with a call; who finds none is turned away at once.
 type downstream struct {
 	places, busy, most atomic.Int64
 	calls, refused     atomic.Int64
@@ -33,7 +35,7 @@ func (d *downstream) Handle(context.Context, *consumer.Message) error {
 		time.Sleep(time.Millisecond)
 		return errFull
 	}
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond)
 	return nil
 }
 
@@ -45,12 +47,13 @@ func adaptiveOptions() consumer.Options {
 }
 
 // Whoever has as many handlers at once whatever the downstream can take uses up attempts while it is overloaded, or away: messages fail
-// for good that were never at fault. With MinConcurrency none does, and what the downstream can do is done.
+// for good that were never at fault. With MinConcurrency none does, and what the downstream can do is done: nine tenths of it beside a tenth
+// of its capacity, and half a minute after it is back.
 func TestOverloadMakesNoDeadLetters(t *testing.T) {
 	for name, c := range map[string]struct {
 		places int64 // of 20, for a minute
 		done   int   // messages at least in that time
-	}{"a tenth": {2, 4500}, "away": {0, 0}} {
+	}{"a tenth": {2, 2160}, "away": {0, 0}} {
 		for _, batch := range []int{0, 5} {
 			t.Run(name+map[int]string{0: "", 5: ", batches"}[batch], func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -68,7 +71,7 @@ func TestOverloadMakesNoDeadLetters(t *testing.T) {
 							})
 						}
 					})
-					in := items(60_000, noLane)
+					in := items(30_000, noLane)
 					e.Offer(in)
 					pass(5 * time.Second)
 					d.places.Store(c.places)
@@ -81,7 +84,7 @@ func TestOverloadMakesNoDeadLetters(t *testing.T) {
 					pass(30 * time.Second)
 					again := d.calls.Load() - d.refused.Load()
 					pass(5 * time.Second)
-					if n, most := d.calls.Load()-d.refused.Load()-again, int64(5*20*50); batch == 0 && n < most*8/10 {
+					if n, most := d.calls.Load()-d.refused.Load()-again, int64(5*20*20); batch == 0 && n < most*9/10 {
 						t.Errorf("half a minute later %d calls went well in 5 s, of %d that could", n, most)
 					}
 					if n := failedRows(t, l, in); n > 0 {
@@ -103,7 +106,7 @@ func TestHandlersGrowWithinTheirBounds(t *testing.T) {
 		if n := e.Health().Concurrency; n != 1 {
 			t.Errorf("it begins with %d handlers, want 1", n)
 		}
-		in := items(60_000, noLane)
+		in := items(20_000, noLane)
 		e.Offer(in)
 		pass(20 * time.Second)
 		if n, most := e.Health().Concurrency, d.most.Load(); n != 64 || most != 64 || e.Concurrency() != 64 {
@@ -144,7 +147,7 @@ func TestPressureLessensHandlers(t *testing.T) {
 		o.MinConcurrency = 2
 		o.Pressure = func() float64 { mu.Lock(); f := answer; mu.Unlock(); return f() }
 		e, _ := begin(t, l, o, d.Handle)
-		e.Offer(items(190_000, noLane))
+		e.Offer(items(60_000, noLane))
 		pass(10 * time.Second)
 		grown := e.Concurrency()
 		set(func() float64 { return 1 })
@@ -205,4 +208,65 @@ func TestFailuresEndAfterAnHour(t *testing.T) {
 		}
 		end(t, e)
 	})
+}
+
+// While calls pause too few messages fail for the breaker to open. After an hour they do not pause any more.
+func TestPitfall233_PausesOutliveTheirReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d := memory.New(), &downstream{}
+		o := adaptiveOptions()
+		o.Breaker.Off = false
+		e, _ := begin(t, l, o, d.Handle)
+		in := items(5000, noLane)
+		e.Offer(in)
+		pass(59 * time.Minute)
+		if n := failedRows(t, l, in); n > 0 {
+			t.Errorf("%d messages failed for good within the hour", n)
+		}
+		pass(6 * time.Minute)
+		opened := func(s consumer.Stall) bool { return s.Reason == consumer.StallBreaker }
+		if h := e.Health(); !slices.ContainsFunc(h.Stalled, opened) {
+			t.Errorf("the breaker is closed after an hour of failures alone: %+v", h)
+		}
+		if n := failedRows(t, l, in); n < 100 || n > 300 {
+			t.Errorf("%d messages failed for good until the breaker opened", n)
+		}
+		end(t, e)
+	})
+}
+
+// A ledger that takes longer than handlers leaves none of them idle: claims run ahead of one handler as of many.
+func TestSlowLedgerBesideFewHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &downstream{}
+		d.places.Store(1000)
+		e, _ := begin(t, &slowLedger{Ledger: memory.New(), claims: 60 * time.Millisecond}, adaptiveOptions(), d.Handle)
+		e.Offer(items(40_000, noLane))
+		pass(30 * time.Second)
+		if n := e.Concurrency(); n != 64 {
+			t.Errorf("30 s later the limit is %d, want 64", n)
+		}
+		end(t, e)
+	})
+}
+
+// slowLedger is one whose owners take their time to answer claims.
+type slowLedger struct {
+	ledger.Ledger
+	claims time.Duration
+}
+
+func (l *slowLedger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
+	o, err := l.Ledger.Join(ctx, lease)
+	return &slowOwner{o, l.claims}, err
+}
+
+type slowOwner struct {
+	ledger.Owner
+	claims time.Duration
+}
+
+func (o *slowOwner) Claim(ctx context.Context, entries []ledger.Entry) ([]ledger.Claim, error) {
+	time.Sleep(o.claims)
+	return o.Owner.Claim(ctx, entries)
 }

@@ -180,7 +180,7 @@ func (h *handlers) decide(r *run, o outcome) {
 	if o.err != nil {
 		draw = rand.Float64()
 	}
-	o.spared, o.times = h.overloaded.Load() && o.burdens(), int(it.spared)
+	o.spared, o.times = o.burdens() && int64(h.now()) < h.excused.Load(), int(it.spared)
 	st := h.policy.decide(o, it.Attempt(), draw, left)
 	if st.spared {
 		it.spared += min(1, math.MaxUint8-it.spared)

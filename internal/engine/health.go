@@ -113,7 +113,7 @@ func (e *Engine) Health() consumer.Health {
 			"nothing is polled until one of them is finished", bytes.Crowd(), e.opt.MaxHeldBytes))
 	}
 	if strained, since := e.flow.Strained(); strained {
-		h.Warnings = append(h.Warnings, fmt.Sprintf("more than half of the attempts have failed with the least of handlers since %s: they start after pauses",
+		h.Warnings = append(h.Warnings, fmt.Sprintf("more than half of the attempts have failed since %s: such attempts do not count, and handlers start after pauses, for an hour at most",
 			e.at(since).UTC().Format(time.RFC3339)))
 	}
 	e.flow.Kept(func(it *flow.Item, since time.Duration, why error) {

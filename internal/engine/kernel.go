@@ -19,7 +19,7 @@ type kernel struct {
 	counts *deliveries
 	sink   Sink
 
-	overloaded atomic.Bool // flow.Overloaded, for handlers
+	excused atomic.Int64 // flow.Excused, for handlers: since born
 
 	mu       sync.Mutex
 	flow     *flow.Flow

@@ -144,7 +144,7 @@ func (p *pool) ended(c *chunk, now time.Duration) {
 	p.flow.Took(c.dispatch, c.done-c.taken, whole)
 	p.apply(c, c.dispatch.Limit(), now)
 	p.flow.Measured(now, c.dispatch, c.done-c.admittedAt, whole)
-	p.overloaded.Store(p.flow.Overloaded(now))
+	p.excused.Store(int64(p.flow.Excused()))
 	delete(p.chunks, c)
 	p.flow.Free(c.dispatch)
 }

@@ -93,6 +93,7 @@ func (f *Flow) Ready() int {
 // Neither: nothing may start now.
 func (f *Flow) Next(now time.Duration, idle int) (*Dispatch, Part) {
 	for f.MayStart() && f.room() > 0 {
+		idle = min(idle, f.room()-1)
 		whole := f.s.rangeReady.len() > 0
 		if f.turns.run.items() || !whole {
 			if items := f.takeReady(idle); len(items) > 0 {

@@ -31,8 +31,14 @@ func (f *Flow) room() int {
 	return f.adapts.Allows() - (len(f.dispatches) - f.beside) - f.handed
 }
 
-// Overloaded says that most calls fail of late, as they do where there is too much to do: an attempt says nothing of its message then.
-func (f *Flow) Overloaded(now time.Duration) bool { return f.adapts != nil && f.adapts.Overloaded(now) }
+// Excused says until when attempts that fail say nothing of their messages: most do of late, as they do where there is too much to do. Zero:
+// they say something.
+func (f *Flow) Excused() time.Duration {
+	if f.adapts == nil {
+		return 0
+	}
+	return f.adapts.Excused()
+}
 
 // Strained says that most calls fail even with the least of handlers, and since when.
 func (f *Flow) Strained() (strained bool, since time.Duration) { return f.strained, f.strainedAt }

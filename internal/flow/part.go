@@ -77,6 +77,6 @@ func (f *Flow) Itemize(now time.Duration, d *Dispatch) {
 
 // Rescue gives to others what a batch handler keeps, and makes items of ranges that wait in vain.
 func (f *Flow) Rescue(now time.Duration, idle int) {
-	f.relieve(now, idle)
+	f.relieve(now, min(idle, f.room()))
 	f.expandBlocked(now)
 }

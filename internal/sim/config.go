@@ -76,7 +76,7 @@ func Drawn(seed uint64) Config {
 		c.Moods = drawMoods(rnd)
 	}
 	c.Rules = drawRules(seed)
-	c.drawLimit(seed)
+	c.drawLeast(seed)
 	c.KeepFailed = often(30)
 	c.Mixed = c.Ranged && often(25)
 	c.Hours = often(25)
@@ -92,9 +92,9 @@ func Drawn(seed uint64) Config {
 	return c
 }
 
-// drawLimit draws how many handlers there are where their number follows what they wait for. It draws by itself, so that it changes no
+// drawLeast draws how many handlers there are where their number follows what they wait for. It draws by itself, so that it changes no
 // other world.
-func (c *Config) drawLimit(seed uint64) {
+func (c *Config) drawLeast(seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, mix(0x117)))
 	if rnd.IntN(100) < 25 && !c.Park {
 		c.Concurrency += rnd.IntN(9)

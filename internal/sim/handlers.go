@@ -278,7 +278,7 @@ func (c *chunk) commit() {
 // itself.
 func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 	p, o, d := c.p, &c.outcomes[r.at], of(r.it)
-	e.Spared = p.flow.Overloaded(p.now) && p.now < p.cfg.Calm // after it what is left may fail for good alone, for an hour
+	e.Spared = p.now < p.flow.Excused() && p.now < p.cfg.Calm // after it what is left may fail for good alone, for an hour
 	next := engine.Judge(attempts, e, r.attempt)
 	o.Burdens = next.Burdens || again
 	switch {

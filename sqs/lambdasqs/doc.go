@@ -77,8 +77,9 @@
 //
 // It does not maintain the ledger: sweeps are long, and an invocation is short. Run consumer.Maintenance or `ackledger maintain`
 // somewhere, or a worker on the same ledger. It heeds no pauses (`ackledger pause`): what it gave back would come again, and walk into
-// the dead-letter queue. Disable the event source mapping instead. Options.NoMaintenance and Options.Breaker are not used. Options.Rate
-// and Concurrency are per invocation, Options.Limiter is per process: the mapping's maximum concurrency bounds the number of both.
+// the dead-letter queue. Disable the event source mapping instead. Options.NoMaintenance, Options.Breaker, Options.MinConcurrency and
+// Options.Pressure are not used. Options.Rate and Concurrency are per invocation, Options.Limiter is per process: the mapping's maximum
+// concurrency bounds the number of both.
 //
 // A dead letter, a stamp and a replay know the messages by the queue's ARN, as a worker's: both may serve one queue, one after the other
 // or side by side, with the same Options.Name.

@@ -86,6 +86,7 @@ func New(l ledger.Ledger, h consumer.Handler, c *Config) (*Handler, error) {
 	cfg.Retention = cmp.Or(cfg.Retention, DefaultRetention)
 	cfg.Breaker = consumer.Breaker{Off: true}
 	cfg.NoMaintenance = true
+	cfg.MinConcurrency, cfg.Pressure = 0, nil // an invocation is over before it is known how many pay
 	var err error
 	if cfg.Options, err = cfg.WithDefaults(); err != nil {
 		return nil, fmt.Errorf("lambdasqs: Config: %w", err)
