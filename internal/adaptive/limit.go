@@ -27,7 +27,7 @@ const (
 	highest   = 0.8 // a pressure above it shrinks
 
 	minSpan  = 100 * time.Millisecond // of a window
-	minCalls = 5                      // in a window, and of failures that end it
+	minCalls = 5                      // in a window; and of failures more than of others, that end it
 	fresh    = 10                     // windows for which the base is believed
 	still    = 10                     // windows in which the limit stays after failures have shrunk it, and then in which it grows by one
 	lasting  = 30                     // windows after which the base is measured anew
@@ -157,7 +157,7 @@ func (l *Limit) Ended(now time.Duration, began uint32, s Sample) {
 	w.logs += float64(well) * math.Log(max(s.Took.Seconds()/float64(s.Calls), 1e-9))
 	span := now - w.since
 	switch {
-	case 2*w.failed > max(w.began, w.calls) && (w.failed >= minCalls || l.pause > 0):
+	case 2*w.failed > max(w.began, w.calls) && (2*w.failed >= w.calls+minCalls || l.pause > 0):
 		l.overload(now)
 	case w.calls >= l.enough() && span >= minSpan && 2*w.failed <= w.calls:
 		l.judge(now)
