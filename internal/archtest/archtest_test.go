@@ -1,6 +1,7 @@
 package archtest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -37,27 +39,57 @@ type pkg struct {
 	ImportPath string
 	Imports    []string
 	Deps       []string
-	Standard   bool
 }
 
-func list(t *testing.T, args ...string) []pkg {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Deps,Standard"}, args...)...)
+// listed is what it says of all packages. It takes as long for one as for all of them.
+var listed = sync.OnceValues(func() (all []pkg, err error) {
+	err = goList(func(d *json.Decoder) error {
+		var p pkg
+		if err := d.Decode(&p); err != nil {
+			return err
+		}
+		all = append(all, p)
+		return nil
+	}, "-json=ImportPath,Imports,Deps", "./...")
+	return all, err
+})
+
+// goList hands what `go list` writes to next, until that has nothing more.
+func goList(next func(*json.Decoder) error, args ...string) error {
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list %v: %v", args, err)
+		return fmt.Errorf("go list %v: %w", args, err)
 	}
-	var all []pkg
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p pkg
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, p)
+	for d := json.NewDecoder(bytes.NewReader(out)); err == nil; {
+		err = next(d)
 	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// list returns all packages of the module.
+func list(t *testing.T) []pkg {
+	t.Helper()
+	all, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// listOf returns one of them.
+func listOf(t *testing.T, path string) pkg {
+	t.Helper()
+	all := list(t)
+	i := slices.IndexFunc(all, func(p pkg) bool { return p.ImportPath == module+"/"+path })
+	if i < 0 {
+		t.Fatalf("there is no package %s", path)
+	}
+	return all[i]
 }
 
 // rel is a package's path inside the module; ok is false for another module's.
@@ -75,10 +107,10 @@ func standard(path string) bool {
 }
 
 func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
-	for _, p := range list(t, "./ledger", "./internal/backoff", "./internal/slots", "./internal/visibility") {
-		for _, d := range p.Deps {
+	for _, path := range []string{"ledger", "internal/backoff", "internal/slots", "internal/visibility"} {
+		for _, d := range listOf(t, path).Deps {
 			if !standard(d) {
-				t.Errorf("%s depends on %s", p.ImportPath, d)
+				t.Errorf("%s depends on %s", path, d)
 			}
 		}
 	}
@@ -138,13 +170,11 @@ var layers = map[string][]string{
 
 func TestPackagesKeepTheirLayer(t *testing.T) {
 	for name, allowed := range layers {
-		for _, p := range list(t, "./"+name) {
-			for _, d := range p.Deps {
-				r, ours := rel(d)
-				sub := ours && strings.HasPrefix(r, name+"/")
-				if ours && !sub && !slices.Contains(allowed, r) {
-					t.Errorf("%s depends on %s", name, r)
-				}
+		for _, d := range listOf(t, name).Deps {
+			r, ours := rel(d)
+			sub := ours && strings.HasPrefix(r, name+"/")
+			if ours && !sub && !slices.Contains(allowed, r) {
+				t.Errorf("%s depends on %s", name, r)
 			}
 		}
 	}
@@ -167,7 +197,7 @@ var foreign = map[string][]string{
 }
 
 func TestHeavyAndTestDependenciesStayWhereTheyBelong(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range list(t) {
 		r, _ := rel(p.ImportPath)
 		if top, _, _ := strings.Cut(r, "/"); slices.Contains([]string{"examples", "integration", "cmd", "bench"}, top) {
 			continue
@@ -186,7 +216,7 @@ func TestHeavyAndTestDependenciesStayWhereTheyBelong(t *testing.T) {
 }
 
 func TestTestPackagesAreImportedByTestsAndExamplesAlone(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range list(t) {
 		r, _ := rel(p.ImportPath)
 		if top, _, _ := strings.Cut(r, "/"); top == "examples" || top == "integration" || top == "bench" || strings.HasSuffix(r, "test") {
 			continue

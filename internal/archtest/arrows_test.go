@@ -1,9 +1,7 @@
 package archtest_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -11,12 +9,13 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -102,7 +101,11 @@ func (c *checked) file(p token.Pos) string { return filepath.Base(c.set.Position
 // check type-checks a package, against what the compiler has exported of those that it imports.
 func check(t *testing.T, path string) *checked {
 	t.Helper()
-	names, exports := exported(t, path)
+	all, err := exports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := all[module+"/"+path].GoFiles
 	c := &checked{files: names, set: token.NewFileSet(), info: &types.Info{
 		Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}, Defs: map[*ast.Ident]types.Object{},
 		Types: map[ast.Expr]types.TypeAndValue{},
@@ -114,8 +117,7 @@ func check(t *testing.T, path string) *checked {
 		}
 		c.parsed = append(c.parsed, f)
 	}
-	open := func(of string) (io.ReadCloser, error) { return os.Open(exports[of]) }
-	var err error
+	open := func(of string) (io.ReadCloser, error) { return os.Open(all[of].Export) }
 	c.pkg, err = (&types.Config{Importer: importer.ForCompiler(c.set, "gc", open)}).Check(module+"/"+path, c.set, c.parsed, c.info)
 	if err != nil {
 		t.Fatal(err)
@@ -138,30 +140,26 @@ func arrowsOf(t *testing.T, path string) (files []string, arrows map[arrow][]str
 	return c.files, arrows
 }
 
-// exported asks the compiler for a package's files, and for the export data of all that it imports.
-func exported(t *testing.T, path string) (files []string, exports map[string]string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export,GoFiles", "./"+path)
-	cmd.Dir = "../.."
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list %s: %v", path, err)
-	}
-	exports = map[string]string{}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct {
-			ImportPath, Export string
-			GoFiles            []string
-		}
-		switch err := d.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return files, exports
-		case err != nil:
-			t.Fatal(err)
-		}
-		exports[p.ImportPath] = p.Export
-		if p.ImportPath == module+"/"+path {
-			files = p.GoFiles
-		}
-	}
+// compiled is what `go list -export` says of a package.
+type compiled struct {
+	ImportPath, Export string
+	GoFiles            []string
 }
+
+// exports are the packages that are type-checked, and all that they import, by import path: one call compiles and lists them.
+var exports = sync.OnceValues(func() (map[string]compiled, error) {
+	paths := append(slices.Collect(maps.Keys(upward)), purePackages...)
+	for i, path := range paths {
+		paths[i] = "./" + path
+	}
+	all := map[string]compiled{}
+	err := goList(func(d *json.Decoder) error {
+		var p compiled
+		if err := d.Decode(&p); err != nil {
+			return err
+		}
+		all[p.ImportPath] = p
+		return nil
+	}, append([]string{"-export", "-deps", "-json=ImportPath,Export,GoFiles"}, paths...)...)
+	return all, err
+})

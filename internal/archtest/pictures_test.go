@@ -135,7 +135,7 @@ func settled(ctx context.Context, t *testing.T, l *memory.Ledger, s ledger.Settl
 
 func TestThePictureOfTheDatasWayIsThatOfTheImports(t *testing.T) {
 	imports := map[string][]string{}
-	for _, p := range list(t, "./...") {
+	for _, p := range list(t) {
 		imports[p.ImportPath] = p.Imports
 	}
 	for edge := range picture(t, "flowchart") {

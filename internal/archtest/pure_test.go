@@ -21,9 +21,12 @@ var pureTime = []string{
 	"Before", "IsZero", "Sub",
 }
 
+// purePackages are those that decide.
+var purePackages = []string{"internal/adaptive", "internal/flow", "internal/offsets", "internal/slots", "internal/visibility"}
+
 // What decides has no lock, goroutine, clock, chance, context, I/O or log.
 func TestTheCoreIsPure(t *testing.T) {
-	for _, path := range []string{"internal/adaptive", "internal/flow", "internal/offsets", "internal/slots", "internal/visibility"} {
+	for _, path := range purePackages {
 		t.Run(path, func(t *testing.T) { mustBePure(t, check(t, path)) })
 	}
 }
