@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 var programs string
 
 var build = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-o", programs, "./...").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", programs, "./...").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}

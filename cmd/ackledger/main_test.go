@@ -35,7 +35,7 @@ var programs string
 func built(name string, flags ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		path := filepath.Join(programs, name)
-		args := append([]string{"build", "-o", path}, flags...)
+		args := append([]string{"build", "-ldflags=-w", "-o", path}, flags...)
 		if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%w: %s", err, out)
 		}

@@ -42,7 +42,7 @@ func buildWorker(flags ...string) (string, error) {
 	if err := f.Close(); err != nil {
 		return "", err
 	}
-	args := append([]string{"build", "-tags", "killpoints", "-o", f.Name()}, flags...)
+	args := append([]string{"build", "-tags", "killpoints", "-ldflags=-w", "-o", f.Name()}, flags...)
 	if out, err := exec.Command("go", append(args, "./worker")...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the worker: %w\n%s", err, out)
 	}
