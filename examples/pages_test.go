@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -52,35 +53,71 @@ func blocks(t *testing.T) (all []block) {
 	return all
 }
 
-// compile puts the block into a package that exists in the go command's overlay alone, and runs the go command on it.
-func (b block) compile(t *testing.T, command ...string) {
-	t.Helper()
-	dir := t.TempDir()
+// name is that of the block's package, and of the program or the tests that are made of it.
+func (b block) name() string {
+	return fmt.Sprintf("%s_%d", strings.ToLower(strings.TrimSuffix(b.page, ".md")), b.n)
+}
+
+// tests says whether the block is the tests of somebody's handler.
+func (b block) tests() bool { return strings.Contains(b.source, "testing.T") }
+
+// compileBlocks compiles all blocks at once, and puts the programs and tests that they are into the folder of programs. Each
+// block is a package that exists in the go command's overlay alone.
+func compileBlocks(all []block) error {
+	dir, err := os.MkdirTemp(programs, "pages-")
+	if err != nil {
+		return err
+	}
 	root, err := filepath.Abs("..")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	name := "block.go"
-	if strings.Contains(b.source, "testing.T") {
-		name = "block_test.go"
+	const folder = "examples/internal"
+	overlay := map[string]string{}
+	build := []string{"build"}
+	test := []string{"test", "-c", "-vet=off"} // vet wants the folders to be there
+	for _, b := range all {
+		file, of := "block.go", &build
+		if b.tests() {
+			file, of = "block_test.go", &test
+		}
+		source := filepath.Join(dir, b.name()+".go")
+		if err := os.WriteFile(source, []byte(b.source), 0o600); err != nil {
+			return err
+		}
+		overlay[filepath.Join(root, folder, b.name(), file)] = source
+		*of = append(*of, "./"+folder+"/"+b.name())
 	}
-	pkg := fmt.Sprintf("examples/internal/%s_%d", strings.ToLower(strings.TrimSuffix(b.page, ".md")), b.n)
-	source := filepath.Join(dir, name)
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, pkg, name): source}})
+	text, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	for path, content := range map[string][]byte{source: []byte(b.source), filepath.Join(dir, "overlay.json"): overlay} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), text, 0o600); err != nil {
+		return err
+	}
+	for _, args := range [][]string{build, test} {
+		cmd := exec.Command("go", slices.Insert(args, 1, "-overlay", filepath.Join(dir, "overlay.json"), "-ldflags=-w", "-o", programs+"/")...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", args[0], err, out)
 		}
 	}
-	args := append([]string{command[0], "-overlay", filepath.Join(dir, "overlay.json")}, command[1:]...)
-	cmd := exec.CommandContext(t.Context(), "go", append(args, "./"+pkg)...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", command[0], err, out)
+	return nil
+}
+
+var compiled struct {
+	once sync.Once
+	err  error
+}
+
+// compile returns the path of what is made of the block.
+func (b block) compile(t *testing.T) string {
+	t.Helper()
+	compiled.once.Do(func() { compiled.err = compileBlocks(blocks(t)) })
+	if compiled.err != nil {
+		t.Fatal(compiled.err)
 	}
+	return filepath.Join(programs, b.name())
 }
 
 func TestThePagesCompileAsTheyStand(t *testing.T) {
@@ -95,17 +132,10 @@ func TestThePagesCompileAsTheyStand(t *testing.T) {
 			if err != nil || string(formatted) != b.source {
 				t.Errorf("not formatted (%v):\n%s", err, b.source)
 			}
-			switch {
-			case strings.Contains(b.source, "testing.T"):
-				path := filepath.Join(t.TempDir(), "tests")
-				b.compile(t, "test", "-vet=off", "-c", "-o", path) // vet wants the folder to be there
-				if out, err := exec.CommandContext(t.Context(), path, "-test.v").CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+			if path := b.compile(t); b.tests() {
+				if out, err := exec.CommandContext(t.Context(), path+".test", "-test.v").CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
 					t.Errorf("%v\n%s", err, out)
 				}
-			case strings.HasPrefix(b.source, "package main\n"):
-				b.compile(t, "build", "-o", filepath.Join(t.TempDir(), "program"))
-			default:
-				b.compile(t, "build")
 			}
 		})
 	}
@@ -129,9 +159,7 @@ func TestTheFirstWorkersRun(t *testing.T) {
 			if lines > 20 {
 				t.Errorf("%d lines below the imports, want at most 20", lines)
 			}
-			path := filepath.Join(t.TempDir(), "program")
-			b.compile(t, "build", "-o", path)
-			p := start(t, b.broker(t), path)
+			p := start(t, b.broker(t), b.compile(t))
 			p.logs = true
 			p.waitLine("charging 1")
 			p.signal()
@@ -148,8 +176,6 @@ func TestTheAPIRuns(t *testing.T) {
 	all := blocks(t)
 	b := all[slices.IndexFunc(all, func(b block) bool { return b.heading == "An HTTP API" })]
 	dir := t.TempDir()
-	path := filepath.Join(dir, "program")
-	b.compile(t, "build", "-o", path)
 	db, err := sql.Open("sqlite", filepath.Join(dir, "ledger.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +192,7 @@ func TestTheAPIRuns(t *testing.T) {
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p := startIn(t, dir, []string{"ADDR=" + addr}, path)
+	p := startIn(t, dir, []string{"ADDR=" + addr}, b.compile(t))
 	p.logs = true
 	post := func() (status int, body, replayed string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/payments", nil)
@@ -212,9 +238,7 @@ func TestTheWorkerOnPostgresRuns(t *testing.T) {
 	}
 	all := blocks(t)
 	b := all[slices.IndexFunc(all, func(b block) bool { return b.heading == "Your own PostgreSQL" })]
-	path := filepath.Join(t.TempDir(), "program")
-	b.compile(t, "build", "-o", path)
-	p := start(t, append(b.broker(t), "DATABASE_URL="+db.URL), path)
+	p := start(t, append(b.broker(t), "DATABASE_URL="+db.URL), b.compile(t))
 	p.logs = true
 	waitUntil(t, "charge", func() bool {
 		var charges int
