@@ -18,9 +18,9 @@ import (
 
 // planSizes are how many messages lie in the table that the plans are made for, one after the other.
 func planSizes() []int {
-	sizes := []int{0, 1000, 1_000_000}
+	sizes := []int{0, 1000, 100_000}
 	if os.Getenv("ACKLEDGER_LONG") != "" {
-		sizes = append(sizes, 10_000_000)
+		sizes = append(sizes, 1_000_000, 10_000_000)
 	}
 	return sizes
 }
