@@ -17,6 +17,9 @@ PURE = flow|model|offsets|sim|slots|visibility
 # The linter reads what the compiler has made of all that is imported: what the tests need, so that it is made once.
 LINT = GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)" $(GOLANGCI_LINT) run ./...
 
+# The race detector has each process sleep for a second before it ends.
+export GORACE ?= atexit_sleep_ms=50
+
 .DEFAULT_GOAL := help
 # What is a module of its own, so that those who import the library do not get what it needs.
 MODULES = bench integration/browser integration/dashboard idempotency/redisfilter idempotency/spills3 integration/routers integration/kubernetes sqs/lambdasqs formats/cloudevents formats/registry formats/s3payload
