@@ -101,7 +101,7 @@ func TestPitfall131_BrokenDeploy(t *testing.T) {
 						}
 					})
 					d.open = func() bool { return len(e.Health().Stalled) > 0 }
-					in := items(5000, c.lane)
+					in := items(1000, c.lane)
 					e.Offer(in)
 					pass(30 * time.Second)
 					// 100, and one; what runs at that moment; and tries after 1, 3, 7 and 15 s.
