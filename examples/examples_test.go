@@ -130,6 +130,8 @@ func TestEachExampleWorksOnServersOfOnesOwnUntilSIGTERM(t *testing.T) {
 			switch name {
 			case "kafka-worker":
 				args = []string{"-brokers", brokers}
+			case "outbox":
+				args = []string{"-orders-url", args[1], "-shipments-url", createQueue(t, queues, "shipments")}
 			case "many-queues":
 				args = []string{"-orders-url", args[1], "-refunds-url", createQueue(t, queues, "refunds"), "-brokers", brokers}
 			}

@@ -21,11 +21,12 @@ func (o orders) tellRun(id string) (end func()) {
 	return func() { fmt.Printf("ran %s/%d %d\n", id, began, time.Now().UnixNano()) }
 }
 
-// runs is what processes say of their handlers.
+// runs is what processes say of their handlers. What they said before they were killed or frozen may be read after it.
 type runs struct {
 	mu   sync.Mutex
 	open map[string]map[string]int64 // of each process, those that run, and since when
-	cuts map[string]int64            // of each process, when it was frozen last
+	cuts map[string]int64            // of each process, when it was killed or frozen last
+	ends map[string]int              // of those that were cut off: where they are in all
 	all  []span
 }
 
@@ -40,20 +41,31 @@ func (r *runs) heard(process, line string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open == nil {
-		r.open, r.cuts = map[string]map[string]int64{}, map[string]int64{}
+		r.open, r.cuts, r.ends = map[string]map[string]int64{}, map[string]int64{}, map[string]int{}
 	}
 	if r.open[process] == nil {
 		r.open[process] = map[string]int64{}
 	}
-	if cut := r.cuts[process]; what == "runs" && at < cut { // it began before, and its line was late
-		r.all = append(r.all, span{at, cut})
-	} else if what == "runs" {
+	from, runs := r.open[process][id]
+	cut, wasCut := r.ends[process+" "+id]
+	switch {
+	case what == "runs" && at < r.cuts[process]:
+		r.end(process, id, span{at, r.cuts[process]})
+	case what == "runs":
 		r.open[process][id] = at
-	} else if from, ok := r.open[process][id]; ok { // else it was cut off
+	case runs:
 		r.all = append(r.all, span{from, at})
 		delete(r.open[process], id)
+	case wasCut:
+		r.all[cut].to = min(r.all[cut].to, at) // it had ended before
 	}
 	return true
+}
+
+// end notes one that was cut off.
+func (r *runs) end(process, id string, s span) {
+	r.ends[process+" "+id] = len(r.all)
+	r.all = append(r.all, s)
 }
 
 // cut ends all that runs in a process.
@@ -61,7 +73,7 @@ func (r *runs) cut(process string, at time.Time) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, from := range r.open[process] {
-		r.all = append(r.all, span{from, max(from, at.UnixNano())})
+		r.end(process, id, span{from, max(from, at.UnixNano())})
 		delete(r.open[process], id)
 		n++
 	}
