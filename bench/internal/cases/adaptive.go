@@ -27,7 +27,8 @@ func adaptiveCases() []suite.Case {
 	n := suite.Size{Full: 40_000, Quick: 8000, Smoke: 60}
 	var out []suite.Case
 	for _, fixed := range []int{4, consumer.DefaultConcurrency, kneeAt, adaptiveMost} {
-		out = append(out, suite.Case{Group: adaptiveGroup, Name: fmt.Sprintf("%d handlers", fixed), N: n, Run: kneeRun(consumer.Options{Concurrency: fixed})})
+		out = append(out, suite.Case{Group: adaptiveGroup, Name: fmt.Sprintf("%d handlers", fixed), N: n, Run: kneeRun(consumer.Options{Concurrency: fixed}),
+			Note: "the same service, with a fixed number of handlers"})
 	}
 	return append(out, suite.Case{Group: adaptiveGroup, Name: "1 to 100, MinConcurrency", N: n, Run: kneeRun(consumer.Options{MinConcurrency: 1, Concurrency: adaptiveMost}),
 		Note: "sqstest 0 ms, in the same process, memory ledger; a service whose call takes 10 ms alone, and (1 + n(n-1)/500) times that among n; begins with 1"})
