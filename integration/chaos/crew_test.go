@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
+	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/internal/killpoint"
 )
 
@@ -161,14 +162,13 @@ func (c *crew) tryStart(step killpoint.Step, passage int) (*member, error) {
 	if step != "" {
 		m.cmd.Env = append(m.cmd.Env, fmt.Sprintf("%s=%s@%d", killpoint.Variable, step, passage))
 	}
-	m.cmd.SysProcAttr = childAttributes()
 	log, err := os.Create(filepath.Join(c.dir, o.Name+".log"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }() // the child has its own
 	m.cmd.Stderr = log
-	if err := launch(m.cmd); err != nil {
+	if err := services.StartChild(m.cmd); err != nil {
 		return nil, err
 	}
 	c.members = append(c.members, m)

@@ -71,15 +71,7 @@ func TestReplayOfTheRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		list, err := l.ListOutbox(t.Context(), "", 0, 10, false)
-		if err == nil && len(list) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%+v wait, %v", list, err)
-		}
-	}
+	mustLeave(t, l)
 
 	dst, err := kafka.NewReplayTarget(large, nil)
 	if err != nil {
@@ -90,18 +82,38 @@ func TestReplayOfTheRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	var got []string
-	for end := time.Now().Add(30 * time.Second); len(got) < 2 && time.Now().Before(end); {
+	got := stamped(t, reader, 2)
+	if fmt.Sprint(got) != "[behind it the large one]" {
+		t.Fatalf("in the topic: %v; the replay says\n%s", got, report.Text())
+	}
+}
+
+// mustLeave waits until nothing is left in the outbox.
+func mustLeave(t *testing.T, l *memory.Ledger) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		list, err := l.ListOutbox(t.Context(), "", 0, 10, false)
+		if err == nil && len(list) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v wait, %v", list, err)
+		}
+	}
+}
+
+// stamped reads n records, and returns the ids in their stamps, each of which must be of its record.
+func stamped(t *testing.T, reader *kgo.Client, n int) (ids []string) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); len(ids) < n && time.Now().Before(end); {
 		for _, r := range reader.PollFetches(t.Context()).Records() {
 			s, err := consumer.ParseStamp(r.Headers[len(r.Headers)-1].Value)
 			if err != nil || s.Group != "" || string(r.Key) != "k" || !s.Counts(s.Source, ledger.BodyFingerprint(r.Value)) {
 				t.Errorf("stamp %+v, %v", s, err)
 				continue
 			}
-			got = append(got, s.ID)
+			ids = append(ids, s.ID)
 		}
 	}
-	if fmt.Sprint(got) != "[behind it the large one]" {
-		t.Fatalf("in the topic: %v; the replay says\n%s", got, report.Text())
-	}
+	return ids
 }

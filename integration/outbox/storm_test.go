@@ -101,9 +101,8 @@ func (s *storm) work() {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	cmd.SysProcAttr = childAttributes()
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
+	if err := services.StartChild(cmd); err != nil {
 		s.Fatal(err)
 	}
 	s.mu.Lock()

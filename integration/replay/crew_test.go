@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/replay"
 )
 
@@ -33,12 +34,12 @@ func start(t *testing.T, o orders) *child {
 	}
 	c := &child{t: t, cmd: exec.Command(os.Args[0]), ready: make(chan struct{}), ended: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	c.cmd.SysProcAttr, c.cmd.Stderr = childAttributes(), &c.stderr
+	c.cmd.Stderr = &c.stderr
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.cmd.Start(); err != nil {
+	if err := services.StartChild(c.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

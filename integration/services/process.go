@@ -47,6 +47,18 @@ func forkOnOneThread(work <-chan func()) {
 	}
 }
 
+// StartChild starts a command that ends with this process, also when that is killed; where the system cannot do so it goes on. For the
+// workers that tests kill. It may be called concurrently.
+func StartChild(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	endWithParent(cmd.SysProcAttr)
+	started := make(chan error, 1)
+	forks() <- func() { started <- cmd.Start() }
+	return <-started
+}
+
 // launch starts c in a process group of its own, so that a Ctrl-C meant for the tests does not reach the server first.
 func launch(c command) (*process, error) {
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -58,10 +70,7 @@ func launch(c command) (*process, error) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, log, log
 	cmd.Env = append(os.Environ(), c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.cred}
-	endWithParent(cmd.SysProcAttr)
-	started := make(chan error, 1)
-	forks() <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
+	if err := StartChild(cmd); err != nil {
 		return nil, fmt.Errorf("services: start %s: %w", c.name, err)
 	}
 	p := &process{command: c, cmd: cmd, done: make(chan struct{}), release: func() error { return nil }}

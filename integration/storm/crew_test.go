@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ackledger/ackledger/integration/services"
 )
 
 // crew is a number of worker processes: some are killed now and then and replaced, one joins and leaves.
@@ -83,13 +85,12 @@ func (c *crew) start() *member {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	cmd.SysProcAttr = childAttributes()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	cmd.Stderr = logWriter{c}
-	if err := cmd.Start(); err != nil {
+	if err := services.StartChild(cmd); err != nil {
 		c.t.Fatal(err)
 	}
 	m := &member{name: o.Name, cmd: cmd, ready: make(chan struct{}), done: make(chan struct{})}
