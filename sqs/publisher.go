@@ -13,7 +13,6 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
 )
 
@@ -174,10 +173,7 @@ var errBehind = ledger.MarkUnavailable(errors.New("sqs: an earlier message of it
 func (s *sending) call(ctx context.Context, batch []int) {
 	in := &sqs.SendMessageBatchInput{QueueUrl: &s.p.queue.url}
 	for at, i := range batch {
-		one := s.inputs[i]
-		in.Entries = append(in.Entries, types.SendMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(at)), MessageBody: one.MessageBody,
-			MessageAttributes: one.MessageAttributes, MessageSystemAttributes: one.MessageSystemAttributes, MessageGroupId: one.MessageGroupId,
-			MessageDeduplicationId: one.MessageDeduplicationId})
+		in.Entries = append(in.Entries, entry(at, s.inputs[i]))
 	}
 	out, err := s.p.client.SendMessageBatch(ctx, in)
 	answers := map[string]error{}

@@ -257,13 +257,18 @@ func (t *ReplayTarget) sendAll(ctx context.Context, batch []*copied) {
 func request(batch []*copied) *sqs.SendMessageBatchInput {
 	in := &sqs.SendMessageBatchInput{QueueUrl: batch[0].in.QueueUrl}
 	for i, c := range batch {
-		in.Entries = append(in.Entries, types.SendMessageBatchRequestEntry{
-			Id: aws.String(strconv.Itoa(i)), MessageBody: c.in.MessageBody, MessageAttributes: c.in.MessageAttributes,
-			MessageSystemAttributes: c.in.MessageSystemAttributes, MessageGroupId: c.in.MessageGroupId,
-			MessageDeduplicationId: c.in.MessageDeduplicationId,
-		})
+		in.Entries = append(in.Entries, entry(i, c.in))
 	}
 	return in
+}
+
+// entry is the message of a request as the one at i of a batch.
+func entry(i int, in *sqs.SendMessageInput) types.SendMessageBatchRequestEntry {
+	return types.SendMessageBatchRequestEntry{
+		Id: aws.String(strconv.Itoa(i)), MessageBody: in.MessageBody, MessageAttributes: in.MessageAttributes,
+		MessageSystemAttributes: in.MessageSystemAttributes, MessageGroupId: in.MessageGroupId,
+		MessageDeduplicationId: in.MessageDeduplicationId,
+	}
 }
 
 // sent notes an answer, and returns what may be tried again. Only what the queue says it has is sent.
