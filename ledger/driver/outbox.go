@@ -151,7 +151,7 @@ func (l *Ledger) NextOutgoing(ctx context.Context, lane ledger.Lane, lease time.
 		return err
 	})
 	if err == nil && !ours {
-		err = laneLost(lane)
+		err = storage.LaneLost(lane)
 	}
 	if err != nil {
 		return nil, l.named("relay", err)
@@ -167,13 +167,9 @@ func (l *Ledger) LeaveLane(ctx context.Context, lane ledger.Lane, report ledger.
 		return err
 	})
 	if err == nil && !ours {
-		err = laneLost(lane)
+		err = storage.LaneLost(lane)
 	}
 	return l.named("leave a lane of the outbox", err)
-}
-
-func laneLost(lane ledger.Lane) error {
-	return fmt.Errorf("%w: lane %d of %q, token %d", ledger.ErrLost, lane.Shard, lane.Target, lane.Token)
 }
 
 // putReport writes what became of messages, whoever has the lane: what was sent is sent. It holds the lane for so long if it is ours.
@@ -278,12 +274,8 @@ func (o *owner) Room(ctx context.Context) error {
 		return o.l.named("room in the outbox", err)
 	case !there:
 		r.err = o.l.noOutbox()
-	case n > most:
-		r.err = o.l.named("outbox", fmt.Errorf("%w: at most %d messages wait, there are %d", ledger.ErrOutboxFull, most, n))
-	case size > bytes:
-		r.err = o.l.named("outbox", fmt.Errorf("%w: bodies of at most %d bytes wait, there are %d", ledger.ErrOutboxFull, bytes, size))
 	default:
-		r.err = nil
+		r.err = o.l.named("outbox", storage.OutboxFull(n, most, size, bytes))
 	}
 	r.next = time.Now().Add(roomRest)
 	return r.err

@@ -110,7 +110,7 @@ func (l *Ledger) NextOutgoing(ctx context.Context, lane ledger.Lane, lease time.
 			return err
 		}
 		if !ours {
-			return laneLost(lane)
+			return storage.LaneLost(lane)
 		}
 		return nil
 	})
@@ -118,10 +118,6 @@ func (l *Ledger) NextOutgoing(ctx context.Context, lane ledger.Lane, lease time.
 		return nil, named("relay", err)
 	}
 	return next, nil
-}
-
-func laneLost(lane ledger.Lane) error {
-	return fmt.Errorf("%w: lane %d of %q, token %d", ledger.ErrLost, lane.Shard, lane.Target, lane.Token)
 }
 
 // LeaveLane implements [ledger.Outbox].
@@ -133,7 +129,7 @@ func (l *Ledger) LeaveLane(ctx context.Context, lane ledger.Lane, report ledger.
 			return err
 		}
 		if !ours {
-			return laneLost(lane)
+			return storage.LaneLost(lane)
 		}
 		return nil
 	}))
@@ -201,7 +197,7 @@ func (o *owner) Room(ctx context.Context) error {
 	defer r.mu.Unlock()
 	switch {
 	case !r.asked:
-		if err := o.ledger.count1(ctx, r); err != nil {
+		if err := o.ledger.countRoom(ctx, r); err != nil {
 			return err
 		}
 		r.asked = true
@@ -209,7 +205,7 @@ func (o *owner) Room(ctx context.Context) error {
 		r.asking = true
 		go func() {
 			var found room
-			err := o.ledger.count1(context.WithoutCancel(ctx), &found)
+			err := o.ledger.countRoom(context.WithoutCancel(ctx), &found)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if r.asking = false; err == nil {
@@ -222,8 +218,8 @@ func (o *owner) Room(ctx context.Context) error {
 	return r.err
 }
 
-// count1 counts what waits. Its error is that of a ledger that did not answer.
-func (l *Ledger) count1(ctx context.Context, r *room) error {
+// countRoom counts what waits. Its error is that of a ledger that did not answer.
+func (l *Ledger) countRoom(ctx context.Context, r *room) error {
 	began, there := time.Now(), false
 	var n, size int64
 	err := askOn(ctx, l.relays, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -236,15 +232,10 @@ func (l *Ledger) count1(ctx context.Context, r *room) error {
 		return named("room in the outbox", err)
 	}
 	r.next = time.Now().Add(max(roomRest, roomShare*time.Since(began)))
-	switch {
-	case !there:
+	if !there {
 		r.err = fmt.Errorf("%w: postgres: its schema is older than version 17: %s", ledger.ErrNoOutbox, runMigrate)
-	case n > l.cfg.OutboxMessages:
-		r.err = fmt.Errorf("%w: postgres: at most %d messages wait, there are more", ledger.ErrOutboxFull, l.cfg.OutboxMessages)
-	case size > l.cfg.OutboxBytes:
-		r.err = fmt.Errorf("%w: postgres: bodies of at most %d bytes wait, there are %d", ledger.ErrOutboxFull, l.cfg.OutboxBytes, size)
-	default:
-		r.err = nil
+	} else {
+		r.err = named("outbox", storage.OutboxFull(n, l.cfg.OutboxMessages, size, l.cfg.OutboxBytes))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"hash/fnv"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -21,4 +22,20 @@ func LaneOf(m *ledger.Outgoing) (shard int, order int64) {
 		return shard, 0
 	}
 	return shard, int64(sum | 1)
+}
+
+// LaneLost is the error of a lane that somebody else has.
+func LaneLost(lane ledger.Lane) error {
+	return fmt.Errorf("%w: lane %d of %q, token %d", ledger.ErrLost, lane.Shard, lane.Target, lane.Token)
+}
+
+// OutboxFull says whether an outbox has more than it takes: messages, and bytes of their bodies. Nil: there is room.
+func OutboxFull(messages, mostMessages, bytes, mostBytes int64) error {
+	switch {
+	case messages > mostMessages:
+		return fmt.Errorf("%w: at most %d messages wait, there are more", ledger.ErrOutboxFull, mostMessages)
+	case bytes > mostBytes:
+		return fmt.Errorf("%w: bodies of at most %d bytes wait, there are %d", ledger.ErrOutboxFull, mostBytes, bytes)
+	}
+	return nil
 }
