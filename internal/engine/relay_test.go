@@ -353,8 +353,8 @@ type nameless struct{}
 func (nameless) Source(context.Context) (string, error)                  { return "", errors.New("no such queue") }
 func (nameless) Publish(context.Context, []consumer.Publication) []error { return nil }
 
-// TestRelayBetweenRefusals: of a key the first and the third were refused beside what was taken of others, and the second was not counted.
-func TestRelayBetweenRefusals(t *testing.T) {
+// Of a key the first and the third were refused beside what was taken of others, and the second was not counted.
+func TestPitfall250_OvertakenBetweenRefusals(t *testing.T) {
 	t.Parallel()
 	a := &flapping{}
 	r := relay(t, consumer.Relay{Targets: map[string]consumer.Publisher{"a": a}})
