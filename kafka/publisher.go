@@ -19,6 +19,9 @@ import (
 // it, in their order. A record that is larger than the client's ProducerBatchMaxBytes is refused for good; so is one that the cluster
 // refuses alone. A topic that is not there, and one that the client may not write, is a refusal that is counted.
 //
+// One gap is left in the order of a key: while the cluster refuses a record and the client has not said so yet, later records of its key may
+// be handed over and taken. The refused one comes behind them, or to the archive.
+//
 // Before the first record it asks the topic for max.message.bytes (DescribeConfigs): a client that makes larger batches is told so, and
 // sends nothing, since the cluster would refuse batches for the sake of none of their records. Without that right it is not asked.
 type Publisher struct {
