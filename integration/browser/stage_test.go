@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
@@ -298,14 +299,25 @@ func (b *tab) has(want string) {
 	b.t.Fatalf("the page lacks %q:\n%s", want, text)
 }
 
-// press clicks the button or link with a text, and waits for the page behind it.
+// notThere is the protocol's code where a node is gone, or has no box.
+const notThere = -32000
+
+// press clicks the button or link with a text, and waits for the page behind it. A live part may put another in its place between
+// the look and the click, which is then not made: it is looked for again, as somebody would who looks at the page.
 func (b *tab) press(text string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	path := fmt.Sprintf(`//main//*[self::button or self::a][contains(normalize-space(.), %q)]`, text)
-	if _, err := chromedp.RunResponse(ctx, chromedp.Click(path)); err != nil {
-		b.t.Fatalf("press %q: %v", text, err)
+	for {
+		_, err := chromedp.RunResponse(ctx, chromedp.Click(path))
+		if err == nil {
+			return
+		}
+		var refused *cdproto.Error
+		if gone := errors.As(err, &refused) && refused.Code == notThere; !gone || ctx.Err() != nil {
+			b.t.Fatalf("press %q: %v", text, err)
+		}
 	}
 }
 
