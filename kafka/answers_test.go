@@ -120,7 +120,7 @@ func TestStaticMemberLeavesForNow(t *testing.T) {
 	}
 }
 
-// The client's warnings and errors are logged, with what they name, and nothing below them.
+// The client's warnings and errors are logged, with what they name, and nothing below them, nor what every first start has.
 func TestClientsWarningsAreLogged(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.DebugLevel)
@@ -128,6 +128,7 @@ func TestClientsWarningsAreLogged(t *testing.T) {
 	if l.Level() != kgo.LogLevelWarn {
 		t.Errorf("the client logs from %v on", l.Level())
 	}
+	l.Log(kgo.LogLevelWarn, "received an OffsetCommitResponse after our group session has ended, unable to handle this (were we kicked from the group?)")
 	l.Log(kgo.LogLevelWarn, "slow", "broker", 1)
 	l.Log(kgo.LogLevelError, "broken", "broker", 2)
 	all := logs.All()

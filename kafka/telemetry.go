@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.opentelemetry.io/otel/attribute"
@@ -49,8 +50,15 @@ type clientLog struct{ *zap.Logger }
 // Level implements kgo.Logger.
 func (clientLog) Level() kgo.LogLevel { return kgo.LogLevelWarn }
 
+// beforeFirst begins what kgo says where a commit is answered before the first poll of a session, as the commit that gives a new
+// group its start is. The worker reads the answers of its commits itself.
+const beforeFirst = "received an OffsetCommitResponse after our group session has ended"
+
 // Log implements kgo.Logger.
 func (l clientLog) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	if strings.HasPrefix(msg, beforeFirst) {
+		return
+	}
 	fields := make([]zap.Field, 0, len(keyvals)/2)
 	for i := 0; i+1 < len(keyvals); i += 2 {
 		key, _ := keyvals[i].(string)

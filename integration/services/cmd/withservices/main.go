@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,17 +23,24 @@ import (
 const startLimit = 15 * time.Minute
 
 func main() {
-	args := os.Args[1:]
-	if len(args) > 0 && args[0] == "--" {
-		args = args[1:]
+	only := flag.String("only", "", "start these alone, with commas between them: "+strings.Join(names(), ", "))
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: withservices [-only server,...] [--] command [argument ...]")
+		flag.PrintDefaults()
 	}
-	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: withservices [--] command [argument ...]")
+	flag.Parse()
+	wanted, err := choose(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "withservices:", err)
+		os.Exit(2)
+	}
+	if flag.NArg() == 0 {
+		flag.Usage()
 		os.Exit(2)
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	code, err := run(args, signals)
+	code, err := run(wanted, flag.Args(), signals)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "withservices:", err)
 	}
@@ -39,14 +48,14 @@ func main() {
 }
 
 // run returns the exit code.
-func run(args []string, signals <-chan os.Signal) (code int, err error) {
+func run(wanted []server, args []string, signals <-chan os.Signal) (code int, err error) {
 	folder, err := os.MkdirTemp("", "withservices-")
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	missing := filepath.Join(folder, "missing")
-	code, err = serve(args, missing, signals)
+	code, err = serve(wanted, args, missing, signals)
 	return code, errors.Join(err, tellMissing(os.Stderr, missing))
 }
 
@@ -63,7 +72,7 @@ func tellMissing(out io.Writer, file string) error {
 }
 
 // serve runs the command beside the servers.
-func serve(args []string, missing string, signals <-chan os.Signal) (code int, err error) {
+func serve(wanted []server, args []string, missing string, signals <-chan os.Signal) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	all := &started{env: []string{services.EnvMissing + "=" + missing}}
@@ -73,7 +82,7 @@ func serve(args []string, missing string, signals <-chan os.Signal) (code int, e
 		}
 	}()
 	ready := make(chan error, 1)
-	go func() { ready <- all.start(ctx) }()
+	go func() { ready <- all.start(ctx, wanted) }()
 	select {
 	case err := <-ready:
 		if err != nil {
@@ -130,18 +139,49 @@ type started struct {
 	closers []func() error
 }
 
-// start starts what the environment does not name, all at once.
-func (s *started) start(ctx context.Context) error {
-	starters := []struct {
-		name, env string
-		start     func(context.Context) (value string, closer func() error, err error)
-	}{
-		{"PostgreSQL 18", services.EnvPostgres, postgres(18)},
-		{"PostgreSQL 14", services.EnvPostgres14, postgres(14)},
-		{"Apache Kafka", services.EnvKafka, kafka},
-		{"ElasticMQ", services.EnvSQS, elasticMQ},
-		{"Dynoxide", services.EnvDynamoDB, dynamoDB},
+// server is one that can be started.
+type server struct {
+	name, env string
+	short     string // its name in -only
+	start     func(context.Context) (value string, closer func() error, err error)
+}
+
+// servers are all of them.
+func servers() []server {
+	return []server{
+		{"PostgreSQL 18", services.EnvPostgres, "postgres", postgres(18)},
+		{"PostgreSQL 14", services.EnvPostgres14, "postgres14", postgres(14)},
+		{"Apache Kafka", services.EnvKafka, "kafka", kafka},
+		{"ElasticMQ", services.EnvSQS, "sqs", elasticMQ},
+		{"Dynoxide", services.EnvDynamoDB, "dynamodb", dynamoDB},
 	}
+}
+
+// names are what -only takes.
+func names() (all []string) {
+	for _, s := range servers() {
+		all = append(all, s.short)
+	}
+	return all
+}
+
+// choose are the servers that -only names; all of them, where it names none.
+func choose(only string) (wanted []server, err error) {
+	if only == "" {
+		return servers(), nil
+	}
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.Index(names(), name)
+		if i < 0 {
+			return nil, fmt.Errorf("-only names %q, which is none of %s", name, strings.Join(names(), ", "))
+		}
+		wanted = append(wanted, servers()[i])
+	}
+	return wanted, nil
+}
+
+// start starts what the environment does not name, all at once.
+func (s *started) start(ctx context.Context, starters []server) error {
 	errs := make([]error, len(starters))
 	var wg sync.WaitGroup
 	for i, st := range starters {

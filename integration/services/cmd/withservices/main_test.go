@@ -27,11 +27,11 @@ func TestExitCode(t *testing.T) {
 		"no-such-command-here":                 127,
 		`test "$ACKLEDGER_TEST_KAFKA" = named`: 0,
 	} {
-		if got, err := run([]string{"sh", "-c", script}, nil); got != want || err != nil {
+		if got, err := run(servers(), []string{"sh", "-c", script}, nil); got != want || err != nil {
 			t.Errorf("%s: want %d, got %d, %v", script, want, got, err)
 		}
 	}
-	if got, err := run([]string{"/no/such/program"}, nil); got != 127 || err == nil {
+	if got, err := run(servers(), []string{"/no/such/program"}, nil); got != 127 || err == nil {
 		t.Errorf("no such program: got %d, %v", got, err)
 	}
 }
@@ -49,7 +49,7 @@ func TestSignalReachesTheWholeGroup(t *testing.T) {
 		}
 		signals <- syscall.SIGTERM
 	}()
-	code, err := run([]string{"sh", "-c", `trap : TERM; sh -c '` + inner + `' & wait; wait; exit 9`}, signals)
+	code, err := run(servers(), []string{"sh", "-c", `trap : TERM; sh -c '` + inner + `' & wait; wait; exit 9`}, signals)
 	if code != 9 || err != nil {
 		t.Errorf("want 9, got %d, %v", code, err)
 	}
@@ -63,7 +63,7 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 	nameAll(t)
 	file := filepath.Join(t.TempDir(), "missing")
 	for _, note := range []string{"no PgBouncer", "a mount", "no PgBouncer"} {
-		if code, err := run([]string{"sh", "-c", `test -n "$ACKLEDGER_TEST_MISSING" && echo "` + note + `" | tee "$ACKLEDGER_TEST_MISSING" >> ` + file}, nil); code != 0 || err != nil {
+		if code, err := run(servers(), []string{"sh", "-c", `test -n "$ACKLEDGER_TEST_MISSING" && echo "` + note + `" | tee "$ACKLEDGER_TEST_MISSING" >> ` + file}, nil); code != 0 || err != nil {
 			t.Fatalf("%d, %v", code, err)
 		}
 	}
@@ -80,4 +80,16 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// What -only names is started, in its order; what it misspells is named.
+func TestOnly(t *testing.T) {
+	for only, want := range map[string]int{"": 5, "kafka": 1, "sqs,postgres": 2} {
+		if got, err := choose(only); len(got) != want || err != nil || only == "sqs,postgres" && got[1].env != services.EnvPostgres {
+			t.Errorf("-only %q: %+v, %v", only, got, err)
+		}
+	}
+	if _, err := choose("kafka,rabbit"); err == nil || !strings.Contains(err.Error(), `"rabbit"`) {
+		t.Errorf("-only kafka,rabbit: %v", err)
+	}
 }
