@@ -157,6 +157,12 @@ func TestReplayOfAMendedBody(t *testing.T) {
 	t.Parallel()
 	onSites(t, func(t *testing.T, s *site) {
 		s.fail(testScope, ledger.KindTerminal, "cannot parse", "o1", "o2")
+		if r := ackledger(t, "show", "o1", "--ledger", s.name, "--body-only"); r.code != exitDone || r.out != secret+"o1" {
+			t.Errorf("show --body-only: code %d, %q%s", r.code, r.out, r.errors)
+		}
+		if r := ackledger(t, "show", "o1", "--ledger", s.name, "--body-only", "--json"); r.code != exitUsage || r.out != "" {
+			t.Errorf("show --body-only --json: code %d, %q%s", r.code, r.out, r.errors)
+		}
 		mended := filepath.Join(t.TempDir(), "mended.json")
 		if err := os.WriteFile(mended, []byte("card 4242-4242"), 0o600); err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/operate"
 	"github.com/ackledger/ackledger/ledger"
 )
 
@@ -23,6 +24,7 @@ type showOne struct {
 	scope      string
 	steps      []string
 	body, json bool
+	bare       bool // the body that failed, and nothing else
 }
 
 func newShow(t *target) *cobra.Command {
@@ -39,7 +41,8 @@ Of Kafka's messages that succeeded in one go with their neighbours, the answer s
 were finished. Rows of workers with kafka.AuditRows are found by their position in the log, which takes --brokers.
 
 --step NAME prints the child key that consumer.ChildKey makes for the step, as it is passed on to other services. Bodies
-and results are printed with --body only.`,
+and results are printed with --body only. --body-only prints the bytes of the body that failed and nothing else, so that an editor can
+mend them for "replay --body-file".`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.operating(func(ctx context.Context, op ledger.Operator, out, _ io.Writer) error {
@@ -51,7 +54,11 @@ and results are printed with --body only.`,
 	flags.StringVar(&s.scope, "scope", "", "the scope, or the part of its name that no other has")
 	flags.StringArrayVar(&s.steps, "step", nil, "print the child key of this step (repeatable)")
 	flags.BoolVar(&s.body, "body", false, "print bodies, headers and the result")
+	flags.BoolVar(&s.bare, "body-only", false, "print the bytes of the body that failed, and nothing else")
 	flags.BoolVar(&s.json, "json", false, "a line of JSON for each scope")
+	for _, other := range []string{"body", "json", "step"} {
+		cmd.MarkFlagsMutuallyExclusive("body-only", other)
+	}
 	s.flags(cmd, nil)
 	return cmd
 }
@@ -89,12 +96,15 @@ type audited struct {
 
 func (s *showOne) run(ctx context.Context, op ledger.Operator, id string, out io.Writer) error {
 	looks := ctx
-	if !s.body {
+	if !s.body && !s.bare {
 		looks = ledger.WithoutBodies(ctx)
 	}
 	found, err := s.find(looks, op, id)
 	if err != nil {
 		return err
+	}
+	if s.bare {
+		return printFailed(out, found)
 	}
 	for i := range found {
 		one, err := s.gather(ctx, op, &found[i])
@@ -111,6 +121,18 @@ func (s *showOne) run(ctx context.Context, op ledger.Operator, id string, out io
 		}
 	}
 	return nil
+}
+
+// printFailed prints the bytes of the body that a mended one would take the place of.
+func printFailed(out io.Writer, found []ledger.Record) error {
+	if len(found) > 1 {
+		return usage("--body-only: several scopes have seen %s: name one with --scope", text(string(found[0].ID)))
+	}
+	failed, err := operate.FailedBody(&found[0])
+	if err == nil {
+		_, err = out.Write(failed.Body)
+	}
+	return err
 }
 
 // find looks the message up by its id, and by its position where brokers are named.
@@ -144,7 +166,7 @@ func (s *showOne) find(ctx context.Context, op ledger.Operator, id string) ([]le
 	case isRecord && !s.named():
 		return nil, fmt.Errorf("the ledger knows nothing of %s by its id; name --brokers to look for its position in the log", text(id))
 	}
-	return nil, fmt.Errorf("the ledger knows nothing of %s", text(id))
+	return nil, fmt.Errorf("the ledger knows nothing of %s; the beginning of an id finds nothing", text(id))
 }
 
 // gather adds what stands in other tables, and what can be worked out.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -13,16 +12,7 @@ import (
 // or whose ledger is away, is alive and not ready).
 func routes(w consumer.Worker) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, w.Health().Alive, w.Health()) })
-	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, w.Health().Ready, w.Health()) })
 	mux.Handle("GET /metrics", promhttp.Handler())
+	mux.Handle("/", consumer.Probes(w)) // /livez and /readyz
 	return mux
-}
-
-func answer(rw http.ResponseWriter, ok bool, h consumer.Health) {
-	rw.Header().Set("Content-Type", "application/json")
-	if !ok {
-		rw.WriteHeader(http.StatusServiceUnavailable)
-	}
-	_ = json.NewEncoder(rw).Encode(h) // the client has gone
 }

@@ -20,7 +20,7 @@ func FailedBody(r *ledger.Record) (*ledger.ArchiveRecord, error) {
 	}
 	switch {
 	case at < 0 || !list[at].Purged.IsZero():
-		return nil, fmt.Errorf("%s has no archived body to compare with", id)
+		return nil, fmt.Errorf("%s has no archived body", id)
 	case list[at].Sealed():
 		return nil, fmt.Errorf("%s is sealed by the workers' cipher: mend it in a program that has the cipher", id)
 	}

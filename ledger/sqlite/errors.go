@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -60,6 +62,11 @@ func reading(ctx context.Context, read func() error) error {
 func openError(path string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if code(err) == sqlite3.SQLITE_CANTOPEN || errors.Is(err, os.ErrNotExist) { // SQLite says no more than that it cannot
+		if _, missing := os.Stat(filepath.Dir(path)); missing != nil {
+			err = fmt.Errorf("%w: its folder: %w", err, missing)
+		}
 	}
 	err = fmt.Errorf("ledger/sqlite: opening %s: %w", path, err)
 	switch code(err) {

@@ -328,6 +328,12 @@ func TestOpenExisting(t *testing.T) {
 			t.Errorf("%s: %v, %v, want ErrNoLedger", path, l, err)
 		}
 	}
+	for _, existing := range []bool{true, false} {
+		path := filepath.Join(dir, "no-folder", "x.db")
+		if l, err := sqlite.Open(t.Context(), path, &sqlite.Config{Existing: existing}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "no-folder: no such") {
+			t.Errorf("%s: %v, %v, want an error that names the folder", path, l, err)
+		}
+	}
 	if after, err := os.ReadFile(app); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the application's file was changed: %v", err)
 	}
