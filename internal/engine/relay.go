@@ -30,7 +30,7 @@ type Relay struct {
 	*sender
 	box   ledger.Outbox
 	names []string
-	looks sync.Mutex     // held by who looks for a lane
+	looks chan struct{}  // has a place for who looks for a lane
 	away  map[string]int // outages of a target, one after the other; the sender's lock guards it
 }
 
@@ -44,7 +44,8 @@ func NewRelay(l ledger.Ledger, cfg consumer.Relay) (*Relay, error) {
 	if !ok {
 		return nil, fmt.Errorf("consumer: Relay: %w (%T)", ledger.ErrNoOutbox, l)
 	}
-	r := &Relay{sender: newSender(l, cfg), box: box, names: slices.Sorted(maps.Keys(cfg.Targets)), away: map[string]int{}}
+	r := &Relay{sender: newSender(l, cfg), box: box, names: slices.Sorted(maps.Keys(cfg.Targets)), away: map[string]int{},
+		looks: make(chan struct{}, 1)}
 	if r.tel, err = newRelayMeters(cfg.MeterProvider, r.names); err != nil {
 		return nil, err
 	}
@@ -96,8 +97,11 @@ func (r *Relay) Close() { r.tel.close() }
 // look waits for a lane in which something lies. One looks at a time, so that an idle process asks no more often than its Interval says. Its
 // error is that of ctx, or [ledger.ErrNoOutbox].
 func (r *Relay) look(ctx context.Context) (ledger.Lane, error) {
-	r.looks.Lock()
-	defer r.looks.Unlock()
+	select {
+	case r.looks <- struct{}{}:
+		defer func() { <-r.looks }()
+	case <-ctx.Done():
+	}
 	for failed := 0; ctx.Err() == nil; {
 		lane, ok, err := r.box.TakeLane(ctx, r.names, r.cfg.Lease)
 		switch {
