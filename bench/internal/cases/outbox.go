@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,16 +23,20 @@ const (
 	outboxGroup   = "outbox"
 	outboxCommit  = 500 // messages of one commit
 	outboxWriters = 2
+	outboxTarget  = "target"
 )
 
 func outboxCases() []suite.Case {
 	n := suite.Size{Full: 400_000, Quick: 60_000, Smoke: 2000}
+	queued := suite.Size{Full: 50_000, Quick: 8000}
 	const counts = "200 B, 10,000 keys, InTx that publish 500 messages each, two at a time; "
 	return []suite.Case{
 		{Group: outboxGroup, Name: "ours, commit to broker", N: n, Run: relaying(false), Note: counts + "they commit while a relay sends: from the first claim until Kafka has the last one"},
 		{Group: outboxGroup, Name: "ours, relay", N: n, Run: relaying(true), Note: counts + "they have committed before the relay begins: from its start until Kafka has the last one"},
 		{Group: outboxGroup, Name: "bare loop", N: n, Run: bareRelay,
 			Note: "SELECT of the 1,000 lowest rows, produce, wait, DELETE, one after the other, no order of commits, no stamps, no second relay; the rows are there before"},
+		{Group: outboxGroup, Name: "ours, relay to SQS", N: queued, Run: relayingToQueue, Note: counts + "they have committed before the relay begins: from its start until sqstest, 0 ms, has the last one"},
+		{Group: outboxGroup, Name: "bare SendMessageBatch", N: queued, Run: bareSends, Note: "ten messages in a call, eight calls at once, no database, into sqstest, 0 ms"},
 	}
 }
 
@@ -64,21 +69,21 @@ func newBox(ctx context.Context, r *suite.Run) (*box, error) {
 }
 
 // publish commits n messages.
-func (b *box) publish(ctx context.Context, n int) error {
-	o, err := b.Join(ctx, time.Hour)
+func publish(ctx context.Context, rows *rows, n int) error {
+	o, err := rows.Join(ctx, time.Hour)
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(outboxWriters)
 	for from := 0; from < n; from += outboxCommit {
-		g.Go(func() error { return b.commit(ctx, o, from, min(from+outboxCommit, n)) })
+		g.Go(func() error { return commit(ctx, o, from, min(from+outboxCommit, n)) })
 	}
 	return errors.Join(g.Wait(), o.Leave(context.WithoutCancel(ctx)))
 }
 
 // commit handles one message, which publishes others in its commit.
-func (b *box) commit(ctx context.Context, o ledger.Owner, from, to int) error {
+func commit(ctx context.Context, o ledger.Owner, from, to int) error {
 	id := fmt.Appendf(nil, "message-%d", from)
 	claims, err := o.Claim(ctx, []ledger.Entry{{Key: ledger.Key{Scope: "bench", ID: id}, Fingerprint: ledger.BodyFingerprint(id), Delivery: id, Window: time.Hour}})
 	if err != nil {
@@ -86,9 +91,9 @@ func (b *box) commit(ctx context.Context, o ledger.Owner, from, to int) error {
 	}
 	out := make([]ledger.Outgoing, 0, to-from)
 	for i := from; i < to; i++ {
-		body := make([]byte, bodySize)
+		body := bytes.Repeat([]byte{' '}, bodySize) // a queue takes text alone
 		copy(body, fmt.Appendf(nil, "message-%d", i))
-		out = append(out, ledger.Outgoing{Target: "topic", Key: fmt.Appendf(nil, "key-%d", i%(partitions*keysEach)), Body: body})
+		out = append(out, ledger.Outgoing{Target: outboxTarget, Key: fmt.Appendf(nil, "key-%d", i%(partitions*keysEach)), Body: body})
 	}
 	ctx = ledger.WithAttempt(ctx, ledger.NewAttempt(o, claims[0].Ticket))
 	return postgres.InTx(ctx, func(ctx context.Context, _ pgx.Tx) error { return consumer.Publish(ctx, out...) })
@@ -102,7 +107,7 @@ func relaying(before bool) func(context.Context, *suite.Run) (suite.Result, erro
 			return nil, err
 		}
 		if before {
-			if err := errors.Join(b.publish(ctx, r.N), b.db.checkpoint(ctx, r)); err != nil {
+			if err := errors.Join(publish(ctx, b.rows, r.N), b.db.checkpoint(ctx, r)); err != nil {
 				return nil, err
 			}
 		}
@@ -110,27 +115,35 @@ func relaying(before bool) func(context.Context, *suite.Run) (suite.Result, erro
 		if err != nil {
 			return nil, err
 		}
-		w, err := outbox.New(b.Ledger, consumer.Relay{Targets: map[string]consumer.Publisher{"topic": target}})
-		if err != nil {
-			return nil, err
-		}
-		part, cancel := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		began := time.Now()
-		go func() { ended <- w.Run(part) }()
-		if !before {
-			err = b.publish(ctx, r.N)
-		}
-		if err == nil {
-			err = b.arrived(ctx, r.N)
-		}
-		took := time.Since(began)
-		cancel()
-		if err := errors.Join(err, <-ended); err != nil {
-			return nil, err
-		}
-		return suite.Result{suite.Rate: float64(r.N) / took.Seconds()}, nil
+		return relayed(ctx, r, b.rows, target, func() (err error) {
+			if !before {
+				err = publish(ctx, b.rows, r.N)
+			}
+			if err == nil {
+				err = b.arrived(ctx, r.N)
+			}
+			return err
+		})
 	}
+}
+
+// relayed measures a relay until all has arrived.
+func relayed(ctx context.Context, r *suite.Run, rows *rows, target consumer.Publisher, arrived func() error) (suite.Result, error) {
+	w, err := outbox.New(rows.Ledger, consumer.Relay{Targets: map[string]consumer.Publisher{outboxTarget: target}})
+	if err != nil {
+		return nil, err
+	}
+	part, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	began := time.Now()
+	go func() { ended <- w.Run(part) }()
+	err = arrived()
+	took := time.Since(began)
+	cancel()
+	if err := errors.Join(err, <-ended); err != nil {
+		return nil, err
+	}
+	return suite.Result{suite.Rate: float64(r.N) / took.Seconds()}, nil
 }
 
 // arrived waits until the topic has n records.
