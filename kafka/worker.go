@@ -162,7 +162,9 @@ func (w *Worker) Health() consumer.Health {
 	if err := cmp.Or(w.failed, w.trouble[withCluster], w.trouble[withGroup]); err != nil {
 		h.Ready, h.LastError = false, err.Error()
 	}
-	h.Ready = h.Ready && w.joined
+	if h.Ready && !w.joined {
+		h.Ready, h.LastError = false, "the group has not let it in yet: after a crash that takes until the dead member's session ends"
+	}
 	h.Warnings = append(h.Warnings, w.warnings...)
 	if w.gone != nil {
 		h.Warnings = append(h.Warnings, w.gone.Error())

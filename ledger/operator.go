@@ -118,7 +118,7 @@ type Listed struct {
 type DeadLetter struct {
 	ArchiveRecord
 	Status Status // of its message, by the key under which the delivery is archived
-	// Superseded says that a later failure of the same message is archived as well.
+	// Superseded says that a later letter of the same message is archived as well: of another failure, or a renewed one.
 	Superseded bool
 }
 

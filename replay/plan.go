@@ -35,7 +35,7 @@ const (
 	Forgotten  Reason = "it failed once, and the ledger has no row of it any more: whether it succeeded since is not known"
 	Succeeded  Reason = "succeeded already"
 	Unproved   Reason = "its place in the log succeeded, with which body is not known any more"
-	Superseded Reason = "failed again since: that failure has a dead letter of its own"
+	Superseded Reason = "superseded: a later dead letter of its message takes its place"
 	Live       Reason = "a live worker has it"
 	Backoff    Reason = "it waits for its next attempt"
 	OtherBody  Reason = "another body is known under its id"
@@ -60,7 +60,7 @@ type Case struct {
 	// Vouched says that not the letter alone says where it came from and what it is: the broker does (Letter.Moved), or the
 	// ledger, which knows it.
 	Vouched bool
-	// Superseded says that a later failure of the message is archived.
+	// Superseded says that a later letter of the message is archived: of another failure, or a mended one.
 	Superseded bool
 	// Kind is why it failed; empty: not known.
 	Kind ledger.FailureKind

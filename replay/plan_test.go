@@ -48,7 +48,7 @@ func TestPlan(t *testing.T) {
 		"failed with this token":               {letter(row(ledger.Failed, 3, this)), replay.Decision{Step: replay.Send, Reason: replay.Failed, Token: 3}},
 		"failed, moved by SQS":                 {letter(row(ledger.Failed, 3, this), unstamped), replay.Decision{Step: replay.Send, Reason: replay.Failed, Token: 3}},
 		"failed under a lower token":           {letter(row(ledger.Failed, 1, this)), replay.Decision{Step: replay.Send, Reason: replay.Failed, Token: 1}},
-		"failed again since":                   {letter(row(ledger.Failed, 4, this)), replay.Decision{Step: replay.Drop, Reason: replay.Superseded}},
+		"superseded":                           {letter(row(ledger.Failed, 4, this)), replay.Decision{Step: replay.Drop, Reason: replay.Superseded}},
 		"succeeded":                            {letter(row(ledger.Succeeded, 4, this)), replay.Decision{Step: replay.Drop, Reason: replay.Succeeded}},
 		"succeeded with another body":          {letter(row(ledger.Succeeded, 4, other)), replay.Decision{Step: replay.Mismatch, Reason: replay.OtherBody}},
 		"succeeded, body not known any more":   {letter(row(ledger.Succeeded, 0, ledger.Fingerprint{})), replay.Decision{Step: replay.Leave, Reason: replay.Unproved}},

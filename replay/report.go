@@ -24,7 +24,7 @@ type Report struct {
 	Read       int64 `json:"read"`
 	Replayed   int64 `json:"replayed"`          // sent, or handled with success
 	Succeeded  int64 `json:"already_succeeded"` // their message succeeded: dropped
-	Superseded int64 `json:"superseded"`        // their message failed again since: dropped
+	Superseded int64 `json:"superseded"`        // a later letter of their message takes their place: dropped
 	Left       int64 `json:"left"`              // live, in backoff, or behind one that failed or was refused
 	Refused    int64 `json:"refused"`
 	Mismatched int64 `json:"mismatched"` // not sent: see Config.Mismatched
@@ -69,7 +69,7 @@ func (r *Report) Text() string {
 		n    int64
 		text string
 	}{
-		{r.Replayed, verb}, {r.Succeeded, "succeeded already"}, {r.Superseded, "failed again since"}, {r.Left, "left"},
+		{r.Replayed, verb}, {r.Succeeded, "succeeded already"}, {r.Superseded, "superseded by a later letter"}, {r.Left, "left"},
 		{r.Refused, "refused"}, {r.Mismatched, "mismatched"}, {r.Failed, "failed"},
 	} {
 		fmt.Fprintf(&b, "  %7d %s\n", line.n, line.text)

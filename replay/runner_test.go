@@ -394,7 +394,7 @@ func TestPlaceOfAnArchivedLetter(t *testing.T) {
 		found      bool
 	}{
 		"failed": {state: ledger.Failed, asked: 1, found: true}, "pending": {state: ledger.Pending, asked: 1, found: true},
-		"succeeded": {state: ledger.Succeeded}, "no row": {}, "failed again since": {state: ledger.Failed, superseded: true},
+		"succeeded": {state: ledger.Succeeded}, "no row": {}, "superseded": {state: ledger.Failed, superseded: true},
 		"the row went meanwhile": {state: ledger.Failed, err: ledger.ErrNotFound, asked: 1, found: true},
 	} {
 		op := &answers{err: c.err, record: ledger.Record{Archived: []ledger.ArchiveRecord{{}, {Archive: ledger.Archive{Delivery: []byte("c/t/0/2/7")}}}}}

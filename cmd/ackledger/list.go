@@ -214,16 +214,17 @@ func stateText(s ledger.State) string {
 func deadLine(d *ledger.DeadLetter) string {
 	state := stateText(d.Status.State)
 	if d.Superseded {
-		state += ", failed again"
+		state += ", superseded"
 	}
-	if replay.Renewed(d) {
-		state += ", renewed"
+	before := ""
+	if replay.Renewed(d) { // nothing has run it yet: what it has are the errors of the letter that it was made of
+		state, before = state+", renewed", "of the one before: "
 	}
 	if !d.Purged.IsZero() {
 		state += ", purged"
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s", d.At.UTC().Format(time.RFC3339), text(string(d.Kind)), state, d.Attempts,
-		text(string(d.Key.ID)), text(d.Key.Scope), lastError(d.Errors))
+		text(string(d.Key.ID)), text(d.Key.Scope), before+lastError(d.Errors))
 }
 
 func messageLine(m *ledger.Listed) string {

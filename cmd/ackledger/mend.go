@@ -45,6 +45,11 @@ func (r *replaying) showMended(ctx context.Context, op ledger.Operator, out io.W
 	if err != nil {
 		return err
 	}
+	if found[0].State == ledger.Succeeded {
+		if _, err := fmt.Fprintln(out, "The message has succeeded since: a replay drops it. `ackledger reopen` lets it run again."); err != nil {
+			return err
+		}
+	}
 	was := failed.Body
 	_, err = fmt.Fprintf(out, "--- the body that failed, %s\n+++ %s, %s\n%s", size(int64(len(was))), text(r.body), size(int64(len(r.cfg.Body))),
 		difference(was, r.cfg.Body))

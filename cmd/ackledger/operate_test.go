@@ -283,7 +283,7 @@ func TestOperatorsMistakes(t *testing.T) {
 			"purge --yes --actor " + strings.Repeat("x", 300):    {exitUsage, "--actor must be"},
 			"reopen --yes --scope orders --offsets x":            {exitUsage, "PARTITION:FIRST-LAST"},
 			"purge --yes --until 2d --since 1d":                  {exitUsage, "--until must be after"},
-			"show":                                               {exitUsage, "accepts 1 arg"},
+			"show":                                               {exitUsage, "one ID"},
 			"show orders-3-17 --brokers 127.0.0.1:1 --sasl rot":  {exitUsage, "password"},
 			"show orders-3-17 --brokers 127.0.0.1:1 --tls-ca /x": {exitUsage, "--tls-ca"},
 		} {

@@ -60,7 +60,7 @@ func TestShowOfAMismatch(t *testing.T) {
 		}
 		s.settle([]ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Fail, Dead: dead}})
 		out := s.run("show", "o1")
-		if strings.Count(out, "the archive alone has it") != 1 || strings.Count(out, "once it was archived") != 1 {
+		if strings.Count(out, "it was sent to no dead-letter target") != 1 || strings.Count(out, "once it was archived") != 1 {
 			t.Error(out)
 		}
 		one := jsonLines[shown](t, s.run("show", "o1", "--json"))[0]

@@ -43,7 +43,12 @@ were finished. Rows of workers with kafka.AuditRows are found by their position 
 --step NAME prints the child key that consumer.ChildKey makes for the step, as it is passed on to other services. Bodies
 and results are printed with --body only. --body-only prints the bytes of the body that failed and nothing else, so that an editor can
 mend them for "replay --body-file".`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("show takes one ID, the whole id of a message, has %d", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.operating(func(ctx context.Context, op ledger.Operator, out, _ io.Writer) error {
 				return s.run(ctx, op, args[0], out)
@@ -166,7 +171,7 @@ func (s *showOne) find(ctx context.Context, op ledger.Operator, id string) ([]le
 	case isRecord && !s.named():
 		return nil, fmt.Errorf("the ledger knows nothing of %s by its id; name --brokers to look for its position in the log", text(id))
 	}
-	return nil, fmt.Errorf("the ledger knows nothing of %s; the beginning of an id finds nothing", text(id))
+	return nil, fmt.Errorf("the ledger knows nothing of %s; an id is given whole", text(id))
 }
 
 // gather adds what stands in other tables, and what can be worked out.
@@ -226,7 +231,7 @@ func (s *showOne) print(out io.Writer, r *ledger.Record, one shown) error {
 			instant(r.In.Since), instant(r.In.Until))
 	}
 	if r.State != 0 && r.In == nil {
-		p.line("token", "%d, generation %d", r.Token, r.Generation)
+		p.line("token", "%d, generation %d (its child keys were renewed so often)", r.Token, r.Generation)
 		p.line("retries", "%d, crashes %d", r.Attempts, r.Crashes)
 		p.line("first claim", "%s, expires %s", instant(r.At), instant(r.Expiry))
 		p.line("fingerprint", "%s", one.Fingerprint)
@@ -263,7 +268,7 @@ func (s *showOne) printArchived(p *page, a *ledger.ArchiveRecord) {
 	p.line("dead letter", "%s  %s after %d attempts, token %d", instant(a.At), text(string(a.Kind)), a.Attempts, a.Token)
 	p.line("  delivery", "%s", text(string(a.Delivery)))
 	p.line("  from", "%s%s%s", text(a.Source), in(", group or key ", a.Group), in(", sent ", instant(a.SentAt)))
-	forwarded := "the archive alone has it"
+	forwarded := "it was sent to no dead-letter target"
 	switch {
 	case a.Sent:
 		forwarded = "sent to the dead-letter target, too"

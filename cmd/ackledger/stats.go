@@ -155,7 +155,7 @@ func printStats(out io.Writer, s *ledger.Stats) error {
 		fmt.Fprintln(w, counted+": no messages were there. The workers' next pass counts again (about once a minute,\n"+
 			"if they are not told otherwise), or `ackledger maintain --once` now")
 	default:
-		fmt.Fprintln(w, counted+"\n\npending\toldest\tp95\tp99\tsucceeded\tfailed\tabandoned\t  scope")
+		fmt.Fprintln(w, counted+"; workers count about once a minute, `ackledger maintain --once` now\n\npending\toldest\tp95\tp99\tsucceeded\tfailed\tabandoned\t  scope")
 		for _, c := range s.Scopes {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", count(c.Pending), age(c.OldestPending), age(c.PendingAgeP95),
 				age(c.PendingAgeP99), count(c.Succeeded), count(c.Failed), count(c.Abandoned), text(c.Scope))
