@@ -28,6 +28,7 @@ type Row struct {
 	DueIn       time.Duration // until the row is due; zero or less: now
 	Attempts    int
 	Crashes     int
+	Parked      bool // the whole message lies beside the row
 	Archived    bool // the entry's own delivery is in the archive under this key, and not past its expiry
 }
 
@@ -70,6 +71,9 @@ func Decide(row *Row, e Entry) Decision {
 	if row.State == Succeeded { // 5
 		return Decision{Answer: Done}
 	}
+	if row.State == Pending && row.Parked && !e.Parked { // 5a
+		return Decision{Answer: InCare}
+	}
 	if row.State == Pending { // 6
 		if row.Holder == Live {
 			return Decision{Answer: Busy, Wait: max(row.HeldFor, 0), Held: true}
@@ -99,7 +103,7 @@ func decideTake(row *Row, e Entry) Decision {
 	if crashes >= SuspectCrashes && !e.Solo { // 8
 		return Decision{Answer: Busy, Suspect: true}
 	}
-	if row.State == Failed && e.StampToken != row.Token && (e.StampToken != 0 || e.KeepFailed) { // 9
+	if row.State == Failed && (e.Parked || e.StampToken != row.Token && (e.StampToken != 0 || e.KeepFailed)) { // 9
 		return Decision{Answer: Done}
 	}
 	d := Decision{ // 10
@@ -124,7 +128,8 @@ const (
 )
 
 // DecideSettle is the truth of the settle rules: the guard (pending, this owner's, this token), and what 0 rows mean.
-// row is nil if there is none; row.Holder says whose it is, and row.Archived whether s.Dead's delivery is archived.
+// row is nil if there is none; row.Holder says whose it is, row.Archived whether the delivery of one that fails is archived, and row.Parked
+// whether the message is parked.
 func DecideSettle(row *Row, s Settlement) Effect {
 	if s.Ticket.IsMismatch() {
 		if s.Kind == Fail {
@@ -142,7 +147,7 @@ func DecideSettle(row *Row, s Settlement) Effect {
 		return EffectLost
 	case row.State == Succeeded,
 		row.State == Failed && row.Archived,
-		row.State == Pending && row.Holder == Nobody && s.Kind == Release:
+		row.State == Pending && row.Holder == Nobody && (s.Kind == Release || s.Kind == Park && row.Parked):
 		return EffectHolds
 	}
 	return EffectLost

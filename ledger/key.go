@@ -142,10 +142,16 @@ type Ticket struct {
 	sum      [KeySize]byte
 	token    uint64
 	mismatch bool
+	parked   bool
 }
 
 // NewTicket is called by stores for an answer of Run or Spent.
 func NewTicket(sum [KeySize]byte, token uint64) Ticket { return Ticket{sum: sum, token: token} }
+
+// ParkedTicket is NewTicket for an entry with Entry.Parked: what is settled by it may be parked, and is not any more once it has ended.
+func ParkedTicket(sum [KeySize]byte, token uint64) Ticket {
+	return Ticket{sum: sum, token: token, parked: true}
+}
 
 // MismatchTicket is called by stores for an answer of Mismatch: it can only be failed, and touches no message row.
 func MismatchTicket(sum [KeySize]byte) Ticket { return Ticket{sum: sum, mismatch: true} }
@@ -158,6 +164,9 @@ func (t Ticket) Token() uint64 { return t.token }
 
 // IsMismatch says whether the ticket came with an answer of Mismatch.
 func (t Ticket) IsMismatch() bool { return t.mismatch }
+
+// IsParked says whether the claim's message may be parked.
+func (t Ticket) IsParked() bool { return t.parked }
 
 // IsZero says whether no claim stands behind the ticket.
 func (t Ticket) IsZero() bool { return t == Ticket{} }

@@ -114,6 +114,9 @@ type Entry struct {
 	// Ranged says that the message needs no row of its own: with Key.Pos, the ledger may hold it in a range with its
 	// neighbours, as long as nothing becomes of it but its success. Key.ID then ends in the offset, in decimal.
 	Ranged bool
+	// Parked says that the copy is the ledger's own ([Parking].Due). Without it a message that is parked is answered Parked. With it
+	// the copy never begins a message anew that has failed.
+	Parked bool
 	// Late says Fingerprint and Delivery of a Ranged entry when they are needed, and they are not in it: a message that
 	// stays in its range needs neither, and they cost a hash of its body. Nil: they are there. Only for an owner that is a
 	// [LateOwner].
@@ -141,12 +144,13 @@ const (
 	Done                   // it is finished: acknowledge, again if need be
 	Spent                  // this owner holds it now, to dead-letter it without running it
 	Mismatch               // the same id with another body: dead-letter this delivery, never run it
+	InCare                 // it is parked: the ledger has it whole, so acknowledge the broker's copy
 )
 
 // String returns the answer in the vocabulary of logs and metrics.
 func (a Answer) String() string { return nameIn(answerNames, a) }
 
-var answerNames = []string{Busy: "busy", Run: "run", Done: "done", Spent: "spent", Mismatch: "mismatch"}
+var answerNames = []string{Busy: "busy", Run: "run", Done: "done", Spent: "spent", Mismatch: "mismatch", InCare: "in-care"}
 
 func nameIn[T ~uint8](names []string, i T) string {
 	if int(i) < len(names) {
@@ -219,12 +223,15 @@ const (
 	Release
 	// RecordStep keeps a step of the message, and leaves the message pending and its owner's.
 	RecordStep
+	// Park is Release, and puts the whole message beside its row, durably and in the same transaction: its broker need not keep it
+	// any longer. Only for a ledger that parks ([Parking]). A message that is parked already is given back by Release.
+	Park
 )
 
 // String returns the kind in the vocabulary of logs and metrics.
 func (k SettleKind) String() string { return nameIn(settleNames, k) }
 
-var settleNames = []string{"invalid", Succeed: "succeed", Fail: "fail", Release: "release", RecordStep: "record-step"}
+var settleNames = []string{"invalid", Succeed: "succeed", Fail: "fail", Release: "release", RecordStep: "record-step", Park: "park"}
 
 // Settlement ends one claim, or records a step under it.
 type Settlement struct {
@@ -233,11 +240,12 @@ type Settlement struct {
 	// Fingerprint is of a message whose entry left it out (Entry.Late), if it is to have a row now. Zero: as claimed.
 	Fingerprint Fingerprint
 
-	Result []byte   // Succeed or Fail: kept with the row, up to Limits.Result; nil is not empty
-	Dead   *Archive // Fail: required, stored in the same statement
-	// After is, with Release, how long the message waits before it may be claimed again, by anybody.
+	Result []byte // Succeed or Fail: kept with the row, up to Limits.Result; nil is not empty
+	// Dead is required with Fail and Park, and stored in the same statement.
+	Dead *Archive
+	// After is, with Release and Park, how long the message waits before it may be claimed again, by anybody.
 	After time.Duration
-	// Count says, with Release, that the attempt counts: the handler's own error, panic, Goexit or time limit, and
+	// Count says, with Release and Park, that the attempt counts: the handler's own error, panic, Goexit or time limit, and
 	// nothing else.
 	Count bool
 	// Failure is, with a counted Release, what the attempt failed of; it is appended to the row's bounded list.

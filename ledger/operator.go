@@ -204,8 +204,10 @@ const (
 	ActionRenew  Action = "renew"
 	ActionReopen Action = "reopen"
 	ActionPurge  Action = "purge"
-	ActionPause  Action = "pause"  // of a scope, or of all: the Key has no ID, and for all no Scope
-	ActionResume Action = "resume" // as ActionPause
+	ActionPause  Action = "pause"   // of a scope, or of all: the Key has no ID, and for all no Scope
+	ActionResume Action = "resume"  // as ActionPause
+	ActionRunNow Action = "run-now" // of what is parked ([ParkingOperator])
+	ActionDrop   Action = "drop"    // as ActionRunNow
 
 	ActionRecover Action = "recover" // of all: the Key is empty
 )

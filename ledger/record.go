@@ -21,6 +21,7 @@ const (
 	KindMismatch  FailureKind = "mismatch"  // known id, other body
 	KindInvalid   FailureKind = "invalid"   // the message cannot be keyed or read
 	KindDeadline  FailureKind = "deadline"  // the broker is about to forget the message
+	KindDropped   FailureKind = "dropped"   // an operator dropped a parked message
 )
 
 // AttemptError is one failed attempt of a message. Error texts are cut to 2 KiB and made valid UTF-8 when stored.
@@ -88,6 +89,7 @@ type Record struct {
 	Expiry      time.Time
 	Archived    []ArchiveRecord // failed deliveries, oldest first
 	Steps       []Step          // as they were recorded, without results but with their sizes
+	Parked      *Parked         // of a pending message that the ledger has whole; nil: it does not. Without its body with WithoutBodies
 	Past        []Past          // earlier lives of the key, the latest first, at most MaxPast (see PastKeeper)
 	// In is set when the message has no row: the ledger holds it together with its neighbours in the log. Of a succeeded
 	// one the rest says little: At is when the first of them was claimed, and Token is zero.

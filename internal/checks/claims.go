@@ -33,6 +33,14 @@ func Settlement(s *ledger.Settlement, limits ledger.Limits) error {
 	switch s.Kind {
 	case ledger.Succeed:
 		return nil
+	case ledger.Park:
+		if s.After <= 0 || s.After > ledger.MaxPark {
+			return &ledger.InvalidError{Field: "Settlement.After", Bound: fmt.Sprintf("above 0, at most %s", ledger.MaxPark), Value: s.After.String()}
+		}
+		if s.Ticket.IsMismatch() {
+			return &ledger.InvalidError{Field: "Settlement.Ticket", Bound: "a claim's ticket with Park", Value: "a mismatch's"}
+		}
+		return archive(s.Dead, limits)
 	case ledger.Release:
 		if s.After < 0 || s.After > ledger.MaxWindow {
 			return &ledger.InvalidError{Field: "Settlement.After", Bound: fmt.Sprintf("0 to %s", ledger.MaxWindow), Value: s.After.String()}
@@ -46,13 +54,28 @@ func Settlement(s *ledger.Settlement, limits ledger.Limits) error {
 		}
 		return s.Step.Check()
 	}
-	return &ledger.InvalidError{Field: "Settlement.Kind", Bound: "Succeed, Fail, Release or RecordStep", Value: fmt.Sprint(uint8(s.Kind))}
+	return &ledger.InvalidError{Field: "Settlement.Kind", Bound: "Succeed, Fail, Release, RecordStep or Park", Value: fmt.Sprint(uint8(s.Kind))}
+}
+
+// Due refuses a request that no store answers.
+func Due(r *ledger.DueRequest) error {
+	switch {
+	case r.Scope == "" || len(r.Scope) > ledger.MaxScope:
+		return length("DueRequest.Scope", 1, ledger.MaxScope, len(r.Scope))
+	case r.Most < 1 || r.Most > ledger.MaxDue:
+		return &ledger.InvalidError{Field: "DueRequest.Most", Bound: fmt.Sprintf("1 to %d", ledger.MaxDue), Value: fmt.Sprint(r.Most)}
+	case r.Bytes <= 0:
+		return &ledger.InvalidError{Field: "DueRequest.Bytes", Bound: "above 0", Value: fmt.Sprint(r.Bytes)}
+	case r.Hide <= 0 || r.Hide > ledger.MaxWindow:
+		return duration("DueRequest.Hide", r.Hide)
+	}
+	return nil
 }
 
 func archive(a *ledger.Archive, limits ledger.Limits) error {
 	switch {
 	case a == nil:
-		return &ledger.InvalidError{Field: "Settlement.Dead", Bound: "an archive with Fail", Value: "nil"}
+		return &ledger.InvalidError{Field: "Settlement.Dead", Bound: "an archive with Fail or Park", Value: "nil"}
 	case len(a.Delivery) == 0 || len(a.Delivery) > ledger.MaxDelivery:
 		return length("Archive.Delivery", 1, ledger.MaxDelivery, len(a.Delivery))
 	case a.Key.Scope == "" || len(a.Key.Scope) > ledger.MaxScope:

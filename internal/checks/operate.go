@@ -51,6 +51,20 @@ func Purge(r *ledger.PurgeRequest) error {
 	return By(r.By)
 }
 
+// ChangeParked refuses a request that cannot be meant.
+func ChangeParked(r *ledger.ParkedRequest) error {
+	if r.Filter.Body || r.Filter.Redact != nil {
+		return &ledger.InvalidError{Field: "ParkedRequest.Filter.Body", Bound: "unset, like Redact: nothing is handed out", Value: "set"}
+	}
+	if r.Action != ledger.ActionRunNow && r.Action != ledger.ActionDrop {
+		return &ledger.InvalidError{Field: "ParkedRequest.Action", Bound: "run-now or drop", Value: string(r.Action)}
+	}
+	if err := r.Filter.CheckParked(); err != nil || r.DryRun {
+		return err
+	}
+	return By(r.By)
+}
+
 // AuditRecord refuses what the audit could not hold.
 func AuditRecord(r *ledger.AuditRecord) error {
 	if err := By(r.By); err != nil {

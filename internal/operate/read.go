@@ -12,7 +12,7 @@ import (
 
 // Kinds are all kinds of failure, those of messages first.
 var Kinds = []ledger.FailureKind{
-	ledger.KindTerminal, ledger.KindExhausted, ledger.KindMismatch, ledger.KindUncertain, ledger.KindInvalid, ledger.KindDeadline,
+	ledger.KindTerminal, ledger.KindExhausted, ledger.KindMismatch, ledger.KindUncertain, ledger.KindInvalid, ledger.KindDeadline, ledger.KindDropped,
 	ledger.KindError, ledger.KindPanic, ledger.KindGoexit, ledger.KindTimeout,
 }
 

@@ -118,7 +118,7 @@ func (c *claiming) claim(tx Tx, at int, e *ledger.Entry, out *ledger.Claim, only
 			return fmt.Errorf("inserting %v: %w", e.Key, err)
 		}
 		if inserted {
-			answer(out, key, &d)
+			answer(out, key, &d, e)
 			return nil
 		}
 	}
@@ -143,8 +143,13 @@ func (c *claiming) take(tx Tx, m *Message, e *ledger.Entry, out *ledger.Claim) e
 	if err != nil {
 		return err
 	}
+	if !e.Parked {
+		if row.Parked, err = c.o.isParked(tx, m); err != nil {
+			return err
+		}
+	}
 	d := ledger.Decide(row, *e)
-	answer(out, m.Key, &d)
+	answer(out, m.Key, &d, e)
 	if d.Answer == ledger.Done {
 		out.Outcome = ledger.Outcome{State: m.State, Result: m.Result}
 	}
@@ -171,14 +176,17 @@ func (c *claiming) take(tx Tx, m *Message, e *ledger.Entry, out *ledger.Claim) e
 }
 
 // answer is what a decision means for the worker.
-func answer(c *ledger.Claim, key Key, d *ledger.Decision) {
+func answer(c *ledger.Claim, key Key, d *ledger.Decision, e *ledger.Entry) {
 	c.Answer, c.Wait, c.Suspect, c.Uncertain, c.TookOver = d.Answer, d.Wait, d.Suspect, d.Uncertain, d.TookOver
 	c.Held, c.First = d.Held, d.First
 	if d.Answer == ledger.Mismatch {
 		c.Ticket = ledger.MismatchTicket(key)
 	}
 	if d.Write {
-		c.Ticket, c.Token, c.Crashes = ledger.NewTicket(key, d.Token), d.Token, d.Crashes
+		if c.Ticket = ledger.NewTicket(key, d.Token); e.Parked {
+			c.Ticket = ledger.ParkedTicket(key, d.Token)
+		}
+		c.Token, c.Crashes = d.Token, d.Crashes
 	}
 	if d.Answer == ledger.Run {
 		c.Attempt = d.Attempts + 1

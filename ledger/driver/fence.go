@@ -131,6 +131,9 @@ func (f *Fence) ours(tx Tx, i int) (*Message, error) {
 func (f *Fence) writeRow(tx Tx, i int) error {
 	t, limits := f.a.Tickets()[i], &f.o.l.cfg.Limits
 	done, err := tx.Succeed(t.Sum(), t.Token(), f.o.id, storage.CutResult(f.a.ResultAt(i), limits.Result), tx.Now().Add(foldAfter))
+	if done {
+		err = f.o.unpark(tx, t, nil)
+	}
 	if err != nil || done {
 		return err
 	}

@@ -20,7 +20,9 @@ const findKeys = 500
 func (l *Ledger) Get(ctx context.Context, key ledger.Key) (ledger.Record, error) {
 	var rec ledger.Record
 	err := l.store.View(ctx, Call{Op: Read}, func(r Reader) (err error) {
-		rec, err = get(r, key.Sum(), !ledger.NoBodies(ctx))
+		if rec, err = get(r, key.Sum(), !ledger.NoBodies(ctx)); err == nil {
+			err = l.parkedOf(r, &rec, !ledger.NoBodies(ctx))
+		}
 		return err
 	})
 	if err != nil {

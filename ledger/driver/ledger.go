@@ -35,6 +35,8 @@ type Config struct {
 	// Interval is the default of [ledger.MaintainConfig].Interval. Default, and 0: the ledger's. For stores that are paid by what a pass
 	// reads.
 	Interval time.Duration
+	// Parks says that the store's transactions are all [Parker]s. Default: they are not, and the ledger parks nothing.
+	Parks bool
 	// Group says how an owner makes batches of concurrent calls ([ledger.Group]). What OneFlush is, the ledger says. Default, and nil: it
 	// makes none. For stores that carry out several messages in one request.
 	Group *ledger.GroupConfig
@@ -74,6 +76,7 @@ var (
 	_ ledger.SuccessReader   = (*Ledger)(nil)
 	_ ledger.PastKeeper      = (*Ledger)(nil)
 	_ ledger.Board           = (*Ledger)(nil)
+	_ ledger.ParkingOperator = (*Ledger)(nil)
 	_ ledger.Boarded         = (*owner)(nil)
 )
 

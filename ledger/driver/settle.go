@@ -25,7 +25,7 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 		call := Call{Op: Settle, Keys: keysOf(part, func(s *ledger.Settlement) Key { return s.Ticket.Sum() }), Messages: len(part)}
 		busy, err := each(ctx, o.l.store, call, func(tx Tx, i int) error {
 			s, told := &part[i], &errs[from+i]
-			if *told = checks.Settlement(s, o.l.cfg.Limits); *told != nil {
+			if *told = o.check(s); *told != nil {
 				return nil
 			}
 			effect, err := o.settle(tx, s)
@@ -35,7 +35,7 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 			return err
 		})
 		for i, why := range busy {
-			errs[from+i] = cmp.Or(checks.Settlement(&part[i], o.l.cfg.Limits), why)
+			errs[from+i] = cmp.Or(o.check(&part[i]), why)
 		}
 		return err
 	})
@@ -43,6 +43,14 @@ func (o *owner) Settle(ctx context.Context, settlements []ledger.Settlement) ([]
 		return nil, o.named("settle by", err)
 	}
 	return errs, nil
+}
+
+// check refuses what this ledger cannot hold.
+func (o *owner) check(s *ledger.Settlement) error {
+	if s.Kind == ledger.Park && !o.l.cfg.Parks {
+		return errParksNothing
+	}
+	return checks.Settlement(s, o.l.cfg.Limits)
 }
 
 // keysOf are the keys of a part of a call.
@@ -61,12 +69,15 @@ func (o *owner) settle(tx Tx, s *ledger.Settlement) (ledger.Effect, error) {
 	key := s.Ticket.Sum()
 	if s.Kind == ledger.Succeed && !s.Ticket.IsMismatch() {
 		done, err := tx.Succeed(key, s.Ticket.Token(), o.id, storage.CutResult(s.Result, o.l.cfg.Limits.Result), tx.Now().Add(foldAfter))
+		if done {
+			err = o.unpark(tx, s.Ticket, nil)
+		}
 		if err != nil || done {
 			return ledger.EffectWrite, named(key, err)
 		}
 	}
 	var delivery []byte
-	if s.Dead != nil {
+	if s.Kind == ledger.Fail {
 		delivery = s.Dead.Delivery
 	}
 	m, err := tx.Message(key, delivery)
@@ -77,6 +88,11 @@ func (o *owner) settle(tx Tx, s *ledger.Settlement) (ledger.Effect, error) {
 	if m != nil {
 		if row, err = sees(tx, o.id, m); err != nil {
 			return ledger.EffectLost, err
+		}
+		if s.Kind == ledger.Park {
+			if row.Parked, err = o.isParked(tx, m); err != nil {
+				return ledger.EffectLost, named(key, err)
+			}
 		}
 	}
 	effect := ledger.DecideSettle(row, *s)
@@ -117,7 +133,7 @@ func (o *owner) finish(tx Tx, m *Message, s *ledger.Settlement) error {
 			return err
 		}
 		m.State, m.Failed, m.Result = ledger.Failed, s.Dead.Delivery, storage.CutResult(s.Result, limits.Result)
-	case ledger.Release:
+	case ledger.Release, ledger.Park:
 		if s.After > 0 {
 			m.Due = tx.Now().Add(s.After)
 		}
@@ -125,6 +141,13 @@ func (o *owner) finish(tx Tx, m *Message, s *ledger.Settlement) error {
 			m.Attempts++
 			m.Errors = storage.AppendError(m.Errors, s.Failure, limits.Errors)
 		}
+	}
+	if s.Kind == ledger.Park {
+		if err := o.park(tx, m, s); err != nil {
+			return err
+		}
+	} else if err := o.unpark(tx, s.Ticket, m); err != nil {
+		return err
 	}
 	return tx.Put(m)
 }

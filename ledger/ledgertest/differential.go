@@ -240,6 +240,7 @@ func (d *differ) claim() {
 		m.Delivery = d.delivery(id)
 		m.StampToken = uint64(max(0, rapid.IntRange(-4, 4).Draw(d.rt, "stamp")))
 		m.KeepFailed = rapid.IntRange(0, 2).Draw(d.rt, "keep") == 0
+		m.Parked = d.parks() && rapid.IntRange(0, 2).Draw(d.rt, "own copy") == 0
 		m.Solo, m.Park = rapid.Bool().Draw(d.rt, "solo"), rapid.IntRange(0, 3).Draw(d.rt, "park") == 0
 		if d.Ranged {
 			m.Window = window
@@ -357,7 +358,7 @@ func (d *differ) compare(id string) {
 		owner = d.owners[want.owner].ID()
 	}
 	if got.State != want.State || got.Token != want.Token || got.Owner != owner || got.Attempts != want.Attempts ||
-		got.Crashes != want.Crashes || got.Fingerprint != want.Fingerprint && (!d.Ranged || !got.Fingerprint.IsZero()) || !bytes.Equal(got.Result, want.result) ||
+		got.Crashes != want.Crashes || (got.Parked != nil) != (want.Parked && want.State == ledger.Pending) || got.Fingerprint != want.Fingerprint && (!d.Ranged || !got.Fingerprint.IsZero()) || !bytes.Equal(got.Result, want.result) ||
 		len(got.Errors) != want.errors && want.State == ledger.Pending || got.Due.IsZero() == want.due ||
 		len(got.Archived) != len(d.archive[id]) {
 		d.rt.Fatalf("row %s: %s\nwant %+v owner %q due %t result %q errors %d archive %v",

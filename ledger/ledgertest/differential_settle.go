@@ -27,7 +27,11 @@ func (d *differ) settlement(ticket modelTicket) ledger.Settlement {
 	n := len(d.tickets)
 	c := ledger.Claim{Ticket: ticket.ticket, Attempt: 1}
 	var s ledger.Settlement
-	switch rapid.IntRange(0, 3).Draw(d.rt, "kind") {
+	kinds := 3
+	if d.parks() {
+		kinds = 4
+	}
+	switch rapid.IntRange(0, kinds).Draw(d.rt, "kind") {
 	case 0:
 		s = succeed(c)
 		if !d.Ranged || rapid.IntRange(0, 3).Draw(d.rt, "result") == 0 {
@@ -44,8 +48,24 @@ func (d *differ) settlement(ticket modelTicket) ledger.Settlement {
 		if rapid.Bool().Draw(d.rt, "later") {
 			s.After = time.Hour
 		}
+	case 4:
+		m := d.entry(ticket.id)
+		m.Delivery = d.delivery(ticket.id)
+		s = park(c, m, time.Hour)
+		if s.Count = rapid.Bool().Draw(d.rt, "counts"); !s.Count {
+			s.Failure = ledger.AttemptError{}
+		}
+		if ticket.ticket.IsMismatch() {
+			s = release(c)
+		}
 	}
 	return s
+}
+
+// parks says whether messages are parked: in rows, by a ledger that can.
+func (d *differ) parks() bool {
+	p, ok := d.Ledger.(ledger.Parking)
+	return ok && p.Parks() && !d.Ranged
 }
 
 // send settles tickets of distinct messages in one call, each in the way that is drawn.
@@ -80,7 +100,7 @@ func (d *differ) settled(me int, ticket modelTicket, s ledger.Settlement, err er
 	id := ticket.id
 	r := d.rows[id]
 	seen := d.see(r, me)
-	if seen != nil && s.Dead != nil {
+	if seen != nil && s.Kind == ledger.Fail {
 		_, seen.Archived = d.archive[id][string(s.Dead.Delivery)]
 	}
 	effect := ledger.DecideSettle(seen, s)
@@ -123,10 +143,11 @@ func (d *differ) settled(me int, ticket modelTicket, s ledger.Settlement, err er
 	r.owner, r.ended = -1, d.clock
 	switch s.Kind {
 	case ledger.Succeed:
-		r.State, r.result = ledger.Succeeded, s.Result
+		r.State, r.result, r.Parked = ledger.Succeeded, s.Result, false
 	case ledger.Fail:
-		r.State = ledger.Failed
-	case ledger.Release:
+		r.State, r.Parked = ledger.Failed, false
+	case ledger.Release, ledger.Park:
+		r.Parked = r.Parked || s.Kind == ledger.Park
 		r.due, r.later = s.After > 0, s.After > 0
 		if s.Count {
 			r.Attempts++

@@ -27,6 +27,7 @@
 //	func TestRecover(t *testing.T)      { ledgertest.RunRecover(t, open) } // Recoverers
 //	func TestSteps(t *testing.T)        { ledgertest.RunSteps(t, open) } // StepReaders
 //	func TestStepsOperate(t *testing.T) { ledgertest.RunStepsOperate(t, open) }
+//	func TestParked(t *testing.T)       { ledgertest.RunParked(t, open) } // Parkings
 //	func TestRanged(t *testing.T)       { ledgertest.RunRanged(t, open) } // stores that hold ranges
 //	func TestRangedMaintain(t *testing.T)     { ledgertest.RunRangedMaintain(t, open) }
 //	func TestRangedProcesses(t *testing.T)    { ledgertest.RunRangedProcesses(t, open) }
@@ -88,6 +89,10 @@
 //	func TestPitfall155_RowsAndRangesOfOne(t *testing.T) { ledgertest.Pitfall155(t, open) }
 //	func TestPitfall156_CopyAmongRows(t *testing.T)      { ledgertest.Pitfall156(t, open) }
 //	func TestPitfall196_MetAnew(t *testing.T) { ledgertest.Pitfall196(t, open) }
+//	func TestPitfall222_BroughtAgainWhileParked(t *testing.T) { ledgertest.Pitfall222(t, open) } // Parkings
+//	func TestPitfall223_ParkedByARelease(t *testing.T) { ledgertest.Pitfall223(t, open) } // Parkings
+//	func TestPitfall224_ParkedAndFailed(t *testing.T) { ledgertest.Pitfall224(t, open) } // Parkings
+//	func TestPitfall225_ParkedAndCommitted(t *testing.T) { ledgertest.Pitfall225(t, open) } // Parkings
 //
 // Time in the suite is real: leases of half a second to two seconds, polled conditions, and no upper bound on a
 // duration below several seconds, since test machines are noisy.

@@ -7,7 +7,10 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 )
 
-type groupedLedger struct{ ledger.Ledger }
+type groupedLedger struct {
+	ledger.Ledger
+	ledger.Parking
+}
 
 func (g groupedLedger) Join(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
 	o, err := g.Ledger.Join(ctx, lease)

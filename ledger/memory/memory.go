@@ -55,7 +55,7 @@ func WithKeep(keep time.Duration) Option { return func(o *options) { o.keep = ma
 // New makes an empty ledger.
 func New(opts ...Option) *Ledger {
 	s, o := build(opts)
-	return &Ledger{Ledger: driver.New(s, driver.Config{Limits: o.limits}), store: s}
+	return &Ledger{Ledger: driver.New(s, driver.Config{Limits: o.limits, Parks: true}), store: s}
 }
 
 // NewStore makes an empty store alone: the reference of [driver.Store], for tests of what stands in front of one.

@@ -59,7 +59,7 @@ func open(*testing.T) ledgertest.Store {
 
 // openGrouped opens a ledger whose owners group their calls.
 func openGrouped(*testing.T) ledgertest.Store {
-	return openLedger(memory.New(), func(l ledger.Ledger) ledger.Ledger { return groupedLedger{l} })
+	return openLedger(memory.New(), func(l ledger.Ledger) ledger.Ledger { return groupedLedger{l, l.(ledger.Parking)} })
 }
 
 func openLedger(l *memory.Ledger, wrap func(ledger.Ledger) ledger.Ledger) ledgertest.Store {
@@ -102,6 +102,18 @@ func TestSteps(t *testing.T) {
 	ledgertest.RunSteps(t, open)
 	ledgertest.RunStepsOperate(t, open)
 }
-func TestStepsGrouped(t *testing.T) { t.Parallel(); ledgertest.RunSteps(t, openGrouped) }
+func TestStepsGrouped(t *testing.T)       { t.Parallel(); ledgertest.RunSteps(t, openGrouped) }
+func TestParked(t *testing.T)             { t.Parallel(); ledgertest.RunParked(t, open) }
+func TestParkedGrouped(t *testing.T)      { t.Parallel(); ledgertest.RunParked(t, openGrouped) }
+func TestParkedOperate(t *testing.T)      { t.Parallel(); ledgertest.RunParkedOperate(t, open) }
+func TestPitfall227_Dropped(t *testing.T) { t.Parallel(); ledgertest.Pitfall227(t, open) }
 
 func TestDifferential(t *testing.T) { t.Parallel(); ledgertest.Differential(t, open, 60) }
+
+func TestPitfall222_BroughtAgainWhileParked(t *testing.T) {
+	t.Parallel()
+	ledgertest.Pitfall222(t, open)
+}
+func TestPitfall223_ParkedByARelease(t *testing.T)   { t.Parallel(); ledgertest.Pitfall223(t, open) }
+func TestPitfall224_ParkedAndFailed(t *testing.T)    { t.Parallel(); ledgertest.Pitfall224(t, open) }
+func TestPitfall225_ParkedAndCommitted(t *testing.T) { t.Parallel(); ledgertest.Pitfall225(t, open) }

@@ -28,6 +28,7 @@ type store struct {
 	first  time.Duration // no row ends before
 	looked ref           // where sweepSome goes on
 	archive
+	parked parked
 	logs   logs
 	floor  uint64 // the highest token of any log that was dropped: no log begins below
 	before Fault
@@ -55,6 +56,7 @@ func newStore(now func() time.Time, keep time.Duration) *store {
 		now: now, begin: now(), keep: keep,
 		owners: map[driver.OwnerID]*owner{}, rows: newRows(),
 		archive: archive{archived: map[driver.Key][]*delivery{}, numbered: map[uint64]*delivery{}},
+		parked:  parked{},
 		logs:    logs{},
 		first:   math.MaxInt64, deliveries: map[string]*ledger.Deliveries{},
 	}

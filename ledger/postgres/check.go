@@ -30,6 +30,7 @@ func (l *Ledger) checkOn(ctx context.Context, conn *pgxpool.Conn) error {
 		return fmt.Errorf("postgres: read the schema's version: %w", noRowIsUnusable(err))
 	}
 	if err := l.is.check(l.cfg.Schema, version, oldest); err != nil || missing == "" {
+		l.parks.Store(err == nil && min(version, l.is.worker) >= parkVersion)
 		return err
 	}
 	return ledger.MarkUnusable(fmt.Errorf("postgres: schema %q has version %d but lacks the tables %s: restore them",

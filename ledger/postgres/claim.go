@@ -54,6 +54,11 @@ func (o *owner) ClaimRows(ctx context.Context, entries []ledger.Entry, only []bo
 		return nil, why
 	}
 	c.tooSlow(slow, why)
+	for i := range c.out {
+		if out := &c.out[i]; entries[i].Parked && out.Token > 0 {
+			out.Ticket = ledger.ParkedTicket(c.sums[i], out.Token)
+		}
+	}
 	return c.out, nil
 }
 

@@ -12,11 +12,11 @@ import (
 )
 
 // fresh claims those of asked that have no row, by sqlFresh, and returns the others, which the claim table decides.
-// Entries that are asked again, or carry a stamp, mostly have a row: they go there at once.
+// Entries that are asked again, carry a stamp or are of what is parked mostly have a row: they go there at once.
 func (c *claimCall) fresh(ctx context.Context, asked []int32) (rest []int32, wrote bool, err error) {
 	likely := make([]int32, 0, len(asked))
 	for _, i := range asked {
-		if e := &c.entries[i]; e.Solo || e.StampToken != 0 || c.onlyRow(i) {
+		if e := &c.entries[i]; e.Solo || e.StampToken != 0 || e.Parked || c.onlyRow(i) {
 			rest = append(rest, i)
 		} else {
 			likely = append(likely, i)

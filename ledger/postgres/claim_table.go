@@ -28,6 +28,7 @@ const (
 	ruleSuspect   = 8
 	ruleOldCopy   = 9
 	ruleRun       = 10
+	ruleInCare    = 11 // between those of what has succeeded and of what is held
 )
 
 const (
@@ -35,6 +36,7 @@ const (
 	flagPark = 2
 	flagOnly = 4
 	flagKeep = 8
+	flagCare = 16
 )
 
 const holderMine, holderLive, holderLeft, holderDead = 1, 2, 3, 4 // as sqlClaim numbers them
@@ -74,6 +76,14 @@ func distinct(items []int32, sums [][ledger.KeySize]byte) []int32 {
 	return slices.CompactFunc(items, func(a, b int32) bool { return sums[a] == sums[b] })
 }
 
+// claimSQL is the claim table for the schema that is there.
+func (l *Ledger) claimSQL() string {
+	if l.parks.Load() {
+		return sqlClaim
+	}
+	return sqlClaimNoParking
+}
+
 // exec claims one part in one statement.
 func (c *claimCall) exec(ctx context.Context, part []int32, wait time.Duration) error {
 	l := c.owner.ledger
@@ -83,7 +93,7 @@ func (c *claimCall) exec(ctx context.Context, part []int32, wait time.Duration) 
 	}
 	defer conn.Release()
 	var state claimState
-	if err = tuned(ctx, conn, l.sql(sqlClaim), c.args(part, wait), c.reader(part, &state)); err == nil {
+	if err = tuned(ctx, conn, l.sql(l.claimSQL()), c.args(part, wait), c.reader(part, &state)); err == nil {
 		err = state.check(c.owner)
 	}
 	if err != nil {
@@ -137,9 +147,10 @@ func (c *claimCall) args(part []int32, wait time.Duration) []any {
 			stamps = sized(stamps, n)
 			stamps[at] = int64(e.StampToken) // beyond 63 bits it becomes negative: no row's token, as it should be
 		}
-		if only := c.onlyRow(i); e.Solo || e.Park || only || e.KeepFailed {
+		if only := c.onlyRow(i); e.Solo || e.Park || only || e.KeepFailed || e.Parked {
 			flags = sized(flags, n)
-			flags[at] = int16(bit(e.Solo, flagSolo) | bit(e.Park, flagPark) | bit(only, flagOnly) | bit(e.KeepFailed, flagKeep))
+			flags[at] = int16(bit(e.Solo, flagSolo) | bit(e.Park, flagPark) | bit(only, flagOnly) | bit(e.KeepFailed, flagKeep) |
+				bit(e.Parked, flagCare))
 		}
 	}
 	return []any{
@@ -205,6 +216,8 @@ func (a *claimAnswer) claim() (ledger.Claim, error) {
 		return ledger.Claim{Answer: ledger.Mismatch, Ticket: ledger.MismatchTicket(*a.key)}, nil
 	case ruleHeld:
 		return ledger.Claim{Wait: time.Duration(a.wait) * time.Microsecond, Held: a.holder == holderLive}, nil
+	case ruleInCare:
+		return ledger.Claim{Answer: ledger.InCare}, nil
 	case ruleSuspect:
 		return ledger.Claim{Suspect: true}, nil
 	case ruleSpent, ruleRun:

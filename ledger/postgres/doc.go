@@ -73,6 +73,7 @@
 //	recover.go             the next epoch, after a restore
 //	board.go               what workers have said, and the pauses that operators set
 //	outbox.go              lanes of the outbox, what is next in them, and how much waits
+//	park_operate.go        what operators see of parked messages, and change
 //	operate.go             what operators change: renewals, reopenings, purges, and the audit
 //	deadletters.go         the list of dead letters
 //	archived.go            how many bytes a scope's archive has
@@ -81,6 +82,7 @@
 //	get.go                 Get, and how rows of messages and of the archive are read
 //	ranges_get.go          what Get finds of a message in a range
 //	operate_hint.go        when an archived delivery was last sent again, from the audit
+//	park.go                what is parked: what of it is due, and how much there is
 //	stats.go               Stats, and what the pools count
 //	deliveries.go          the counts of deliveries
 //	identity.go            the ledger's id
@@ -99,6 +101,7 @@
 //	check.go               whether this program may work with what is there
 //	held.go                settlements whose rows others hold, asked for again
 //	settle.go              Settle
+//	settle_park.go         settlements that park
 //	settle_args.go         one call of Settle, as parameters of its statements
 //	step.go                Steps, and what Get shows of them
 //	claim.go               Claim: new messages first, then the claim table
@@ -124,6 +127,7 @@
 //	statements_outbox.go   the SQL of the outbox
 //	statements.go          the SQL of owners, scopes and claims, and the schema's name in all
 //	statements_operate.go  the SQL of operators
+//	statements_park.go     the SQL of parked messages
 //	statements_ranges.go   the SQL of ranges
 //	statements_settle.go   the SQL of settlements, and of Get
 //	params.go              the types of parameters

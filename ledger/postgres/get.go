@@ -64,6 +64,9 @@ func (l *Ledger) getMessage(ctx context.Context, tx pgx.Tx, rec *ledger.Record) 
 	if err := r.fill(); err != nil {
 		return err
 	}
+	if err := l.getParked(ctx, tx, rec); err != nil {
+		return err
+	}
 	return l.getSteps(ctx, tx, rec)
 }
 

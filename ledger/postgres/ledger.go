@@ -45,6 +45,7 @@ type Ledger struct {
 	counts   ranges.Counts
 	waits    lockWaits
 	mayAudit atomic.Bool // this role may read the audit
+	parks    atomic.Bool // the schema holds parked messages, and this program knows of it
 	remarked sync.Once
 }
 

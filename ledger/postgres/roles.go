@@ -42,12 +42,14 @@ GRANT UPDATE (keep_past) ON {s}.scope TO {r};
 GRANT SELECT, INSERT ON {s}.step TO {r};
 GRANT SELECT, INSERT, UPDATE (tries, due, error), DELETE ON {s}.outbox TO {r};
 GRANT SELECT, INSERT, UPDATE ON {s}.outbox_lane TO {r};
+GRANT SELECT, INSERT, UPDATE ON {s}.parked TO {r};
 GRANT SELECT, INSERT, UPDATE ON {s}.range_log, {s}.delivery TO {r};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {s}.claim_range, {s}.segment TO {r};
 GRANT EXECUTE ON FUNCTION {s}.sweep_message(bigint, bigint, bigint, bigint, bigint),
 	{s}.sweep_archive(bigint, bigint, bigint, bigint), {s}.sweep_owner(bigint, bigint[]),
 	{s}.sweep_log(bigint, bigint, bigint, bigint), {s}.sweep_audit(bigint, bigint, bigint, bigint),
-	{s}.sweep_past(bigint, bigint, bigint), {s}.unfile(uuid[], bytea[]) TO {r}`,
+	{s}.sweep_past(bigint, bigint, bigint), {s}.unfile(uuid[], bytea[]),
+	{s}.due_parked(integer, bigint, bigint, bigint) TO {r}`,
 	Operator: `
 GRANT SELECT, INSERT (actor, action, key, detail) ON {s}.audit TO {r};
 GRANT UPDATE ON {s}.archive TO {r};

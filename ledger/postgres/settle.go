@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
-	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/storage"
 )
@@ -42,7 +41,7 @@ func (o *owner) settle(ctx context.Context, settlements []ledger.Settlement, hel
 	}
 	var items []int32
 	for i := range settlements {
-		if c.out[i] = checks.Settlement(&settlements[i], o.ledger.cfg.Limits); c.out[i] == nil {
+		if c.out[i] = o.ledger.checkSettlement(&settlements[i]); c.out[i] == nil {
 			c.sums[i] = settlements[i].Ticket.Sum()
 			items = append(items, int32(i))
 		}
@@ -94,7 +93,7 @@ func (c *settleCall) sameClaim(i, j int32) bool {
 func (c *settleCall) prepare(ctx context.Context, items []int32) error {
 	names := make(map[string]int32)
 	for _, i := range items {
-		if s := &c.settlements[i]; s.Kind == ledger.Fail {
+		if s := &c.settlements[i]; s.Kind == ledger.Fail || s.Kind == ledger.Park {
 			names[s.Dead.Key.Scope] = 0
 		}
 	}
@@ -112,20 +111,22 @@ type settling struct {
 
 // round settles items of which each kind but that of steps has distinct keys.
 func (c *settleCall) round(ctx context.Context, items []int32) error {
-	var steps, succeeds, releases, fails []int32
+	var steps, succeeds, releases, fails, parks []int32
 	for _, i := range items {
 		switch c.settlements[i].Kind {
 		case ledger.RecordStep:
 			steps = append(steps, i)
 		case ledger.Fail:
 			fails = append(fails, i)
+		case ledger.Park:
+			parks = append(parks, i)
 		case ledger.Release:
 			releases = append(releases, i)
 		default:
 			succeeds = append(succeeds, i)
 		}
 	}
-	if err := c.readPast(ctx, releases); err != nil {
+	if err := c.readPast(ctx, slices.Concat(releases, parks)); err != nil {
 		return err
 	}
 	wrote, err := c.record(ctx, steps)
@@ -136,6 +137,7 @@ func (c *settleCall) round(ctx context.Context, items []int32) error {
 		{succeeds, sqlSettle, sqlSettleWait, c.plainArgs, c.lean},
 		{releases, sqlSettle, sqlSettleWait, c.plainArgs, nil},
 		{fails, sqlFail, sqlFailWait, c.failArgs, nil},
+		{parks, sqlPark, sqlParkWait, c.parkArgs, nil},
 	} {
 		if wrote, err = c.settle(ctx, kind, wrote); err != nil {
 			return err
@@ -188,7 +190,7 @@ func (c *settleCall) size(i int32) int {
 	switch s.Kind {
 	case ledger.RecordStep:
 		n = len(s.Step.Name) + len(s.Step.Result) + 64
-	case ledger.Fail:
+	case ledger.Fail, ledger.Park:
 		n = s.Dead.Size() + len(s.Dead.Key.ID) + len(s.Dead.Delivery) + 64
 	}
 	return n
@@ -292,6 +294,9 @@ func (c *settleCall) judge(ctx context.Context, items []int32) (held []int32, er
 	if err := c.unfile(ctx, stale); err != nil {
 		return nil, err
 	}
+	if err := c.findParked(ctx, items, rows); err != nil {
+		return nil, err
+	}
 	settled := false
 	for _, i := range c.open(items) {
 		switch ledger.DecideSettle(rows[c.sums[i]], c.settlements[i]) {
@@ -339,7 +344,7 @@ func (c *settleCall) names(items []int32) (keyArray, byteArray) {
 	keys, deliveries := make(keyArray, len(items)), make(byteArray, len(items))
 	for at, i := range items {
 		keys[at] = uuid(c.sums[i])
-		if s := &c.settlements[i]; s.Dead != nil {
+		if s := &c.settlements[i]; s.Kind == ledger.Fail {
 			deliveries[at] = s.Dead.Delivery
 		}
 	}
@@ -380,7 +385,7 @@ func holderOf(holder, me int64) ledger.Holder {
 func (c *settleCall) readPast(ctx context.Context, items []int32) error {
 	var keys keyArray
 	for _, i := range items {
-		if s := &c.settlements[i]; s.Kind == ledger.Release && s.Count {
+		if s := &c.settlements[i]; (s.Kind == ledger.Release || s.Kind == ledger.Park) && s.Count {
 			keys = append(keys, uuid(c.sums[i]))
 		}
 	}

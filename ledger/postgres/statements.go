@@ -133,11 +133,11 @@ WITH clock AS MATERIALIZED (
 ), known AS MATERIALIZED (
 	SELECT m.*, e.print, e.delivery, e.keep, e.seen_token, e.seen_state, coalesce(e.stamp, 0) AS stamp,
 		coalesce(e.flags, 0) & 1 <> 0 AS solo, coalesce(e.flags, 0) & 2 <> 0 AS park,
-		coalesce(e.flags, 0) & 8 <> 0 AS keep_failed
+		coalesce(e.flags, 0) & 8 <> 0 AS keep_failed, coalesce(e.flags, 0) & 16 <> 0 AS from_care
 	FROM (SELECT * FROM entry WHERE seen_state <> 2 ORDER BY key) e
 	CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = e.key FOR NO KEY UPDATE SKIP LOCKED) m
 	UNION ALL
-	SELECT m.*, e.print, e.delivery, e.keep, e.seen_token, e.seen_state, 0, false, false, false
+	SELECT m.*, e.print, e.delivery, e.keep, e.seen_token, e.seen_state, 0, false, false, false, false
 	FROM entry e CROSS JOIN LATERAL (SELECT * FROM {s}.message m WHERE m.key = e.key OFFSET 0) m
 	WHERE e.seen_state = 2
 ), fact AS MATERIALIZED (
@@ -163,10 +163,11 @@ WITH clock AS MATERIALIZED (
 		WHEN f.archived THEN 3
 		WHEN NOT f.agrees THEN 4
 		WHEN f.state = 2 THEN 5
+		WHEN f.state = 1 AND f.parked AND NOT f.from_care AND (SELECT true FROM {s}.parked p WHERE p.key = f.key) IS NOT NULL THEN 11
 		WHEN f.state = 1 AND (f.holder = 2 OR f.due > (SELECT at FROM clock)) THEN 6
 		WHEN f.state = 1 AND (f.counted >= 5 OR f.park AND (f.holder IN (3, 4) OR f.holder = 1 AND f.token > 1)) THEN 7
 		WHEN f.counted >= 2 AND NOT f.solo THEN 8
-		WHEN f.state = 3 AND f.stamp <> f.token AND (f.stamp <> 0 OR f.keep_failed) THEN 9
+		WHEN f.state = 3 AND (f.from_care OR f.stamp <> f.token AND (f.stamp <> 0 OR f.keep_failed)) THEN 9
 		ELSE 10 END AS rule
 	FROM fact f
 ), written AS MATERIALIZED (
@@ -176,20 +177,20 @@ WITH clock AS MATERIALIZED (
 		CASE d.state WHEN 3 THEN least(d.counted, 2) ELSE least(d.counted, 32767) END AS crashes,
 		CASE d.state WHEN 3 THEN NULL ELSE d.errors END AS errors,
 		CASE d.state WHEN 3 THEN (SELECT at FROM clock) ELSE d.at END AS at,
-		CASE d.state WHEN 3 THEN greatest(d.expiry, (SELECT at FROM clock) + d.keep * interval '1 microsecond') ELSE d.expiry END AS expiry
+		CASE d.state WHEN 3 THEN greatest(d.expiry, (SELECT at FROM clock) + d.keep * interval '1 microsecond') ELSE d.expiry END AS expiry, d.from_care OR d.parked AS parked
 	FROM decided d WHERE d.rule IN (7, 10)
 ), taken AS (
-	INSERT INTO {s}.message (key, fingerprint, id, scope, state, owner, token, attempts, crashes, errors, at, expiry)
-	SELECT w.key, w.fingerprint, w.id, w.scope, 1, $1::bigint, w.token, w.attempts, w.crashes, w.errors, w.at, w.expiry
+	INSERT INTO {s}.message (key, fingerprint, id, scope, state, owner, token, attempts, crashes, errors, at, expiry, parked)
+	SELECT w.key, w.fingerprint, w.id, w.scope, 1, $1::bigint, w.token, w.attempts, w.crashes, w.errors, w.at, w.expiry, w.parked
 	FROM written w
 	ON CONFLICT (key) DO UPDATE SET state = 1, owner = excluded.owner, token = excluded.token, due = NULL,
 		result = NULL, failed_delivery = NULL, attempts = excluded.attempts, crashes = excluded.crashes,
-		errors = excluded.errors, at = excluded.at, expiry = excluded.expiry, fingerprint = excluded.fingerprint
+		errors = excluded.errors, at = excluded.at, expiry = excluded.expiry, fingerprint = excluded.fingerprint, parked = excluded.parked
 	RETURNING key
 ), fresh AS (
-	INSERT INTO {s}.message (token, at, expiry, owner, scope, state, attempts, crashes, key, fingerprint, id)
+	INSERT INTO {s}.message (token, at, expiry, owner, scope, state, attempts, crashes, key, fingerprint, id, parked)
 	SELECT 1, (SELECT at FROM clock), (SELECT at FROM clock) + e.keep * interval '1 microsecond', $1::bigint,
-		e.scope, 1, 0, 0, e.key, e.print, e.id
+		e.scope, 1, 0, 0, e.key, e.print, e.id, CASE WHEN coalesce(e.flags, 0) & 16 <> 0 THEN true END
 	FROM entry e WHERE e.seen_token IS NULL ORDER BY e.key
 	ON CONFLICT (key) DO NOTHING RETURNING key
 )
@@ -207,3 +208,14 @@ SELECT d.rule, d.key, d.token, d.state, d.counted, 0, CASE d.rule WHEN 6 THEN d.
 		ELSE (extract(epoch FROM d.due - (SELECT at FROM clock)) * 1000000)::bigint END,
 	CASE WHEN d.rule IN (3, 5, 9) THEN d.result END, NULL
 FROM decided d WHERE d.rule NOT IN (7, 10)`
+
+// sqlClaimNoParking is sqlClaim for a schema that parks nothing.
+var sqlClaimNoParking = strings.NewReplacer(
+	`		WHEN f.state = 1 AND f.parked AND NOT f.from_care AND (SELECT true FROM {s}.parked p WHERE p.key = f.key) IS NOT NULL THEN 11
+`, "",
+	", d.from_care OR d.parked AS parked", "",
+	", w.parked", "",
+	", parked = excluded.parked", "",
+	", CASE WHEN coalesce(e.flags, 0) & 16 <> 0 THEN true END", "",
+	", parked)", ")",
+).Replace(sqlClaim)

@@ -12,7 +12,10 @@ type versions struct {
 	needs  int // the oldest schema that this program can work with
 }
 
-var program = versions{worker: 17, needs: 6}
+// parkVersion is the first schema that holds parked messages.
+const parkVersion = 18
+
+var program = versions{worker: 18, needs: 6}
 
 // check compares what the schema's meta table says with a program.
 func (v versions) check(schema string, version, oldestWorker int) error {

@@ -8,12 +8,14 @@ import (
 
 func TestMain(m *testing.M) { ledgertest.Main(m, openAgain) }
 
-func TestLedger(t *testing.T)       { t.Parallel(); ledgertest.Run(t, open) }
-func TestInTx(t *testing.T)         { t.Parallel(); ledgertest.RunInTx(t, open) }
-func TestSteps(t *testing.T)        { t.Parallel(); ledgertest.RunSteps(t, open) }
-func TestStepsOperate(t *testing.T) { t.Parallel(); ledgertest.RunStepsOperate(t, open) }
-func TestProcesses(t *testing.T)    { t.Parallel(); ledgertest.RunProcesses(t, open) }
-func TestDifferential(t *testing.T) { t.Parallel(); ledgertest.Differential(t, open, 40) }
+func TestLedger(t *testing.T)        { t.Parallel(); ledgertest.Run(t, open) }
+func TestInTx(t *testing.T)          { t.Parallel(); ledgertest.RunInTx(t, open) }
+func TestSteps(t *testing.T)         { t.Parallel(); ledgertest.RunSteps(t, open) }
+func TestStepsOperate(t *testing.T)  { t.Parallel(); ledgertest.RunStepsOperate(t, open) }
+func TestProcesses(t *testing.T)     { t.Parallel(); ledgertest.RunProcesses(t, open) }
+func TestDifferential(t *testing.T)  { t.Parallel(); ledgertest.Differential(t, open, 40) }
+func TestParked(t *testing.T)        { t.Parallel(); ledgertest.RunParked(t, open) }
+func TestParkedOperate(t *testing.T) { t.Parallel(); ledgertest.RunParkedOperate(t, open) }
 
 func TestRanged(t *testing.T)          { t.Parallel(); ledgertest.RunRanged(t, open) }
 func TestRangedMaintain(t *testing.T)  { t.Parallel(); ledgertest.RunRangedMaintain(t, open) }
@@ -57,3 +59,11 @@ func TestPitfall109_Backfill(t *testing.T)           { t.Parallel(); ledgertest.
 func TestPitfall113_SweptOwner(t *testing.T)         { t.Parallel(); ledgertest.Pitfall113(t, open) }
 func TestPitfall114_CopyGone(t *testing.T)           { t.Parallel(); ledgertest.Pitfall114(t, open) }
 func TestPitfall115_LateStatement(t *testing.T)      { t.Parallel(); ledgertest.Pitfall115(t, open) }
+
+func TestPitfall222_BroughtAgainWhileParked(t *testing.T) {
+	t.Parallel()
+	ledgertest.Pitfall222(t, open)
+}
+func TestPitfall223_ParkedByARelease(t *testing.T)   { t.Parallel(); ledgertest.Pitfall223(t, open) }
+func TestPitfall224_ParkedAndFailed(t *testing.T)    { t.Parallel(); ledgertest.Pitfall224(t, open) }
+func TestPitfall225_ParkedAndCommitted(t *testing.T) { t.Parallel(); ledgertest.Pitfall225(t, open) }

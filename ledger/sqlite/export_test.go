@@ -78,6 +78,11 @@ func (l *Ledger) PlayFirst(ctx context.Context) error {
 	return nil
 }
 
+// PlayNine makes the ledger a program of schema 9 or before, which knows nothing of what is parked.
+func (l *Ledger) PlayNine() {
+	l.Ledger = driver.New(l.store, driver.Config{Name: "ledger/sqlite", Limits: l.Limits()})
+}
+
 // JoinFirst is Join of a program of the first schema.
 func (l *Ledger) JoinFirst(ctx context.Context, lease time.Duration) (ledger.Owner, error) {
 	o, err := driver.New(first{l.store}, driver.Config{Limits: l.Limits()}).Join(ctx, lease)

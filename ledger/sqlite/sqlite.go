@@ -137,7 +137,7 @@ func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	}
 	s := &store{path: path, cfg: cfg, stmts: statements{}, fence: statements{}}
 	s.host, _ = os.Hostname() // for people only
-	l := &Ledger{store: s, Ledger: driver.New(s, driver.Config{Name: "ledger/sqlite", Limits: cfg.Limits,
+	l := &Ledger{store: s, Ledger: driver.New(s, driver.Config{Name: "ledger/sqlite", Limits: cfg.Limits, Parks: true,
 		Warn: func(what string, err error) { cfg.Logger.Warn(what, zap.Error(err)) }})}
 	err = s.connect()
 	if err == nil {

@@ -261,7 +261,7 @@ type statements map[string]*sql.Stmt
 var (
 	callTexts = []string{
 		sqlScope, sqlOwner, sqlInsert, sqlMessage, sqlPut, sqlSucceed, sqlFile, sqlAlter, sqlRemove, sqlLog, sqlPutLog, sqlTrim,
-		sqlRanges, sqlPutRange, sqlDropRange, sqlSegments, sqlPutSegment, sqlDropSegment, sqlRows, sqlNext,
+		sqlRanges, sqlPutRange, sqlDropRange, sqlSegments, sqlPutSegment, sqlDropSegment, sqlRows, sqlNext, sqlPark, sqlPostpone, sqlUnpark, sqlIsParked,
 	}
 	fenceTexts = []string{sqlSavepoint, sqlRelease, sqlSucceed, sqlMessage, sqlRanges, sqlPutRange, sqlInsert}
 )

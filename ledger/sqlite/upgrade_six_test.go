@@ -77,6 +77,7 @@ func leaveSix(t *testing.T) *six {
 	var l *sqlite.Ledger
 	l, s.app = openAt(t, s.path, nil)
 	s.to(6)
+	l.PlayNine()
 	var err error
 	if s.worker, err = l.Join(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
