@@ -3,6 +3,8 @@ package consumer
 import (
 	"errors"
 	"time"
+
+	"github.com/ackledger/ackledger/ledger"
 )
 
 // Causes with which the context of a handler is cancelled (context.Cause), beside ledger.ErrLost. An attempt that ends
@@ -25,7 +27,8 @@ func Terminal(err error) error {
 }
 
 // RetryAfter wraps err to say when the next attempt is due, instead of the backoff. The attempt counts. A delay below
-// zero counts as zero, one above 12 hours as 12 hours. Nil stays nil.
+// zero counts as zero, one above 30 days as 30 days; where the message waits in memory, and not in the ledger (Options.ParkAfter), one above
+// 12 hours as 12 hours. Nil stays nil.
 func RetryAfter(err error, delay time.Duration) error {
 	if err == nil {
 		return nil
@@ -33,7 +36,7 @@ func RetryAfter(err error, delay time.Duration) error {
 	return &retryError{err, min(max(delay, 0), maxRetryAfter)}
 }
 
-const maxRetryAfter = 12 * time.Hour
+const maxRetryAfter = ledger.MaxPark
 
 // RetryAt is [RetryAfter] with a time of this process's clock.
 func RetryAt(err error, at time.Time) error { return RetryAfter(err, time.Until(at)) }
@@ -41,7 +44,7 @@ func RetryAt(err error, at time.Time) error { return RetryAfter(err, time.Until(
 // Snooze returns what a handler returns to put its message off: it comes again after the delay, with the same number of attempts, however
 // often that is. A transaction of its own (InTx) is rolled back. Its delay has the bounds of [RetryAfter]; a message whose broker forgets
 // it before then fails for good. For handlers that find out that it is too early: a bank that is closed, an event that must come first. The
-// message is in hand meanwhile, so it counts against Options.MaxHeld, and holds up on Kafka the committed offset, and what is ordered
+// message is in hand meanwhile, unless it waits in the ledger (Options.ParkAfter); so it counts against Options.MaxHeld, and holds up on Kafka the committed offset, and what is ordered
 // behind it. On an SQS standard queue a delay above 15 minutes costs one more receive, which the queue's maxReceiveCount counts.
 func Snooze(delay time.Duration) error { return &snoozeError{min(max(delay, 0), maxRetryAfter)} }
 

@@ -114,7 +114,7 @@ func TestVerbs(t *testing.T) {
 	if !consumer.IsTerminal(err) || !errors.Is(err, boom) || consumer.Terminal(boom).Error() != "boom" {
 		t.Errorf("%v", err)
 	}
-	for given, want := range map[time.Duration]time.Duration{-1: 0, 0: 0, time.Minute: time.Minute, 13 * time.Hour: 12 * time.Hour} {
+	for given, want := range map[time.Duration]time.Duration{-1: 0, 0: 0, time.Minute: time.Minute, 13 * time.Hour: 13 * time.Hour, 31 * 24 * time.Hour: 30 * 24 * time.Hour} {
 		if d, ok := consumer.RetryDelay(consumer.RetryAfter(boom, given)); !ok || d != want {
 			t.Errorf("RetryAfter %s: %s, want %s", given, d, want)
 		}

@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"bytes"
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -35,6 +37,16 @@ type Message struct {
 	Topic     string
 	Partition int32
 	Offset    int64
+}
+
+// Clone returns a copy that shares no bytes with m.
+func (m *Message) Clone() Message {
+	own := *m
+	own.Key, own.Body, own.Headers = bytes.Clone(m.Key), bytes.Clone(m.Body), slices.Clone(m.Headers)
+	for i := range own.Headers {
+		own.Headers[i].Value = bytes.Clone(own.Headers[i].Value)
+	}
+	return own
 }
 
 // Header returns the value of the last header with that name, and whether there is one.

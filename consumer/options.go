@@ -31,6 +31,9 @@ const (
 	DefaultMaxHeld        = 20_000
 	DefaultMaxHeldBytes   = 64 << 20
 	DefaultKeep           = 90 * 24 * time.Hour
+	DefaultParkAfter      = time.Minute
+	DefaultParkedMost     = 100_000
+	DefaultParkedBytes    = 1 << 30
 
 	DefaultBreakerFailures = 100
 	DefaultBreakerPercent  = 50
@@ -206,6 +209,21 @@ type Options struct {
 	MaxHeld      int
 	MaxHeldBytes int64
 
+	// ParkAfter is from which delay on a retry waits in the ledger instead of in memory, 1 s to 30 days. Default 1 min. The ledger has the
+	// whole message then, before the broker is told to forget it: it holds no place in MaxHeld, no partition's offset and no message in
+	// flight. When MaxHeld or MaxHeldBytes is half used up, any retry of a second or more is parked. Only messages without an order
+	// are, and only in ledgers that can ([ledger.Parking]). For people who would rather have long retries in memory, or short ones
+	// in the ledger.
+	ParkAfter time.Duration
+	// ParkedMost and ParkedBytes bound what is parked of one scope, 1 to 100,000,000 messages and 1 MiB to 1 PiB
+	// ([ledger.Archive.Weight]), by what the ledger says every 10 s. At a bound, further retries wait in memory, and Health says so.
+	// Defaults 100,000 and 1 GiB. For people whose ledger has more room, or less.
+	ParkedMost  int
+	ParkedBytes int64
+	// NoParking has all retries wait in memory, and leaves what is parked to others. For people whose database must hold no bodies of
+	// messages that have not failed for good.
+	NoParking bool
+
 	// Logger receives what operators need to know; bodies never. Default: none. For everybody in production.
 	Logger *zap.Logger
 	// MeterProvider and TracerProvider are OpenTelemetry's. Default: the global ones. For people with several in a process.
@@ -229,6 +247,9 @@ func (o Options) WithDefaults() (Options, error) {
 	o.ClaimAhead = cmp.Or(o.ClaimAhead, max(1, min(DefaultClaimAhead, o.MaxHeld)))
 	o.MaxHeldBytes = cmp.Or(o.MaxHeldBytes, DefaultMaxHeldBytes)
 	o.Keep = cmp.Or(o.Keep, max(DefaultKeep, o.Window))
+	o.ParkAfter = cmp.Or(o.ParkAfter, DefaultParkAfter)
+	o.ParkedMost = cmp.Or(o.ParkedMost, DefaultParkedMost)
+	o.ParkedBytes = cmp.Or(o.ParkedBytes, DefaultParkedBytes)
 	o.DeadLetterTries = cmp.Or(o.DeadLetterTries, DefaultDeadLetterTries)
 	o.DeadLetterTimeout = cmp.Or(o.DeadLetterTimeout, DefaultDeadLetterTimeout)
 	o.Breaker.Failures = cmp.Or(o.Breaker.Failures, DefaultBreakerFailures)
@@ -311,6 +332,9 @@ func (o *Options) validate() error {
 		inRange("BackoffMax", o.BackoffMax, o.BackoffBase, 12*time.Hour),
 		inRange("HandlerTimeout", o.HandlerTimeout, time.Millisecond, 11*time.Hour),
 		inRange("SlowAfter", o.SlowAfter, time.Millisecond, 12*time.Hour),
+		inRange("ParkAfter", o.ParkAfter, time.Second, ledger.MaxPark),
+		inRange("ParkedMost", o.ParkedMost, 1, 100_000_000),
+		inRange("ParkedBytes", o.ParkedBytes, minBudget, maxBudget),
 		inRange("Window", o.Window, 0, 100*year),
 		inRange("DeadLetterTries", o.DeadLetterTries, 1, 100),
 		inRange("DeadLetterTimeout", o.DeadLetterTimeout, 100*time.Millisecond, time.Minute),

@@ -101,7 +101,7 @@ func largeRecordWaits(s *site, order Order, handled int) {
 	s.send(0, numbers("same ", 1000)...)
 	s.send(1, numbers("other ", 1000)...)
 	b, c := newBook(), quick()
-	c.Order, c.MaxHeldBytes = order, 4<<20
+	c.Order, c.MaxHeldBytes, c.NoParking = order, 4<<20, true
 	r := s.start(waitForZeros(b), c)
 	eventually(t, "all the others are handled", func() bool { return b.len() == handled })
 	eventually(t, "the other partition is committed", func() bool { return s.committed(1) == 1000 })

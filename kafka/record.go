@@ -202,6 +202,22 @@ func archivedSize(r *kgo.Record) int {
 	return n
 }
 
+// revive is engine.Config.Revive. Where the record lies its delivery says.
+func revive(p *ledger.Parked) *consumer.Message {
+	m := &consumer.Message{ID: string(p.Key.ID), Source: p.Source, Body: p.Body, Headers: p.Headers, SentAt: p.SentAt}
+	if p.Group != "" {
+		m.Key = []byte(p.Group)
+	}
+	_, m.Topic, _ = strings.Cut(p.Source, "/")
+	parts := strings.Split(string(p.Delivery), "/") // cluster, topic id, partition, epoch, offset
+	if n := len(parts); n >= 3 {
+		partition, _ := strconv.ParseInt(parts[n-3], 10, 32)
+		m.Offset, _ = strconv.ParseInt(parts[n-1], 10, 64)
+		m.Partition = int32(partition)
+	}
+	return m
+}
+
 // keepWhole is keep without a copy.
 func (d *delivery) keepWhole(r *kgo.Record) {
 	d.key, d.body = r.Key, r.Value

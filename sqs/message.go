@@ -107,6 +107,11 @@ func (w *Worker) prepare(h *hold) *engine.Item {
 	return &h.item
 }
 
+// revive is engine.Config.Revive.
+func (w *Worker) revive(p *ledger.Parked) *consumer.Message {
+	return &consumer.Message{ID: string(p.Key.ID), Source: p.Source, Group: p.Group, Body: p.Body, Headers: p.Headers, SentAt: p.SentAt}
+}
+
 // What is made for a message, and for each of its attributes, beside their bytes.
 const (
 	messageOverhead   = 3000

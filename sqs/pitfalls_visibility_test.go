@@ -353,9 +353,11 @@ func TestPitfall88_FailsShortlyBeforeItIsForgotten(t *testing.T) {
 	clock.shift(-50 * time.Second)
 	ids := s.send("old")
 	clock.shift(0)
+	c := quick()
+	c.NoParking = true
 	r := s.start(func(context.Context, *consumer.Message) error {
 		return consumer.RetryAfter(errors.New("not yet"), 10*time.Second)
-	}, nil)
+	}, c)
 	s.empty()
 	r.end()
 	row := s.record(r.Worker, ids[0])

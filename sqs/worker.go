@@ -159,7 +159,7 @@ func (w *Worker) begin(ctx context.Context) error {
 	}
 	cfg := engine.Config{
 		Options: w.set.Options, Ledger: w.ledger, Handler: w.handler, Sink: w, System: "sqs", Source: w.queue.arn,
-		Shown: engine.Shown{Health: w.Health, Scopes: []string{w.queue.scope}},
+		Shown: engine.Shown{Health: w.Health, Scopes: []string{w.queue.scope}, Revive: w.revive},
 	}
 	if !w.queue.fifo { // a group waits in place; to hand its head back would let the others overtake it
 		cfg.HoldMax = holdMax

@@ -120,10 +120,12 @@ func TestPauseKeepsWhatIsInHandHidden(t *testing.T) {
 func TestAnOverlongBackoffGoesBackHidden(t *testing.T) {
 	s, b := newSite(t, "", 100), newBook()
 	s.send("m")
+	c := quick()
+	c.NoParking = true
 	r := s.start(func(_ context.Context, m *consumer.Message) error {
 		b.add(m)
 		return consumer.RetryAfter(errors.New("not today"), 20*time.Minute)
-	}, nil)
+	}, c)
 	eventually(t, "it is handed back", func() bool { return slices.Contains(s.visibilities(), 1200) })
 	eventually(t, "the worker has nothing in hand", func() bool { _, all := r.table.lanes(); return all == 0 })
 	r.end()

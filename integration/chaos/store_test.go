@@ -95,20 +95,21 @@ func (d *database) rows(ctx context.Context, query string, f func(), dest ...any
 	return rows.Err()
 }
 
-// missingQuery is the first offset of a partition below another one that is not terminal.
+// missingQuery is the first offset of a partition below another one that is neither terminal nor parked.
 const missingQuery = `SELECT coalesce(min(o), -1) FROM generate_series(0::bigint, %[2]d - 1) o
-	WHERE NOT EXISTS (SELECT FROM effect e WHERE e.part = %[1]d AND e.off = o) AND NOT EXISTS (SELECT FROM ackledger.archive WHERE
+	WHERE NOT EXISTS (SELECT FROM effect e WHERE e.part = %[1]d AND e.off = o) AND NOT EXISTS (SELECT FROM (SELECT id FROM ackledger.archive UNION ALL SELECT id FROM ackledger.parked) a WHERE
 		substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d AND
 		substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint = o)`
 
-// terminalQuery counts what of a partition is terminal below an offset: effects, and what is archived. A plain effect is there
+// terminalQuery counts what of a partition is terminal or parked below an offset: effects, and what is archived or parked. A plain effect is there
 // before its message is terminal: pendingQuery sees to those.
 const terminalQuery = `SELECT count(*) FROM (
 	SELECT off FROM effect WHERE part = %[1]d AND off < %[2]d
-	UNION SELECT o FROM (SELECT substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint AS o FROM ackledger.archive
+	UNION SELECT o FROM (SELECT substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint AS o
+			FROM (SELECT id FROM ackledger.archive UNION ALL SELECT id FROM ackledger.parked) whole
 		WHERE substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d) a WHERE o < %[2]d) both_of`
 
-// pendingQuery is the first offset of a partition below another one that has a pending row; -1: there is none.
+// pendingQuery is the first offset of a partition below another one that has a pending row and is not parked; -1: there is none.
 const pendingQuery = `SELECT coalesce(min(o), -1) FROM (SELECT substring(convert_from(id, 'UTF8') FROM '([0-9]+)$')::bigint AS o
-	FROM ackledger.message WHERE state = 1 AND substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d) m
+	FROM ackledger.message m WHERE state = 1 AND NOT EXISTS (SELECT FROM ackledger.parked p WHERE p.key = m.key) AND substring(convert_from(id, 'UTF8') FROM '([0-9]+)-[0-9]+$')::bigint = %[1]d) m
 	WHERE o < %[2]d`

@@ -77,7 +77,25 @@ func TestStorm(t *testing.T) {
 	s := newStorm(t, seed)
 	s.rage(lasts)
 	s.calm()
+	s.wereParked()
 	s.report(lasts)
+}
+
+// wereParked checks that messages were parked where that was ordered, and that none is at the end.
+func (s *storm) wereParked() {
+	s.t.Helper()
+	for _, a := range s.arms {
+		if !a.crew.orders.Parks {
+			continue
+		}
+		var ever, still int
+		err := a.store.rows(s.t.Context(), "SELECT pg_stat_get_tuples_inserted('ackledger.parked'::regclass), (SELECT count(*) FROM ackledger.parked)",
+			func() {}, &ever, &still)
+		if err != nil || ever == 0 || still > 0 {
+			s.t.Errorf("%s: %d messages were parked, %d are still, %v", a.name, ever, still, err)
+		}
+		s.t.Logf("%s: %d messages were parked", a.name, ever)
+	}
 }
 
 // newStorm starts the servers and the arms, two processes each.
@@ -112,6 +130,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	s.add("rows", s.database("rows"), log("rows"), plan.Orders{Rows: true})
 	s.add("ranges", s.database("ranges"), log("ranges"), plan.Orders{})
 	s.add("ranges848", s.database("ranges848"), log("ranges848"), plan.Orders{KIP848: true})
+	s.add("parked", s.database("parked"), log("parked"), plan.Orders{Parks: true})
 	s.add("sqs", s.database("sqs"), queue(), plan.Orders{})
 	if long() {
 		s.faults = slices.Concat(faults, serverFaults)

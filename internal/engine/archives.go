@@ -57,6 +57,13 @@ func (a *archives) of(it *Item, attempt int, kind ledger.FailureKind, failure le
 	return dead
 }
 
+// parked makes what the ledger has of a message meanwhile: the whole of it.
+func (a *archives) parked(it *Item) *ledger.Archive {
+	dead := a.of(it, it.Attempt(), "", ledger.AttemptError{})
+	dead.Errors = nil
+	return dead
+}
+
 // fit makes an archive fit the ledger, where that loses nothing. It hashes what it leaves out, so no lock is held.
 func (a *archives) fit(s *flow.Settlement) {
 	if s.Kind != ledger.Fail || !a.cfg.Retained {

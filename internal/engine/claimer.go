@@ -128,6 +128,7 @@ func (c *claimer) fill(sess *session, call *claimCall, solo bool) {
 		call.entries = append(call.entries, ledger.Entry{
 			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: it.Delivery, StampToken: it.StampToken, Copy: it.Copy,
 			Ranged: it.Ranged, Late: it.Late, Window: window, Solo: call.alone[i], Park: c.opt.Park, KeepFailed: c.opt.KeepFailed,
+			Parked: it.Parked,
 		})
 	}
 }

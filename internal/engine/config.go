@@ -50,7 +50,10 @@ type Shown struct {
 	Scopes []string
 	// Heedless says that it heeds no pauses: it cannot wait.
 	Heedless bool
-	Lag      func() []ledger.Lag // what it is behind, the largest first. Nil: nobody knows
+	// Revive makes what a handler is shown of a message that was parked in the ledger. Its bytes may be those of what was parked. Nil:
+	// nothing is parked.
+	Revive func(*ledger.Parked) *consumer.Message
+	Lag    func() []ledger.Lag // what it is behind, the largest first. Nil: nobody knows
 }
 
 // Sink is the worker's side of an engine.

@@ -78,6 +78,10 @@ func (e *Engine) build(batch consumer.BatchHandler) {
 	for _, text := range e.notes.unwise {
 		e.log.Warn(text)
 	}
+	parking := newParking(k, e.life, &e.cfg)
+	if parking != nil {
+		k.revived = parking.back
+	}
 	k.counts = newDeliveries(e.cfg.Ledger, e.log)
 	e.lease = &lease{kernel: k, life: e.life, opt: o, ledger: e.cfg.Ledger, probe: make(chan struct{}, 1), heedless: e.cfg.Shown.Heedless}
 	e.admission = newAdmission(e.life.starts, o)
@@ -86,7 +90,7 @@ func (e *Engine) build(batch consumer.BatchHandler) {
 	e.settler = &settler{kernel: k, lease: e.lease, archives: archives}
 	e.pool = &pool{
 		kernel: k, lease: e.lease, admission: e.admission, chunks: map[*chunk]struct{}{},
-		handlers: newHandlers(k, e.lease, &e.cfg, batch, archives),
+		handlers: newHandlers(k, e.lease, &e.cfg, batch, archives, parking),
 	}
 	e.reports = &reporter{kernel: k, pool: e.pool, self: self(e.cfg.Shown.Scopes), lag: e.cfg.Shown.Lag}
 	e.lease.report = e.reports.report
@@ -160,6 +164,10 @@ func (e *Engine) Start(ctx context.Context) error {
 	if e.opt.Pressure != nil {
 		loops.Go(func() { e.upkeep.press(e.opt.Pressure) })
 	}
+	if p := e.pool.handlers.parking; p != nil {
+		loops.Go(p.loop)
+	}
+	e.sayParksNot()
 	for range callers {
 		loops.Go(e.claimer.loop)
 		loops.Go(e.settler.loop)
@@ -171,6 +179,17 @@ func (e *Engine) Start(ctx context.Context) error {
 		loops.Go(e.publisher.loop)
 	}
 	return nil
+}
+
+// sayParksNot says that long retries wait in memory, where the ledger is to blame.
+func (e *Engine) sayParksNot() {
+	if e.cfg.Shown.Revive == nil || e.opt.NoParking {
+		return
+	}
+	if p := e.pool.handlers.parking; p == nil || !p.ledger.Parks() {
+		e.log.Info("this ledger parks no messages: retries that wait for long wait in memory, and hold their place at the broker",
+			zap.String("ledger", fmt.Sprintf("%T", e.cfg.Ledger)))
+	}
 }
 
 // Offer hands items over. It never blocks and never refuses; the worker asks Room first. All items come back through

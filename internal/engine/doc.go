@@ -27,6 +27,7 @@
 //	publisher.go   dead letters, and the cipher
 //	handle.go      one call of the handler, and what follows from how it ends
 //	permits.go     permits of limits over all workers
+//	parking.go     retries that wait in the ledger
 //	claimer.go     claims
 //	settler.go     settlements
 //	lease.go       the lease: join, beat, leave, and whether the ledger answers

@@ -17,7 +17,7 @@ import (
 func (e *Engine) Drop(match func(*Item) bool, grace time.Duration) <-chan struct{} {
 	ended := make(chan struct{})
 	e.do(func(f *flow.Flow, now time.Duration) {
-		f.Drop(now, func(it *flow.Item) bool { return match(it.Of.(*Item)) }, grace, ended)
+		f.Drop(now, func(it *flow.Item) bool { return !it.Parked && match(it.Of.(*Item)) }, grace, ended)
 	})
 	return ended
 }

@@ -12,6 +12,7 @@ import (
 // gauges is what is read of a worker when its metrics are collected: what it has in hand, and what probes are told.
 type gauges struct {
 	inFlight, concurrency, bytes, limit, ready, alive, stalled, breaker, paused, archived, budget metric.Int64ObservableGauge
+	parked, parkedBytes, overdue                                                                  metric.Int64ObservableGauge
 }
 
 // observe registers the gauges, and has reports say the same.
@@ -32,6 +33,9 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		{&g.paused, "ackledger.paused", "1: the worker is paused, by an operator; 0: not so."},
 		{&g.archived, "ackledger.archive.bytes", "About how much of a scope is archived, in bytes."},
 		{&g.budget, "ackledger.archive.budget", "At how many archived bytes of a scope the worker pauses."},
+		{&g.parked, "ackledger.parked", "Retries of a scope that wait in the ledger."},
+		{&g.parkedBytes, "ackledger.parked.bytes", "What the retries of a scope that wait in the ledger take there, in bytes."},
+		{&g.overdue, "ackledger.parked.overdue", "For how many seconds the retry of a scope that waits in the ledger has been due that has been due for longest."},
 		{&g.stalled, "ackledger.stalled", "Messages, partitions and groups that do not get on, by reason."},
 	} {
 		made, err := m.Int64ObservableGauge(of.name, metric.WithDescription(of.text))
@@ -53,7 +57,7 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 	}
 	registered, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		e.mu.Lock()
-		l, archived := e.load(), e.flow.Archived()
+		l, archived, parked := e.load(), e.flow.Archived(), e.pool.handlers.parking.counted()
 		_, _, weight := e.flow.Held()
 		bytes := weight.Total()
 		open, _ := e.flow.BreakerOpen()
@@ -75,6 +79,12 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 			of := metric.WithAttributes(attribute.String("scope", scope))
 			o.ObserveInt64(g.archived, n, t.attrs, of)
 			o.ObserveInt64(g.budget, e.opt.ArchiveBudget, t.attrs, of)
+		}
+		for scope, s := range parked {
+			of := metric.WithAttributes(attribute.String("scope", scope))
+			o.ObserveInt64(g.parked, s.Messages, t.attrs, of)
+			o.ObserveInt64(g.parkedBytes, s.Bytes, t.attrs, of)
+			o.ObserveInt64(g.overdue, int64(s.Overdue.Seconds()), t.attrs, of)
 		}
 		stalled := map[string]int64{}
 		for i := range h.Stalled {

@@ -26,13 +26,14 @@ type handlers struct {
 	failed   func(*Item)           // nil: nobody wants to know
 	policy   policy
 	calling  calling
+	parking  *parking // nil: nothing is parked
 }
 
-func newHandlers(k *kernel, l *lease, cfg *Config, batch consumer.BatchHandler, archives *archives) *handlers {
+func newHandlers(k *kernel, l *lease, cfg *Config, batch consumer.BatchHandler, archives *archives, parking *parking) *handlers {
 	o := &cfg.Options
 	return &handlers{
 		kernel: k, lease: l, archives: archives, handler: cfg.Handler, batch: batch, failed: cfg.Failed, calling: calling{born: k.born, timeout: o.HandlerTimeout, owner: handlersOwner},
-		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
+		parking: parking, policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
 	}
 }
 
@@ -181,7 +182,11 @@ func (h *handlers) decide(r *run, o outcome) {
 		draw = rand.Float64()
 	}
 	o.spared, o.times = o.burdens() && int64(h.now()) < h.excused.Load(), int(it.spared)
-	st := h.policy.decide(o, it.Attempt(), draw, left)
+	policy := h.policy
+	if it.Parked { // it waits in the ledger again
+		policy.longest = ledger.MaxPark
+	}
+	st := policy.decide(o, it.Attempt(), draw, left)
 	if st.spared {
 		it.spared += min(1, math.MaxUint8-it.spared)
 	}
@@ -200,8 +205,28 @@ func (h *handlers) decide(r *run, o outcome) {
 		if st.settle == ledger.Fail {
 			r.end.dead = h.archives.of(it, it.Attempt(), st.kind, o.failure(it.Attempt(), time.Now()))
 		}
-		h.report(it, o, st)
+		h.parks(r, draw, left)
+		h.report(it, o, r.end.step)
 	}
+}
+
+// parks has a retry wait in the ledger, if it may: also one that its broker would forget before its time. If the ledger does not take
+// it, or it cannot be sealed, what was to follow follows.
+func (h *handlers) parks(r *run, draw float64, left time.Duration) {
+	it, was := r.item, r.end.step
+	forced := was.kind == ledger.KindDeadline && left > 0
+	if !h.parking.may(it) || !forced && (was.settle != ledger.Release || r.end.outcome.outage) {
+		return
+	}
+	longer := h.policy
+	longer.longest = ledger.MaxPark
+	next := longer.decide(r.end.outcome, it.Attempt(), draw, 0)
+	dead := h.archives.parked(it)
+	if next.settle != ledger.Release || dead.Size() > h.parking.cfg.Ledger.Limits().Archive || !h.parking.takes(it.Key.Scope, next.after, dead.Weight(), forced) {
+		return
+	}
+	next.settle = ledger.Park
+	r.end.step, r.end.instead, r.end.dead, r.end.insteadDead = next, was, dead, r.end.dead
 }
 
 // report logs what operators need to know of an outcome.

@@ -110,6 +110,7 @@ func (e *Engine) Health() consumer.Health {
 	default:
 		h.LastError = e.lease.why()
 	}
+	h.Warnings = append(h.Warnings, e.pool.handlers.parking.full()...)
 	if _, _, bytes := e.flow.Held(); bytes.Crowd() > 0 {
 		h.Warnings = append(h.Warnings, fmt.Sprintf("%d messages in hand are each larger than a quarter of Options.MaxHeldBytes (%d), and take all of it: "+
 			"nothing is polled until one of them is finished", bytes.Crowd(), e.opt.MaxHeldBytes))

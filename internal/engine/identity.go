@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
@@ -35,9 +33,7 @@ type Known interface {
 // message, it is a function.
 func Identify(o *consumer.Options, from Origin, m *consumer.Message) Identity {
 	id := identify(o, &from, m)
-	if id.Tenant = from.Tenant; o.FairBy != nil {
-		id.Tenant, id.Nameless = derive("FairBy", func(m *consumer.Message) (string, error) { return o.FairBy(m), nil }, m)
-	}
+	id.Tenant, id.Nameless = tenantOf(o, from.Tenant, m)
 	if o.Limit != nil && id.Invalid == nil { // what has no limit that is known is not run: it could break one
 		id.Limit, id.LimitMost, id.Invalid = limitOf(o, m)
 	}
@@ -108,6 +104,14 @@ type NoRecords struct{}
 // Exists implements Known.
 func (NoRecords) Exists(*ledger.Position) bool { return false }
 
+// tenantOf is whose a message is.
+func tenantOf(o *consumer.Options, broker string, m *consumer.Message) (tenant string, nameless error) {
+	if o.FairBy == nil {
+		return broker, nil
+	}
+	return derive("FairBy", func(m *consumer.Message) (string, error) { return o.FairBy(m), nil }, m)
+}
+
 func useKeyFunc(id *Identity, o *consumer.Options, m *consumer.Message) {
 	key, err := derive("KeyFunc", o.KeyFunc, m)
 	if err == nil && (key == "" || len(key) > ledger.MaxID) {
@@ -135,11 +139,7 @@ func stampOf(m *consumer.Message) *consumer.Stamp {
 
 // derive asks a user's function about a message. The function has a copy: left behind, it may still read it, or write it.
 func derive[T any](name string, f func(*consumer.Message) (T, error), m *consumer.Message) (T, error) {
-	own := *m
-	own.Key, own.Body, own.Headers = bytes.Clone(m.Key), bytes.Clone(m.Body), slices.Clone(m.Headers)
-	for i := range own.Headers {
-		own.Headers[i].Value = bytes.Clone(own.Headers[i].Value)
-	}
+	own := m.Clone()
 	return inTime(name, func() (T, error) { return f(&own) })
 }
 

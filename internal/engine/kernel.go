@@ -13,11 +13,12 @@ import (
 
 // kernel is the flow under its lock, and those who wait for what it decides.
 type kernel struct {
-	born   time.Time // what the flow counts from
-	log    *zap.Logger
-	tel    *telemetry
-	counts *deliveries
-	sink   Sink
+	born    time.Time // what the flow counts from
+	log     *zap.Logger
+	tel     *telemetry
+	counts  *deliveries
+	sink    Sink
+	revived func(n int) // what the ledger itself has brought is let go of
 
 	excused atomic.Int64 // flow.Excused, for handlers: since born
 
@@ -231,8 +232,13 @@ func (k *kernel) telling() *telling {
 
 // tell tells the sink.
 func (k *kernel) tell(t *telling) {
+	revived := 0
 	for i := range t.flow.Finished {
 		f := &t.flow.Finished[i]
+		if f.Item != nil && f.Item.Parked { // its broker has it no more
+			revived++
+			continue
+		}
 		if f.Range != nil {
 			st := f.Range.Of.(*Stretch)
 			k.tel.ackedStretch(st)
@@ -245,7 +251,12 @@ func (k *kernel) tell(t *telling) {
 		}
 		t.done = append(t.done, Finished{Item: it, Verdict: f.Verdict})
 	}
-	k.sink.Finish(t.done)
+	if len(t.done) > 0 {
+		k.sink.Finish(t.done)
+	}
+	if revived > 0 {
+		k.revived(revived)
+	}
 	clear(t.done)
 	t.done = t.done[:0]
 }

@@ -94,6 +94,9 @@ func (p *publisher) seal(s *flow.Settlement) error {
 	defer cancel()
 	p.archives.fit(s)
 	plain := *s.More.Dead
+	if s.Kind == ledger.Park { // whole, or not at all: nobody else has it then
+		return p.sealParked(ctx, s, plain)
+	}
 	answered := apart("Options.Cipher", func() (*ledger.Archive, error) {
 		return p.archives.sealed(ctx, plain)
 	})
@@ -103,6 +106,18 @@ func (p *publisher) seal(s *flow.Settlement) error {
 	}
 	s.More.Dead = sealed
 	return nil
+}
+
+// sealParked seals what is parked.
+func (p *publisher) sealParked(ctx context.Context, s *flow.Settlement, plain ledger.Archive) error {
+	sealed, err := outcomeOf(ctx, "Options.Cipher", apart("Options.Cipher", func() (*ledger.Archive, error) {
+		own := plain
+		return &own, own.Seal(ctx, p.cfg.Options.Cipher)
+	}), endsIn)
+	if err == nil {
+		s.More.Dead = sealed
+	}
+	return err
 }
 
 // publishLetter tries to publish the dead letter of a failure, and notes whether it is.

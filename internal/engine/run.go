@@ -102,7 +102,11 @@ type inner struct {
 type end struct {
 	outcome outcome
 	step    step
-	dead    *ledger.Archive // with Fail
+	dead    *ledger.Archive // with Fail and Park
+
+	// With Park: what follows if the ledger does not take it.
+	instead     step
+	insteadDead *ledger.Archive
 }
 
 // retries says that the run failed and is to be repeated.
@@ -134,18 +138,26 @@ func (r *run) verdict() flow.Outcome {
 	case r.end == nil:
 		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Succeed, Result: r.result()}}
 	}
-	st := &r.end.step
-	switch {
+	switch st := &r.end.step; {
 	case st.again || st.ack || st.ask:
 		return flow.Outcome{Again: st.again, Ack: !st.again && st.ack, Ask: !st.again && !st.ack}
-	case st.settle == ledger.Fail:
-		return flow.Outcome{More: &ledger.Settlement{Kind: ledger.Fail, Dead: r.end.dead, Result: r.result()}}
+	case st.settle == ledger.Park:
+		return flow.Outcome{More: r.settlement(st, r.end.dead), Else: r.settlement(&r.end.instead, r.end.insteadDead)}
+	default:
+		return flow.Outcome{More: r.settlement(st, r.end.dead)}
 	}
-	set := &ledger.Settlement{Kind: ledger.Release, After: st.after, Count: st.count}
+}
+
+// settlement is what a step of the run has the ledger settle.
+func (r *run) settlement(st *step, dead *ledger.Archive) *ledger.Settlement {
+	if st.settle == ledger.Fail {
+		return &ledger.Settlement{Kind: ledger.Fail, Dead: dead, Result: r.result()}
+	}
+	set := &ledger.Settlement{Kind: st.settle, After: st.after, Count: st.count, Dead: dead}
 	if st.count {
 		set.Failure = r.end.outcome.failure(r.item.Attempt(), time.Now())
 	}
-	return flow.Outcome{More: set}
+	return set
 }
 
 var _ context.Context = (*run)(nil)

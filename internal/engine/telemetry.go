@@ -73,7 +73,7 @@ func newTelemetry(cfg *Config) (*telemetry, metric.Meter, error) {
 	if tp := cfg.Options.TracerProvider; tp != nil {
 		t.tracer = tp.Tracer(instrumentation)
 	}
-	for a := ledger.Busy; a <= ledger.Mismatch; a++ {
+	for a := ledger.Busy; a <= ledger.InCare; a++ {
 		t.answers[a] = metric.WithAttributeSet(attribute.NewSet(append(base, attribute.String("answer", a.String()))...))
 	}
 	for i, result := range dedupResults {
@@ -147,7 +147,7 @@ func (t *telemetry) close() { _ = t.gauges.Unregister() } // an error means that
 
 // answered counts the answers of one call.
 func (t *telemetry) answered(claims []ledger.Claim) {
-	var counts [ledger.Mismatch + 1]int64
+	var counts [ledger.InCare + 1]int64
 	took := int64(0)
 	for i := range claims {
 		counts[claims[i].Answer]++

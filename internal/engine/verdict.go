@@ -34,7 +34,11 @@ type outcome struct {
 type policy struct {
 	attempts int
 	backoff  backoff.Policy
+	longest  time.Duration // that an attempt is put off; zero: longestHeld
 }
+
+// longestHeld is the longest time for which an attempt is put off whose message waits in memory.
+const longestHeld = 12 * time.Hour
 
 // step is what to do with a message that a handler has left.
 type step struct {
@@ -91,6 +95,7 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 		}
 		after = p.pause(o.err, attempt+o.times, draw)
 	}
+	after = min(after, cmp.Or(p.longest, longestHeld))
 	if left > 0 && after >= left {
 		return step{settle: ledger.Fail, kind: ledger.KindDeadline}
 	}

@@ -140,12 +140,12 @@ func (f *Flow) claimed(now time.Duration, it *Item, a *ledger.Claim, archive *le
 		f.fail(now, it, archive)
 	case a.Answer == ledger.Run:
 		f.ours(it)
-	case a.Answer == ledger.Done, a.Answer == ledger.Mismatch && f.cfg.Told:
+	case a.Answer == ledger.Done, a.Answer == ledger.InCare, a.Answer == ledger.Mismatch && f.cfg.Told:
 		f.finish(it, Verdict{Ack: true})
 	case a.Answer == ledger.Mismatch && f.heldBack(it): // it is nobody's; what is spent is ours, and would forget why
 		f.giveBack(it)
 	case a.Answer == ledger.Spent, a.Answer == ledger.Mismatch:
-		it.parked = a.Uncertain
+		it.unclear = a.Uncertain
 		f.fail(now, it, archive)
 	case a.Suspect:
 		f.s.setPhase(it, queued)

@@ -262,6 +262,8 @@ type Outcome struct {
 	More  *ledger.Settlement // what is to be settled; nil, and none of the above: a plain success
 	// Burdens says that it failed as it may because there is too much to do, and not for good.
 	Burdens bool
+	// Else is with a settlement that parks: what is settled instead if the ledger, or the cipher, refuses that.
+	Else *ledger.Settlement
 }
 
 // succeeds says whether the message is to be settled as succeeded.
@@ -332,7 +334,9 @@ func (f *Flow) apply(now time.Duration, it *Item, o Outcome) {
 	case o.More.Kind == ledger.Fail:
 		f.settle(now, it, o.More)
 	default:
-		f.probing.again(it)
+		if f.probing.again(it); o.Else != nil {
+			it.more().instead = o.Else
+		}
 		f.settle(now, it, o.More)
 	}
 }

@@ -19,6 +19,8 @@ type Identity struct {
 	Skip bool
 	// Copy says that a stamp names the message. What is delivered next to a copy says nothing of what lies next to that.
 	Copy bool
+	// Parked says that the copy is the ledger's own (ledger.Entry.Parked): it waits there, not here.
+	Parked bool
 	// Refused is why a stamp of this source and body does not count: the copy is a message of its own. Nil: there is none.
 	Refused error
 	// Invalid is why the message cannot be keyed; it is archived under the broker's identity instead of run.
@@ -76,7 +78,7 @@ type state struct {
 	met        bool      // claimed before, in an answer that came
 	ranged     bool      // ledger.Claim.Ranged
 	fresh      bool      // its claim in a range was its first, which is not counted yet
-	parked     bool      // its attempt was cut short: released, it would be run again
+	unclear    bool      // its attempt was cut short: released, it would be run again
 	behind     bool      // a live owner had it when the ledger last said why it is busy
 	admitted   uint8     // so many of the rules, from the first on, have a place for it
 	refused    bool      // it waits for a place of the next
@@ -105,7 +107,8 @@ type state struct {
 
 // extra is what few items have. It is apart from them because what all have is most of a message's memory.
 type extra struct {
-	followers []*Item // other copies of its key
+	followers []*Item            // other copies of its key
+	instead   *ledger.Settlement // of its parking (Outcome.Else)
 	drops     []*Drop
 	letter    *Settlement // its dead letter is to be published in the place for suspects
 	early     *early      // it succeeded, and is settled when it heads its sequence

@@ -168,7 +168,7 @@ func (f *Flow) giveBack(it *Item) {
 
 // wait holds an item that is not ours, unless the broker has it back. One that may be ours is held even then.
 func (f *Flow) wait(now time.Duration, it *Item, rest time.Duration) {
-	if (it.dropped || it.NoWait) && !it.maybe || f.draining {
+	if (it.dropped || it.NoWait || it.Parked) && !it.maybe || f.draining {
 		f.finish(it, Verdict{Again: max(rest, 0)})
 		return
 	}

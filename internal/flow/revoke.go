@@ -59,7 +59,7 @@ func (f *Flow) Drop(now time.Duration, match func(*Item) bool, grace time.Durati
 func (f *Flow) Drain(now time.Duration, of any) *Drop {
 	f.draining = true
 	for it := range f.items {
-		if it.told && it.parked { // what has its worker wait is given up
+		if it.told && it.unclear { // what has its worker wait is given up
 			f.giveUpKept(it)
 		}
 	}

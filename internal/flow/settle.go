@@ -19,6 +19,11 @@ func (f *Flow) settle(now time.Duration, it *Item, set *ledger.Settlement) {
 		f.forward(s)
 		return
 	}
+	if set.Kind == ledger.Park && f.cfg.Cipher { // what is left is to seal it
+		s.Tried = true
+		f.forward(s)
+		return
+	}
 	f.settleQ.push(s)
 }
 
@@ -117,6 +122,9 @@ func (f *Flow) settledOne(now time.Duration, s *Settlement, err error) {
 	}
 	if !isInvalid(err) {
 		f.forget(it)
+		if s.Kind == ledger.Park && it.extra != nil {
+			it.extra.instead = nil
+		}
 	}
 	switch {
 	case err == nil && s.Kind == ledger.Release:
@@ -159,7 +167,7 @@ func (f *Flow) holds(wait time.Duration) bool { return f.cfg.HoldMax == 0 || wai
 // released is an item that is not ours any more, on purpose.
 func (f *Flow) released(now time.Duration, it *Item, after time.Duration) {
 	switch {
-	case it.dropped || f.draining || !f.holds(after):
+	case it.dropped || it.Parked || f.draining || !f.holds(after):
 		f.finish(it, Verdict{Again: after})
 	case after > 0:
 		f.s.hold(it, now+after)
@@ -232,21 +240,23 @@ func (f *Flow) Published(now time.Duration, s *Settlement, unsealed error) {
 
 // refused is a settlement that the ledger refuses for its own sake, or that the cipher does not seal. The message must not be
 // acknowledged, and its handler has spoken: so it is settled again and again, and everything else goes on. A release, and a
-// mismatch, which is never run, are asked for again instead. What the broker is to have back is released, to be run later, unless it
-// is parked: that is settled all the same, or left to the next owner, to whom it is as uncertain.
+// mismatch, which is never run, are asked for again instead. What is not parked is settled as it would be without that. What the broker is to have back is released, to be run later, unless it
+// is unclear under Park: that is settled all the same, or left to the next owner, to whom it is as uncertain.
 func (f *Flow) refused(now time.Duration, s *Settlement, err error, unsealed bool) {
 	it, b := s.Item, f.cfg.Backoff
 	f.tellNews(News{What: Refused, Item: it, Kind: s.Kind, Err: err})
 	switch {
+	case s.Kind == ledger.Park:
+		f.settle(now, it, it.instead(s.More))
 	case s.Kind == ledger.Release || it.ticket.IsMismatch():
 		it.maybe = s.Kind == ledger.Release
 		if s.unharmed() { // whoever asks next is told of a first claim
 			it.forgotten()
 		}
 		f.wait(now, it, b.Max)
-	case it.parked && f.draining:
+	case it.unclear && f.draining:
 		f.finish(it, Verdict{})
-	case it.parked:
+	case it.unclear:
 		if it.dropped {
 			f.tell(it, Verdict{Held: true})
 		}
@@ -257,6 +267,18 @@ func (f *Flow) refused(now time.Duration, s *Settlement, err error, unsealed boo
 	default:
 		f.keep(now, s, err, unsealed)
 	}
+}
+
+// instead is what is settled of an item that the ledger does not park: what was to be done without it, or it waits here.
+func (it *Item) instead(park *ledger.Settlement) *ledger.Settlement {
+	if it.extra != nil && it.extra.instead != nil {
+		next := it.extra.instead
+		it.extra.instead = nil
+		return next
+	}
+	hold := *park
+	hold.Kind, hold.Dead = ledger.Release, nil
+	return &hold
 }
 
 // keep keeps a settlement, and repeats it after a backoff, which is no longer than an item is held.
@@ -284,14 +306,14 @@ func (f *Flow) keep(now time.Duration, s *Settlement, err error, unsealed bool) 
 	})
 }
 
-// giveUpKept releases an item whose settlement waits to be repeated: the broker is to have it back. What is parked is not released.
+// giveUpKept releases an item whose settlement waits to be repeated: the broker is to have it back. What is unclear is not released.
 func (f *Flow) giveUpKept(it *Item) {
 	k := f.kept[it]
 	switch {
 	case k == nil || k.timer == nil:
-	case it.parked && f.draining:
+	case it.unclear && f.draining:
 		f.finish(it, Verdict{})
-	case it.parked:
+	case it.unclear:
 		f.tell(it, Verdict{Held: true})
 	default:
 		f.forget(it)

@@ -44,6 +44,7 @@ type Config struct {
 	Copies   []Copy // at most 8 with one of each message, less 3 for replays
 	Watched  bool   // the ledger has no clock: who has seen the same beat for a lease declares its owner dead (watch.go)
 	Tx       bool   // handlers run inside InTx
+	Parks    bool   // retries wait in the ledger
 	Park     bool   // the handlers' effects must not be repeated blindly
 	Attempts int    // the limit; 0: 2
 	// Crashed are the crashes that were counted for each message before the start; nil: none. One with as many as the limit
@@ -71,7 +72,10 @@ type Config struct {
 
 // check refuses a world that does not fit.
 func (c *Config) check() error {
-	killers := 0
+	killers, own := 0, 0
+	if c.Parks {
+		own = len(c.Messages)
+	}
 	for _, k := range c.Messages {
 		if k == Killer {
 			killers++
@@ -85,7 +89,7 @@ func (c *Config) check() error {
 	}{
 		{"Workers", c.Workers, 1, maxWorkers},
 		{"Messages", len(c.Messages), 1, maxMessages},
-		{"Copies", len(c.Messages) + len(c.Copies), 1, maxCopies - spareCopies},
+		{"Copies", len(c.Messages) + len(c.Copies) + own, 1, maxCopies - spareCopies},
 		{"Replays", c.Replays, 0, maxReplays},
 		{"Attempts", c.Attempts, 0, 100},
 		{"Messages: killers", killers, 0, 1},
@@ -160,6 +164,12 @@ func (c *Config) initial() state {
 			s.Copies[s.Next].Other = 1
 		}
 		s.Next++
+	}
+	if c.Parks {
+		for m := range c.Messages {
+			s.Copies[s.Next] = copied{Message: uint8(m), Own: inCare}
+			s.Next++
+		}
 	}
 	for m, n := range c.Crashed {
 		c.crashed(&s, uint8(m), uint8(n))

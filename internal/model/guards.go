@@ -25,12 +25,13 @@ const (
 	MovedIsBusy                      // a claim that stalled writes nothing if the row moved since its snapshot
 
 	// Of the settlement.
-	SettleOwner  // the row is this owner's
-	SettleToken  // it has this token
-	SettleHeld   // it is pending, and somebody's: without it the token alone decides
-	LostIsLost   // no row written, and none that holds: not acknowledged
-	FailArchives // Fail files the delivery in the same statement
-	Deadline     // a statement that arrives after the client gave it up changes nothing
+	SettleOwner    // the row is this owner's
+	SettleToken    // it has this token
+	SettleHeld     // it is pending, and somebody's: without it the token alone decides
+	LostIsLost     // no row written, and none that holds: not acknowledged
+	ParkKeepsWhole // a settlement that parks keeps the whole message with it
+	FailArchives   // Fail files the delivery in the same statement
+	Deadline       // a statement that arrives after the client gave it up changes nothing
 
 	// Of transactions.
 	FenceFirst        // COMMIT is carried out behind a fence that met its row alone
@@ -74,7 +75,7 @@ const (
 var guardNames = [guards]string{
 	"OwnerIsLive", "ArchivedIsDone", "OtherBodyIsMismatch", "SucceededIsDone", "LiveHolderIsBusy", "CrashesEnd", "ParkedIsSpent",
 	"SuspectsAlone", "DoubtKeepsPlace", "OwnPlaceOnly", "OlderStampIsDone", "TokenGrows", "CrashesAreKept", "DepartureIsNoCrash", "MovedIsBusy", "SettleOwner",
-	"SettleToken", "SettleHeld", "LostIsLost", "FailArchives", "Deadline", "FenceFirst", "UnknownIsOnlyRead", "SweepUnnamed",
+	"SettleToken", "SettleHeld", "LostIsLost", "ParkKeepsWhole", "FailArchives", "Deadline", "FenceFirst", "UnknownIsOnlyRead", "SweepUnnamed",
 	"FateIsFinal", "NoticeLost", "WaitALease", "BeatUnchanged", "DeadWasLive", "AskInLease", "AnswerInLease", "AbsentHasLeft", "RequestIsRepeated",
 	"NeverForget", "InHandOnce", "BusyIsKept", "SettleBeforeAck", "InterruptionIsFree", "AttemptsEnd", "FinishedPrefix", "DiscardTracker", "LookUp", "SendBeforeDelete", "StampCarriesToken",
 	"AbandonedIsListed", "OwnDeliveryInPlace",

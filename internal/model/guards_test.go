@@ -41,6 +41,7 @@ var needed = []struct {
 	{SettleToken, Config{Workers: 2, Messages: []Kind{Innocent}, Lates: 1, Dups: 2}, promises.OneOwner},
 	{SettleHeld, Config{Workers: 1, Messages: []Kind{Flaky}, Tx: true, Lates: 1}, promises.FinishedStays},
 	{LostIsLost, Config{Workers: 2, Messages: []Kind{Innocent}, Leases: 1, Dups: 1}, promises.NothingLost},
+	{ParkKeepsWhole, Config{Workers: 1, Messages: []Kind{Flaky}, Parks: true}, promises.NothingLost},
 	{FailArchives, Config{Workers: 1, Messages: []Kind{Flaky}, Attempts: 1}, promises.NothingLost},
 	{Deadline, Config{Broker: Log, Workers: 2, Messages: []Kind{Innocent}, Losses: 1, Rebalances: 1}, promiseEnd},
 	{FenceFirst, Config{Workers: 2, Messages: []Kind{Innocent}, Tx: true, Leases: 1, Dups: 1}, promises.EffectsOnce},

@@ -38,6 +38,7 @@ const (
 	opOffset // Kafka: commit
 	opReceive
 	opFetch
+	opTake // of what is parked
 	opLapse
 	opSweep
 	opRemove // a letter from its source
@@ -132,6 +133,7 @@ func (x *machine) steps(s *state) []next {
 	if x.cfg.Broker == Queue {
 		x.queueSteps()
 	}
+	x.careSteps()
 	for r := range uint8(x.cfg.Replays) {
 		x.replaySteps(r)
 	}
@@ -178,7 +180,7 @@ func (x *machine) see(s *state, id, c uint8) (ledger.Row, bool) {
 	}
 	seen := ledger.Row{
 		Fingerprint: bodyOf(r.Other), State: r.State, Token: uint64(r.Token), Attempts: int(r.Attempts), Crashes: int(r.Crashes),
-		Archived: s.archived(c), Unseen: r.Lock != 0,
+		Archived: s.archived(c), Unseen: r.Lock != 0, Parked: r.Parked == 1,
 	}
 	if s.Copies[c].Own == 1 && x.off[OwnDeliveryInPlace] {
 		seen.Archived = s.body(s.Copies[c].Message)

@@ -74,12 +74,12 @@ func (x *machine) messageBroke(s *state, m uint8) string {
 // somewhere says whether a message that did not succeed can still be found: at the broker, in the queue that the broker
 // moved it to, or with its whole body in the archive.
 func (x *machine) somewhere(s *state, m uint8) bool {
-	if s.body(m) {
+	if s.body(m) || s.Rows[m].Parked == 1 && s.Rows[m].State == ledger.Pending {
 		return true
 	}
 	for c := range s.Next {
 		o := &s.Copies[c]
-		if o.Message != m || o.Own == 1 || s.Rows[m].State != 0 && o.Other != s.Rows[m].Other {
+		if o.Message != m || o.Own != 0 || s.Rows[m].State != 0 && o.Other != s.Rows[m].Other {
 			continue
 		}
 		if x.cfg.Broker == Log && c >= s.Offset || x.cfg.Broker == Queue && (o.Place == waiting || o.Place == flying) {
@@ -106,7 +106,7 @@ func (x *machine) copyBroke(s *state, c uint8) string {
 	case !forgotten || s.archived(c):
 	case s.Rows[o.Message].State != 0 && o.Other != s.Rows[o.Message].Other:
 		return promises.AckedFinished + ": another body was not, and is not in the archive"
-	case o.Stamp == 0 && !s.terminal(o.Message):
+	case o.Stamp == 0 && !s.terminal(o.Message) && s.Rows[o.Message].Parked == 0:
 		return promises.AckedFinished + ": a message was not"
 	}
 	return ""

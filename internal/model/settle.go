@@ -125,7 +125,7 @@ func (x *machine) settled(n *state, w, c uint8, effect ledger.Effect) {
 	switch {
 	case effect != ledger.EffectLost && kind != ledger.Release:
 		x.finish(n, w, c)
-	case it.is(dropped):
+	case it.is(dropped), n.Copies[c].Own == inCare:
 		*it = item{}
 	default: // released, or lost: asked for again
 		*it = item{Phase: queued, Marks: it.Marks & suspect}
@@ -138,7 +138,7 @@ func (x *machine) finish(n *state, w, c uint8) {
 	it := &p.Items[c]
 	was := *it
 	*it = item{}
-	if n.Copies[c].Own == 1 {
+	if n.Copies[c].Own != 0 {
 		return
 	}
 	if x.cfg.Broker == Log {

@@ -105,16 +105,21 @@ type row struct {
 	Sent     uint8 // 1: and its COMMIT was sent
 	Failed   uint8 // copy + 1: the delivery that it failed of last
 	Other    uint8 // which body it is of
+	Parked   uint8 // 1: the whole message lies beside it
 }
 
 type copied struct {
 	Message uint8
 	Place   uint8
-	Own     uint8 // 1: in place, so the delivery is named by its stamp
+	Own     uint8 // 1: in place, so the delivery is named by its stamp; inCare: the ledger's
 	Stamp   uint8 // token; 0: none
 	Other   uint8 // 1: another body
+	As      uint8 // of the ledger's: copy + 1 that was parked
 	For     uint8 // the failure that a replay sent it for; 0: none. Nobody reads it but the promises
 }
+
+// inCare is a copied.Own.
+const inCare = 2
 
 type owner struct{ Fate, Overdue uint8 }
 
@@ -203,6 +208,7 @@ func (w *worker) member() bool { return w.Up == 1 && w.Session != 0 && w.Lost ==
 
 // archived says whether a copy's delivery is in the archive. All copies in place of one failure and body are one delivery.
 func (s *state) archived(c uint8) bool {
+	c = s.delivery(c)
 	if s.Archive[c] != 0 || s.Copies[c].Own == 0 {
 		return s.Archive[c] != 0
 	}

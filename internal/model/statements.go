@@ -14,7 +14,7 @@ func (x *machine) claimAs(s *state, id, c uint8, solo bool) (d ledger.Decision, 
 		return ledger.Decision{}, true
 	}
 	copied := &s.Copies[c]
-	e := ledger.Entry{Fingerprint: bodyOf(copied.Other), StampToken: uint64(copied.Stamp), Solo: solo, Park: x.cfg.Park}
+	e := ledger.Entry{Fingerprint: bodyOf(copied.Other), StampToken: uint64(copied.Stamp), Solo: solo, Park: x.cfg.Park, Parked: copied.Own == inCare}
 	seen, ok := x.see(s, id, c)
 	if !ok {
 		d = x.decide(nil, e)
@@ -33,11 +33,11 @@ func (x *machine) claimAs(s *state, id, c uint8, solo bool) (d ledger.Decision, 
 	if d.Renew {
 		s.Fails[m] = 0
 	}
-	body := r.Other
+	body, parked := r.Other, r.Parked
 	if r.State == 0 {
 		body = copied.Other
 	}
-	*r = row{Other: body, State: ledger.Pending, Owner: id, Token: uint8(d.Token), Attempts: uint8(d.Attempts), Crashes: uint8(d.Crashes)}
+	*r = row{Other: body, Parked: parked, State: ledger.Pending, Owner: id, Token: uint8(d.Token), Attempts: uint8(d.Attempts), Crashes: uint8(d.Crashes)}
 	return d, false
 }
 
@@ -85,14 +85,16 @@ func (x *machine) write(s *state, c, token uint8, kind ledger.SettleKind, marks 
 	r.Owner, r.Waits = 0, 0
 	switch kind {
 	case ledger.Succeed:
-		r.State = ledger.Succeeded
+		r.State, r.Parked = ledger.Succeeded, 0
 	case ledger.Fail:
-		r.State, r.Failed = ledger.Failed, c+1
+		r.State, r.Failed, r.Parked = ledger.Failed, s.delivery(c)+1, 0
 		if !x.off[FailArchives] {
 			x.file(s, c, token)
 		}
-	case ledger.Release:
-		r.State = ledger.Pending
+	case ledger.Release, ledger.Park:
+		if r.State = ledger.Pending; kind == ledger.Park {
+			x.parkAs(s, c)
+		}
 		if marks&counted != 0 {
 			r.Attempts++
 		}
@@ -104,6 +106,7 @@ func (x *machine) write(s *state, c, token uint8, kind ledger.SettleKind, marks 
 
 // file archives a delivery; the first one stays.
 func (x *machine) file(s *state, c, token uint8) {
+	c = s.delivery(c)
 	if !s.archived(c) {
 		s.Archive[c] = token
 	}
@@ -125,7 +128,7 @@ func (x *machine) fenceAs(s *state, w, id, c, token uint8) bool {
 func (x *machine) commitAs(s *state, m uint8) {
 	r := &s.Rows[m]
 	s.Effects[m]++
-	r.State, r.Owner, r.Lock, r.Sent, r.Waits = ledger.Succeeded, 0, 0, 0, 0
+	r.State, r.Owner, r.Lock, r.Sent, r.Waits, r.Parked = ledger.Succeeded, 0, 0, 0, 0, 0
 }
 
 // databaseSteps are what the database does by itself: it decides about transactions whose client is away, and carries out

@@ -13,7 +13,7 @@ var opNames = [ops]string{
 	opDue: "due again:", opLearn: "learns that the partition is gone", opDiscard: "commits and discards the tracker", opAssign: "is given the partition",
 	opRead: "reads what became of", opSettle: "settles", opPublish: "publishes", opAck: "deletes", opCommit: "commits the transaction of",
 	opEnd: "ends the handler of", opStart: "starts the handler of", opClaim: "claims", opOffset: "commits offset", opReceive: "receives",
-	opFetch: "fetches", opLapse: "visible again:", opSweep: "sweeps", opRemove: "removes letter", opSend: "sends letter",
+	opFetch: "fetches", opTake: "is handed what is parked,", opLapse: "visible again:", opSweep: "sweeps", opRemove: "removes letter", opSend: "sends letter",
 	opLook: "looks at letter", opGhost: "a given-up statement executes, about", opAbort: "the server aborts the transaction of",
 	opLetGo: "lets go of", opCrash: "CRASHES", opExit: "exits", opExpire: "visible again while held:", opResurrect: "delivered again after its deletion:",
 	opRevoke: "is asked for the partition", opKick: "loses the partition unknowing", opMove: "the broker moves away", opKillReplay: "is killed with letter",

@@ -181,7 +181,7 @@ func (x *machine) answered(n *state, w, c uint8, d *ledger.Decision) {
 		if it.Phase = claimed; it.is(dropped) {
 			x.settle(it, ledger.Release, 0)
 		}
-	case d.Answer == ledger.Done:
+	case d.Answer == ledger.Done, d.Answer == ledger.InCare:
 		x.finish(n, w, c)
 	case d.Answer == ledger.Spent:
 		it.Token = uint8(d.Token)
@@ -195,7 +195,7 @@ func (x *machine) answered(n *state, w, c uint8, d *ledger.Decision) {
 		it.Marks |= suspect
 	case x.off[BusyIsKept]:
 		x.finish(n, w, c)
-	case it.is(dropped) && !it.is(maybe):
+	case (it.is(dropped) || n.Copies[c].Own == inCare) && !it.is(maybe):
 		*it = item{}
 	}
 }
@@ -235,7 +235,11 @@ func (x *machine) follow(n *state, w, c uint8, e engine.Ended) {
 		if v.After > 0 {
 			marks |= later
 		}
-		x.settle(it, v.Settle, marks)
+		kind := v.Settle
+		if x.parks(n, c, &v) {
+			kind, marks = ledger.Park, marks|later
+		}
+		x.settle(it, kind, marks)
 	}
 }
 

@@ -41,6 +41,7 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 		entries[i] = ledger.Entry{
 			Key: it.Key, Fingerprint: it.Fingerprint, Delivery: deliveryOf(it), Ranged: it.Ranged, Copy: it.Copy, Window: p.hours(window),
 			StampToken: it.StampToken, KeepFailed: p.cfg.KeepFailed, Solo: solo || it.Dropped() && it.Solo(), Park: p.cfg.Park,
+			Parked: it.Parked,
 		}
 	}
 	if len(entries) > 0 && !p.facts.of(of(c.Items[0]).message).asked && p.trouble(unfit) {

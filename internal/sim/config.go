@@ -38,6 +38,7 @@ type Config struct {
 	Steps       int           // outside calls of a handler, at most, whose results are recorded
 	Watched     bool          // the ledger has no clock: owners are declared dead by peers that watch their beats
 	Ordered     bool          // an operator pauses scopes
+	Parks       bool          // retries may wait in the ledger
 	Moods       [kinds]float64
 	Calm        time.Duration // when nothing goes wrong any more; the world must come to its end after it
 }
@@ -89,6 +90,7 @@ func Drawn(seed uint64) Config {
 	c.Watched = often(25)
 	c.Ordered = often(25) && c.Moods != [kinds]float64{}
 	c.Limit = drawLimit(seed)
+	c.Parks = drawParks(seed)
 	return c
 }
 

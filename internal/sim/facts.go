@@ -172,7 +172,7 @@ func (w *world) ends(r *running, o *flow.Outcome) {
 		f.fails++
 		r.by.known.verdicts[r.it] = r.sess
 		r.by.known.ends = append(r.by.known.ends, final{w.now, false, r.it.Key.Scope})
-	case o.More != nil && o.More.Kind == ledger.Release:
+	case o.More != nil && (o.More.Kind == ledger.Release || o.More.Kind == ledger.Park):
 		what = "gives up"
 		if o.More.Count {
 			what = "fails in"
@@ -219,6 +219,9 @@ func (p *process) cutShort() {
 
 // settledOne checks what the ledger says to a settlement.
 func (p *process) settledOne(d delivery, kind ledger.SettleKind, err error) {
+	if kind == ledger.Park && err == nil {
+		p.report.Parked++
+	}
 	if err != nil || d.forged {
 		return
 	}

@@ -127,7 +127,7 @@ func (c *chunk) run() {
 	for at := from; at < c.next; at++ {
 		it := c.item(at)
 		switch sess, ticket, attempt := c.claimed(at); {
-		case of(it).redrive == nil && !c.p.source.has(of(it)):
+		case of(it).redrive == nil && !it.Parked && !c.p.source.has(of(it)):
 			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.NotAlive})
 		case c.off[at]:
 			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.CalledOff})
@@ -304,6 +304,7 @@ func (c *chunk) conclude(r *running, e engine.Ended, again bool) {
 		if next.Count {
 			o.More.Failure = ledger.AttemptError{Attempt: r.attempt, Kind: ledger.KindError, Error: "sim"}
 		}
+		c.parkOne(r, o)
 	case p.trouble(resulting) && !p.cfg.InTx:
 		o.More = &ledger.Settlement{Kind: ledger.Succeed, Result: []byte(d.String())}
 	}

@@ -21,8 +21,11 @@ func deliveryOf(it *flow.Item) []byte {
 	if r := of(it).redrive; r != nil {
 		return r.name()
 	}
-	if c, is := of(it).of.(*call); is {
-		return c.name()
+	switch from := of(it).of.(type) {
+	case *call:
+		return from.name()
+	case *care:
+		return from.name
 	}
 	if of(it).forged {
 		return append([]byte("forged "), it.Key.ID...)

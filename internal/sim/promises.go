@@ -59,6 +59,7 @@ func (w *world) mustBeTerminal(d delivery, promise string) {
 	}
 	rec, err := w.ledger.Get(context.Background(), d.key)
 	switch {
+	case w.inCare(d.key):
 	case err != nil || rec.State == ledger.Pending:
 		w.breaks(d.message, promise+": %s is %v, %v", d, rec.State, err)
 	case rec.State == ledger.Succeeded && !f.succeeded || rec.State == ledger.Failed && !f.failed:
@@ -193,6 +194,7 @@ func (w *world) mustHaveEnded() {
 	if w.cfg.Moods == [kinds]float64{} {
 		w.mustHaveBeenStill()
 	}
+	w.mustHaveParkedNothing()
 	w.mustBeEmpty()
 	w.mustBeClosed()
 	w.mustCountAnswers()

@@ -71,7 +71,7 @@ func (p *process) offerRange(r *flow.Range) {
 
 // drop takes messages back; then is called when that is done, after the grace at the latest.
 func (p *process) drop(match func(delivery) bool, grace time.Duration, then func()) {
-	d := p.flow.Drop(p.now, func(it *flow.Item) bool { return match(of(it)) }, grace, then)
+	d := p.flow.Drop(p.now, func(it *flow.Item) bool { return !it.Parked && match(of(it)) }, grace, then)
 	p.after(grace+time.Millisecond, func() {
 		p.after(tellTime+time.Millisecond, func() { p.mustHaveGivenBack(d) }) // it may have been frozen, and tells of it now
 	})
@@ -199,7 +199,8 @@ func (p *process) finished(d delivery, v flow.Verdict) {
 	if p.size(d.message) > size {
 		p.larges--
 	}
-	if v.Again > 0 && !v.Ack && p.cfg.nobodyTakes() && (p.cfg.HoldMax == 0 || v.Again <= p.cfg.HoldMax) {
+	_, cared := d.of.(*care)
+	if v.Again > 0 && !v.Ack && !cared && p.cfg.nobodyTakes() && (p.cfg.HoldMax == 0 || v.Again <= p.cfg.HoldMax) {
 		p.breaks(d.message, "what waits for a short while is held: %s gives back %s for %s", p, d, v.Again)
 	}
 	p.hands[d.of]--

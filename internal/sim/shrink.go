@@ -71,7 +71,7 @@ var reductions = func() (all []func(*Config)) {
 		func(c *Config) *bool { return &c.Sealed }, func(c *Config) *bool { return &c.Park }, func(c *Config) *bool { return &c.LimitStarts },
 		func(c *Config) *bool { return &c.KeepFailed }, func(c *Config) *bool { return &c.Mixed }, func(c *Config) *bool { return &c.Hours },
 		func(c *Config) *bool { return &c.Refuse }, func(c *Config) *bool { return &c.Watched },
-		func(c *Config) *bool { return &c.Ordered },
+		func(c *Config) *bool { return &c.Ordered }, func(c *Config) *bool { return &c.Parks },
 	} {
 		all = append(all, func(c *Config) { *is(c) = false })
 	}

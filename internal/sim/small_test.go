@@ -12,7 +12,7 @@ import (
 func shapeOf(m *model.Config) Config {
 	c := Config{
 		Workers: m.Workers, Partitions: 1, Messages: len(m.Messages), Concurrency: 1, InTx: m.Tx, Park: m.Park, LimitStarts: m.Park,
-		Published: m.DeadLetters, Watched: m.Watched, Pace: 5 * time.Millisecond, Calm: 20 * time.Second,
+		Published: m.DeadLetters, Watched: m.Watched, Parks: m.Parks, Pace: 5 * time.Millisecond, Calm: 20 * time.Second,
 	}
 	if m.Broker == model.Queue {
 		c.Visibility = 2 * time.Second

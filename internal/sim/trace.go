@@ -18,6 +18,7 @@ type Report struct {
 	Stopped, StoppedByWork       int           // with Config.Ordered: workers that a pause stopped; of them, by what came after it
 	Declared, Late, Thrown       int           // with Config.Watched: owners declared dead; claims that arrived, and answers that came, when the lease was over
 	Permits                      int           // with Config.Limit: that came
+	Parked, Revived              int           // with Config.Parks: retries that were parked, and that came back
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }

@@ -41,6 +41,7 @@ type row struct {
 	back     bool // it was given back there, as if never claimed
 	loose    bool // it may lie in a range
 	moved    bool // it may have got a row there that nobody was told of
+	care     bool // the ledger has it whole
 	unsure   bool // a call about it was torn: nothing is known of it any more
 	result   []byte
 	filed    map[string]bool // deliveries that failed for good
@@ -204,6 +205,8 @@ func (x *row) decided(sess *session, e *ledger.Entry, now time.Duration, fate le
 		return &ledger.Claim{Answer: ledger.Mismatch}
 	case x.state == ledger.Succeeded:
 		return done
+	case pending && x.care && !e.Parked:
+		return &ledger.Claim{Answer: ledger.InCare}
 	case pending && fate == ledger.Live:
 		return &ledger.Claim{Answer: ledger.Busy, Held: true, Wait: max(x.owner.ledgerUntil-now, 0)}
 	case pending && x.due > now:
@@ -219,7 +222,7 @@ func (x *row) decided(sess *session, e *ledger.Entry, now time.Duration, fate le
 		return &ledger.Claim{Answer: ledger.Spent, Token: x.token + 1, Crashes: crashes, Uncertain: parked && crashes < guilty, TookOver: tookOver}
 	case crashes >= suspect && !e.Solo:
 		return &ledger.Claim{Answer: ledger.Busy, Suspect: true}
-	case !pending && e.StampToken != x.token && (e.StampToken > 0 || e.KeepFailed):
+	case !pending && (e.Parked || e.StampToken != x.token && (e.StampToken > 0 || e.KeepFailed)):
 		return done
 	case !pending:
 		return &ledger.Claim{Answer: ledger.Run, Attempt: 1, Token: x.token + 1, Crashes: min(crashes, suspect)}
@@ -353,8 +356,8 @@ func (p *process) mustSettle(sess *session, d delivery, s *ledger.Settlement, is
 	case x.state == ledger.Succeeded && x.loose && p.now-x.ended > p.seconds(folded):
 		return // its row may have gone, and what speaks for it then knows no token
 	case x.state == ledger.Succeeded,
-		x.state == ledger.Failed && s.Dead != nil && x.filed[string(s.Dead.Delivery)],
-		x.state == ledger.Pending && x.owner == nil && s.Kind == ledger.Release:
+		x.state == ledger.Failed && s.Kind == ledger.Fail && x.filed[string(s.Dead.Delivery)],
+		x.state == ledger.Pending && x.owner == nil && (s.Kind == ledger.Release || s.Kind == ledger.Park && x.care):
 		want = nil
 	}
 	if (want == nil) != (is == nil) || want != nil && !ledger.IsLost(is) {
@@ -367,12 +370,13 @@ func (x *row) settle(s *ledger.Settlement, now time.Duration) {
 	x.owner, x.due = nil, 0
 	switch s.Kind {
 	case ledger.Succeed:
-		x.state, x.result, x.ended = ledger.Succeeded, s.Result, now
+		x.state, x.result, x.ended, x.care = ledger.Succeeded, s.Result, now, false
 	case ledger.Fail:
-		x.state, x.result = ledger.Failed, s.Result
+		x.state, x.result, x.care = ledger.Failed, s.Result, false
 		x.filed[string(s.Dead.Delivery)] = true
-	case ledger.Release:
-		x.back = x.ranged && !s.Count && s.After <= 0
+	case ledger.Release, ledger.Park:
+		x.back = x.ranged && s.Kind == ledger.Release && !s.Count && s.After <= 0
+		x.care = x.care || s.Kind == ledger.Park
 		if s.After > 0 {
 			x.due = now + s.After
 		}

@@ -100,6 +100,9 @@ func (k *worker) start() {
 	if w.cfg.Limit > 0 {
 		p.after(time.Second, p.yieldPermits)
 	}
+	if w.parks() {
+		p.after(time.Second, p.looks)
+	}
 	k.process = p
 	p.enter()
 }

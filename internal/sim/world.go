@@ -128,7 +128,7 @@ func (w *world) run() {
 	w.redrive()
 	w.after(300*time.Millisecond, w.operate)
 	w.order()
-	for len(w.queue) > 0 && w.broken == nil && (!w.broker.done() || !w.redrives.done()) {
+	for len(w.queue) > 0 && w.broken == nil && (w.parks() && !w.noneParked() || !w.broker.done() || !w.redrives.done()) {
 		w.step()
 	}
 	w.report.Took, w.report.Rows, w.report.Ranges = w.now, w.ledger.Len(), len(w.twin.ranges)

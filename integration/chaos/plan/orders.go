@@ -25,6 +25,7 @@ type Orders struct {
 	Topic   string
 	Rows    bool   // AuditRows
 	KIP848  bool   // the new group protocol
+	Parks   bool   // records have no order, so retries that wait for a second are parked
 	Batch   bool   // a batch handler, which has no faults of its own
 	Queue   string // SQS: URL, with the endpoint beside it
 	Client  string // endpoint

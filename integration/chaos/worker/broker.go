@@ -26,7 +26,7 @@ func options(o *plan.Orders, log *zap.Logger) consumer.Options {
 	return consumer.Options{
 		Concurrency: 8, Lease: o.Lease, Drain: 8 * time.Second, Attempts: attempts, HandlerTimeout: 2 * time.Second,
 		BackoffBase: 20 * time.Millisecond, BackoffMax: 300 * time.Millisecond, Logger: log, MaxHeld: 2000, ClaimAhead: 200,
-		DeadLetterTries: 3, DeadLetterTimeout: time.Second,
+		DeadLetterTries: 3, DeadLetterTimeout: time.Second, ParkAfter: time.Second,
 	}
 }
 
@@ -68,6 +68,9 @@ func kafkaWorker(o *plan.Orders, log *zap.Logger, s *store, page *plan.Page, h c
 	c.DeadLetter = flaky{target, o, page, new(atomic.Int64)}
 	if o.Rows {
 		c.Audit = kafka.AuditRows
+	}
+	if o.Parks {
+		c.Order = kafka.OrderNone
 	}
 	if o.Reset {
 		c.Reset = kafka.ResetEarliest

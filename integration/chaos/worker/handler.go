@@ -81,6 +81,9 @@ func (h *handler) work(ctx context.Context, m *consumer.Message) error {
 	switch fault {
 	case plan.Error:
 		h.page.Add(plan.Errors, 1)
+		if h.orders.Parks {
+			return consumer.RetryAfter(errDrawn, 1200*time.Millisecond)
+		}
 		return errDrawn
 	case plan.Panic:
 		h.page.Add(plan.Panics, 1)

@@ -1,0 +1,313 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ackledger/ackledger/internal/flow"
+	"github.com/ackledger/ackledger/ledger"
+	"go.uber.org/zap"
+)
+
+// How the ledger is asked for what is parked.
+const (
+	parkRest  = 10 * time.Second // between two counts of a scope
+	parkShare = 20               // the rest is so many times as long as the counting took
+	parkBytes = 16 << 20         // of what one look returns
+	parkAhead = 100              // that many messages of it are in hand at least, before more are asked for
+	parkSoon  = time.Second      // what waits for less is never parked
+)
+
+// parking has retries wait in the ledger, and gets what is due from there. The ledger is a second broker to the engine: what it hands
+// out is offered like any delivery, and claimed, and only the claim says whose it is.
+type parking struct {
+	*kernel
+	life   *life
+	cfg    *Config
+	ledger ledger.Parking
+	wake   chan struct{}
+
+	// The kernel's lock guards these.
+	scopes map[string]*parkedScope
+	inHand int // of what it has offered
+}
+
+// parkedScope is what is known of one scope.
+type parkedScope struct {
+	ledger.ParkedStats // as of the last answer, and what was parked since
+	known              bool
+	countAt            time.Time // the next time
+	lookAt             time.Time // the next time, as far as is known
+	told               bool      // that it is full was logged
+}
+
+// newParking is nil where nothing is parked.
+func newParking(k *kernel, l *life, cfg *Config) *parking {
+	keeper, ok := cfg.Ledger.(ledger.Parking)
+	if !ok || cfg.Shown.Revive == nil || cfg.Options.NoParking {
+		return nil
+	}
+	p := &parking{kernel: k, life: l, cfg: cfg, ledger: keeper, wake: make(chan struct{}, 1), scopes: map[string]*parkedScope{}}
+	for _, scope := range cfg.Shown.Scopes {
+		p.scopes[scope] = &parkedScope{}
+	}
+	return p
+}
+
+// may says whether a message may wait in the ledger: it has no order that it would keep others from, and is not of there.
+func (p *parking) may(it *Item) bool {
+	return p != nil && !it.Parked && it.OrderingKey == "" && it.Invalid == nil && p.ledger.Parks()
+}
+
+// takes says whether a retry of so many bytes waits there: it waits long, or what is in hand is half used up, and the scope has room.
+func (p *parking) takes(scope string, after time.Duration, weight int64, forced bool) bool {
+	if after < parkSoon || after > ledger.MaxPark {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.scopes[scope]
+	if s == nil || !s.known {
+		return false
+	}
+	items, _, bytes := p.flow.Held()
+	crowded := items > p.cfg.Options.MaxHeld/2 || bytes.Room() < p.cfg.Options.MaxHeldBytes/2
+	if !forced && after < p.cfg.Options.ParkAfter && !crowded {
+		return false
+	}
+	if !s.Fits(int64(p.cfg.Options.ParkedMost), p.cfg.Options.ParkedBytes) {
+		if !s.told {
+			s.told = true
+			p.log.Warn("the ledger has as many parked messages as it may: retries wait in memory until there is room",
+				zap.String("scope", scope), zap.Int64("messages", s.Messages), zap.Int64("bytes", s.Bytes))
+		}
+		return false
+	}
+	s.Messages, s.Bytes = s.Messages+1, s.Bytes+weight
+	if at := time.Now().Add(after); at.Before(s.lookAt) {
+		s.lookAt = at
+		signal(p.wake)
+	}
+	return true
+}
+
+// full says of which scopes no more may be parked. The kernel's lock is held.
+func (p *parking) full() (texts []string) {
+	if p == nil {
+		return nil
+	}
+	for scope, s := range p.scopes {
+		if s.known && !s.Fits(int64(p.cfg.Options.ParkedMost), p.cfg.Options.ParkedBytes) {
+			texts = append(texts, fmt.Sprintf("%d messages of scope %q are parked in the ledger, %d bytes: Options.ParkedMost is %d, Options.ParkedBytes %d; "+
+				"further retries wait in memory", s.Messages, scope, s.Bytes, p.cfg.Options.ParkedMost, p.cfg.Options.ParkedBytes))
+		}
+	}
+	return texts
+}
+
+// counted is what is known of each scope. The kernel's lock is held.
+func (p *parking) counted() map[string]ledger.ParkedStats {
+	if p == nil {
+		return nil
+	}
+	all := map[string]ledger.ParkedStats{}
+	for scope, s := range p.scopes {
+		if s.known {
+			all[scope] = s.ParkedStats
+		}
+	}
+	return all
+}
+
+// loop looks for what is due until the engine closes: when the next is, and at least once in a third of a lease, since others park as
+// well.
+func (p *parking) loop() {
+	for failed := 0; ; {
+		rest, err := p.round()
+		if err != nil && p.life.gone.Err() == nil {
+			if failed++; failed == 1 {
+				p.log.Warn("what is parked cannot be read", zap.Error(err))
+			}
+			rest = outage(failed)
+		} else {
+			failed = 0
+		}
+		t := time.NewTimer(rest)
+		select {
+		case <-t.C:
+		case <-p.wake:
+		case <-p.life.gone.Done():
+		}
+		t.Stop()
+		if p.life.gone.Err() != nil {
+			return
+		}
+	}
+}
+
+// round looks once in each scope that it is time for, and says in how long to look again.
+func (p *parking) round() (rest time.Duration, err error) {
+	idle := p.cfg.Options.Lease / 3
+	rest = idle
+	if !p.ledger.Parks() {
+		return rest, nil
+	}
+	for _, scope := range p.cfg.Shown.Scopes {
+		if err := p.count(scope); err != nil {
+			return 0, err
+		}
+		p.mu.Lock()
+		wait := time.Until(p.scopes[scope].lookAt)
+		p.mu.Unlock()
+		if wait <= 0 {
+			if wait, err = p.look(scope, idle); err != nil {
+				return 0, err
+			}
+		}
+		rest = min(rest, wait)
+	}
+	return rest, nil
+}
+
+// count asks now and then how much of a scope is parked.
+func (p *parking) count(scope string) error {
+	p.mu.Lock()
+	due := !time.Now().Before(p.scopes[scope].countAt)
+	p.mu.Unlock()
+	if !due {
+		return nil
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(p.life.gone, callTimeout(&p.cfg.Options))
+	defer cancel()
+	stats, err := p.ledger.ParkedIn(ctx, scope)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.scopes[scope]
+	if s.known = err == nil; err != nil {
+		return err
+	}
+	s.ParkedStats, s.countAt = stats, time.Now().Add(max(parkRest, parkShare*time.Since(began)))
+	s.told = s.told && !s.Fits(int64(p.cfg.Options.ParkedMost), p.cfg.Options.ParkedBytes)
+	return nil
+}
+
+// most is how many messages of the ledger's own may be in hand.
+func (p *parking) most() int {
+	o := &p.cfg.Options
+	n := max(2*o.Concurrency, parkAhead)
+	if o.Park { // what is claimed is to begin at once
+		n = o.Concurrency
+	}
+	return min(n, ledger.MaxDue)
+}
+
+// look takes in what is due of a scope, and says when to look again.
+func (p *parking) look(scope string, idle time.Duration) (time.Duration, error) {
+	p.mu.Lock()
+	items, _, bytes := p.flow.Held()
+	n, size := min(p.most()-p.inHand, p.cfg.Options.MaxHeld-items), min(bytes.Room()/2, parkBytes) // a message counts two copies
+	able := p.flow.MayStart() && n > 0 && size > 0
+	p.mu.Unlock()
+	if !able {
+		return idle, nil // back wakes it when there is room, and what is paused goes on soon enough
+	}
+	ctx, cancel := context.WithTimeout(p.life.gone, callTimeout(&p.cfg.Options))
+	defer cancel()
+	reply, err := p.ledger.Due(ctx, ledger.DueRequest{Scope: scope, Most: n, Bytes: size, Hide: p.cfg.Options.Lease})
+	if err != nil {
+		return 0, err
+	}
+	p.offer(reply.Messages)
+	wait := idle
+	if reply.Wait >= 0 {
+		wait = min(reply.Wait, idle)
+	}
+	if wait == 0 && len(reply.Messages) == 0 { // others are at it
+		wait = parkSoon / 10
+	}
+	p.mu.Lock()
+	p.scopes[scope].lookAt = time.Now().Add(wait)
+	p.mu.Unlock()
+	return wait, nil
+}
+
+// offer makes deliveries of what the ledger has handed out. What cannot be opened now is handed out again.
+func (p *parking) offer(list []ledger.Parked) {
+	items := make([]*Item, 0, len(list))
+	for i := range list {
+		if err := p.open(&list[i].Archive); err != nil {
+			p.log.Error("a parked message cannot be opened: it is tried again", zap.String("message_id", string(list[i].Key.ID)), zap.Error(err))
+			continue
+		}
+		items = append(items, p.revive(&list[i]))
+	}
+	if len(items) == 0 {
+		return
+	}
+	p.do(func(f *flow.Flow, now time.Duration) {
+		clock := p.at(now)
+		p.inHand += len(items)
+		for _, it := range items {
+			it.came(clock)
+			f.Offer(now, &it.Item)
+		}
+	})
+}
+
+// open has the user's cipher make a message readable.
+func (p *parking) open(a *ledger.Archive) error {
+	if !a.Sealed() {
+		return nil
+	}
+	o := &p.cfg.Options
+	if o.Cipher == nil {
+		return fmt.Errorf("engine: it is sealed, and Options.Cipher is not set")
+	}
+	ctx, cancel := context.WithTimeout(p.life.gone, o.DeadLetterTimeout)
+	defer cancel()
+	sealed := *a
+	opened, err := outcomeOf(ctx, "Options.Cipher", apart("Options.Cipher", func() (*ledger.Archive, error) {
+		plain := sealed
+		return &plain, plain.Open(ctx, o.Cipher)
+	}), endsIn)
+	if err == nil {
+		*a = *opened
+	}
+	return err
+}
+
+// revive makes a delivery of a parked message. Its broker has it no more, so nothing of it ends there.
+func (p *parking) revive(m *ledger.Parked) *Item {
+	it := &Item{Delivery: m.Delivery}
+	empty := m.UnmarkEmptyKey()
+	if it.Msg = p.cfg.Shown.Revive(m); empty {
+		it.Msg.Key = []byte{}
+	}
+	content := Content{Key: it.Msg.Key, Body: m.Body, Headers: m.Headers}
+	own := it.Msg.Clone()
+	it.Msg = &own
+	it.Original = func(*Item) Content { return content }
+	it.Identity = Identity{Key: m.Key, Fingerprint: m.Fingerprint, Parked: true, Copy: true}
+	it.Tenant, it.Nameless = tenantOf(&p.cfg.Options, it.Msg.Group, it.Msg)
+	if o := &p.cfg.Options; o.Limit != nil {
+		it.Limit, it.LimitMost, it.Invalid = limitOf(o, it.Msg)
+	}
+	it.Size = 2*int64(m.Size()) + reviveOverhead
+	return it
+}
+
+// reviveOverhead is about what a message takes in memory beside its bytes.
+const reviveOverhead = 2000
+
+// back notes that items of its own are let go of. The kernel's lock is not held.
+func (p *parking) back(n int) {
+	p.mu.Lock()
+	p.inHand -= n
+	low := p.inHand < p.most()/2
+	p.mu.Unlock()
+	if low {
+		signal(p.wake)
+	}
+}

@@ -1,0 +1,26 @@
+package sim
+
+import "testing"
+
+// Worlds of workers that have retries wait in the ledger: none is broken, whatever goes wrong, and all comes to its end.
+func TestWorldsOfParking(t *testing.T) {
+	t.Parallel()
+	parked, revived, kills := 0, 0, 0
+	for seed := range uint64(150) {
+		c := Drawn(seed)
+		if c.Callers > 0 {
+			continue
+		}
+		c.Watched, c.Keys, c.Parks, c.Workers = false, 0, true, 1+int(seed%3)
+		c.Moods[retried] = max(c.Moods[retried], float64(4*(seed%4)))
+		r, err := Run(c)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		parked, revived, kills = parked+r.Parked, revived+r.Revived, kills+r.Kills
+	}
+	t.Logf("%d parked, %d came back, %d processes killed", parked, revived, kills)
+	if parked < 400 || revived < parked || kills < 100 {
+		t.Errorf("%d parked, %d came back, %d processes killed: too little happened", parked, revived, kills)
+	}
+}
