@@ -66,6 +66,7 @@ type jobState struct {
 	Replay  *replay.Report
 	Reopen  *ledger.ReopenReport
 	Purge   *ledger.PurgeReport
+	Parked  *ledger.ParkedReport
 	Grouped *grouped
 	Stuck   []ledger.Listed
 	More    bool // there are more than Stuck has
@@ -125,6 +126,8 @@ func (j *job) Ready() bool {
 		return s.Reopen.Matched > 0
 	case s.Purge != nil:
 		return s.Purge.Matched > s.Purge.Left
+	case s.Parked != nil:
+		return s.Parked.Matched > s.Parked.Left
 	}
 	return false
 }

@@ -34,6 +34,7 @@ type scopeRow struct {
 	Chart   []float64
 	Dedup   float64 // percent
 	Paused  *ledger.Pause
+	Parked  ledger.ParkedStats
 }
 
 type workerRow struct {
@@ -66,7 +67,7 @@ func (v *visit) nowData(s *sample) *nowData {
 	row := func(scope string) *scopeRow {
 		r := rows[scope]
 		if r == nil {
-			r = &scopeRow{Rates: s.Rates[scope], Chart: s.Charts[scope]}
+			r = &scopeRow{Rates: s.Rates[scope], Chart: s.Charts[scope], Parked: s.Parked[scope]}
 			r.Scope = scope
 			if p, ok := ledger.PausedBy(s.Pauses, scope); ok {
 				r.Paused = &p

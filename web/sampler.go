@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -35,6 +36,7 @@ type sample struct {
 	Stats   *ledger.Stats
 	Workers []ledger.WorkerStatus
 	Pauses  []ledger.Pause
+	Parked  map[string]ledger.ParkedStats
 	Rates   map[string]rates // by scope
 	Charts  map[string][]float64
 }
@@ -84,6 +86,12 @@ func (u *UI) ask(ctx context.Context) (*sample, error) {
 			return nil, err
 		}
 		next.Stats = &stats
+	}
+	if p, ok := u.op.(ledger.ParkingOperator); ok {
+		next.Parked, err = p.CountParked(ctx)
+		if _, parksNot := errors.AsType[*ledger.InvalidError](err); err != nil && !parksNot {
+			return nil, err
+		}
 	}
 	if u.board != nil {
 		if next.Workers, err = u.board.Workers(ctx); err != nil {

@@ -47,13 +47,14 @@ var looks = map[string]func(*visit) error{
 	"": (*visit).now, "stuck": (*visit).stuck, "dead": (*visit).dead, "errors": (*visit).groups, "message": (*visit).message,
 	"jobs": (*visit).jobList, "job": (*visit).job, "audit": (*visit).audit, "doctor": (*visit).doctor,
 	"replay": (*visit).replayForm, "reopen": (*visit).reopenForm, "purge": (*visit).purgeForm,
+	"parked": (*visit).parked, "run-now": (*visit).runNowForm, "drop": (*visit).dropForm,
 }
 
 // acts are what is done by POST.
 var acts = map[string]func(*visit) error{
 	"body": (*visit).body, "edit": (*visit).edit, "mend": (*visit).mend, "replay": (*visit).replay, "reopen": (*visit).reopen,
 	"purge": (*visit).purge, "go": (*visit).carryOut, "stop": (*visit).stop, "pause": (*visit).pause, "resume": (*visit).resume,
-	"search": (*visit).search,
+	"search": (*visit).search, "run-now": (*visit).runNow, "drop": (*visit).drop,
 }
 
 // streamed are live parts of pages, as server-sent events.

@@ -94,6 +94,7 @@ var funcs = template.FuncMap{
 		return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, u.Format("2006-01-02T15:04:05.000Z"), u.Format("2006-01-02 15:04:05Z")))
 	},
 	"state":  stateText,
+	"due":    parkedDue,
 	"of":     messageLink,
 	"letter": func(d *ledger.DeadLetter) string { return messageLink(d.Key.Scope, d.Key.ID, d.Key.Sum()) },
 	"escape": url.QueryEscape, // what a field of a form could change on its way

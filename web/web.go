@@ -21,13 +21,15 @@ type Action string
 
 // The actions. All but Read and Body need [Options.Write].
 const (
-	Read   Action = "read"   // see a scope's counts, messages, error texts and audit
-	Body   Action = "body"   // see a message's body and headers, which is audited
-	Replay Action = "replay" // send dead letters again
-	Edit   Action = "edit"   // send another body in the place of the one that failed; goes with Body
-	Reopen Action = "reopen" // let what succeeded run again
-	Purge  Action = "purge"  // empty dead letters for good
-	Pause  Action = "pause"  // pause and resume workers
+	Read   Action = "read"    // see a scope's counts, messages, error texts and audit
+	Body   Action = "body"    // see a message's body and headers, which is audited
+	Replay Action = "replay"  // send dead letters again
+	Edit   Action = "edit"    // send another body in the place of the one that failed; goes with Body
+	Reopen Action = "reopen"  // let what succeeded run again
+	Purge  Action = "purge"   // empty dead letters for good
+	Pause  Action = "pause"   // pause and resume workers
+	RunNow Action = "run-now" // have retries that wait in the ledger run now
+	Drop   Action = "drop"    // make dead letters of retries that wait in the ledger
 )
 
 // ActionBody is what the audit calls a look at a body.

@@ -76,7 +76,7 @@ func newDoctor(t *target) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is wrong with the ledger, queues and topics, and what to do",
 		Long: `Say what is wrong, and what to do about it, a line for each check: the ledger's tables and version, this role's rights,
-bloat, connections, standbys, disk and clocks, the sweep, sources with two names, stuck messages, renewals that were never sent, pauses, what an outbox did not send; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
+bloat, connections, standbys, disk and clocks, the sweep, sources with two names, stuck messages, retries in the ledger that nobody takes, renewals that were never sent, pauses, what an outbox did not send; with --queue an SQS queue's redrive policy, its maxReceiveCount against the attempts, its
 dead-letter queue's retention, and the ledger's window against both; with --topic a Kafka topic's retention against the
 window. It changes nothing.
 
@@ -159,6 +159,7 @@ func visit(ctx context.Context, l opened, t *target, f *findings) {
 	visitSweep(&s, f)
 	visitScopes(&s, f)
 	visitStuck(ctx, l, f)
+	visitParked(ctx, l, f)
 	visitRenewed(ctx, l, renewedAfter, f)
 	visitPauses(ctx, l, f)
 	visitOutbox(ctx, l, f)

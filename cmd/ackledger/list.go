@@ -28,6 +28,7 @@ type list struct {
 	body        bool
 	renewed     bool
 	queued      bool
+	parked      bool
 }
 
 func newList(t *target) *cobra.Command {
@@ -39,7 +40,8 @@ func newList(t *target) *cobra.Command {
 now. With --state failed only those whose messages still are failed.
 
 With --state pending or succeeded, or --stuck, messages are listed instead, in no order: that reads the whole table of
-messages. (Not with --kind, --header, --key or --newest, which are for dead letters.) Kafka's messages that are pending or
+messages. (Not with --kind, --header, --key or --newest, which are for dead letters.) With --parked, retries that wait in the ledger are listed,
+those first that are due first. Kafka's messages that are pending or
 succeeded in one go with their neighbours have no line of their own: ` + "`ackledger stats` counts them, and" + `
 ` + "`ackledger show`" + ` shows each.
 
@@ -56,11 +58,12 @@ are shown with --json --body only: names and error texts are what your handlers 
 	flags.Var((*given)(&l.state), "state", "pending, succeeded or failed")
 	flags.BoolVar(&l.stuck, "stuck", false, "pending messages that wait for nothing but a copy of them")
 	flags.BoolVar(&l.renewed, "renewed", false, "dead letters that were renewed (--fresh-keys, --body-file) and have not run since")
+	flags.BoolVar(&l.parked, "parked", false, "retries that wait in the ledger, whole")
 	flags.BoolVar(&l.newest, "newest", false, "dead letters: the last ones first")
 	flags.BoolVar(&l.queued, "outbox", false, "what waits to be sent; with no filter")
 	flags.IntVar(&l.count, "count", listPage, "so many at most, 0 for all (with --json all are the default)")
 	flags.BoolVar(&l.json, "json", false, "a line of JSON for each")
-	flags.BoolVar(&l.body, "body", false, "with --json: bodies and headers of dead letters, too, in base64")
+	flags.BoolVar(&l.body, "body", false, "with --json: bodies and headers of dead letters and of what is parked, too, in base64")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if l.json && !cmd.Flags().Changed("count") {
 			l.count = 0
@@ -90,6 +93,9 @@ func (l *list) run(ctx context.Context, op ledger.Operator, out, messages io.Wri
 	f.Stuck, f.Body, f.Newest = l.stuck, l.body, l.newest
 	if f.Limit > 0 && !l.json {
 		f.Limit++ // to know whether there are more
+	}
+	if l.parked {
+		return l.parkedLines(ctx, op, f, out)
 	}
 	if err := f.Check(); err != nil {
 		return filterError(err)

@@ -40,7 +40,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage (nothing was done), 3 partly done.`,
 	}
 	t.flags(root)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newList(t), newShow(t), newReplay(t), newReopen(t), newPurge(t), newRecover(t), newStats(t), newWorkers(t), newPause(t), newResume(t), newDoctor(t), newMigrate(t), newMaintain(t), newWeb(t), newVersion(), newMan())
+	root.AddCommand(newList(t), newShow(t), newReplay(t), newReopen(t), newPurge(t), newParkedCommand(t), newRecover(t), newStats(t), newWorkers(t), newPause(t), newResume(t), newDoctor(t), newMigrate(t), newMaintain(t), newWeb(t), newVersion(), newMan())
 	return root
 }
 

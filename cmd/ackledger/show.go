@@ -74,9 +74,19 @@ type shown struct {
 	Child    map[string]string `json:"child_keys,omitempty"`
 	Result   []byte            `json:"result,omitempty"` // asked for
 	Steps    []recordedStep    `json:"steps,omitempty"`
+	Parked   *parkedCopy       `json:"parked,omitempty"`
 	Past     []pastLife        `json:"past,omitempty"`
 	Archived []deadLetter      `json:"archived"`
 	Audit    []audited         `json:"audit"`
+}
+
+// parkedCopy is what the ledger has of a retry that waits in it.
+type parkedCopy struct {
+	Delivery string          `json:"delivery"`
+	Source   string          `json:"source"`
+	At       *time.Time      `json:"at,omitempty"`
+	Bytes    int             `json:"bytes"`
+	Content  *deadLetterBody `json:"content,omitempty"` // asked for
 }
 
 // recordedStep is what consumer.Step has recorded.
@@ -187,6 +197,12 @@ func (s *showOne) gather(ctx context.Context, op ledger.Operator, r *ledger.Reco
 	if s.body {
 		one.Result = r.Result
 	}
+	if k := r.Parked; k != nil {
+		one.Parked = &parkedCopy{Delivery: text(string(k.Delivery)), Source: text(k.Source), At: stamp(k.At), Bytes: max(k.BodyBytes, len(k.Body))}
+		if s.body {
+			one.Parked.Content = newContent(&k.Archive)
+		}
+	}
 	for _, step := range r.Steps {
 		one.Steps = append(one.Steps, recordedStep{Name: text(step.Name), At: stamp(step.At), Bytes: step.Size, Failed: step.Failed})
 	}
@@ -238,6 +254,13 @@ func (s *showOne) print(out io.Writer, r *ledger.Record, one shown) error {
 	}
 	if !r.Due.IsZero() && r.State == ledger.Pending {
 		p.line("due", "%s", instant(r.Due))
+	}
+	if k := r.Parked; k != nil {
+		p.line("parked", "%s  %s, from %s%s", instant(k.At), size(int64(max(k.BodyBytes, len(k.Body)))), text(k.Source),
+			map[bool]string{true: ", sealed by the workers' cipher"}[k.Sealed()])
+		if s.body {
+			p.content(k.Body)
+		}
 	}
 	if r.Result != nil {
 		p.line("result", "%s", size(int64(len(r.Result))))
@@ -307,6 +330,8 @@ func describe(one *shown) string {
 		return "its row is gone, what it ended with is kept"
 	case one.State == "gone":
 		return "its row is gone, its archive is left"
+	case one.Parked != nil && one.Owner == "":
+		return "pending, parked: the ledger has it whole"
 	case one.Free != nil && *one.Free:
 		return "pending, waiting for nothing but a copy of it"
 	case one.Free != nil && one.Owner != "":

@@ -18,7 +18,7 @@ func newStats(t *target) *cobra.Command {
 		Use:   "stats",
 		Short: "Say how the ledger is doing",
 		Long: `Say how the ledger is doing: messages by state and scope, ages of what is pending, what deliveries were, owners, the
-size of the tables, sessions that wait for locks.
+size of the tables, sessions that wait for locks, and retries that wait in the ledger.
 
 It is cheap at any size of the tables: counts and ages are those of the last whole pass of the sweep, and the answer says
 how old they are; the rest is of now. (` + "`ackledger maintain --once`" + ` makes a pass.)
@@ -34,8 +34,12 @@ Options.ArchiveBudget counts them. That reads all of it, without bodies.`,
 			var s ledger.Stats
 			var dead []deadLetters
 			var bytes []archivedBytes
+			var parked map[string]ledger.ParkedStats
 			err := t.operate(cmd, func(ctx context.Context, l opened) (err error) {
-				if s, err = l.Stats(ctx); err != nil || !letters {
+				if s, err = l.Stats(ctx); err == nil {
+					parked, err = countParked(ctx, l)
+				}
+				if err != nil || !letters {
 					return err
 				}
 				if dead, err = countDeadLetters(ctx, l); err == nil {
@@ -48,10 +52,12 @@ Options.ArchiveBudget counts them. That reads all of it, without bodies.`,
 			}
 			if asJSON {
 				all := newStatistics(&s)
-				all.DeadLetters, all.Archived = dead, bytes
+				all.DeadLetters, all.Archived, all.Parked = dead, bytes, newParkedCounts(parked)
 				return printJSON(cmd.OutOrStdout(), all)
 			}
-			err = printStats(cmd.OutOrStdout(), &s)
+			if err = printStats(cmd.OutOrStdout(), &s); err == nil {
+				err = printParked(cmd.OutOrStdout(), parked)
+			}
 			if err == nil && letters {
 				err = printDeadLetters(cmd.OutOrStdout(), dead, bytes)
 			}
@@ -71,6 +77,9 @@ type statistics struct {
 	Scopes []scope    `json:"scopes"`
 	// Deliveries are what workers have counted up to their last heartbeats.
 	Deliveries []deliveries `json:"deliveries"`
+
+	// Parked are the retries that wait in the ledger, as of now.
+	Parked []parkedCount `json:"parked"`
 
 	Owners    owners  `json:"owners"`
 	Tables    []table `json:"tables"`
