@@ -38,6 +38,10 @@ var defaults = map[string]string{
 	"Options.Breaker.Failures": count(consumer.DefaultBreakerFailures),
 	"Options.Breaker.Percent":  count(consumer.DefaultBreakerPercent),
 
+	"Options.ParkAfter":   span(consumer.DefaultParkAfter),
+	"Options.ParkedMost":  count(consumer.DefaultParkedMost),
+	"Options.ParkedBytes": size(consumer.DefaultParkedBytes),
+
 	"Options.DeadLetterTries":   count(consumer.DefaultDeadLetterTries),
 	"Options.DeadLetterTimeout": span(consumer.DefaultDeadLetterTimeout),
 

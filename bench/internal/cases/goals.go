@@ -9,7 +9,7 @@ import (
 
 // Values are the names of all values that cases report, for the check of the goals.
 func Values() []string {
-	return []string{suite.Rate, suite.BytesEach, suite.HotShare, suite.P50, suite.P99, suite.Resident, riverWorked, growth, rowsLeft, behind, kilobytes, lastTenth,
+	return []string{suite.Rate, suite.BytesEach, suite.HotShare, suite.P50, suite.P99, suite.Resident, riverWorked, growth, rowsLeft, behind, commitBehind, kilobytes, lastTenth,
 		requestRate, replayRate, stepRate, writesEach, commitsEach, walEach}
 }
 
@@ -62,6 +62,7 @@ func rateGoals() []suite.Goal {
 			return r.Rate(stub+"ours, rows") * (1/faster(r, stub) + 1/r.Rate(stub+"ours, ledger alone"))
 		}},
 		ratio("DynamoDB, claim and settle, of a bare loop of the same conditional writes", dynamoGroup+"/ours, claim and settle", dynamoGroup+"/bare loop", 0.9),
+		ratio("Kafka, records of seven partitions beside one whose retries are parked, of without them", parkedGroup+"/all of one partition are", parkedGroup+"/none is put off", 0.95),
 		ratio("as many handlers as pay, 1 to 100, of the best fixed number, that nobody knows", adaptiveGroup+"/1 to 100, MinConcurrency", adaptiveGroup+"/22 handlers", 0.9),
 	}
 }

@@ -127,16 +127,18 @@ func (c *cluster) newGroup(r *suite.Run) string {
 
 // committed fails unless the group has committed n records.
 func (c *cluster) committed(ctx context.Context, group string, n int) error {
+	sum, err := c.sum(ctx, group)
+	if err == nil && sum != int64(n) {
+		err = fmt.Errorf("group %s has committed %d records, want %d", group, sum, n)
+	}
+	return err
+}
+
+// sum is how many records a group has committed.
+func (c *cluster) sum(ctx context.Context, group string) (sum int64, err error) {
 	offsets, err := c.admin.FetchOffsets(ctx, group)
-	if err != nil {
-		return err
-	}
-	sum := int64(0)
 	offsets.Each(func(o kadm.OffsetResponse) { sum += o.At })
-	if sum != int64(n) {
-		return fmt.Errorf("group %s has committed %d records, want %d", group, sum, n)
-	}
-	return nil
+	return sum, err
 }
 
 // firstFetch starts the clock when a client asks for records for the first time: it is a member of the group then and
