@@ -141,7 +141,7 @@ It counts first, and changes nothing without --yes. Without anything that select
 	p.messageFlags(cmd, "parked")
 	flags := cmd.Flags()
 	flags.Var((*given)(&p.group), "key", "the FIFO group or the Kafka key, whole")
-	p.by.flags(cmd)
+	p.flags(cmd)
 	flags.IntVar(&p.count, "count", 0, "so many at most, those first that are due first; 0 for all")
 	flags.BoolVar(&p.yes, "yes", false, "do it")
 	flags.BoolVar(&p.all, "all", false, "for --yes without a selection: all that is parked")

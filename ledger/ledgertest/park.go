@@ -43,16 +43,16 @@ func RunParked(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall222: the broker brought a parked message again, since its acknowledgement was lost, and it ran or was held.
+// Pitfall222 is a fault: the broker brought a parked message again, since its acknowledgement was lost, and it ran or was held.
 func Pitfall222(t *testing.T, open Open) { parkInCare(begin(t, open)) }
 
-// Pitfall223: a repeated settlement that parks met a row that had only been released, and held.
+// Pitfall223 is a fault: a repeated settlement that parks met a row that had only been released, and held.
 func Pitfall223(t *testing.T, open Open) { parkRepeated(begin(t, open)) }
 
-// Pitfall224: what was left of a parked message ran it again after another copy of it had failed for good.
+// Pitfall224 is a fault: what was left of a parked message ran it again after another copy of it had failed for good.
 func Pitfall224(t *testing.T, open Open) { parkFailedElsewhere(begin(t, open)) }
 
-// Pitfall225: a message succeeded in a transaction of its handler's, and stayed parked.
+// Pitfall225 is a fault: a message succeeded in a transaction of its handler's, and stayed parked.
 func Pitfall225(t *testing.T, open Open) { parkInTx(begin(t, open)) }
 
 // soon is a wait that a case sees the end of.

@@ -28,7 +28,7 @@ func RunParkedOperate(t *testing.T, open Open) {
 	}
 }
 
-// Pitfall227: what an operator dropped was dropped without its body, or ran once more.
+// Pitfall227 is a fault: what an operator dropped was dropped without its body, or ran once more.
 func Pitfall227(t *testing.T, open Open) { parkDrop(begin(t, open)) }
 
 func (e *env) parkingOp() ledger.ParkingOperator {
