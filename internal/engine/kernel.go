@@ -40,6 +40,7 @@ type waits struct {
 	armed     time.Duration // what the timer waits for
 	kick      chan struct{} // the timer is to look again
 	look      chan struct{} // a scope is new
+	due       chan struct{} // what is due in the ledger is to be looked for
 }
 
 // endAll wakes everybody.
@@ -60,7 +61,7 @@ func newKernel(cfg *Config, f *flow.Flow) *kernel {
 	cond := func() *sync.Cond { return sync.NewCond(&k.mu) }
 	k.wait = waits{
 		claim: cond(), run: cond(), settle: cond(), solo: cond(), rescue: cond(), publish: cond(), probe: cond(), want: cond(), spare: cond(),
-		kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), due: make(chan struct{}, 1),
 	}
 	return k
 }
@@ -155,6 +156,9 @@ func (k *kernel) carryOut() (news []flow.News) {
 		if c.Improved && k.changed != nil {
 			close(k.changed)
 			k.changed = nil
+		}
+		if c.Improved && k.flow.Hungry(k.now()) {
+			signal(k.wait.due)
 		}
 		if c.Look {
 			signal(k.wait.look)

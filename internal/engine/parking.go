@@ -26,7 +26,6 @@ type parking struct {
 	life   *life
 	cfg    *Config
 	ledger ledger.Parking
-	wake   chan struct{}
 
 	// The kernel's lock guards these.
 	scopes map[string]*parkedScope
@@ -48,7 +47,7 @@ func newParking(k *kernel, l *life, cfg *Config) *parking {
 	if !ok || cfg.Shown.Revive == nil || cfg.Options.NoParking {
 		return nil
 	}
-	p := &parking{kernel: k, life: l, cfg: cfg, ledger: keeper, wake: make(chan struct{}, 1), scopes: map[string]*parkedScope{}}
+	p := &parking{kernel: k, life: l, cfg: cfg, ledger: keeper, scopes: map[string]*parkedScope{}}
 	for _, scope := range cfg.Shown.Scopes {
 		p.scopes[scope] = &parkedScope{}
 	}
@@ -87,7 +86,7 @@ func (p *parking) takes(scope string, after time.Duration, weight int64, forced 
 	s.Messages, s.Bytes = s.Messages+1, s.Bytes+weight
 	if at := time.Now().Add(after); at.Before(s.lookAt) {
 		s.lookAt = at
-		signal(p.wake)
+		signal(p.wait.due)
 	}
 	return true
 }
@@ -136,7 +135,7 @@ func (p *parking) loop() {
 		t := time.NewTimer(rest)
 		select {
 		case <-t.C:
-		case <-p.wake:
+		case <-p.wait.due:
 		case <-p.life.gone.Done():
 		}
 		t.Stop()
@@ -203,14 +202,27 @@ func (p *parking) most() int {
 	return min(n, ledger.MaxDue)
 }
 
+// wanted is how many messages of the ledger's own can be taken in, and how many bytes. While the breaker is open that is one to try, since
+// nothing else may be left to try. The kernel's lock is held.
+func (p *parking) wanted() (n int, size int64) {
+	items, _, bytes := p.flow.Held()
+	n, size = min(p.most()-p.inHand, p.cfg.Options.MaxHeld-items), min(bytes.Room()/2, parkBytes) // a message counts two copies
+	switch {
+	case p.flow.MayStart():
+		return n, size
+	case p.flow.Hungry(p.now()):
+		return min(n, 1), size
+	default:
+		return 0, 0
+	}
+}
+
 // look takes in what is due of a scope, and says when to look again.
 func (p *parking) look(scope string, idle time.Duration) (time.Duration, error) {
 	p.mu.Lock()
-	items, _, bytes := p.flow.Held()
-	n, size := min(p.most()-p.inHand, p.cfg.Options.MaxHeld-items), min(bytes.Room()/2, parkBytes) // a message counts two copies
-	able := p.flow.MayStart() && n > 0 && size > 0
+	n, size := p.wanted()
 	p.mu.Unlock()
-	if !able {
+	if n <= 0 || size <= 0 {
 		return idle, nil // back wakes it when there is room, and what is paused goes on soon enough
 	}
 	ctx, cancel := context.WithTimeout(p.life.gone, callTimeout(&p.cfg.Options))
@@ -308,6 +320,6 @@ func (p *parking) back(n int) {
 	low := p.inHand < p.most()/2
 	p.mu.Unlock()
 	if low {
-		signal(p.wake)
+		signal(p.wait.due)
 	}
 }

@@ -43,11 +43,15 @@ func (c *chunk) parkOne(r *running, o *flow.Outcome) {
 // looks looks for what is due, again and again: it is offered like any delivery. What is said of a look that is not answered nobody hears.
 func (p *process) looks() {
 	p.after(p.between(20*time.Millisecond, time.Second), p.looks)
-	if !p.joined || p.draining || p.room() <= 0 || !p.flow.MayStart() {
+	most := int(min(p.room(), 5))
+	if !p.joined || p.draining || most <= 0 {
 		return
 	}
+	if p.flow.Hungry(p.now) { // for one to try
+		most = 1
+	}
 	scope := scopeOf(message{partition: p.rnd.IntN(p.cfg.Partitions)})
-	ask := ledger.DueRequest{Scope: scope, Most: 1 + p.rnd.IntN(int(min(p.room(), 5))), Bytes: 1 << 20, Hide: p.hours(p.between(10*time.Millisecond, lease))}
+	ask := ledger.DueRequest{Scope: scope, Most: 1 + p.rnd.IntN(most), Bytes: 1 << 20, Hide: p.hours(p.between(10*time.Millisecond, lease))}
 	var reply ledger.DueReply
 	p.request("a look for what is due", p.reach(timeout), func() (err error) {
 		reply, err = p.ledger.Due(context.Background(), ask)
