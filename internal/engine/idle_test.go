@@ -112,13 +112,13 @@ func (e *Engine) runs(it *Item, o flow.Outcome) {
 func (e *Engine) settles(at time.Duration, err error) {
 	e.do(func(f *flow.Flow, _ time.Duration) {
 		var b flow.Batch
-		for f.NextSettle(&b) {
+		for f.NextSettle(0, &b) {
 			errs := make([]error, len(b.Items))
 			for i := range errs {
 				errs[i] = err
 			}
 			f.Settled(at, &b, errs, nil)
-			f.SettleOver(&b)
+			f.SettleOver(0, &b)
 		}
 	})
 }

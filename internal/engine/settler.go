@@ -20,7 +20,7 @@ type settler struct {
 func (s *settler) loop() {
 	var batch flow.Batch
 	var sets []ledger.Settlement
-	next := func() bool { return s.flow.NextSettle(&batch) }
+	next := func() bool { return s.flow.NextSettle(s.now(), &batch) }
 	for s.await(s.wait.settle, next) {
 		if len(batch.Ranges) > 0 {
 			s.settleRanges(&batch)
@@ -29,7 +29,7 @@ func (s *settler) loop() {
 			clear(sets)
 		}
 		s.mu.Lock()
-		s.flow.SettleOver(&batch)
+		s.flow.SettleOver(s.now(), &batch)
 		s.unlock()
 		clear(batch.Items)
 		clear(batch.Ranges)

@@ -49,7 +49,7 @@ func (f *Flow) Has() Work {
 		Claims:      f.s.claimQ.len()+f.s.doubtQ.len()+f.s.rangeQ.len() > 0,
 		Suspects:    f.s.suspectQ.len() > 0,
 		Probes:      f.breaker.open,
-		Settlements: f.settleQ.len()+f.rangesDone.len() > 0,
+		Settlements: f.settleQ.len()+f.rangesDone.len() > 0 || f.mayPark(),
 		Letters:     f.letters.len() > 0,
 		Stuck:       f.Watched(),
 		Wanted:      f.permits != nil && f.permits.wanting.len() > 0,

@@ -27,9 +27,9 @@ func Example() {
 	f.Free(d)
 
 	var b flow.Batch
-	fmt.Println("settle:", f.NextSettle(&b), b.Items[0].Full().Kind)
+	fmt.Println("settle:", f.NextSettle(0, &b), b.Items[0].Full().Kind)
 	f.Settled(now, &b, []error{nil}, nil)
-	f.SettleOver(&b)
+	f.SettleOver(0, &b)
 
 	f.End().Reset()
 	var t flow.Telling

@@ -113,6 +113,7 @@ func newLimiting(cfg *Config) (l limiting) {
 type settlements struct {
 	settling    int // records in settlements under way
 	settleQ     queue[Settlement]
+	parks       parks
 	rangesDone  queue[*Range]   // to be settled
 	doneRecords int             // of them
 	doneRound   uint64          // calls of takeDone

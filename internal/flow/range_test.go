@@ -332,11 +332,11 @@ func TestPartsAreSettledAtOnce(t *testing.T) {
 	}
 	f.Free(d)
 	var b Batch
-	if !f.NextSettle(&b) || len(b.Ranges) != 1 || b.Messages() != 3 {
+	if !f.NextSettle(0, &b) || len(b.Ranges) != 1 || b.Messages() != 3 {
 		t.Fatalf("%d ranges are settled", len(b.Ranges))
 	}
 	f.Settled(0, &b, []error{ledger.ErrParts}, nil)
-	if f.SettleOver(&b); !f.NextSettle(&b) || len(b.Items) != 3 {
+	if f.SettleOver(0, &b); !f.NextSettle(0, &b) || len(b.Items) != 3 {
 		t.Errorf("%d are settled one by one, want 3", len(b.Items))
 	}
 }

@@ -76,6 +76,7 @@ func (f *Flow) Close(now time.Duration) {
 func everything(*Item) bool { return true }
 
 func (f *Flow) drop(now time.Duration, match func(*Item) bool, last bool, of any) *Drop {
+	f.hurryParks()
 	f.recallAll()
 	d := &Drop{left: 1, Of: of}
 	for it := range f.items {

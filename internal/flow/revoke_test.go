@@ -99,7 +99,7 @@ func TestDrainWaitsForWhatTheBrokerHasBack(t *testing.T) {
 	}
 	last := f.Drain(0, nil)
 	var b Batch
-	for i, step := range []func(){func() {}, func() { f.Ran(0, d, Outcome{}) }, func() { f.NextSettle(&b) }} {
+	for i, step := range []func(){func() {}, func() { f.Ran(0, d, Outcome{}) }, func() { f.NextSettle(0, &b) }} {
 		if step(); last.Ended() || len(commands(f).Ended) != 0 {
 			t.Fatalf("%d: it has ended, and the message is in phase %d", i, it.phase)
 		}

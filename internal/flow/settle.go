@@ -24,19 +24,22 @@ func (f *Flow) settle(now time.Duration, it *Item, set *ledger.Settlement) {
 		f.forward(s)
 		return
 	}
-	f.settleQ.push(s)
+	f.queueUp(s)
 }
 
 // NextSettle takes what is to be settled next; false: nothing is, now. It is to be followed by SettleOver.
-func (f *Flow) NextSettle(b *Batch) bool {
-	b.Items, b.Ranges, b.n = b.Items[:0], b.Ranges[:0], 0
+func (f *Flow) NextSettle(now time.Duration, b *Batch) bool {
+	*b = Batch{Items: b.Items[:0], Ranges: b.Ranges[:0]}
 	for !f.closed {
+		if f.mayPark() {
+			return f.nextParks(now, b)
+		}
 		waiting := f.settleQ.len() + f.sendable()
 		if waiting == 0 || !f.worthwhile(waiting, f.settling) {
 			return false
 		}
 		if b.Ranges = f.takeDone(b.Ranges); len(b.Ranges) == 0 {
-			b.Items = f.takeSettlements(b.Items)
+			b.Items = f.takeSettlements(&f.settleQ, b.Items)
 		}
 		b.n = len(b.Items)
 		for _, r := range b.Ranges {
@@ -50,18 +53,24 @@ func (f *Flow) NextSettle(b *Batch) bool {
 }
 
 // SettleOver notes that a call is not under way any more.
-func (f *Flow) SettleOver(b *Batch) { f.settling -= b.n }
+func (f *Flow) SettleOver(now time.Duration, b *Batch) {
+	if b.parks {
+		f.parksOver(now, b)
+	} else {
+		f.settling -= b.n
+	}
+}
 
 // takeSettlements takes settlements of one session, bounded in count and bytes, into batch, which is empty.
-func (f *Flow) takeSettlements(batch []Settlement) []Settlement {
+func (f *Flow) takeSettlements(from *queue[Settlement], batch []Settlement) []Settlement {
 	bytes := 0
-	for f.settleQ.len() > 0 && len(batch) < SettleBatch {
-		next := &f.settleQ.buf[f.settleQ.head]
+	for from.len() > 0 && len(batch) < SettleBatch {
+		next := &from.buf[from.head]
 		if len(batch) > 0 && (next.Session != batch[0].Session || bytes+next.size() > settleBytes) {
 			break
 		}
 		bytes += next.size()
-		batch = append(batch, f.settleQ.pop())
+		batch = append(batch, from.pop())
 		batch, bytes = f.takeEarly(batch, bytes)
 	}
 	return batch
@@ -154,7 +163,7 @@ func (f *Flow) settledOne(now time.Duration, s *Settlement, err error) {
 		f.refused(now, s, err, false)
 	default: // a locked row: this one is to be repeated
 		again := *s
-		f.timers.add(now+lockedRest/2+time.Duration(f.chance.draw()*float64(lockedRest/2)), func(time.Duration) { f.settleQ.push(again) })
+		f.timers.add(now+lockedRest/2+time.Duration(f.chance.draw()*float64(lockedRest/2)), func(time.Duration) { f.queueUp(again) })
 	}
 }
 
@@ -182,7 +191,7 @@ func (f *Flow) forward(s Settlement) {
 		s.Whole = new(*s.More.Dead)
 	}
 	if !f.cfg.Target && !f.cfg.Cipher || s.Whole != nil && !f.cfg.Cipher {
-		f.settleQ.push(s)
+		f.queueUp(s)
 		return
 	}
 	f.lettersOut++
@@ -232,7 +241,7 @@ func (f *Flow) Published(now time.Duration, s *Settlement, unsealed error) {
 	case s.Filed:
 		f.finish(s.Item, Verdict{Ack: true})
 	case unsealed == nil:
-		f.settleQ.push(*s)
+		f.queueUp(*s)
 	case s.Item.phase == settling:
 		f.refused(now, s, unsealed, true)
 	}
@@ -301,7 +310,7 @@ func (f *Flow) keep(now time.Duration, s *Settlement, err error, unsealed bool) 
 			f.lettersOut++
 			f.letters.push(k.Settlement)
 		} else {
-			f.settleQ.push(k.Settlement)
+			f.queueUp(k.Settlement)
 		}
 	})
 }

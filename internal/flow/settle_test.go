@@ -50,7 +50,7 @@ func TestEarlySuccessesKeepTheirResults(t *testing.T) {
 		}
 		f.succeed(a, nil)
 		var batch Batch
-		if !f.NextSettle(&batch) || len(batch.Items) != 2 || batch.Items[1].Item != b || b.phase != settling || b.rest().early != nil {
+		if !f.NextSettle(0, &batch) || len(batch.Items) != 2 || batch.Items[1].Item != b || b.phase != settling || b.rest().early != nil {
 			t.Fatalf("%q: %d together, the second in phase %d", result, len(batch.Items), b.phase)
 		}
 		if full := batch.Items[1].Full(); full.Kind != ledger.Succeed || string(full.Result) != result || (batch.Items[1].More == nil) != (result == "") {
@@ -122,7 +122,7 @@ func TestCallsOfSettlementsAgainstAList(t *testing.T) {
 			f.settleQ.push(s)
 		}
 		var batch Batch
-		for f.NextSettle(&batch) {
+		for f.NextSettle(0, &batch) {
 			bytes := 0
 			for i := range batch.Items {
 				bytes += batch.Items[i].size()
@@ -144,7 +144,7 @@ func TestCallsOfSettlementsAgainstAList(t *testing.T) {
 				alone++
 			}
 			list = list[n:]
-			f.SettleOver(&batch)
+			f.SettleOver(0, &batch)
 		}
 		if len(list) != 0 || f.settling != 0 {
 			t.Fatalf("seed %d: %d are left, %d under way", seed, len(list), f.settling)
@@ -277,7 +277,7 @@ func TestLockedRowsAreSettledAgain(t *testing.T) {
 		f.s.setPhase(it, running)
 		f.succeed(it, nil)
 	}
-	f.NextSettle(&batch)
+	f.NextSettle(0, &batch)
 	f.Settled(time.Second, &batch, slices.Repeat([]error{errors.New("locked")}, 100), nil)
 	if f.Wake(time.Second + lockedRest/2 - 1); f.settleQ.len() != 0 {
 		t.Errorf("%d are repeated at once", f.settleQ.len())
@@ -305,14 +305,14 @@ func TestLockedRowsOfASequenceGoTogether(t *testing.T) {
 		f.succeed(items[len(items)-1-i], nil)
 	}
 	var batch Batch
-	if !f.NextSettle(&batch) || len(batch.Items) != 3 {
+	if !f.NextSettle(0, &batch) || len(batch.Items) != 3 {
 		t.Fatalf("%d go together", len(batch.Items))
 	}
 	f.Settled(0, &batch, slices.Repeat([]error{errors.New("locked")}, 3), nil)
-	if f.SettleOver(&batch); f.NextSettle(&batch) {
+	if f.SettleOver(0, &batch); f.NextSettle(0, &batch) {
 		t.Fatalf("%d are settled before their head", len(batch.Items))
 	}
-	if f.Wake(lockedRest); !f.NextSettle(&batch) || len(batch.Items) != 3 || batch.Items[0].Item != items[0] || batch.Items[2].Item != items[2] {
+	if f.Wake(lockedRest); !f.NextSettle(0, &batch) || len(batch.Items) != 3 || batch.Items[0].Item != items[0] || batch.Items[2].Item != items[2] {
 		t.Errorf("%d go together, want 3 in their order", len(batch.Items))
 	}
 }

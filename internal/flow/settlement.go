@@ -46,6 +46,9 @@ type Batch struct {
 	Items  []Settlement
 	Ranges []*Range
 	n      int
+
+	parks bool          // it parks
+	began time.Duration // then
 }
 
 // Session is the one that all of the batch are of.

@@ -226,7 +226,7 @@ func (w *storm) settled() {
 		whole = ledger.ErrLost
 	}
 	w.f.Settled(w.now, b, errs, whole)
-	w.f.SettleOver(b)
+	w.f.SettleOver(w.now, b)
 }
 
 func (w *storm) upset() {
@@ -268,7 +268,7 @@ func (w *storm) work() {
 	case n == 4 && len(w.hands) > 0:
 		w.end()
 	case n == 5:
-		if b := (&Batch{}); w.f.NextSettle(b) {
+		if b := (&Batch{}); w.f.NextSettle(w.now, b) {
 			w.settles(b)
 		}
 	case n == 6 && len(w.batches) > 0:

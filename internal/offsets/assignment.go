@@ -37,7 +37,7 @@ type Assignment struct {
 	high     int64       // high watermark; -1: not known
 	pausedAt time.Time   // since when the span limit holds it; zero: it does not
 	moved    time.Time   // when a record was last given back, or none was in hand
-	stuck    bool        // it crowds and does not move: see Table.Crowded
+	stuck    bool        // it crowds, and is left out of polls: see Table.Crowded
 }
 
 // Commit is an offset to be committed, with the leader epoch of the record before it.

@@ -1,23 +1,38 @@
 package offsets
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// stuckAfter is how long a partition that crowds may give nothing back before it is left out of polls.
-const stuckAfter = time.Second
+// How long a partition that crowds may go on to do so before it is left out of polls.
+const (
+	stuckAfter  = time.Second            // if it gives nothing back
+	starveAfter = 100 * time.Millisecond // if another partition has something to read, and nothing in hand
+)
 
 // Crowded looks for partitions that have more in hand than there is room left for all of them (a shared buffer with
-// dynamic thresholds), and so would fill the worker's hands while they wait for one record. It returns those that are
-// stuck, which must leave the rest of the room to the others, and in how long to look again before the next poll; zero:
+// dynamic thresholds), and so would fill the worker's hands while they wait for one record, or are slower than the others. It returns
+// those that are stuck, which must leave the rest of the room to the others, and in how long to look again before the next poll; zero:
 // poll. One partition alone crowds nobody.
 func (t *Table) Crowded(now time.Time) (stuck []*Assignment, wait time.Duration) {
-	if len(t.now) < 2 || !t.scarce() {
+	if !t.crowded() {
+		t.crowdedAt = time.Time{}
 		return nil, 0
 	}
+	if t.crowdedAt.IsZero() {
+		t.crowdedAt = now
+	}
+	starving := t.starving()
 	for _, a := range t.now {
 		if a.closed || a.stuck || !t.crowds(a, 1) {
 			continue
 		}
-		if left := stuckAfter - now.Sub(a.moved); left > 0 {
+		left := stuckAfter - now.Sub(a.moved)
+		if starving && t.mostly(a) {
+			left = min(left, starveAfter-now.Sub(t.crowdedAt))
+		}
+		if left > 0 {
 			wait = max(wait, left)
 			continue
 		}
@@ -26,6 +41,24 @@ func (t *Table) Crowded(now time.Time) (stuck []*Assignment, wait time.Duration)
 		stuck = append(stuck, a)
 	}
 	return stuck, wait
+}
+
+// crowded says whether a partition crowds that is read.
+func (t *Table) crowded() bool {
+	return len(t.now) > 1 && t.scarce() && slices.ContainsFunc(t.now, func(a *Assignment) bool { return !a.closed && !a.stuck && t.crowds(a, 1) })
+}
+
+// mostly says whether most of what is in hand is of a partition.
+func (t *Table) mostly(a *Assignment) bool {
+	return a.held > t.held/2 || a.weight.Counted() > t.weight.Counted()/2
+}
+
+// starving says whether a partition has something to read, and nothing in hand.
+func (t *Table) starving() bool {
+	return slices.ContainsFunc(t.now, func(a *Assignment) bool {
+		lag, _ := a.Lag()
+		return !a.closed && a.pausedAt.IsZero() && !a.stuck && a.held == 0 && lag > 0
+	})
 }
 
 // scarce says whether there is little room left: as long as there is more, a partition may have as much in hand as it likes.

@@ -15,6 +15,8 @@ type Table struct {
 	held   int // in hand, of assignments that were let go of too
 	weight flow.Weight
 	stuck  int // how many assignments are stuck, at least
+
+	crowdedAt time.Time // since when polls have waited for one that crowds; zero: they do not
 }
 
 // NewTable returns a table whose partitions pause when span records are delivered past their position. A member has as many

@@ -14,6 +14,7 @@ type member struct {
 	span, most int
 	limit      int64
 	terms      []*term
+	crowded    time.Time // since when one has crowded
 }
 
 type term struct {
@@ -78,6 +79,12 @@ func (m *member) crowds(x *term, part int) bool {
 	records, bytes := m.room()
 	held, _, counted := weigh(m.limit, x)
 	return held > 0 && (held > records/part || counted > bytes/int64(part))
+}
+
+func (m *member) mostly(x *term) bool {
+	records, _, bytes := weigh(m.limit, m.terms...)
+	held, _, counted := weigh(m.limit, x)
+	return held > records/2 || counted > bytes/2
 }
 
 func (x *term) span() int { return len(x.position.records) - x.position.prefix() }
@@ -250,13 +257,29 @@ func (d *drive) discard(t *rapid.T) {
 
 func (d *drive) crowded(t *rapid.T) {
 	all := d.m.present()
+	var crowding []*term
 	var want []*offsets.Assignment
-	wait := time.Duration(0)
+	wait, starving := time.Duration(0), false
 	for _, x := range all {
-		if len(all) < 2 || x.closed || x.stuck || !d.m.scarce() || !d.m.crowds(x, 1) {
-			continue
+		if len(all) > 1 && !x.closed && !x.stuck && d.m.scarce() && d.m.crowds(x, 1) {
+			crowding = append(crowding, x)
 		}
-		if left := time.Second - d.now.Sub(x.moved); left > 0 {
+		held, _, _ := weigh(d.m.limit, x)
+		offset, _ := x.position.position()
+		starving = starving || !x.closed && !x.stuck && x.paused.IsZero() && held == 0 && x.high > offset
+	}
+	switch {
+	case crowding == nil:
+		d.m.crowded = time.Time{}
+	case d.m.crowded.IsZero():
+		d.m.crowded = d.now
+	}
+	for _, x := range crowding {
+		left := time.Second - d.now.Sub(x.moved)
+		if starving && d.m.mostly(x) {
+			left = min(left, 100*time.Millisecond-d.now.Sub(d.m.crowded))
+		}
+		if left > 0 {
 			wait = max(wait, left)
 			continue
 		}
@@ -382,5 +405,45 @@ func TestTakingAndFinishingAllocatesNothing(t *testing.T) {
 	round()
 	if got := testing.AllocsPerRun(20, round); got != 0 {
 		t.Errorf("%v allocations for 500 records", got)
+	}
+}
+
+// A partition that crowds and gives back slowly, while another has something to read and nothing in hand, leaves the room to that
+// one soon. Where none starves, or most is another's, polls wait for it.
+func TestSlowPartitionLeavesTheRoom(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		high  int64 // of the other
+		other int   // that the other has in hand
+		stuck bool
+	}{
+		"it starves": {high: 5, stuck: true}, "nothing to read": {high: 0}, "something in hand": {high: 5, other: 1},
+	} {
+		table, now := offsets.NewTable(1000, 100, 1<<20), time.Unix(1000, 0)
+		slow := &offsets.Assignment{TopicPartition: offsets.TopicPartition{Topic: "a", Partition: 0}, Epoch: -1, Committed: -1}
+		other := &offsets.Assignment{TopicPartition: offsets.TopicPartition{Topic: "a", Partition: 1}, Epoch: -1, Committed: -1}
+		table.Install(slow)
+		table.Install(other)
+		other.Saw(c.high)
+		var seqs []uint64
+		for i := range 90 {
+			seq, _ := table.Take(now, slow, offsets.Record{Offset: int64(i), Epoch: -1, Size: 1})
+			seqs = append(seqs, seq)
+		}
+		for i := range c.other {
+			table.Take(now, other, offsets.Record{Offset: int64(i), Epoch: -1, Size: 1})
+		}
+		var stuck []*offsets.Assignment
+		for i := 0; i < 4; i++ { // it gives one back in 40 ms
+			got, wait := table.Crowded(now)
+			if stuck = append(stuck, got...); len(got) == 0 && wait <= 0 && len(stuck) == 0 {
+				t.Errorf("%s: it is polled", name)
+			}
+			now = now.Add(40 * time.Millisecond)
+			table.Finish(now, slow, seqs[i], 1, true)
+		}
+		if got := len(stuck) == 1 && stuck[0] == slow; got != c.stuck || len(stuck) > 1 {
+			t.Errorf("%s: %d partitions leave the room, want that: %v", name, len(stuck), c.stuck)
+		}
 	}
 }

@@ -191,7 +191,7 @@ func (p *process) settle() bool {
 		return false
 	}
 	b := &flow.Batch{}
-	if !p.flow.NextSettle(b) {
+	if !p.flow.NextSettle(p.now, b) {
 		return false
 	}
 	p.settlers--
@@ -251,7 +251,7 @@ func (p *process) send(b *flow.Batch, sess *session) {
 			}
 		}
 		p.flow.Settled(p.now, b, errs, err)
-		p.flow.SettleOver(b)
+		p.flow.SettleOver(p.now, b)
 		p.settlers++
 	})
 }
@@ -315,7 +315,7 @@ func (p *process) settleRanges(b *sent, sess *session, errs []error) error {
 func (p *process) again(b *flow.Batch, sess *session) {
 	if b.Session().Lost() {
 		p.flow.Settled(p.now, b, nil, ledger.ErrLost)
-		p.flow.SettleOver(b)
+		p.flow.SettleOver(p.now, b)
 		p.settlers++
 		return
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/offsets"
@@ -45,17 +46,44 @@ func (a *assignment) crowds(part int) bool {
 	return n > 0 && (n > records/part || counted > bytes/int64(part))
 }
 
+// mostly says whether most of what is in hand is of an assignment.
+func (a *assignment) mostly() bool {
+	limit := int64(a.member.cluster.held) * size
+	records, _, counted := weigh(limit, a.member.all...)
+	n, _, own := weigh(limit, a)
+	return n > records/2 || own > counted/2
+}
+
+// starves says whether an assignment has something to read, and nothing in hand.
+func (a *assignment) starves() bool {
+	n, _, _ := weigh(0, a)
+	_, at := a.position()
+	return !a.closed && !a.stuck && !a.paused && n == 0 && a.end > at.offset
+}
+
 // mustCrowd checks which partitions leave the room to the others: where little is left, those that have more in hand than that, and
-// have given nothing back for a second.
+// have given nothing back for a second; or have most, while another starves.
 func (m *member) mustCrowd(stuck []*offsets.Assignment, wait time.Duration) {
 	records, bytes := m.hasRoom()
 	scarce := records <= m.cluster.held/4 || bytes <= int64(m.cluster.held)*size/4
 	list, longest := m.assigns(), time.Duration(0)
+	starving := slices.ContainsFunc(list, (*assignment).starves)
+	crowding := func(a *assignment) bool { return len(list) > 1 && scarce && !a.closed && !a.stuck && a.crowds(1) }
+	switch some := slices.ContainsFunc(list, crowding); {
+	case !some:
+		m.crowded = 0
+	case m.crowded == 0:
+		m.crowded = m.now
+	}
 	for _, a := range list {
-		if len(list) < 2 || !scarce || a.closed || a.stuck || !a.crowds(1) {
+		if !crowding(a) {
 			continue
 		}
-		if left := time.Second - (m.now - a.moved); left > 0 {
+		left := time.Second - (m.now - a.moved)
+		if starving && a.mostly() {
+			left = min(left, 100*time.Millisecond-(m.now-m.crowded))
+		}
+		if left > 0 {
 			longest = max(longest, left)
 			continue
 		}

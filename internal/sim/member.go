@@ -20,6 +20,7 @@ type member struct {
 	turn    int           // of the assignment that is first in the next poll
 	owning  bool          // a commit is under way
 	waiting []func()      // for its end
+	crowded time.Duration // since when a partition has crowded; zero: none does
 }
 
 // String is the process' name.
