@@ -18,7 +18,7 @@ type Message struct {
 	ID string
 	// Source is the queue's ARN, or the Kafka cluster id and topic as `cluster/topic`.
 	Source string
-	// Group is the FIFO group of an SQS message; empty for a standard queue and for Kafka.
+	// Group is the MessageGroupId of an SQS message: its FIFO group, or its tenant on a standard queue. Empty: it has none, and on Kafka.
 	Group string
 	// Key is the key of a Kafka record; nil for one without a key, and for SQS.
 	Key []byte

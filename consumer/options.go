@@ -211,7 +211,8 @@ type Options struct {
 
 	// ParkAfter is from which delay on a retry waits in the ledger instead of in memory, 1 s to 30 days. Default 1 min. The ledger has the
 	// whole message then, before the broker is told to forget it: it holds no place in MaxHeld, no partition's offset and no message in
-	// flight. When MaxHeld or MaxHeldBytes is half used up, any retry of a second or more is parked. Only messages without an order
+	// flight. When MaxHeld or MaxHeldBytes is half used up, any retry of a second or more is parked, and of a fair queue (SQS: a standard
+	// one whose messages have a MessageGroupId) always, since what waits in flight counts against its tenant. Only messages without an order
 	// are, and only in ledgers that can ([ledger.Parking]). For people who would rather have long retries in memory, or short ones
 	// in the ledger.
 	ParkAfter time.Duration

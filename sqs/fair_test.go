@@ -3,6 +3,7 @@ package sqs
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
 )
 
 // sendOf sends messages of one tenant of a standard queue.
@@ -59,27 +61,41 @@ func TestFairShare(t *testing.T) {
 	}
 }
 
-// What waits for a retry is in flight to SQS: a tenant of whom 30 messages wait is noisy by its rules, though none of them takes a handler,
-// and what comes of it is received behind all others. Nothing but a delete would end that: see docs/sqs.md.
+// What waits here for a retry is in flight to SQS: a tenant of whom 30 messages wait is noisy by its rules, though none of them takes a
+// handler, and what comes of it is received behind all others. Nothing but a delete ends that. So a tenant's retries wait in the ledger.
 func TestWaitingIsInFlight(t *testing.T) {
 	for _, c := range []struct {
-		waiting int
-		noisy   string
-	}{{29, ""}, {30, "failing"}} {
-		t.Run(c.noisy, func(t *testing.T) {
+		when         string
+		waiting      int
+		parks, noisy bool
+	}{{"29 wait here", 29, false, false}, {"30 wait here", 30, false, true}, {"30 wait in the ledger", 30, true, false}} {
+		t.Run(c.when, func(t *testing.T) {
 			s := newSite(t, "", 100)
-			b, set := newBook(), steady()
+			b, busy, set := newBook(), newGate(), steady()
+			set.NoParking, set.Concurrency, set.FairShare = !c.parks, 4, 2
+			s.sendOf("busy", numbers("busy", 600)...) // that others use most of the queue is what makes a share of it small
 			run := s.start(func(ctx context.Context, m *consumer.Message) error {
+				if m.Group == "busy" {
+					return busy.handle(ctx, m)
+				}
 				b.add(m)
-				return consumer.RetryAfter(errors.New("away"), 10*time.Minute)
+				return consumer.RetryAfter(errors.New("away"), 50*time.Second) // less than ParkAfter
 			}, set)
 			s.sendOf("failing", numbers("failing", c.waiting)...)
-			eventually(t, "all wait", func() bool { return b.len() == c.waiting && run.eng.Load().Waiting == c.waiting })
+			here := c.waiting
+			if c.parks {
+				here = 0
+			}
+			eventually(t, "all have failed", func() bool { return b.len() == c.waiting })
+			busy.release()
+			eventually(t, "all wait", func() bool {
+				return run.eng.Load() == engine.Load{Held: here, Waiting: here} && s.srv.Queue(s.name).Depth() == here
+			})
 			run.Pause()
 			run.pollsNoMore()
 			s.sendOf("failing", "next")
-			if noisy := strings.Join(s.srv.Fair(s.name).Noisy, " "); noisy != c.noisy {
-				t.Errorf("noisy: %q, want %q", noisy, c.noisy)
+			if noisy := s.srv.Fair(s.name).Noisy; slices.Contains(noisy, "failing") != c.noisy {
+				t.Errorf("noisy: %q, want failing among them: %t", noisy, c.noisy)
 			}
 		})
 	}

@@ -210,19 +210,20 @@ func (h *handlers) decide(r *run, o outcome) {
 	}
 }
 
-// parks has a retry wait in the ledger, if it may: also one that its broker would forget before its time. If the ledger does not take
-// it, or it cannot be sealed, what was to follow follows.
+// parks has a retry wait in the ledger, if it may: also one that its broker would forget before its time, or counts against its tenant. If
+// the ledger does not take it, or it cannot be sealed, what was to follow follows.
 func (h *handlers) parks(r *run, draw float64, left time.Duration) {
 	it, was := r.item, r.end.step
 	forced := was.kind == ledger.KindDeadline && left > 0
 	if !h.parking.may(it) || !forced && (was.settle != ledger.Release || r.end.outcome.outage) {
 		return
 	}
+	must := forced || it.Msg.Group != "" // to a fair queue its group is the noisier, the more of it waits in flight
 	longer := h.policy
 	longer.longest = ledger.MaxPark
 	next := longer.decide(r.end.outcome, it.Attempt(), draw, 0)
 	dead := h.archives.parked(it)
-	if next.settle != ledger.Release || dead.Size() > h.parking.cfg.Ledger.Limits().Archive || !h.parking.takes(it.Key.Scope, next.after, dead.Weight(), forced) {
+	if next.settle != ledger.Release || dead.Size() > h.parking.cfg.Ledger.Limits().Archive || !h.parking.takes(it.Key.Scope, next.after, dead.Weight(), must) {
 		return
 	}
 	next.settle = ledger.Park

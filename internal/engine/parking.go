@@ -59,8 +59,9 @@ func (p *parking) may(it *Item) bool {
 	return p != nil && !it.Parked && it.OrderingKey == "" && it.Invalid == nil && p.ledger.Parks()
 }
 
-// takes says whether a retry of so many bytes waits there: it waits long, or what is in hand is half used up, and the scope has room.
-func (p *parking) takes(scope string, after time.Duration, weight int64, forced bool) bool {
+// takes says whether a retry of so many bytes waits there: it waits long, or what is in hand is half used up, or it must, and the scope has
+// room.
+func (p *parking) takes(scope string, after time.Duration, weight int64, must bool) bool {
 	if after < parkSoon || after > ledger.MaxPark {
 		return false
 	}
@@ -72,7 +73,7 @@ func (p *parking) takes(scope string, after time.Duration, weight int64, forced 
 	}
 	items, _, bytes := p.flow.Held()
 	crowded := items > p.cfg.Options.MaxHeld/2 || bytes.Room() < p.cfg.Options.MaxHeldBytes/2
-	if !forced && after < p.cfg.Options.ParkAfter && !crowded {
+	if !must && after < p.cfg.Options.ParkAfter && !crowded {
 		return false
 	}
 	if !s.Fits(int64(p.cfg.Options.ParkedMost), p.cfg.Options.ParkedBytes) {
