@@ -62,6 +62,8 @@ func rateGoals() []suite.Goal {
 			return r.Rate(stub+"ours, rows") * (1/faster(r, stub) + 1/r.Rate(stub+"ours, ledger alone"))
 		}},
 		ratio("DynamoDB, claim and settle, of a bare loop of the same conditional writes", dynamoGroup+"/ours, claim and settle", dynamoGroup+"/bare loop", 0.9),
+		ratio("Kafka with handlers of 5 ms, records of seven partitions beside one whose retries are parked, of without them",
+			parkedSlowGroup+"/all of one partition are", parkedSlowGroup+"/none is put off", 0.95),
 		ratio("Kafka, records of seven partitions beside one whose retries are parked, of without them", parkedGroup+"/all of one partition are", parkedGroup+"/none is put off", 0.95),
 		ratio("as many handlers as pay, 1 to 100, of the best fixed number, that nobody knows", adaptiveGroup+"/1 to 100, MinConcurrency", adaptiveGroup+"/22 handlers", 0.9),
 	}

@@ -14,27 +14,40 @@ import (
 )
 
 const (
-	parkedGroup = "kafka, retries parked"
+	parkedGroup     = "kafka, retries parked"
+	parkedSlowGroup = "kafka, retries parked, handlers of 5 ms"
 	// commitBehind is for how long committed offsets were behind what was handled of other partitions, at most.
 	commitBehind = "committed behind, s"
 	putOff       = int32(0) // the partition of which all is put off
 )
 
-// parkedRecords are 100,000 of one partition, and seven times as many of the others.
-var parkedRecords = suite.Size{Full: 800_000, Quick: 80_000}
+// parkedRecords are 100,000 of one partition, and seven times as many of the others; parkedSlowRecords are fewer.
+var (
+	parkedRecords     = suite.Size{Full: 800_000, Quick: 80_000}
+	parkedSlowRecords = suite.Size{Full: 160_000, Quick: 40_000}
+)
 
-// parkedCases put off all records of one partition for an hour, beside those of seven others.
-func parkedCases() []suite.Case {
-	const note = "PostgreSQL ledger, no order, no-op handler; the records of seven partitions, beside one"
-	return []suite.Case{
-		{Group: parkedGroup, Name: "none is put off", Note: note, N: parkedRecords, Run: puttingOff(false)},
-		{Group: parkedGroup, Name: "all of one partition are", Note: note + " whose records all are put off for an hour, and parked in the ledger", N: parkedRecords,
-			Run: puttingOff(true)},
+// parkedCases put off all records of one partition for an hour, beside those of seven others: with handlers that do nothing, so that this
+// machine and its database are busy with whatever a record costs, and with handlers that wait for something else.
+func parkedCases() (all []suite.Case) {
+	for _, c := range []struct {
+		group, note string
+		n           suite.Size
+		takes       time.Duration
+	}{
+		{parkedGroup, "no-op handler", parkedRecords, 0},
+		{parkedSlowGroup, "200 handlers of 5 ms", parkedSlowRecords, 5 * time.Millisecond},
+	} {
+		note := "PostgreSQL ledger, no order, " + c.note + "; the records of seven partitions, beside one"
+		all = append(all, suite.Case{Group: c.group, Name: "none is put off", Note: note, N: c.n, Run: puttingOff(false, c.takes)},
+			suite.Case{Group: c.group, Name: "all of one partition are", Note: note + " whose records all are put off for an hour, and parked in the ledger", N: c.n,
+				Run: puttingOff(true, c.takes)})
 	}
+	return all
 }
 
 // puttingOff measures how fast the records of the other partitions are handled, and how far behind all committed offsets are.
-func puttingOff(some bool) func(context.Context, *suite.Run) (suite.Result, error) {
+func puttingOff(some bool, takes time.Duration) func(context.Context, *suite.Run) (suite.Result, error) {
 	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
 		l, err := freshRows(ctx, r, 1)
 		if err != nil {
@@ -44,16 +57,20 @@ func puttingOff(some bool) func(context.Context, *suite.Run) (suite.Result, erro
 		if err != nil {
 			return nil, err
 		}
-		seen := &passing{others: r.N - r.N/partitions, all: r.N, done: make(chan struct{}), clock: &firstFetch{}}
-		group := c.newGroup(r)
+		seen := &passing{others: r.N - (r.N+partitions-1)/partitions, all: r.N, done: make(chan struct{}), clock: &firstFetch{}}
+		group, options := c.newGroup(r), consumer.Options{ParkedMost: 10_000_000}
+		if takes > 0 {
+			options.Concurrency = 200
+		}
 		w, err := kafka.NewWorker([]kgo.Opt{kgo.SeedBrokers(c.brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.WithHooks(seen.clock)}, l,
 			consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
+				time.Sleep(takes)
 				seen.handled(m.Partition)
 				if some && m.Partition == putOff {
 					return consumer.RetryAfter(errLater, time.Hour)
 				}
 				return nil
-			}), &kafka.Config{Order: kafka.OrderNone, Options: consumer.Options{ParkedMost: 10_000_000}})
+			}), &kafka.Config{Order: kafka.OrderNone, Options: options})
 		if err != nil {
 			return nil, err
 		}
