@@ -107,7 +107,7 @@ func standard(path string) bool {
 }
 
 func TestPurePackagesImportTheStandardLibraryOnly(t *testing.T) {
-	for _, path := range []string{"ledger", "internal/backoff", "internal/slots", "internal/visibility"} {
+	for _, path := range []string{"ledger", "internal/backoff", "internal/locks", "internal/slots", "internal/visibility"} {
 		for _, d := range listOf(t, path).Deps {
 			if !standard(d) {
 				t.Errorf("%s depends on %s", path, d)
@@ -151,6 +151,7 @@ var layers = map[string][]string{
 	"internal/fencedsql":           {},
 	"internal/ranges":              {"ledger", "ledger/storage", "internal/checks", "internal/maintenance"},
 	"internal/killpoint":           {},
+	"internal/locks":               {},
 	"internal/slots":               {},
 	"internal/visibility":          {},
 	"internal/adaptive":            {},
@@ -159,10 +160,10 @@ var layers = map[string][]string{
 	"outbox":                       slices.Concat(belowWorkers, []string{"internal/engine"}),
 	"replay":                       slices.Concat(belowWorkers, []string{"internal/engine", "internal/acts"}),
 	"sqs":                          slices.Concat(belowWorkers, []string{"replay", "internal/engine", "internal/acts", "internal/visibility"}),
-	"kafka":                        slices.Concat(belowWorkers, []string{"replay", "internal/engine", "internal/acts", "internal/offsets"}),
+	"kafka":                        slices.Concat(belowWorkers, []string{"replay", "internal/engine", "internal/acts", "internal/locks", "internal/offsets"}),
 	"web":                          slices.Concat(belowWorkers, []string{"replay", "internal/engine", "internal/acts", "internal/operate"}),
 	"cmd/ackledger": slices.Concat(belowStores, belowWorkers, []string{
-		"ledger/driver", "ledger/driver/items", "ledger/dynamodb", "ledger/postgres", "ledger/sqlite", "sqs", "kafka", "internal/offsets", "replay",
+		"ledger/driver", "ledger/driver/items", "ledger/dynamodb", "ledger/postgres", "ledger/sqlite", "sqs", "kafka", "internal/locks", "internal/offsets", "replay",
 		"internal/engine", "internal/fencedsql", "internal/visibility", "internal/operate", "web",
 	}),
 	"consumer/consumertest": slices.Concat(belowStores, belowWorkers, []string{"ledger/driver", "ledger/memory", "internal/engine"}),

@@ -22,7 +22,7 @@ var pureTime = []string{
 }
 
 // purePackages are those that decide.
-var purePackages = []string{"internal/adaptive", "internal/flow", "internal/offsets", "internal/slots", "internal/visibility"}
+var purePackages = []string{"internal/adaptive", "internal/flow", "internal/locks", "internal/offsets", "internal/slots", "internal/visibility"}
 
 // What decides has no lock, goroutine, clock, chance, context, I/O or log.
 func TestTheCoreIsPure(t *testing.T) {

@@ -112,7 +112,7 @@ func choose(all []entry, only, pkg string) ([]entry, error) {
 }
 
 // driven are the parts of the code that the simulator drives.
-var driven = []string{"internal/flow/", "internal/offsets/", "internal/visibility/", "internal/ranges/", "ledger/decide.go"}
+var driven = []string{"internal/flow/", "internal/locks/", "internal/offsets/", "internal/visibility/", "internal/ranges/", "ledger/decide.go"}
 
 // bySimulator chooses the entries whose guards are in the parts that the simulator drives, to be judged by it.
 func bySimulator(all []entry) (chosen []entry) {

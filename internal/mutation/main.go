@@ -36,6 +36,7 @@ var packages = []struct {
 	{"./internal/ranges", []string{"./ledger/memory", "./internal/sim"}},
 	{"./internal/flow", []string{"./internal/engine", "./internal/sim"}},
 	{"./internal/offsets", []string{"./internal/sim"}},
+	{"./internal/locks", []string{"./kafka"}},
 	{"./internal/visibility", []string{"./sqs", "./internal/sim"}},
 	{"./internal/engine", nil},
 	{"./consumer", []string{"./consumer/consumertest"}},
