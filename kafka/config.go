@@ -158,6 +158,7 @@ type settings struct {
 	Config
 	givenKeep time.Duration // Options.Keep as the caller set it
 	archive   int           // the ledger's Limits.Archive
+	share     bool          // of a share group's worker
 	client
 }
 

@@ -80,7 +80,8 @@
 //	commit.go         the one committer
 //	reborn.go         whether a topic is another one than the one that was read
 //	metadata.go       asks the cluster for topics and their ids
-//	worker.go         the worker: its state, its health, and why it ends
+//	worker.go         a consumer group's worker: its state, its health
+//	base.go           what the workers of both kinds of groups have, and why they end
 //	table.go          the assignments of the moment, under a lock; package offsets decides
 //	stretch.go        records that go through the engine as one
 //	record.go         one record in hand: its item, its copies, its lane

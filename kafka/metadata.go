@@ -17,7 +17,7 @@ type topicMeta struct {
 
 // metadata asks a broker for the cluster's id and the given topics, past the client's cache: the client keeps the id of
 // a topic that was deleted and created again.
-func (w *Worker) metadata(ctx context.Context, broker kmsg.Requestor, topics []string) (cluster string, metas map[string]topicMeta, err error) {
+func (w *base) metadata(ctx context.Context, broker kmsg.Requestor, topics []string) (cluster string, metas map[string]topicMeta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	req := kmsg.NewPtrMetadataRequest()

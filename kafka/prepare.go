@@ -17,10 +17,25 @@ const topicGrace = 5 * time.Second
 
 // prepare learns what identities and windows are made of, and refuses what could break a promise. What can heal is tried
 // again until ctx is done.
-func (w *Worker) prepare(ctx context.Context) error {
+func (w *Worker) prepare(ctx context.Context) error { return w.untilPrepared(ctx, w.prepareOnce) }
+
+func (w *Worker) prepareOnce(ctx context.Context) error {
+	cluster, metas, err := w.identify(ctx)
+	if err != nil {
+		return err
+	}
+	w.locked(func() { w.seen(metas) })
+	if err := w.learn(ctx, cluster); err != nil {
+		return err
+	}
+	return w.checkLedger(ctx)
+}
+
+// untilPrepared asks the cluster what Run needs to know. What can heal is tried again until ctx is done.
+func (w *base) untilPrepared(ctx context.Context, once func(context.Context) error) error {
 	since := time.Now()
 	for n := 1; ; n++ {
-		err := w.prepareOnce(ctx)
+		err := once(ctx)
 		if err == nil {
 			w.note(withCluster, nil)
 			return nil
@@ -41,24 +56,29 @@ func (w *Worker) prepare(ctx context.Context) error {
 	}
 }
 
-func (w *Worker) prepareOnce(ctx context.Context) error {
-	cluster, metas, err := w.metadata(ctx, w.kgo, w.set.topics)
+// identify asks for the cluster's id and the topics'.
+func (w *base) identify(ctx context.Context) (cluster string, metas map[string]topicMeta, err error) {
+	cluster, metas, err = w.metadata(ctx, w.kgo, w.set.topics)
 	if err != nil {
-		return &retryError{err}
+		return "", nil, &retryError{err}
 	}
 	for _, topic := range w.set.topics {
 		if err := metas[topic].err; err != nil {
-			return &retryError{fmt.Errorf("topic %q: %w", topic, err)}
+			return "", nil, &retryError{fmt.Errorf("topic %q: %w", topic, err)}
 		}
 		if metas[topic].id == (topicID{}) && !w.set.NameIdentity {
-			return fmt.Errorf("kafka: topic %q: the cluster gives topics no id, by which a topic that was created anew is "+
+			return "", nil, fmt.Errorf("kafka: topic %q: the cluster gives topics no id, by which a topic that was created anew is "+
 				"recognised: Config.NameIdentity accepts that", topic)
 		}
 	}
 	if cluster == "" {
-		return errors.New("kafka: the cluster has no id, which is part of each message's identity")
+		return "", nil, errors.New("kafka: the cluster has no id, which is part of each message's identity")
 	}
-	w.locked(func() { w.seen(metas) })
+	return cluster, metas, nil
+}
+
+// learn reads the topics' configurations, and where dead letters go.
+func (w *base) learn(ctx context.Context, cluster string) error {
 	topics, err := describe(ctx, w.adm, w.set.topics...)
 	if err != nil {
 		return &retryError{err}
@@ -75,9 +95,6 @@ func (w *Worker) prepareOnce(ctx context.Context) error {
 	if adopting := w.adopt(cluster, topics); adopting != nil {
 		return adopting
 	}
-	if other := w.checkLedger(ctx); other != nil {
-		return other
-	}
 	if err != nil && !errors.Is(err, consumer.ErrUnbounded) {
 		w.warn(fmt.Sprintf("how long dead letters stay where they go is not known, and not part of the window: %v", err))
 	}
@@ -85,13 +102,13 @@ func (w *Worker) prepareOnce(ctx context.Context) error {
 }
 
 // warn says what is to be seen in Health as long as the worker runs.
-func (w *Worker) warn(text string) {
+func (w *base) warn(text string) {
 	w.log.Warn(text)
 	w.locked(func() { w.warnings = append(w.warnings, text) })
 }
 
 // adopt checks the topics' limits against the settings and the ledger, and keeps what records are keyed with.
-func (w *Worker) adopt(cluster string, topics map[string]limits) error {
+func (w *base) adopt(cluster string, topics map[string]limits) error {
 	w.cluster, w.sources = cluster, make(map[string]topicSource, len(topics))
 	archive := int64(w.set.archive)
 	var warnings []string
@@ -128,7 +145,7 @@ func (w *Worker) adopt(cluster string, topics map[string]limits) error {
 }
 
 // checkTarget refuses to dead-letter to a topic that the worker consumes.
-func (w *Worker) checkTarget(ctx context.Context) error {
+func (w *base) checkTarget(ctx context.Context) error {
 	names := make([]string, 0, len(w.sources))
 	for _, s := range w.sources {
 		names = append(names, s.name)
@@ -144,7 +161,7 @@ func (w *Worker) checkTarget(ctx context.Context) error {
 }
 
 // adoptWindow sets the options that are bound to the window.
-func (w *Worker) adoptWindow(window time.Duration) error {
+func (w *base) adoptWindow(window time.Duration) error {
 	if w.set.givenKeep != 0 && w.set.givenKeep < window {
 		return fmt.Errorf("kafka: Config.Keep: must be at least the window of %s, is %s", window, w.set.givenKeep)
 	}
@@ -156,4 +173,4 @@ func (w *Worker) adoptWindow(window time.Duration) error {
 }
 
 // sourceName names all topics together, for logs and metrics of the engine.
-func (w *Worker) sourceName() string { return w.cluster + "/" + strings.Join(w.set.topics, ",") }
+func (w *base) sourceName() string { return w.cluster + "/" + strings.Join(w.set.topics, ",") }

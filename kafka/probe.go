@@ -106,7 +106,7 @@ func examine(opts []kgo.Opt) (client, error) {
 	if c.topics, err = topicsOf(full.OptValue(kgo.ConsumeTopics)); err != nil {
 		return client{}, err
 	}
-	return c, c.check()
+	return c, c.check("ConsumerGroup")
 }
 
 // topicsOf reads what the client says of kgo.ConsumeTopics: a map up to kgo 1.22.2, a slice from 1.22.3 on. The module of
@@ -143,12 +143,13 @@ func probe(opts []kgo.Opt, more ...kgo.Opt) (*kgo.Client, error) {
 	return c, nil
 }
 
-func (c *client) check() error {
+// check names the group's option as it is asked for.
+func (c *client) check(group string) error {
 	switch {
 	case c.group == "":
-		return fmt.Errorf("kafka: kgo.ConsumerGroup: must be set to a group of 1 to 255 bytes, is empty")
+		return fmt.Errorf("kafka: kgo.%s: must be set to a group of 1 to 255 bytes, is empty", group)
 	case len(c.group) > 255:
-		return fmt.Errorf("kafka: kgo.ConsumerGroup: must be 1 to 255 bytes, is %d bytes", len(c.group))
+		return fmt.Errorf("kafka: kgo.%s: must be 1 to 255 bytes, is %d bytes", group, len(c.group))
 	case len(c.topics) == 0:
 		return fmt.Errorf("kafka: kgo.ConsumeTopics: must name at least 1 topic, names 0")
 	case len(c.seeds) == 0 || slices.ContainsFunc(c.seeds, func(s string) bool { return s == "" || strings.ContainsAny(s, ", ") }):

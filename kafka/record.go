@@ -6,6 +6,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/internal/locks"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -37,6 +38,7 @@ type delivery struct {
 	record *kgo.Record // until the item is made
 	msg    consumer.Message
 	pos    ledger.Position
+	lock   *locks.Hold // of a share group's record; nil: it is another's
 
 	key, body []byte // the original's copies
 	headers   []ledger.Header
@@ -112,13 +114,16 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, a
 	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: at.prev, First: at.first}
 	d.Msg, d.Log, d.Original, d.Ref = &d.msg, a.log, original, d
 	d.Window, d.Deadline = a.source.window, a.source.deadline(r.Timestamp)
-	d.Identity = engine.Identify(&s.Options, engine.Origin{
-		Key: at.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges, Records: d,
-	}, &d.msg)
+	from := engine.Origin{Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges, Records: d}
+	if from.Key = at.keys.Key(id, &d.pos); s.share { // what lies beside it in the log says nothing of it
+		d.Log, d.Delivery = "", copies.deliveryID(a.log, r.LeaderEpoch, r.Offset)
+		from.Key, from.Records = ledger.Key{Scope: a.source.scope, ID: d.Delivery}, engine.NoRecords{}
+	}
+	d.Identity = engine.Identify(&s.Options, from, &d.msg)
 	d.Ranged = s.Audit == AuditRanges && d.Key.Pos == &d.pos
 	if d.Later {
 		d.Late = d
-	} else {
+	} else if d.Delivery == nil {
 		d.Delivery = copies.deliveryID(a.log, r.LeaderEpoch, r.Offset)
 	}
 	// What lies between two records of an assignment, the broker has read and left out: it was compacted away, aborted, or

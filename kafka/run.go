@@ -151,7 +151,7 @@ func (w *Worker) end() {
 
 // closeClient closes the client. What that still asks of a broker that hangs ends with the client's context: a connection
 // that is being made has no nearer limit (it took 20 s).
-func (w *Worker) closeClient() {
+func (w *base) closeClient() {
 	defer time.AfterFunc(closeTimeout, w.cut).Stop()
 	w.kgo.CloseAllowingRebalance()
 }
@@ -169,7 +169,7 @@ func (w *Worker) leaveStatic(ctx context.Context, member string) error {
 	return kerr.ErrorForCode(resp.ErrorCode)
 }
 
-func (w *Worker) closeEngine(eng *engine.Engine) error {
+func (w *base) closeEngine(eng *engine.Engine) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	if err := eng.Close(ctx); err != nil {

@@ -36,7 +36,7 @@ func (w *Worker) measureLag() error {
 }
 
 // scopes are those of the worker's topics, sorted.
-func (w *Worker) scopes() (all []string) {
+func (w *base) scopes() (all []string) {
 	for _, s := range w.sources {
 		all = append(all, s.scope)
 	}

@@ -2,18 +2,15 @@ package kafka
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/ledger"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
@@ -24,21 +21,9 @@ const watchInterval = 10 * time.Second
 
 // Worker consumes the topics of one consumer group. Build it with [NewWorker].
 type Worker struct {
-	set     settings
-	ledger  ledger.Ledger
-	handler consumer.Handler
-	log     *zap.Logger
-	watch   time.Duration
-	began   atomic.Bool
-
-	// Set while Run prepares, before anything else runs.
-	kgo     *kgo.Client
-	adm     *kadm.Client
-	cut     context.CancelFunc // ends the client's calls
-	cluster string
-	sources map[string]topicSource
-	stop    context.CancelCauseFunc
-	lag     metric.Registration
+	base
+	watch time.Duration
+	lag   metric.Registration // set while Run prepares, before anything else runs
 
 	table   *table
 	horizon *horizon // set by Run
@@ -48,22 +33,17 @@ type Worker struct {
 	pausing sync.Mutex
 	poke    chan string // topics for the watcher to look at now, after an error that names them
 
-	mu       sync.Mutex
-	eng      *engine.Engine // nil until Run has begun
-	paused   bool           // wish for an engine that is not there yet
-	joined   bool           // the group has answered with an assignment, perhaps an empty one
-	failed   error          // why Run ends; nil: it does not
-	trouble  [origins]error // why the worker is not well; nil: it is
-	warnings []string
-	gone     error              // the last records that were gone before they were handled; nil: none
-	batches  int                // that were passed unread (LargeBatchPass)
-	batch    error              // the last of them
-	notes    map[place]string   // metadata of the offsets that were fetched last
-	born     map[string]topicID // the topics' ids as they were seen last
-	reborn   map[string]bool    // topics that were created anew while we ran
-	astray   map[string]bool    // topics of which records were thrown away: see joinAfresh
-	ours     string             // the ledger's id, as commits name it; empty: they name none
-	given    map[place]bool     // what the group has given to this member, as the client tells it
+	// Of base's lock.
+	joined  bool               // the group has answered with an assignment, perhaps an empty one
+	gone    error              // the last records that were gone before they were handled; nil: none
+	batches int                // that were passed unread (LargeBatchPass)
+	batch   error              // the last of them
+	notes   map[place]string   // metadata of the offsets that were fetched last
+	born    map[string]topicID // the topics' ids as they were seen last
+	reborn  map[string]bool    // topics that were created anew while we ran
+	astray  map[string]bool    // topics of which records were thrown away: see joinAfresh
+	ours    string             // the ledger's id, as commits name it; empty: they name none
+	given   map[place]bool     // what the group has given to this member, as the client tells it
 }
 
 var _ consumer.Worker = (*Worker)(nil)
@@ -95,8 +75,7 @@ func NewWorker(opts []kgo.Opt, l ledger.Ledger, h consumer.Handler, c *Config) (
 	}
 	set.archive = l.Limits().Archive
 	return &Worker{
-		set: set, ledger: l, handler: h, watch: watchInterval, table: &table{core: offsets.NewTable(set.Span, set.MaxHeld, set.MaxHeldBytes)},
-		log:   set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group)),
+		base: newBase(set, l, h), watch: watchInterval, table: &table{core: offsets.NewTable(set.Span, set.MaxHeld, set.MaxHeldBytes)},
 		poke:  make(chan string, 16),
 		notes: map[place]string{}, born: map[string]topicID{}, reborn: map[string]bool{}, astray: map[string]bool{},
 		given: map[place]bool{},
@@ -132,25 +111,6 @@ func (w *Worker) spanLimit(a *assignment) {
 		zap.Int32("partition", a.Partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
 }
 
-// Pause implements consumer.Worker. The group membership lives on.
-func (w *Worker) Pause() { w.setPaused(true) }
-
-// Resume implements consumer.Worker.
-func (w *Worker) Resume() { w.setPaused(false) }
-
-func (w *Worker) setPaused(paused bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.paused = paused
-	switch {
-	case w.eng == nil:
-	case paused:
-		w.eng.Pause()
-	default:
-		w.eng.Resume()
-	}
-}
-
 // Health implements consumer.Worker: the engine's, with the partitions that are held and the trouble with the cluster.
 func (w *Worker) Health() consumer.Health {
 	w.mu.Lock()
@@ -174,54 +134,6 @@ func (w *Worker) Health() consumer.Health {
 	}
 	h.Stalled = append(h.Stalled, w.table.stalls()...)
 	return h
-}
-
-// fail ends Run with an error that nothing heals.
-func (w *Worker) fail(err error) {
-	w.mu.Lock()
-	first := w.failed == nil
-	if first {
-		w.failed = err
-	}
-	w.mu.Unlock()
-	if first {
-		w.log.Error("cannot go on", zap.Error(err))
-	}
-	w.stop(err)
-}
-
-// origin is what trouble is with: what heals one says nothing of the other.
-type origin uint8
-
-const (
-	withCluster origin = iota
-	withGroup
-	origins
-)
-
-// note keeps why the worker is not well, and says it once; nil: it is well again.
-func (w *Worker) note(with origin, err error) {
-	w.mu.Lock()
-	was := w.trouble[with]
-	w.trouble[with] = err
-	failed := w.failed != nil
-	w.mu.Unlock()
-	switch {
-	case failed:
-	case err == nil && was != nil:
-		w.log.Info("well again", zap.NamedError("after", was))
-	case err != nil && (was == nil || was.Error() != err.Error()):
-		w.log.Warn("trouble, trying again", zap.Error(err))
-	}
-}
-
-// report is for an error of the cluster or the group: one that cannot heal ends Run.
-func (w *Worker) report(with origin, err error) {
-	if heals(err) {
-		w.note(with, err)
-		return
-	}
-	w.fail(err)
 }
 
 // goOn reports records that are gone and were not handled (ResetEarliest).
@@ -248,11 +160,4 @@ func (w *Worker) readAgain(a *assignment) {
 func (w *Worker) joinAfresh(topic string) {
 	w.locked(func() { w.astray[topic] = true })
 	w.lookAt(topic)
-}
-
-// locked changes what others may be looking at.
-func (w *Worker) locked(change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
 }
