@@ -60,6 +60,10 @@
 //
 // From then on this worker does not move the partition's offset. What finishes later changes the ledger alone.
 //
+// # Share groups
+//
+// [NewShareWorker] is for share groups (KIP-932), which have neither partitions of their own nor order: see [ShareWorker].
+//
 // # Who else reads the group
 //
 // All members of a group must be workers of this package, with one ledger. Another consumer would commit past records that
@@ -69,6 +73,14 @@
 //
 // Each file uses what stands below it:
 //
+//	share.go          a share group's Run
+//	sharepoll.go      takes a share group's records in
+//	sharekeep.go      renews, accepts and releases
+//	shareworker.go    the worker of a share group: its state, its health
+//	shareanswers.go   what the brokers answer, and what waits for it
+//	sharetable.go     the records in hand, under a lock; package locks decides
+//	sharehidden.go    hides records from what the client would accept by itself
+//	sharesettings.go  the settings of that worker, and what the brokers say of the group
 //	run.go            Run: builds the client, starts what is below, drains, and leaves the group
 //	telemetry.go      the lag as a metric, and the client's own log
 //	watch.go          looks at the topics now and then, for those that were deleted and created again

@@ -1,0 +1,129 @@
+package kafka
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/ledger/memory"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// pipes are a network in memory, for a client and a broker that share a test's clock.
+type pipes struct {
+	mu        sync.Mutex
+	listeners map[string]*pipeListener
+}
+
+type pipeListener struct {
+	addr  *net.TCPAddr
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
+func (l *pipeListener) Addr() net.Addr { return l.addr }
+
+func (p *pipes) listen(_, _ string) (net.Listener, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := &pipeListener{
+		addr:  &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1000 + len(p.listeners)},
+		conns: make(chan net.Conn), done: make(chan struct{}),
+	}
+	p.listeners[l.addr.String()] = l
+	return l, nil
+}
+
+func (p *pipes) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	p.mu.Lock()
+	l := p.listeners[addr]
+	p.mu.Unlock()
+	if l == nil {
+		return nil, net.ErrClosed
+	}
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A record is held for an hour of the clock, 120 locks long, while others come and go: the client's polls do not accept it, its lock
+// does not end, and it is delivered once.
+func TestPitfall235_HeldForAnHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		network := &pipes{listeners: map[string]*pipeListener{}}
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.ListenFn(network.listen))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cluster.Close()
+		opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.Dialer(network.dial)}
+		prod, err := kgo.NewClient(append(opts, kgo.DefaultProduceTopic("orders"))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer prod.Close()
+		s := &site{t: t, brokers: cluster.ListenAddrs(), topic: "orders", group: "g", opts: opts[1:], ledger: memory.New(), prod: prod, adm: kadm.NewClient(prod)}
+		s.alterGroup(map[string]string{termReset: "earliest", termLimit: "20", termLock: "30000", termIsolation: "read_committed"})
+		send := func(value string) {
+			if err := prod.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr(); err != nil {
+				t.Error(err)
+			}
+		}
+		send("held")
+		b, free := newBook(), make(chan struct{})
+		c := quickShare()
+		c.HandlerTimeout = 2 * time.Hour
+		w := s.shareWorker(func(_ context.Context, m *consumer.Message) error {
+			b.add(m)
+			if string(m.Body) == "held" {
+				<-free
+			}
+			return nil
+		}, c)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		values := numbers("n", 240)
+		for _, v := range values { // 4 polls a minute
+			send(v)
+			time.Sleep(15 * time.Second)
+		}
+		b.once(t, append(values, "held"))
+		if lag := s.shareLag(0); lag != 1 {
+			t.Errorf("%d records are not decided after an hour, want the one that is held", lag)
+		}
+		close(free)
+		time.Sleep(10 * time.Second)
+		if lag := s.shareLag(0); lag != 0 {
+			t.Errorf("%d records are not decided in the end", lag)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		b.once(t, append(values, "held"))
+	})
+}
