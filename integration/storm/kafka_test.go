@@ -29,7 +29,11 @@ const partitions = 8
 
 func newLog(t *testing.T, records int, partitions int32) *log {
 	t.Helper()
-	brokers := services.Kafka(t)
+	return newLogOn(t, services.Kafka(t), records, partitions)
+}
+
+func newLogOn(t *testing.T, brokers []string, records int, partitions int32) *log {
+	t.Helper()
 	l := &log{t: t, topic: services.Name(t), group: services.Name(t), records: records}
 	var err error
 	l.client, err = kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.DefaultProduceTopic(l.topic), kgo.UnknownTopicRetries(-1))

@@ -36,6 +36,7 @@ type orders struct {
 	Topic    string
 	Group    string
 	Audit    kafka.Audit
+	Share    bool   // a share group
 	Queue    string // SQS: URL, endpoint beside it
 	Endpoint string
 	Work     time.Duration // how long a handler works beside its effect
@@ -98,9 +99,12 @@ func work(o orders) error {
 		options.Limit = func(*consumer.Message) (string, int) { return "storm", o.Limit }
 	}
 	var w consumer.Worker
-	if o.Topic != "" {
+	switch {
+	case o.Share:
+		w, err = shareWorker(o, options, l)
+	case o.Topic != "":
 		w, err = kafkaWorker(o, options, l)
-	} else {
+	default:
 		w, err = sqsWorker(o, options, l)
 	}
 	if err != nil {
@@ -114,6 +118,13 @@ func kafkaWorker(o orders, options consumer.Options, l *postgres.Ledger) (consum
 		kgo.SeedBrokers(o.Brokers...), kgo.ConsumerGroup(o.Group), kgo.ConsumeTopics(o.Topic), kgo.SessionTimeout(session),
 		kgo.HeartbeatInterval(time.Second),
 	}, l, handler(o), &kafka.Config{Options: options, Audit: o.Audit, CommitInterval: 200 * time.Millisecond, RevokeDrain: 5 * time.Second})
+}
+
+func shareWorker(o orders, options consumer.Options, l *postgres.Ledger) (consumer.Worker, error) {
+	options.Attempts = shareAttempts
+	return kafka.NewShareWorker([]kgo.Opt{
+		kgo.SeedBrokers(o.Brokers...), kgo.ShareGroup(o.Group), kgo.ConsumeTopics(o.Topic), kgo.ShareMaxRecords(20),
+	}, l, handler(o), &kafka.ShareConfig{Options: options})
 }
 
 func sqsWorker(o orders, options consumer.Options, l *postgres.Ledger) (consumer.Worker, error) {
