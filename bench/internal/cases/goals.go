@@ -43,6 +43,7 @@ func rateGoals() []suite.Goal {
 		inLedger("ledger in ranges, all succeed", "kB", "all succeed", kilobytes, 1000),
 		inLedger("ledger in ranges, a record of 200 B, 1 % fail for good", "B", "1 % fail for good", suite.BytesEach, 8),
 		inLedger("ledger in ranges, a record, 1 % retried once", "B", "1 % are retried once", suite.BytesEach, 0.5),
+		ratio("Kafka share group with rows, of the bare share loop", shareGroup+"/ours, rows", shareGroup+"/bare loop, batched SQL", 0.9),
 		ratio("Kafka with ranges, 200 partitions, of 8", partGroup+"/ours, ranges, 200", partGroup+"/ours, ranges, 8", 0.9),
 		ratio("Kafka with ranges, 1 partition, of 8", partGroup+"/ours, ranges, 1", partGroup+"/ours, ranges, 8", 0.9),
 		{Text: "ranges, the last 10 million of 100 million records, of the first", Unit: "×", Bound: 0.9,

@@ -147,8 +147,8 @@ type firstFetch struct{ at atomic.Int64 }
 
 // OnBrokerWrite implements kgo.HookBrokerWrite.
 func (f *firstFetch) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
-	const fetch = 1 // the API key
-	if key == fetch && f.at.Load() == 0 {
+	const fetch, shareFetch = 1, 78 // the API keys
+	if (key == fetch || key == shareFetch) && f.at.Load() == 0 {
 		f.at.CompareAndSwap(0, time.Now().UnixNano())
 	}
 }

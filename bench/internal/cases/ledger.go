@@ -20,7 +20,7 @@ import (
 // All are the rows of the benchmark, in the order of the report.
 func All() []suite.Case {
 	var all []suite.Case
-	for _, list := range [][]suite.Case{ledgerCases(), kafkaCases(), inboxCases(), inboxLatencyCases(), fileCases(), slowCases(), rangeCases(), costCases(), sqsCases(), replayCases(), dynamoCases(), tenantCases(), parkedCases(), sourceCases(), adaptiveCases(), latencyCases(), requestCases(), stepCases(), outboxCases(), httpCases(), tableCases(), pageCases(), memoryCases()} {
+	for _, list := range [][]suite.Case{ledgerCases(), kafkaCases(), shareCases(), inboxCases(), inboxLatencyCases(), fileCases(), slowCases(), rangeCases(), costCases(), sqsCases(), replayCases(), dynamoCases(), tenantCases(), parkedCases(), sourceCases(), adaptiveCases(), latencyCases(), requestCases(), stepCases(), outboxCases(), httpCases(), tableCases(), pageCases(), memoryCases()} {
 		all = append(all, list...)
 	}
 	return all
