@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ackledger/ackledger/examples/internal/local"
 	"github.com/ackledger/ackledger/integration/services"
@@ -31,6 +32,7 @@ var expected = map[string]struct {
 		"handling order 1 at orders-0-0", "handled order 1", "handling order 2 at orders-0-1", "handled order 2",
 		"handling order 3 at orders-0-2", "handled order 3", "drained",
 	}},
+	"share-worker": {sorted: true, lines: []string{"drained", "handled order 1", "handled order 2", "handled order 3"}},
 	"exactly-once": {lines: []string{
 		"attempt 1 at order-1: the process is in trouble", "attempt 2 at order-1: <nil>", "charges of order-1: 1",
 	}},
@@ -132,6 +134,10 @@ func TestEachExampleWorksOnServersOfOnesOwnUntilSIGTERM(t *testing.T) {
 				args = []string{"-brokers", brokers}
 			case "outbox":
 				args = []string{"-orders-url", args[1], "-shipments-url", createQueue(t, queues, "shipments")}
+			case "share-worker":
+				setShareGroup(t, cluster.ListenAddrs(), "payments")
+				produceOrder(t, cluster.ListenAddrs(), "orders", "1")
+				args = []string{"-brokers", brokers}
 			case "many-queues":
 				args = []string{"-orders-url", args[1], "-refunds-url", createQueue(t, queues, "refunds"), "-brokers", brokers}
 			}
@@ -140,7 +146,10 @@ func TestEachExampleWorksOnServersOfOnesOwnUntilSIGTERM(t *testing.T) {
 				polls := queues.Calls("ReceiveMessage")
 				p := startIn(t, dir, realSQS(queues), binary(t, name), args...)
 				p.logs = true
-				if name == "kafka-worker" {
+				if name == "share-worker" {
+					p.waitLine("handled order")
+					produceOrder(t, cluster.ListenAddrs(), "orders", "2")
+				} else if name == "kafka-worker" {
 					if _, err := cluster.WaitGroupStable(t.Context(), "payments", 1); err != nil {
 						t.Fatal(err)
 					}
@@ -167,6 +176,23 @@ func waitUntil(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("no %s within %s", what, patience)
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// setShareGroup sets a group up as docs/share-groups.md says.
+func setShareGroup(t *testing.T, brokers []string, group string) {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	err = services.SetShareGroup(t.Context(), c, group, map[string]string{
+		"share.delivery.count.limit": "15", "share.isolation.level": "read_committed", "share.auto.offset.reset": "earliest",
+		"share.record.lock.duration.ms": "30000",
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

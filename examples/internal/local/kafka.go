@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Kafka names the brokers of a cluster, a real one or one in this process.
@@ -71,4 +73,41 @@ func (k *Kafka) committed(ctx context.Context, group string) bool {
 	end, _ := ends.Lookup(k.topic, 0)
 	at, ok := committed.Lookup(k.topic, 0)
 	return ok && at.At == end.Offset
+}
+
+// SetShareGroup alters the settings of a share group in this process; with a real cluster it does nothing.
+func (k *Kafka) SetShareGroup(ctx context.Context, group string, settings map[string]string) error {
+	if k.cluster == nil {
+		return nil
+	}
+	return AlterShareGroup(ctx, k.client, group, settings)
+}
+
+// AlterShareGroup is what kafka-configs.sh --alter --group does.
+func AlterShareGroup(ctx context.Context, client *kgo.Client, group string, settings map[string]string) error {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	of := kmsg.NewIncrementalAlterConfigsRequestResource()
+	of.ResourceType, of.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group
+	for name, value := range settings {
+		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		c.Name, c.Value = name, &value
+		of.Configs = append(of.Configs, c)
+	}
+	req.Resources = append(req.Resources, of)
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.Resources[0].ErrorCode)
+}
+
+// StopWhenAccepted is StopWhenCommitted for a share group: it has accepted all records.
+func (k *Kafka) StopWhenAccepted(ctx context.Context, group string, stop func()) {
+	if k.cluster != nil {
+		go poll(ctx, stop, func(ctx context.Context) bool {
+			all, err := kadm.NewClient(k.client).DescribeShareGroupOffsets(ctx, group)
+			at, ok := all[group].Offsets[k.topic][0]
+			return err == nil && ok && at.Lag == 0
+		})
+	}
 }
