@@ -14,7 +14,7 @@ TEST_FLAGS = $(BUILD_FLAGS) -vet=off -p 3 -parallel 8
 # What decides has no goroutine (internal/archtest), and the simulator and the model play in one: the race detector has nothing
 # to find there, and makes their tests take six times as long. `make test-long` has them with it. They have
 # little in memory, and make much: with GOGC=400 they take a quarter less.
-PURE = adaptive|flow|model|offsets|sim|slots|visibility
+PURE = adaptive|flow|locks|model|offsets|sim|slots|visibility
 # The linter reads what the compiler has made of all that is imported: what the tests need, so that it is made once.
 LINT = GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)" $(GOLANGCI_LINT) run ./...
 
