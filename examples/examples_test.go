@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -136,19 +137,19 @@ func TestEachExampleWorksOnServersOfOnesOwnUntilSIGTERM(t *testing.T) {
 				args = []string{"-orders-url", args[1], "-shipments-url", createQueue(t, queues, "shipments")}
 			case "share-worker":
 				setShareGroup(t, cluster.ListenAddrs(), "payments")
-				produceOrder(t, cluster.ListenAddrs(), "orders", "1")
 				args = []string{"-brokers", brokers}
 			case "many-queues":
 				args = []string{"-orders-url", args[1], "-refunds-url", createQueue(t, queues, "refunds"), "-brokers", brokers}
 			}
 			dir := t.TempDir()
-			for range 2 { // the second start finds what the first one has left
+			for start := range 2 { // the second start finds what the first one has left
 				polls := queues.Calls("ReceiveMessage")
 				p := startIn(t, dir, realSQS(queues), binary(t, name), args...)
 				p.logs = true
 				if name == "share-worker" {
-					p.waitLine("handled order")
-					produceOrder(t, cluster.ListenAddrs(), "orders", "2")
+					id := strconv.Itoa(start)
+					produceOrder(t, cluster.ListenAddrs(), "orders", id)
+					p.waitLine("handled order " + id)
 				} else if name == "kafka-worker" {
 					if _, err := cluster.WaitGroupStable(t.Context(), "payments", 1); err != nil {
 						t.Fatal(err)
