@@ -97,7 +97,7 @@ func (w *ShareWorker) begin(ctx context.Context) (*engine.Engine, error) {
 	}
 	eng, err := engine.New(engine.Config{
 		Options: w.set.Options, Ledger: w.ledger, Handler: w.handler, Sink: w, System: "kafka", Source: w.sourceName(),
-		Group: w.set.group, Retained: true, Shown: engine.Shown{Health: w.Health, Scopes: w.scopes()},
+		Group: w.set.group, Retained: true, Shown: engine.Shown{Health: w.Health, Scopes: w.scopes(), Revive: revive},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)

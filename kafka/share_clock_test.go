@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
-	"github.com/ackledger/ackledger/ledger/memory"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // pipes are a network in memory, for a client and a broker that share a test's clock.
@@ -68,31 +67,28 @@ func (p *pipes) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	}
 }
 
+// clockedSite is a site of a broker that shares the test's clock, with a topic of one partition and locks of 30 s.
+func clockedSite(t *testing.T) *site {
+	t.Helper()
+	network := &pipes{listeners: map[string]*pipeListener{}}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.ListenFn(network.listen))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	s := newSite(t, cluster.ListenAddrs(), "orders", kgo.Dialer(network.dial))
+	s.fake, s.opts = cluster, []kgo.Opt{kgo.Dialer(network.dial)}
+	s.alterGroup(map[string]string{termReset: "earliest", termLimit: "20", termLock: "30000", termIsolation: "read_committed"})
+	return s
+}
+
 // A record is held for an hour of the clock, 120 locks long, while others come and go: the client's polls do not accept it, its lock
 // does not end, and it is delivered once.
 func TestPitfall235_HeldForAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		network := &pipes{listeners: map[string]*pipeListener{}}
-		cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.ListenFn(network.listen))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cluster.Close()
-		opts := []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.Dialer(network.dial)}
-		prod, err := kgo.NewClient(append(opts, kgo.DefaultProduceTopic("orders"))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer prod.Close()
-		s := &site{t: t, brokers: cluster.ListenAddrs(), topic: "orders", group: "g", opts: opts[1:], ledger: memory.New(), prod: prod, adm: kadm.NewClient(prod)}
-		s.alterGroup(map[string]string{termReset: "earliest", termLimit: "20", termLock: "30000", termIsolation: "read_committed"})
-		send := func(value string) {
-			if err := prod.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr(); err != nil {
-				t.Error(err)
-			}
-		}
-		send("held")
+		s := clockedSite(t)
+		s.send(0, "held")
 		b, free := newBook(), make(chan struct{})
 		c := quickShare()
 		c.HandlerTimeout = 2 * time.Hour
@@ -108,7 +104,7 @@ func TestPitfall235_HeldForAnHour(t *testing.T) {
 		go func() { done <- w.Run(ctx) }()
 		values := numbers("n", 240)
 		for _, v := range values { // 4 polls a minute
-			send(v)
+			s.send(0, v)
 			time.Sleep(15 * time.Second)
 		}
 		b.once(t, append(values, "held"))
@@ -125,5 +121,49 @@ func TestPitfall235_HeldForAnHour(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		b.once(t, append(values, "held"))
+	})
+}
+
+// A record is decided while the renewal of an older one of its partition is under way. It is accepted when that has ended: one answer
+// is of both.
+func TestPitfall238_AcceptancesWaitForRenewals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := clockedSite(t)
+		free := map[string]chan struct{}{"old": make(chan struct{}), "new": make(chan struct{})}
+		w := s.shareWorker(func(_ context.Context, m *consumer.Message) error { <-free[string(m.Body)]; return nil }, nil)
+		renewing := make(chan struct{})
+		s.fake.ControlKey(int16(kmsg.ShareAcknowledge), func(kmsg.Request) (kmsg.Response, error, bool) {
+			s.fake.DropControl()
+			s.fake.SleepControl(func() { close(renewing); time.Sleep(2 * time.Second) })
+			return nil, nil, false
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		s.send(0, "old")
+		time.Sleep(6 * time.Second) // of 30: it is renewed at 10
+		s.send(0, "new")
+		<-renewing
+		close(free["new"])
+		time.Sleep(time.Second)
+		w.accepts.mu.Lock()
+		if len(w.accepts.records) != 1 {
+			t.Errorf("%d acceptances wait for the renewal, want 1", len(w.accepts.records))
+		}
+		w.accepts.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		if w.locks.deciding() != 0 || len(w.accepts.records) != 0 {
+			t.Error("what waited for the renewal waits on")
+		}
+		close(free["old"])
+		time.Sleep(2 * time.Second)
+		if lag := s.shareLag(0); lag != 0 {
+			t.Errorf("%d records are not accepted", lag)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
 	})
 }

@@ -207,6 +207,43 @@ func TestShareRetriesCostNoDelivery(t *testing.T) {
 	}
 }
 
+// What is put off for long is parked: the group has accepted it meanwhile, and it comes again from the ledger, whole.
+func TestShareRetryIsParked(t *testing.T) {
+	t.Parallel()
+	s := sharedSite(t, 1)
+	s.send(0, "a", "b")
+	c := quickShare()
+	c.ParkAfter = time.Second
+	b, again := newBook(), make(chan consumer.Message, 1)
+	r := s.share(func(_ context.Context, m *consumer.Message) error {
+		b.add(m)
+		switch {
+		case string(m.Body) == "b":
+			return nil
+		case m.Attempt == 1:
+			return consumer.RetryAfter(errors.New("not yet"), 10*time.Second)
+		}
+		again <- m.Clone()
+		return nil
+	}, c)
+	s.accepted(0)
+	if len(again) > 0 {
+		t.Error("it has run again before it was accepted")
+	}
+	select {
+	case m := <-again:
+		if m.Attempt != 2 || m.Topic != s.topic || m.Partition != 0 || m.Offset != 0 || string(m.Body) != "a" {
+			t.Errorf("it comes as %+v", m)
+		}
+	case <-time.After(60 * time.Second):
+		t.Error("it does not run again")
+	}
+	r.end()
+	if b.runs["a"] != 2 || b.runs["b"] != 1 {
+		t.Errorf("handled: %v", b.runs)
+	}
+}
+
 // A record that has come almost as often as the broker delivers it is not handled any more: the ledger has it, with its body.
 func TestPitfall236_LastDeliveries(t *testing.T) {
 	t.Parallel()
