@@ -76,8 +76,12 @@ func (w *ShareWorker) Run(ctx context.Context) error {
 		failed = fmt.Errorf("kafka: %w", context.Cause(running))
 	}
 	w.locks.use((*locks.Table).Drain)
-	over := w.afterPolls(&polls)
+	nothing := make(chan struct{})
+	over := w.afterPolls(&polls, nothing)
 	drained := eng.Drain(context.WithoutCancel(ctx))
+	if w.locks.returning() == 0 {
+		close(nothing)
+	}
 	left := make(chan error, 1) // brokers that hang must not keep us from leaving: that would count as a crash
 	go func() { left <- w.closeEngine(eng) }()
 	<-over
@@ -148,13 +152,17 @@ func (w *ShareWorker) prepareOnce(ctx context.Context, soon bool) error {
 	return nil
 }
 
-// afterPolls tells the table when no fetch of ours is open any more: what is released then comes to another member.
-func (w *ShareWorker) afterPolls(polls *sync.WaitGroup) <-chan struct{} {
+// afterPolls tells the table when no fetch of ours is open any more: what is released then comes to another member. It need not wait once
+// there is nothing to release.
+func (w *ShareWorker) afterPolls(polls *sync.WaitGroup, nothing <-chan struct{}) <-chan struct{} {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		polls.Wait()
-		time.Sleep(2 * shareFetchWait) // a fetch that a poll has left behind
+		select {
+		case <-time.After(2 * shareFetchWait): // a fetch that a poll has left behind
+		case <-nothing:
+		}
 		w.locks.use((*locks.Table).PollsOver)
 		w.release()
 	}()

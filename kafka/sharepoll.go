@@ -37,15 +37,24 @@ func (w *ShareWorker) seal() {
 	w.kgo.MarkAcks(kgo.AckRelease)
 }
 
+// fullPace is the time between two looks at whether fewer records are in hand.
+const fullPace = 10 * time.Millisecond
+
 // waitRoom waits until a poll makes sense, and returns false when ctx is done. Meanwhile it renews what the client has fetched.
+//
+// While so much is in hand that a fetch may find all partitions locked, it waits as long as that fetch would: what is acknowledged
+// beside a fetch waits for its answer, and until then the broker frees no lock.
 func (w *ShareWorker) waitRoom(ctx context.Context) bool {
+	soon := time.Now().Add(shareFetchWait)
 	for ctx.Err() == nil {
-		changed := w.eng.Changed()
-		records, bytes := w.eng.Room()
-		if records > 0 && bytes > 0 && w.eng.Open() {
-			return true
+		changed, pace := w.eng.Changed(), w.locks.pace()
+		if records, bytes := w.eng.Room(); records > 0 && bytes > 0 && w.eng.Open() {
+			if !w.locks.full() || time.Now().After(soon) {
+				return true
+			}
+			pace = fullPace
 		}
-		look := time.NewTimer(w.locks.pace())
+		look := time.NewTimer(pace)
 		select {
 		case <-changed:
 		case <-look.C:

@@ -83,12 +83,13 @@ func newShareSettings(c *ShareConfig, cl client, l ledger.Ledger) (settings, err
 }
 
 // shareFetchWait is how long a broker waits for records. It is short: what is acknowledged meanwhile waits for the answer.
-const shareFetchWait = 500 * time.Millisecond
+const shareFetchWait = 250 * time.Millisecond
 
 // terms are what the brokers say of a share group.
 type terms struct {
 	lock      time.Duration // for which a record is locked
 	limit     int32         // of a record's deliveries
+	most      int           // records of a partition that may be locked
 	isolation string
 	reset     string
 	renews    bool
@@ -98,6 +99,7 @@ type terms struct {
 const (
 	termLock      = "share.record.lock.duration.ms"
 	termLimit     = "share.delivery.count.limit"
+	termMost      = "share.partition.max.record.locks"
 	termIsolation = "share.isolation.level"
 	termReset     = "share.auto.offset.reset"
 	termRenews    = "share.renew.acknowledge.enable"
@@ -149,6 +151,9 @@ func readTerms(group string, values map[string]string) (terms, error) {
 		return t, err
 	}
 	t.lock, t.limit = time.Duration(lock)*time.Millisecond, int32(limit)
+	if t.most, err = strconv.Atoi(values[termMost]); err != nil {
+		t.most = 2000 // as Kafka has it
+	}
 	t.isolation, t.reset, t.renews = values[termIsolation], values[termReset], values[termRenews] != "false"
 	return t, nil
 }

@@ -64,6 +64,15 @@ func (t *lockTable) limit() int32 {
 	return t.terms.limit
 }
 
+// full says that what is in hand is as much as half of the locks of all partitions that this worker has met. Others may have the other
+// half, and partitions are not alike.
+func (t *lockTable) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	held := t.pure.Held()
+	return held > 0 && held >= len(t.names)*t.terms.most/2
+}
+
 func (t *lockTable) reserved(h *locks.Hold) (is bool) {
 	t.use(func(p *locks.Table) { is = p.Reserved(h) })
 	return is
@@ -201,6 +210,11 @@ func (t *lockTable) releases() (records []*kgo.Record) {
 
 func (t *lockTable) deciding() (n int) {
 	t.use(func(p *locks.Table) { n = p.Deciding() })
+	return n
+}
+
+func (t *lockTable) returning() (n int) {
+	t.use(func(p *locks.Table) { n = p.Returning() })
 	return n
 }
 

@@ -123,9 +123,14 @@ func (t *Table) Lost() (all []*Hold) {
 func (t *Table) Held() int { return t.inEngine }
 
 // Deciding counts what is to be accepted as soon as a renewal has ended.
-func (t *Table) Deciding() (n int) {
+func (t *Table) Deciding() int { return t.at(deciding) }
+
+// Returning counts what is to be released.
+func (t *Table) Returning() int { return t.at(returning) }
+
+func (t *Table) at(s stage) (n int) {
 	for h := t.oldest; h != nil; h = h.next {
-		if h.stage == deciding {
+		if h.stage == s {
 			n++
 		}
 	}
