@@ -114,22 +114,19 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, a
 	d.pos = ledger.Position{Log: a.log, Epoch: r.LeaderEpoch, Offset: r.Offset, Prev: at.prev, First: at.first}
 	d.Msg, d.Log, d.Original, d.Ref = &d.msg, a.log, original, d
 	d.Window, d.Deadline = a.source.window, a.source.deadline(r.Timestamp)
-	from := engine.Origin{Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges, Records: d}
-	if from.Key = at.keys.Key(id, &d.pos); s.share { // what lies beside it in the log says nothing of it
-		d.Log, d.Delivery = "", copies.deliveryID(a.log, r.LeaderEpoch, r.Offset)
-		from.Key, from.Records = ledger.Key{Scope: a.source.scope, ID: d.Delivery}, engine.NoRecords{}
-	}
-	d.Identity = engine.Identify(&s.Options, from, &d.msg)
+	d.Identity = engine.Identify(&s.Options, engine.Origin{
+		Key: at.keys.Key(id, &d.pos), Source: a.source.name, Group: s.group, Later: s.Audit == AuditRanges, Records: d,
+	}, &d.msg)
 	d.Ranged = s.Audit == AuditRanges && d.Key.Pos == &d.pos
 	if d.Later {
 		d.Late = d
-	} else if d.Delivery == nil {
+	} else {
 		d.Delivery = copies.deliveryID(a.log, r.LeaderEpoch, r.Offset)
 	}
 	// What lies between two records of an assignment, the broker has read and left out: it was compacted away, aborted, or
 	// is a control record. So the ledger may take it for finished. What every worker of the group skips is so, too; what
-	// has an identity of its own is not.
-	if !d.Skip {
+	// has an identity of its own is not. Between two records of a share group others have theirs.
+	if !d.Skip && !s.share {
 		at.prev = r.Offset
 	}
 	if s.isLarge(r) {

@@ -54,6 +54,7 @@ func (w *ShareWorker) Run(ctx context.Context) error {
 		return fmt.Errorf("kafka: %w", err)
 	}
 	w.kgo, w.adm, w.cut = client, kadm.NewClient(client), cut
+	w.horizon = newHorizon(w.log, func(ctx context.Context, topic string) (extent, error) { return extentOf(ctx, client, topic) })
 	eng, err := w.begin(running)
 	if err != nil {
 		w.closeClient()

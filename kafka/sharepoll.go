@@ -22,6 +22,7 @@ func (w *ShareWorker) pollLoop(ctx context.Context) {
 	for w.waitRoom(ctx) {
 		w.seal()
 		fetches := w.kgo.PollRecords(ctx, -1)
+		w.horizon.begin(ctx)
 		w.take(ctx, fetches)
 		if fetches.IsClientClosed() {
 			return
@@ -126,7 +127,7 @@ func (w *ShareWorker) logOf(p place) *assignment {
 	a := w.logs[p]
 	if a == nil {
 		a = newAssignment(p, w.ids[p.Topic], LogName(w.cluster, p.Topic, w.ids[p.Topic], p.Partition))
-		a.source = w.sources[p.Topic]
+		a.source, a.horizon = w.sources[p.Topic], w.horizon
 		a.begin()
 		w.logs[p] = a
 	}

@@ -33,6 +33,8 @@ type ShareWorker struct {
 	sure   map[string]bool    // of poll's goroutine: the client reads the topic with that id
 	logs   map[place]*assignment
 
+	horizon *horizon // set by Run
+
 	renewing sync.Mutex // while renewals are under way, and while a poll begins
 	results  results
 	accepts  waiting // for the end of renewals
