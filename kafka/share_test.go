@@ -244,6 +244,31 @@ func TestShareRetryIsParked(t *testing.T) {
 	}
 }
 
+// A stamp that nobody has signed names a record that is still to come: it counts for nothing, and both are handled.
+func TestShareStampOfWhatIsToCome(t *testing.T) {
+	t.Parallel()
+	s := fakeSite(t, 1)
+	s.alterGroup(map[string]string{termReset: "earliest", termLimit: "20", termLock: "30000", termIsolation: "read_committed"})
+	b := newBook()
+	r := s.share(b.handle, nil)
+	s.send(0, "first")
+	eventually(t, "the worker has met the partition", func() bool { return b.len() == 1 })
+	key := ledger.Key{Scope: r.sources[s.topic].scope, ID: []byte(recordID(s.topic, 0, 2)),
+		Pos: &ledger.Position{Log: LogName(r.cluster, s.topic, r.ids[s.topic], 0), Offset: 2}}
+	stamp := consumer.NewStamp(r.sources[s.topic].name, string(key.ID), []byte("same"))
+	stamp.Pos = key.Pos
+	s.sendRecords(&kgo.Record{Topic: s.topic, Value: []byte("same"), Headers: []kgo.RecordHeader{{Key: consumer.StampName, Value: []byte(stamp.String())}}},
+		&kgo.Record{Topic: s.topic, Value: []byte("same")})
+	s.accepted(0)
+	r.end()
+	if rec, err := s.ledger.Get(t.Context(), key); err != nil || rec.State != ledger.Succeeded {
+		t.Errorf("what the stamp names: %+v, %v", rec, err)
+	}
+	if b.runs["same"] != 2 {
+		t.Errorf("handled: %v", b.runs)
+	}
+}
+
 // A record that has come almost as often as the broker delivers it is not handled any more: the ledger has it, with its body.
 func TestPitfall236_LastDeliveries(t *testing.T) {
 	t.Parallel()

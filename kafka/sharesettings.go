@@ -18,7 +18,8 @@ import (
 )
 
 // ShareConfig is what a [ShareWorker] is built of, beside the options of the Kafka client. The zero value of each field means its
-// default. Options.Name must be empty or the share group. Options.Window is by default as that of a [Config].
+// default. Options.Name must be empty or the share group. Options.Window is by default as that of a [Config]. Options.ParkAfter is by
+// default 5 s: what is held keeps the broker from delivering more than so many records beyond it (group.share.partition.max.record.locks).
 type ShareConfig struct {
 	consumer.Options
 
@@ -74,13 +75,16 @@ func newShareSettings(c *ShareConfig, cl client, l ledger.Ledger) (settings, err
 	if c.FairBy == nil && (c.FairShare != 0 || len(c.FairWeights) > 0) {
 		return s, errors.New("kafka: ShareConfig.FairShare, FairWeights: must be set with FairBy, which says whose a record is")
 	}
-	s.Name = cl.group
+	s.Name, s.ParkAfter = cl.group, cmp.Or(s.ParkAfter, shareParkAfter)
 	var err error
 	if s.Options, err = s.WithDefaults(); err != nil {
 		return s, fmt.Errorf("kafka: ShareConfig: %w", err)
 	}
 	return s, nil
 }
+
+// shareParkAfter is the default of Options.ParkAfter. What a partition's oldest record waits, the partition may wait.
+const shareParkAfter = 5 * time.Second
 
 // shareFetchWait is how long a broker waits for records. It is short: what is acknowledged meanwhile waits for the answer.
 const shareFetchWait = 250 * time.Millisecond
