@@ -14,9 +14,11 @@ type peer struct {
 	away    time.Duration // until then the ledger does not answer it
 	look    time.Duration // the next plan
 
+	polling  bool // a poll waits for its fetch
 	buffered []*Hold
+	seen     map[*Hold]bool // of what is buffered: the client finds it, and accepts it with the next poll
+	polled   []handle       // what it found of the last poll
 	items    []*item
-	begun    map[*Hold]bool
 
 	requests []*request
 	stuck    map[handle]bool // renewals that the client has sent, or thinks so
@@ -40,7 +42,7 @@ type item struct {
 }
 
 func newPeer(w *world) *peer {
-	return &peer{w: w, table: New(worldLimit), stuck: map[handle]bool{}, begun: map[*Hold]bool{}}
+	return &peer{w: w, table: New(worldLimit), stuck: map[handle]bool{}, seen: map[*Hold]bool{}}
 }
 
 func (p *peer) crash() {
@@ -78,8 +80,11 @@ func (p *peer) step() {
 	}
 	p.hear()
 	p.renew()
-	if p.batch == nil && p.table.Held() < 8 && p.w.chance(10) {
+	if p.mayPoll() && p.table.Held() < 8 && p.w.chance(10) {
 		p.poll()
+	}
+	if p.polling {
+		p.fetched()
 	}
 	if p.w.now >= p.away {
 		p.work()
@@ -116,7 +121,7 @@ func (p *peer) renew() {
 		}
 		p.look = w.now + worldSpan/24
 		var drops []*Hold
-		if p.batches, drops = p.table.Plan(w.now, w.now >= p.away); len(p.buffered) > 0 {
+		if p.batches, drops = p.table.Plan(w.now, w.now >= p.away); !p.polling && len(p.buffered) > 0 {
 			p.batches = append(p.batches, p.table.PlanBuffered(w.now)...)
 		}
 		p.drop(drops)
@@ -131,6 +136,7 @@ func (p *peer) renew() {
 		p.sending, p.sent, p.outcomes = true, w.now, map[string]Outcome{}
 		var handles []handle
 		for _, h := range p.batch {
+			p.seen[h] = h.stage == buffered
 			if x := h.Handle.(handle); !p.stuck[x] { // else the client sends nothing
 				p.stuck[x] = true
 				handles = append(handles, x)
@@ -142,8 +148,11 @@ func (p *peer) renew() {
 	case p.sending && len(p.requests) == 0:
 		p.conclude(p.batch, p.outcomes, p.sent)
 	case w.now >= p.deadline:
-		p.conclude(p.batch, nil, p.sent)
-		for _, b := range p.batches {
+		for _, b := range slices.Insert(p.batches, 0, p.batch) {
+			for _, h := range b { // what was not answered keeps these from the broker
+				x := h.Handle.(handle)
+				x.of.disturbed[x.count] = true
+			}
 			p.conclude(b, nil, w.now)
 		}
 		p.batches = nil
@@ -157,6 +166,9 @@ func (p *peer) renew() {
 
 func (p *peer) conclude(batch []*Hold, outcomes map[string]Outcome, sent time.Duration) {
 	accepts, drops := p.table.Renewed(batch, outcomes, sent, p.w.now)
+	for _, h := range batch {
+		delete(p.seen, h)
+	}
 	for _, h := range accepts {
 		p.w.met["accepted after"]++
 		p.waiting = append(p.waiting, h.Handle.(handle))
@@ -180,9 +192,44 @@ func (p *peer) accept(handles []handle) {
 	p.send(handles, true)
 }
 
-// poll takes in what was fetched, and fetches.
+// mayPoll says whether a poll may begin: beside no renewal, and not before the outcome of what is buffered is told.
+func (p *peer) mayPoll() bool {
+	return !p.polling && p.batch == nil && !slices.ContainsFunc(p.batches, func(b []*Hold) bool { return b[0].stage == buffered })
+}
+
+// poll begins a poll: the client accepts what it found of the one before, and gives out what it has.
 func (p *peer) poll() {
+	p.send(p.polled, true)
+	p.polled, p.polling = nil, true
+	if len(p.buffered) > 0 {
+		p.give()
+	}
+}
+
+// fetched ends a poll that had nothing to give out. Meanwhile renewals may have begun.
+func (p *peer) fetched() {
+	p.fetch()
+	if len(p.buffered) > 0 {
+		if p.batch != nil {
+			p.w.met["polled beside renewals"]++
+		}
+		p.give()
+	}
+}
+
+func (p *peer) fetch() {
+	p.buffered = p.w.fetch(p)
 	for _, h := range p.buffered {
+		p.table.Buffer(h)
+	}
+}
+
+// give gives out what is buffered. The client may fetch once more as a poll ends.
+func (p *peer) give() {
+	for _, h := range p.buffered {
+		if p.seen[h] {
+			p.polled = append(p.polled, h.Handle.(handle))
+		}
 		switch p.table.Receive(h, p.w.now) {
 		case ArrivedNew:
 			p.items = append(p.items, &item{hold: h, of: h.Handle.(handle).of})
@@ -190,11 +237,13 @@ func (p *peer) poll() {
 			p.w.met["late"]++
 		case ArrivedAgain:
 			p.w.met["in hand"]++
+			if p.table.holds[h.ID].moved {
+				p.w.met["moved"]++
+			}
 		}
 	}
-	p.buffered = p.w.fetch(p)
-	for _, h := range p.buffered {
-		p.table.Buffer(h)
+	if p.polling, p.buffered = false, nil; !p.w.chance(4) {
+		p.fetch()
 	}
 }
 

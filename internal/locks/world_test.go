@@ -3,7 +3,9 @@ package locks
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -190,7 +192,7 @@ func (w *world) arrive(r *request) {
 }
 
 // TestWorlds plays worlds, each from its seed. In each of them:
-//   - nothing is accepted that the ledger has not decided;
+//   - nothing is accepted that the ledger has not decided, by the client's next poll either;
 //   - what the broker gives up is decided, unless a fault met both of its last deliveries;
 //   - a handler starts on a lock that the broker holds for it, unless the broker has forgotten it;
 //   - there is one request about a record at a time;
@@ -198,7 +200,7 @@ func (w *world) arrive(r *request) {
 func TestWorlds(t *testing.T) {
 	t.Parallel()
 	met := map[string]int{}
-	for seed := range uint64(60) {
+	for seed := range worlds(t) {
 		w := newWorld(t, seed)
 		for w.now < 5*time.Minute {
 			w.step()
@@ -215,11 +217,24 @@ func TestWorlds(t *testing.T) {
 		}
 	}
 	t.Logf("%v", met)
-	for _, name := range []string{"crash", "session lost", "freeze", "request lost", "answer lost", "answer late", "again", "refused", "lock over", "reserved", "late", "accepted after"} {
+	for _, name := range []string{"crash", "session lost", "freeze", "request lost", "answer lost", "answer late", "again", "refused", "lock over", "reserved", "late", "accepted after", "in hand", "polled beside renewals", "moved"} {
 		if met[name] == 0 {
 			t.Errorf("never met: %s", name)
 		}
 	}
+}
+
+// worlds is how many are played.
+func worlds(t *testing.T) uint64 {
+	text := os.Getenv("ACKLEDGER_SIM")
+	if text == "" {
+		return 100
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		t.Fatalf("ACKLEDGER_SIM must be a number of worlds, is %q", text)
+	}
+	return n
 }
 
 func (w *world) end() {
