@@ -167,3 +167,22 @@ func TestPitfall238_AcceptancesWaitForRenewals(t *testing.T) {
 		}
 	})
 }
+
+// What hooks of others put into a record's context, such as a span, they find again while the record is hidden from the client.
+func TestHiddenIsOnlyWhatTheClientKeeps(t *testing.T) {
+	t.Parallel()
+	type (
+		span struct{}
+		own  struct{}
+		none struct{}
+	)
+	r := &kgo.Record{Context: context.WithValue(context.WithValue(t.Context(), span{}, "a span"), own{}, new(kgo.Record))}
+	hide(r)
+	if r.Context.Value(span{}) != "a span" || r.Context.Value(own{}) != nil || r.Context.Value(none{}) != nil {
+		t.Errorf("hidden: %v, %v", r.Context.Value(span{}), r.Context.Value(own{}))
+	}
+	r.Context = context.WithValue(r.Context, span{}, "another") // by a hook that comes later
+	if reveal(r); r.Context.Value(own{}) == nil {
+		t.Error("it is not revealed")
+	}
+}
