@@ -65,6 +65,7 @@
 //	phases.go      the moves that all of these make: release, give back, hold, finish, count
 //	rangequeue.go  which ranges may be claimed and run
 //	flow.go        the state, its commands and its news
+//	parks.go       how settlements that park leave the ledger to others
 //	settlement.go  what the ledger is told of a message
 //	pace.go        how far claims run ahead of the handlers
 //	sched.go       the phase of each item: what may be claimed, what may run, what waits until when

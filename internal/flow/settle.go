@@ -389,3 +389,44 @@ func (f *Flow) settledRange(now time.Duration, r *Range, err error) {
 		}
 	}
 }
+
+// queueUp has a settlement sent when it is its turn.
+func (f *Flow) queueUp(s Settlement) {
+	if s.Kind == ledger.Park {
+		f.parks.queue.push(s)
+	} else {
+		f.settleQ.push(s)
+	}
+}
+
+// mayPark says whether it is the turn of those that park.
+func (f *Flow) mayPark() bool {
+	p := &f.parks
+	return p.queue.len() > 0 && !p.calling && (p.rest == nil || f.settling+f.settleQ.len()+f.sendable() == 0)
+}
+
+// nextParks takes as many as fit into a call.
+func (f *Flow) nextParks(now time.Duration, b *Batch) bool {
+	f.parks.calling, b.parks, b.began = true, true, now
+	b.Items = f.takeSettlements(&f.parks.queue, b.Items)
+	b.n = len(b.Items)
+	return true
+}
+
+// parksOver begins the rest behind a call.
+func (f *Flow) parksOver(now time.Duration, b *Batch) {
+	p := &f.parks
+	p.calling = false
+	p.hurried = p.hurried && p.queue.len() > 0
+	f.timers.remove(p.rest)
+	if p.rest = nil; !p.hurried {
+		p.rest = f.timers.add(now+min(parkRests*(now-b.began), parkRestMost), func(time.Duration) { p.rest = nil })
+	}
+}
+
+// hurryParks has those that wait rest no more.
+func (f *Flow) hurryParks() {
+	p := &f.parks
+	f.timers.remove(p.rest)
+	p.rest, p.hurried = nil, true
+}
