@@ -16,7 +16,7 @@ type Filter struct {
 	// State is that of the message's row; zero: any. A dead letter whose row is gone has none.
 	State State
 	// Stuck selects pending messages that wait for nothing but a copy of them (Status.Free): what a killed replay leaves
-	// behind, or a broker that forgot them. Permits ([PermitScope]) are none.
+	// behind, or a broker that forgot them. Permits ([PermitScope]) are none, nor is what is parked: the ledger has its copy.
 	Stuck bool
 	// Kinds of failure, any of them; empty: all. For dead letters.
 	Kinds []FailureKind

@@ -80,10 +80,15 @@ func (a *arm) progress() string {
 	return ""
 }
 
-// left says what the broker still holds; empty: nothing.
+// left says what the broker still holds, or the ledger in its stead; empty: nothing.
 func (a *arm) left() string {
 	if wrong := a.broker.left(a.t.Context()); wrong != "" {
 		return a.name + ": " + wrong
+	}
+	if a.crew.orders.Parks {
+		if n, err := a.store.number(a.t.Context(), "SELECT count(*) FROM ackledger.parked"); err != nil || n > 0 {
+			return format("%s: %d messages are parked (%v)", a.name, n, err)
+		}
 	}
 	return ""
 }

@@ -49,6 +49,9 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next acts.Next
 		if until, err = r.LastMessage(); err == nil && f.Scope != "" {
 			first, err = kept(r, f)
 		}
+		if err == nil && f.Stuck {
+			first, err = l.unparked(r, first)
+		}
 		return err
 	})
 	byID := map[Key]bool{}
@@ -69,6 +72,9 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next acts.Next
 				if err == nil && !byID[rows[i].Key] {
 					page, err = list(r, page, &rows[i])
 				}
+			}
+			if err == nil && f.Stuck {
+				page, err = l.unparked(r, page)
 			}
 			return err
 		})

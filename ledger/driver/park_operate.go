@@ -73,6 +73,21 @@ func (l *Ledger) parkedPage(r Reader, scope string, behind ParkedPlace, n int, b
 	return page, err
 }
 
+// unparked keeps of messages those that are not parked.
+func (l *Ledger) unparked(r Reader, page []ledger.Listed) (rest []ledger.Listed, err error) {
+	if !l.cfg.Parks {
+		return page, nil
+	}
+	p, err := l.parker(r)
+	for i := 0; i < len(page) && err == nil; i++ {
+		var is bool
+		if is, err = p.IsParked(page[i].Key); !is {
+			rest = append(rest, page[i])
+		}
+	}
+	return rest, err
+}
+
 // CountParked implements [ledger.ParkingOperator].
 func (l *Ledger) CountParked(ctx context.Context) (all map[string]ledger.ParkedStats, err error) {
 	if !l.cfg.Parks {

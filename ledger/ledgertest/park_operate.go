@@ -10,6 +10,7 @@ import (
 var parkOperateCases = []testCase{
 	{"Listed", parkListed},
 	{"Shown", parkShown},
+	{"NotStuck", parkNotStuck},
 	{"RunNow", parkRunNow},
 	{"Drop", parkDrop},
 	{"LeftAlone", parkLeftAlone},
@@ -60,6 +61,21 @@ func (e *env) changeParked(r ledger.ParkedRequest) ledger.ParkedReport {
 		e.Fatalf("%s: %v", r.Action, err)
 	}
 	return report
+}
+
+// parkNotStuck: what is parked and due waits for the ledger's own copy, which is there.
+func parkNotStuck(e *env) {
+	o, m, other := e.owner(), e.entry("parked"), e.entry("stuck")
+	s := failedAttempt(e.want(o, other, ledger.Run), "not yet")
+	s.After = time.Millisecond
+	e.holds(o, s)
+	e.holds(o, park(e.want(o, m, ledger.Run), m, time.Millisecond))
+	e.pass(10 * time.Millisecond)
+	for _, f := range []ledger.Filter{{Stuck: true}, {Stuck: true, IDs: [][]byte{m.Key.ID, other.Key.ID}}} {
+		if ids := e.messages(f); ids != string(other.Key.ID) {
+			e.Errorf("stuck are %q", ids)
+		}
+	}
 }
 
 // parkListed: a list has those first that are due first, with their messages, and a filter selects.

@@ -167,12 +167,17 @@ func (l *Ledger) messages(ctx context.Context, f *ledger.Filter) (next acts.Next
 	rest := begin.scope >= 0 && begin.pages > 0 && (len(f.IDs) == 0 || len(first) < len(f.IDs))
 	return func() (page []ledger.Listed, more bool, err error) {
 		if page, first = first, nil; page != nil || !rest {
-			return page, rest, nil
+			page, err = l.unparked(ctx, f, page)
+			return page, rest, err
 		}
 		from := at
 		at += listPages
 		page, err = l.listed(ctx, sqlListPages, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", at), begin.scope, int32(state), until)
-		return slices.DeleteFunc(page, func(m ledger.Listed) bool { return seen[m.Key] }), at < begin.pages, err
+		page = slices.DeleteFunc(page, func(m ledger.Listed) bool { return seen[m.Key] })
+		if err == nil {
+			page, err = l.unparked(ctx, f, page)
+		}
+		return page, at < begin.pages, err
 	}, err
 }
 

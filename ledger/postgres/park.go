@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -113,4 +114,18 @@ func (l *Ledger) ParkedIn(ctx context.Context, scope string) (s ledger.ParkedSta
 	}
 	s.Overdue = time.Duration(overdue) * time.Microsecond
 	return s, nil
+}
+
+// unparked keeps those of a page of stuck messages that are not parked.
+func (l *Ledger) unparked(ctx context.Context, f *ledger.Filter, page []ledger.Listed) ([]ledger.Listed, error) {
+	if !f.Stuck || len(page) == 0 || !l.parks.Load() {
+		return page, nil
+	}
+	keys, is := make(keyArray, len(page)), map[[ledger.KeySize]byte]bool{}
+	for i := range page {
+		keys[i] = uuid(page[i].Key)
+	}
+	var key [ledger.KeySize]byte
+	err := l.read(ctx, sqlFindParked, []any{keys}, []any{&key}, func() { is[key] = true })
+	return slices.DeleteFunc(page, func(m ledger.Listed) bool { return is[m.Key] }), err
 }

@@ -26,7 +26,8 @@ const (
 	sqlDue = `SELECT key, due, coalesce(length(body), 0) + coalesce(length(headers), 0) FROM ackledger_parked INDEXED BY ackledger_parked_due
 		WHERE scope = (SELECT id FROM ackledger_scope WHERE name = ?) ORDER BY due LIMIT ?`
 	sqlParked = `SELECT s.name, p.id, p.position, p.fingerprint, p.delivery, p.source, p.grp, p.attempts, p.sent_at, p.keep, p.due, p.at,
-		p.headers, p.body FROM ackledger_parked p CROSS JOIN ackledger_scope s ON s.id = p.scope WHERE p.key = ?`
+		CASE WHEN ?1 THEN p.headers END, CASE WHEN ?1 THEN p.body END, CASE WHEN ?1 THEN 0 ELSE coalesce(length(p.body), 0) END
+		FROM ackledger_parked p CROSS JOIN ackledger_scope s ON s.id = p.scope WHERE p.key = ?2`
 	sqlListParked = `SELECT key, due FROM ackledger_parked
 		WHERE scope = (SELECT id FROM ackledger_scope WHERE name = ?) AND (due, key) > (?, ?) ORDER BY due, key LIMIT ?`
 	sqlSumParked = `SELECT count(*), coalesce(sum(weight), 0), min(due) FROM ackledger_parked INDEXED BY ackledger_parked_due
@@ -90,7 +91,7 @@ func (t *tx) DueParked(scope string, n int, size int64) (list []ledger.Parked, n
 	})
 	for i := 0; i < len(due) && err == nil; i++ {
 		var p ledger.Parked
-		if p, err = t.readParked(due[i].key); err == nil {
+		if p, err = t.readParked(due[i].key, true); err == nil {
 			list = append(list, p)
 		}
 	}
@@ -105,10 +106,7 @@ func (t *tx) ReadParked(key driver.Key, bodies bool) (*ledger.Parked, error) {
 	if is, err := t.IsParked(key); err != nil || !is {
 		return nil, err
 	}
-	p, err := t.readParked(key)
-	if !bodies {
-		p.BodyBytes, p.Body, p.Headers = len(p.Body), nil, nil
-	}
+	p, err := t.readParked(key, bodies)
 	return &p, err
 }
 
@@ -137,16 +135,16 @@ func (t *tx) ListParked(scope string, behind driver.ParkedPlace, n int, bodies b
 	return list, err
 }
 
-// readParked reads one that is there.
-func (t *tx) readParked(key driver.Key) (p ledger.Parked, err error) {
+// readParked reads one that is there. The length of a body is known without reading it.
+func (t *tx) readParked(key driver.Key, bodies bool) (p ledger.Parked, err error) {
 	var (
 		scope, fingerprint, source, group []byte
 		id, headers, body, position       blob
 		sentAt                            sql.NullInt64
 		keep, due, at                     int64
 	)
-	err = t.one(sqlParked, []any{key[:]}, &scope, &id, &position, &fingerprint, &p.Delivery, &source, &group, &p.Attempts, &sentAt, &keep,
-		&due, &at, &headers, &body)
+	err = t.one(sqlParked, []any{bodies, key[:]}, &scope, &id, &position, &fingerprint, &p.Delivery, &source, &group, &p.Attempts, &sentAt, &keep,
+		&due, &at, &headers, &body, &p.BodyBytes)
 	if err != nil {
 		return p, err
 	}
