@@ -2,7 +2,10 @@ package web
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"net/url"
+	"strconv"
 
 	"github.com/ackledger/ackledger/internal/operate"
 	"github.com/ackledger/ackledger/ledger"
@@ -11,7 +14,6 @@ import (
 // parkedData is the page of retries that wait in the ledger.
 type parkedData struct {
 	*listData
-	More bool // than are shown
 	Run  string
 	Drop string
 }
@@ -41,20 +43,41 @@ func (v *visit) parked() error {
 		return err
 	}
 	d := &parkedData{listData: list, Run: "run-now?" + list.Filter.Encode(), Drop: "drop?" + list.Filter.Encode()}
+	skip := 0
+	if after := v.query.Get("after"); after != "" {
+		if skip, err = strconv.Atoi(after); err != nil || skip < 0 || skip > maxParked {
+			return refuse(http.StatusBadRequest, "after: not the place of a page")
+		}
+	}
 	var rows []ledger.ParkedMessage
+	place := 0
 	for m, err := range p.ParkedMessages(v.ctx(), parkedFilter(f)) {
 		if err != nil {
 			return err
 		}
-		if d.More = len(rows) == pageRows; d.More {
+		if len(rows) == pageRows {
+			d.Next = parkedAfter(d.Filter, place)
 			break
 		}
-		if v.can(Read, m.Key.Scope) {
+		if place++; place > skip && v.can(Read, m.Key.Scope) {
 			rows = append(rows, m)
 		}
 	}
 	d.Rows = rows
 	return v.show(&page{Name: "parked", Title: "Parked", Data: d})
+}
+
+// maxParked is how many parked messages can be turned over: each page reads those before it.
+const maxParked = 20_000
+
+// parkedAfter is the page behind so many; empty: there is none so far.
+func parkedAfter(filter url.Values, place int) string {
+	if place > maxParked {
+		return ""
+	}
+	q := maps.Clone(filter)
+	q.Set("after", strconv.Itoa(place))
+	return "parked?" + q.Encode()
 }
 
 func (v *visit) runNowForm() error { return v.form("run-now", "Run now", RunNow) }

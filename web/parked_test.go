@@ -2,8 +2,12 @@ package web
 
 import (
 	"errors"
+	"fmt"
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,5 +72,37 @@ func TestParkedRefused(t *testing.T) {
 	for _, act := range []string{"run-now", "drop"} {
 		s.want(s.post(act+"?"+inShop, url.Values{}), http.StatusForbidden, "not you")
 		s.want(s.get(act+"?"+inShop), http.StatusForbidden)
+	}
+}
+
+// A long list has pages, each of other messages.
+func TestParkedPages(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	const all = 2*pageRows + 10
+	for i := range all {
+		s.parked(shop, fmt.Sprintf("p%03d.", i), time.Hour+time.Duration(i)*time.Second)
+	}
+	next, seen := "parked?"+inShop, map[string]bool{}
+	for pages := 0; next != ""; pages++ {
+		body := s.want(s.get(next), http.StatusOK).body
+		for i := range all {
+			if id := fmt.Sprintf(">p%03d.<", i); strings.Contains(body, id) {
+				if seen[id] || i/pageRows != pages {
+					t.Errorf("page %d has %s", pages, id)
+				}
+				seen[id] = true
+			}
+		}
+		next = ""
+		if m := regexp.MustCompile(`rel="next" href="([^"]+)"`).FindStringSubmatch(body); m != nil {
+			next = html.UnescapeString(m[1])
+		}
+	}
+	if len(seen) != all {
+		t.Errorf("%d of %d are on the pages", len(seen), all)
+	}
+	for _, after := range []string{"x", "-1", "20001"} {
+		s.want(s.get("parked?after="+after), http.StatusBadRequest, "not the place of a page")
 	}
 }
