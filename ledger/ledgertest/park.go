@@ -26,6 +26,7 @@ var parkCases = []testCase{
 	{"RowGone", parkRowGone},
 	{"FailedElsewhere", parkFailedElsewhere},
 	{"Outlives", parkOutlives},
+	{"OutlivesAgain", parkOutlivesAgain},
 	{"InOneCall", parkInOneCall},
 	{"TwoThatLook", parkTwo},
 	{"Invalid", parkInvalid},

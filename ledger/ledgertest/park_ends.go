@@ -115,6 +115,23 @@ func parkOutlives(e *env) {
 	}
 }
 
+// parkOutlivesAgain: it is there for as long as it may wait again, however often it was given back.
+func parkOutlivesAgain(e *env) {
+	o, m := e.owner(), e.entry("m")
+	m.Window = time.Second
+	s := park(e.want(o, m, ledger.Run), m, soon)
+	s.Dead.Keep = time.Hour
+	e.holds(o, s)
+	e.untilDue(1, time.Hour)
+	again := failedAttempt(e.want(o, fromCare(m), ledger.Run), "not yet")
+	again.After = ledger.MaxPark
+	e.holds(o, again)
+	if r := e.record(m); r.State != ledger.Pending || time.Until(r.Due) < ledger.MaxPark-time.Minute || r.Expiry.Before(r.Due.Add(-time.Minute)) {
+		e.Fatal(summary(r))
+	}
+	e.wantParked(1)
+}
+
 // parkInOneCall: what is parked beside other settlements of one call.
 func parkInOneCall(e *env) {
 	o, entries := e.owner(), e.entries(6)
