@@ -65,6 +65,9 @@ var expected = map[string]struct {
 	"dead-letter": {lines: []string{
 		"handled order 1", `dead letter: exhausted after 3 attempts: no such price list: {"id":"2"}`, "handled order 2", "drained",
 	}},
+	"parked": {lines: []string{
+		"order 1, attempt 1: the bank is closed", "the queue is empty, the ledger has 1", "order 1, attempt 2: charged", "drained",
+	}},
 	"many-queues": {sorted: true, lines: []string{
 		"drained", "handled order 1", "handled order 2", "handled refund 1", "handled shipment 1", "handled shipment 2",
 	}},

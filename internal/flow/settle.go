@@ -249,8 +249,9 @@ func (f *Flow) Published(now time.Duration, s *Settlement, unsealed error) {
 
 // refused is a settlement that the ledger refuses for its own sake, or that the cipher does not seal. The message must not be
 // acknowledged, and its handler has spoken: so it is settled again and again, and everything else goes on. A release, and a
-// mismatch, which is never run, are asked for again instead. What is not parked is settled as it would be without that. What the broker is to have back is released, to be run later, unless it
-// is unclear under Park: that is settled all the same, or left to the next owner, to whom it is as uncertain.
+// mismatch, which is never run, are asked for again instead. What is not parked is settled as it would be without that. What the
+// broker is to have back is released, to be run later, unless it is unclear under Park: that is settled all the same, or left to the
+// next owner, to whom it is as uncertain.
 func (f *Flow) refused(now time.Duration, s *Settlement, err error, unsealed bool) {
 	it, b := s.Item, f.cfg.Backoff
 	f.tellNews(News{What: Refused, Item: it, Kind: s.Kind, Err: err})
