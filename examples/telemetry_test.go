@@ -103,7 +103,7 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	handled := make(chan struct{}, 2)
+	handled := make(chan struct{}, 3)
 	handler := consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
 		handled <- struct{}{}
 		return nil
@@ -121,7 +121,7 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders", "refunds"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +129,15 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 	second, err := kafka.NewWorker([]kgo.Opt{
 		kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumerGroup("payments"), kgo.ConsumeTopics("orders"),
 	}, memory.New(), handler, &kafka.Config{Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	setShareGroup(t, cluster.ListenAddrs(), "shares")
+	sharing := options
+	sharing.Name = "shares"
+	shared, err := kafka.NewShareWorker([]kgo.Opt{
+		kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ShareGroup("shares"), kgo.ConsumeTopics("refunds"),
+	}, memory.New(), handler, &kafka.ShareConfig{Options: sharing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +149,11 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- consumer.Run(ctx, first, second, third) }()
+	go func() { ended <- consumer.Run(ctx, first, second, shared, third) }()
 	sendOrder(t, queues.Client(), url, "1")
 	produceOrder(t, cluster.ListenAddrs(), "orders", "1")
+	produceOrder(t, cluster.ListenAddrs(), "refunds", "1")
+	<-handled
 	<-handled
 	<-handled
 	cancel()

@@ -10,6 +10,7 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 )
 
@@ -27,6 +28,7 @@ type base struct {
 	cut     context.CancelFunc // ends the client's calls
 	cluster string
 	sources map[string]topicSource
+	lag     metric.Registration
 	stop    context.CancelCauseFunc
 
 	mu       sync.Mutex

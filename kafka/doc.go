@@ -77,6 +77,7 @@
 //	sharepoll.go      takes a share group's records in
 //	sharekeep.go      renews, accepts and releases
 //	shareworker.go    the worker of a share group: its state, its health
+//	sharelag.go       how many records a share group has not decided
 //	shareanswers.go   what the brokers answer, and what waits for it
 //	sharetable.go     the records in hand, under a lock; package locks decides
 //	sharehidden.go    hides records from what the client would accept by itself

@@ -125,7 +125,7 @@ func (w *Worker) begin(ctx context.Context) (*engine.Engine, error) {
 	if err := eng.Start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("kafka: %w", err), w.closeEngine(eng))
 	}
-	if err := w.measureLag(); err != nil {
+	if err := w.measureLag("ackledger.kafka.lag", "Offsets between the end of a partition and what is finished of it.", w.table.lags); err != nil {
 		return nil, errors.Join(fmt.Errorf("kafka: %w", err), w.closeEngine(eng))
 	}
 	return eng, nil

@@ -116,6 +116,10 @@ func (w *ShareWorker) begin(ctx context.Context) (*engine.Engine, error) {
 	if err := eng.Start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("kafka: %w", err), w.closeEngine(eng))
 	}
+	err = w.measureLag("ackledger.kafka.share.lag", "Records of a partition that the share group has not decided.", w.lags.lags)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("kafka: %w", err), w.closeEngine(eng))
+	}
 	return eng, nil
 }
 
@@ -190,6 +194,7 @@ func (w *ShareWorker) finish(endLoops func()) error {
 		w.log.Warn("left the share group without its answer: its locks end by themselves", zap.Error(err))
 	}
 	w.closeClient()
+	_ = w.lag.Unregister() // an error means that it is gone already
 	if len(lost) == 0 {
 		return nil
 	}
@@ -202,11 +207,12 @@ func (w *ShareWorker) finish(endLoops func()) error {
 // Finish implements engine.Sink.
 func (w *ShareWorker) Finish(done []engine.Finished) { w.accept(w.locks.finish(done)) }
 
-// watchLoop reads the group's settings now and then: they may be altered while it runs. What is said twice in a row counts: a broker
+// watchLoop reads the group's lag and settings now and then. They may be altered while it runs. What is said twice in a row counts: a broker
 // that has just begun may say Kafka's defaults, and with their limit of deliveries records would be archived unhandled.
 func (w *ShareWorker) watchLoop(ctx context.Context) {
 	var last terms
 	for engine.Sleep(ctx, w.watch) {
+		w.lags.ask(ctx, w.adm, w.set.group, w.ids)
 		t, err := askTerms(ctx, w.kgo, w.set.group)
 		if err != nil {
 			if ctx.Err() == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/otel/sdk/metric"
 	"go.uber.org/zap/zaptest"
 )
 
@@ -133,6 +134,32 @@ func (s *site) shareLag(partition int32) int64 {
 func (s *site) accepted(partition int32) {
 	s.t.Helper()
 	eventually(s.t, "all of the partition is accepted", func() bool { return s.shareLag(partition) == 0 })
+}
+
+// A member says how many records the group has not decided.
+func TestShareLag(t *testing.T) {
+	t.Parallel()
+	s := sharedSite(t, 1)
+	s.send(0, numbers("v", 7)...)
+	reader, free := metric.NewManualReader(), make(chan struct{})
+	c := quickShare()
+	c.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+	r := s.share(func(_ context.Context, m *consumer.Message) error {
+		if string(m.Body) == "v3" {
+			<-free
+		}
+		return nil
+	}, c)
+	is := func(want int64) func() bool {
+		return func() bool {
+			lag, ok := gaugeOf(t, reader, "ackledger.kafka.share.lag")
+			return ok && lag == want
+		}
+	}
+	eventually(t, "one is not decided", is(1))
+	close(free)
+	eventually(t, "all are decided", is(0))
+	r.end()
 }
 
 func TestShareGroupHandlesEachRecordOnce(t *testing.T) {

@@ -195,7 +195,7 @@ func (t terms) check(s *settings, uncommitted bool) (warnings []string, err erro
 	return warnings, nil
 }
 
-// checkVersion refuses a cluster that has share groups turned off.
+// checkShareVersion refuses a cluster that has share groups turned off.
 func checkShareVersion(ctx context.Context, c *kgo.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -34,6 +34,7 @@ type ShareWorker struct {
 	logs   map[place]*assignment
 
 	horizon *horizon // set by Run
+	lags    shareLags
 
 	renewing sync.Mutex // while renewals are under way, and while a poll begins
 	results  results

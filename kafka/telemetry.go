@@ -13,16 +13,15 @@ import (
 	"github.com/ackledger/ackledger/internal/engine"
 )
 
-// measureLag registers the consumer lag of each partition that this member owns.
-func (w *Worker) measureLag() error {
+// measureLag registers the lag of each partition that this member knows of.
+func (w *base) measureLag(name, what string, lags func(tell func(place, int64))) error {
 	m, _ := engine.Meter(&w.set.Options, "kafka", w.sourceName())
-	lag, err := m.Int64ObservableGauge("ackledger.kafka.lag", metric.WithUnit("{record}"),
-		metric.WithDescription("Offsets between the end of a partition and what is finished of it."))
+	lag, err := m.Int64ObservableGauge(name, metric.WithUnit("{record}"), metric.WithDescription(what))
 	if err != nil {
 		return err
 	}
 	w.lag, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		w.table.lags(func(p place, n int64) {
+		lags(func(p place, n int64) {
 			o.ObserveInt64(lag, n, metric.WithAttributes(
 				attribute.String("messaging.system", "kafka"),
 				attribute.String("messaging.destination.name", w.sources[p.Topic].name),

@@ -12,7 +12,6 @@ import (
 	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 )
 
@@ -23,7 +22,6 @@ const watchInterval = 10 * time.Second
 type Worker struct {
 	base
 	watch time.Duration
-	lag   metric.Registration // set while Run prepares, before anything else runs
 
 	table   *table
 	horizon *horizon // set by Run
