@@ -30,7 +30,7 @@ type Hold struct {
 	dropped    bool          // the engine was told to let go of it
 	busy       bool          // a renewal is under way
 	moved      bool          // it was delivered again while a renewal of the delivery before was under way
-	alone      bool          // its last renewal was not done: it is renewed by itself
+	most       int           // its last renewal was not done: so many of its partition, it included, are renewed together; 0: all
 	retryAt    time.Duration // no renewal before
 }
 

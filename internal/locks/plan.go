@@ -9,7 +9,7 @@ import (
 // lapsed since the last plan. live: this worker's lease holds; without it only records at their reserved deliveries are renewed,
 // since the broker would give them up. The outcome of each batch is to be told to [Table.Renewed].
 //
-// What was refused together with others of its partition is renewed by itself, until it is: the broker refuses all for one.
+// What was refused together with others of its partition is renewed with half as many, until it is: the broker refuses all for one.
 func (t *Table) Plan(now time.Duration, live bool) (batches [][]*Hold, drops []*Hold) {
 	batches, drops = t.plan(now, func(h *Hold) bool {
 		return h.stage == held && (live || t.Reserved(h))
@@ -25,15 +25,15 @@ func (t *Table) PlanBuffered(now time.Duration) (batches [][]*Hold) {
 }
 
 func (t *Table) plan(now time.Duration, wanted func(*Hold) bool, of stage) (batches [][]*Hold, drops []*Hold) {
-	var together, alone []*Hold
+	var together, parted []*Hold
 	for h := t.oldest; h != nil; h = h.next {
 		switch {
 		case (h.stage == buffered) != (of == buffered) || h.lapsed:
 		case !h.fresh(now) && (!t.Last(h) || now >= h.Until): // a last one is renewed to the end
 			drops = t.lapse(h, drops)
 		case h.busy || now < h.retryAt || h.Until-now > h.Span*2/3 || !wanted(h):
-		case h.alone:
-			alone = append(alone, h)
+		case h.most > 0:
+			parted = append(parted, h)
 		default:
 			together = append(together, h)
 		}
@@ -41,7 +41,7 @@ func (t *Table) plan(now time.Duration, wanted func(*Hold) bool, of stage) (batc
 	if len(together) > 0 {
 		batches = append(batches, together)
 	}
-	batches = append(batches, oneOfEach(alone)...)
+	batches = append(batches, cut(parted)...)
 	for _, batch := range batches {
 		for _, h := range batch {
 			h.busy = true
@@ -50,15 +50,23 @@ func (t *Table) plan(now time.Duration, wanted func(*Hold) bool, of stage) (batc
 	return batches, drops
 }
 
-// oneOfEach makes batches that have one record of a partition each.
-func oneOfEach(alone []*Hold) (batches [][]*Hold) {
-	next := map[string]int{}
-	for _, h := range alone {
-		n := next[h.Place]
-		if next[h.Place]++; n == len(batches) {
+// cut makes batches that have as many records of a partition as each of them allows.
+func cut(parted []*Hold) (batches [][]*Hold) {
+	type part struct{ at, n, most int } // the newest of a partition: in which batch it is, how many it has, and may have
+	newest := map[string]part{}
+	for _, h := range parted {
+		p, begun := newest[h.Place]
+		switch {
+		case !begun:
+			p.most = h.most
+		case p.n >= min(p.most, h.most):
+			p = part{at: p.at + 1, most: h.most}
+		}
+		p.n, p.most = p.n+1, min(p.most, h.most)
+		if newest[h.Place] = p; p.at == len(batches) {
 			batches = append(batches, nil)
 		}
-		batches[n] = append(batches[n], h)
+		batches[p.at] = append(batches[p.at], h)
 	}
 	return batches
 }
@@ -103,13 +111,13 @@ func (t *Table) Renewed(batch []*Hold, outcomes map[string]Outcome, sent, now ti
 			continue
 		case moved, h.lapsed: // what is true of it was noted meanwhile
 		case o == Renewed:
-			h.Until, h.retryAt, h.alone = max(h.Until, sent+h.Span), 0, false
+			h.Until, h.retryAt, h.most = max(h.Until, sent+h.Span), 0, 0
 		case o == Refused && of[h.Place] == 1:
 			drops = t.lapse(h, drops)
 		case o == Refused:
-			h.alone = true
+			h.most = of[h.Place] / 2
 		default: // the client may never send another one: an answer to others must not count as its own
-			h.retryAt, h.alone = now+max(h.Span/12, 50*time.Millisecond), true
+			h.retryAt, h.most = now+max(h.Span/12, 50*time.Millisecond), 1
 		}
 		if h.stage == deciding {
 			if t.remove(h); !h.lapsed {

@@ -44,7 +44,7 @@ func (t *Table) Receive(h *Hold, now time.Duration) Arrival {
 	}
 	known.moved = known.busy
 	known.Handle, known.Count, known.Until, known.Span = h.Handle, h.Count, h.Until, h.Span
-	known.lapsed, known.alone, known.retryAt = false, false, 0
+	known.lapsed, known.most, known.retryAt = false, 0, 0
 	h.stage = gone
 	return ArrivedAgain
 }

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,32 @@ func TestPitfall237_OneRefusalIsOfOneRecord(t *testing.T) {
 	c.answer(batches[2], Renewed)
 	c.now += 10 * time.Second
 	c.want(true, "ac")
+}
+
+// Among a thousand it is found in few requests: each may wait for a fetch.
+func TestOneRefusalIsFoundByHalves(t *testing.T) {
+	c := newClocked(t, 0)
+	for i := range 1000 {
+		c.take(fmt.Sprint(i), 1, ArrivedNew)
+	}
+	c.now += 10 * time.Second
+	requests, over := 0, 0
+	for c.now < 20*time.Second {
+		batches, _ := c.Plan(c.now, true)
+		for _, b := range batches {
+			requests++
+			o := Renewed
+			if slices.ContainsFunc(b, func(h *Hold) bool { return h.ID == "617" }) {
+				o = Refused
+			}
+			_, drops := c.answer(b, o)
+			over += len(drops)
+		}
+		c.now += time.Second
+	}
+	if requests > 30 || over != 1 {
+		t.Errorf("%d requests, %d are let go of", requests, over)
+	}
 }
 
 // The client may never send a second renewal after one that was not answered: the answer to others of the partition is not its own.
