@@ -43,12 +43,6 @@ func newBase(set settings, l ledger.Ledger, h consumer.Handler) base {
 	return base{set: set, ledger: l, handler: h, log: set.Logger.With(zap.String("system", "kafka"), zap.String("consumer", set.group))}
 }
 
-// Pause implements consumer.Worker. The group membership lives on.
-func (w *base) Pause() { w.setPaused(true) }
-
-// Resume implements consumer.Worker.
-func (w *base) Resume() { w.setPaused(false) }
-
 func (w *base) setPaused(paused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

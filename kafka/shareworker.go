@@ -80,6 +80,12 @@ func (w *ShareWorker) heed(t terms) {
 	w.locks.setTerms(t)
 }
 
+// Pause implements consumer.Worker. The group membership lives on.
+func (w *ShareWorker) Pause() { w.setPaused(true) }
+
+// Resume implements consumer.Worker.
+func (w *ShareWorker) Resume() { w.setPaused(false) }
+
 // Health implements consumer.Worker: the engine's, with the trouble with the cluster and the group.
 func (w *ShareWorker) Health() consumer.Health {
 	w.mu.Lock()

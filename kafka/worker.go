@@ -109,6 +109,12 @@ func (w *Worker) spanLimit(a *assignment) {
 		zap.Int32("partition", a.Partition), zap.Int64("offset", oldest), zap.Int("span", w.set.Span))
 }
 
+// Pause implements consumer.Worker. The group membership lives on.
+func (w *Worker) Pause() { w.setPaused(true) }
+
+// Resume implements consumer.Worker.
+func (w *Worker) Resume() { w.setPaused(false) }
+
 // Health implements consumer.Worker: the engine's, with the partitions that are held and the trouble with the cluster.
 func (w *Worker) Health() consumer.Health {
 	w.mu.Lock()
