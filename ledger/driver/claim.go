@@ -163,11 +163,6 @@ func (c *claiming) take(tx Tx, m *Message, e *ledger.Entry, out *ledger.Claim) e
 		}
 		m.At, m.Expiry, m.Errors = tx.Now(), expiry, nil
 	}
-	if e.Parked { // it may wait in the ledger for as long again
-		if last := tx.Now().Add(ledger.MaxPark + e.Window); last.After(m.Expiry) {
-			m.Expiry = last
-		}
-	}
 	if m.Fingerprint.IsZero() {
 		m.Fingerprint = e.Fingerprint
 	}

@@ -173,9 +173,7 @@ func (o *owner) park(tx Tx, m *Message, s *ledger.Settlement) error {
 	if err != nil {
 		return err
 	}
-	if last := m.Due.Add(s.Dead.Keep); last.After(m.Expiry) {
-		m.Expiry = last
-	}
+	outlive(m, s.Dead.Keep)
 	parked := ledger.Parked{Archive: s.Dead.Clone(), Due: m.Due, At: tx.Now()}
 	parked.Kind, parked.Errors, parked.Sent = "", nil, false
 	return p.Park(&parked)
@@ -195,5 +193,17 @@ func (o *owner) unpark(tx Tx, t ledger.Ticket, m *Message) error {
 	case m.Due.IsZero():
 		return p.Postpone(t.Sum(), tx.Now())
 	}
+	parked, err := p.ReadParked(t.Sum(), false)
+	if err != nil || parked == nil {
+		return err
+	}
+	outlive(m, parked.Keep)
 	return p.Postpone(t.Sum(), m.Due)
+}
+
+// outlive has a row stay past the time at which its message is due for as long as an archived delivery would.
+func outlive(m *Message, keep time.Duration) {
+	if last := m.Due.Add(keep); last.After(m.Expiry) {
+		m.Expiry = last
+	}
 }

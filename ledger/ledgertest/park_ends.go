@@ -126,7 +126,7 @@ func parkOutlivesAgain(e *env) {
 	again := failedAttempt(e.want(o, fromCare(m), ledger.Run), "not yet")
 	again.After = ledger.MaxPark
 	e.holds(o, again)
-	if r := e.record(m); r.State != ledger.Pending || time.Until(r.Due) < ledger.MaxPark-time.Minute || r.Expiry.Before(r.Due.Add(-time.Minute)) {
+	if r := e.record(m); r.State != ledger.Pending || time.Until(r.Due) < ledger.MaxPark-time.Minute || r.Expiry.Sub(r.Due) < time.Hour-time.Second {
 		e.Fatal(summary(r))
 	}
 	e.wantParked(1)

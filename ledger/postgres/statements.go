@@ -177,8 +177,7 @@ WITH clock AS MATERIALIZED (
 		CASE d.state WHEN 3 THEN least(d.counted, 2) ELSE least(d.counted, 32767) END AS crashes,
 		CASE d.state WHEN 3 THEN NULL ELSE d.errors END AS errors,
 		CASE d.state WHEN 3 THEN (SELECT at FROM clock) ELSE d.at END AS at,
-		CASE WHEN d.from_care THEN greatest(d.expiry, (SELECT at FROM clock) + d.keep * interval '1 microsecond' + interval '720 hours')
-			WHEN d.state = 3 THEN greatest(d.expiry, (SELECT at FROM clock) + d.keep * interval '1 microsecond') ELSE d.expiry END AS expiry, d.from_care OR d.parked AS parked
+		CASE d.state WHEN 3 THEN greatest(d.expiry, (SELECT at FROM clock) + d.keep * interval '1 microsecond') ELSE d.expiry END AS expiry, d.from_care OR d.parked AS parked
 	FROM decided d WHERE d.rule IN (7, 10)
 ), taken AS (
 	INSERT INTO {s}.message (key, fingerprint, id, scope, state, owner, token, attempts, crashes, errors, at, expiry, parked)

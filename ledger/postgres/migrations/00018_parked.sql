@@ -28,7 +28,7 @@ CREATE INDEX parked_due ON parked (scope, due) INCLUDE (weight);
 ALTER TABLE message ADD COLUMN parked boolean;
 
 -- With a message's end what is parked of it goes, whoever writes that: workers of earlier versions and handlers' transactions as well.
--- What is given back is due when its row is. Triggers see to it with the rights of the schema's owner, so no role deletes what is
+-- What is given back is due when its row is, and its row stays as it did when it was parked. Triggers see to it with the rights of the schema's owner, so no role deletes what is
 -- parked by itself. They run behind their statement, which may have parked the message anew. (One that ran before would lock each row
 -- that is updated, of whatever message.)
 -- +goose StatementBegin
@@ -50,6 +50,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 BEGIN
     UPDATE parked p SET due = coalesce(NEW.due, clock_timestamp()) WHERE p.key = NEW.key;
+    UPDATE message m SET expiry = NEW.due + p.keep * interval '1 microsecond' FROM parked p
+        WHERE NEW.due IS NOT NULL AND m.key = NEW.key AND p.key = NEW.key AND m.expiry < NEW.due + p.keep * interval '1 microsecond';
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
