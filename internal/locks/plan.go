@@ -80,7 +80,7 @@ func (t *Table) lapse(h *Hold, drops []*Hold) []*Hold {
 	case h.stage == held && !h.dropped:
 		h.dropped = true
 		return append(drops, h)
-	case h.stage == deciding && !h.busy, h.stage == returning && !h.busy:
+	case h.stage == returning && !h.busy:
 		t.remove(h)
 	}
 	return drops

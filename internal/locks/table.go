@@ -125,7 +125,7 @@ func (t *Table) Held() int { return t.inEngine }
 // Deciding counts what is to be accepted as soon as a renewal has ended.
 func (t *Table) Deciding() int { return t.at(deciding) }
 
-// Returning counts what is to be released.
+// Returning counts what is to be released, and what comes no more.
 func (t *Table) Returning() int { return t.at(returning) }
 
 func (t *Table) at(s stage) (n int) {

@@ -123,6 +123,19 @@ func TestPitfall237_OneRefusalIsOfOneRecord(t *testing.T) {
 	c.want(true, "ac")
 }
 
+func TestWhatWasRefusedIsRenewedByHalves(t *testing.T) {
+	c := newClocked(t, 0)
+	for _, id := range strings.Split("abcdefg", "") {
+		c.take(id, 1, ArrivedNew)
+	}
+	c.now += 10 * time.Second
+	c.answer(c.want(true, "abcdefg")[0], Refused)
+	for _, b := range c.want(true, "abc def g") {
+		c.answer(b, Refused)
+	}
+	c.want(true, "a b c d e f")
+}
+
 // Among a thousand it is found in few requests: each may wait for a fetch.
 func TestOneRefusalIsFoundByHalves(t *testing.T) {
 	c := newClocked(t, 0)
@@ -210,6 +223,35 @@ func TestARecordThatComesAgainIsAcceptedByItsNewestDelivery(t *testing.T) {
 	}
 }
 
+// The lock was over while its renewal was under way, and the record has come again: what is decided of it is accepted.
+func TestWhatIsDecidedAndComesAgainIsAccepted(t *testing.T) {
+	c := newClocked(t, 0)
+	h := c.take("a", 1, ArrivedNew)
+	c.now += 12 * time.Second
+	batch := c.want(true, "a")[0]
+	c.Ack(h)
+	c.now += 16 * time.Second
+	c.want(true, "")
+	c.take("a", 2, ArrivedAgain)
+	if accepts, _ := c.answer(batch, Unknown); ids(nil, accepts) != "!a" || h.Handle != "a2" {
+		t.Errorf("accepted: %q by %v", ids(nil, accepts), h.Handle)
+	}
+}
+
+// What may not start is let go of: when it comes again meanwhile, it is new.
+func TestWhatMayNotStartIsLetGoOf(t *testing.T) {
+	c := newClocked(t, 0)
+	old := c.take("a", 1, ArrivedNew)
+	c.now += 28 * time.Second
+	if c.Start(old, c.now) || !c.Dropped(old) {
+		t.Error("it starts, or the engine need not let go of it")
+	}
+	h := c.take("a", 2, ArrivedNew)
+	if c.LetGo(old); c.Dropped(h) || !c.Ack(h) {
+		t.Error("the new delivery went with the old one")
+	}
+}
+
 // What the engine was told to let go of, and comes again, is a new item.
 func TestADroppedRecordThatComesAgainIsNew(t *testing.T) {
 	c := newClocked(t, 0)
@@ -266,7 +308,9 @@ func TestReleasesWaitForTheEndOfPolls(t *testing.T) {
 	a, b, run := c.take("a", 1, ArrivedNew), c.take("b", 5, ArrivedNew), c.take("c", 1, ArrivedNew)
 	c.Drain()
 	c.LetGo(a)
-	c.LetGo(b)
+	if c.LetGo(b); c.Returning() != 2 {
+		t.Errorf("%d are returning", c.Returning())
+	}
 	if got := c.Releases(); len(got) > 0 {
 		t.Errorf("released: %s", ids(nil, got))
 	}
