@@ -149,15 +149,16 @@ func TestEachExampleWorksOnServersOfOnesOwnUntilSIGTERM(t *testing.T) {
 				polls := queues.Calls("ReceiveMessage")
 				p := startIn(t, dir, realSQS(queues), binary(t, name), args...)
 				p.logs = true
-				if name == "share-worker" {
+				switch name {
+				case "share-worker":
 					id := strconv.Itoa(start)
 					produceOrder(t, cluster.ListenAddrs(), "orders", id)
 					p.waitLine("handled order " + id)
-				} else if name == "kafka-worker" {
+				case "kafka-worker":
 					if _, err := cluster.WaitGroupStable(t.Context(), "payments", 1); err != nil {
 						t.Fatal(err)
 					}
-				} else {
+				default:
 					waitUntil(t, "a poll", func() bool { return queues.Calls("ReceiveMessage") > polls })
 				}
 				p.signal()

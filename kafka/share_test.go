@@ -93,10 +93,10 @@ func (s *site) shareWorker(h consumer.HandlerFunc, c *ShareConfig, opts ...kgo.O
 	return w
 }
 
-func (s *site) share(h consumer.HandlerFunc, c *ShareConfig, opts ...kgo.Opt) *sharing {
+func (s *site) share(h consumer.HandlerFunc, c *ShareConfig) *sharing {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &sharing{ShareWorker: s.shareWorker(h, c, opts...), t: s.t, done: make(chan error, 1), stop: cancel}
+	r := &sharing{ShareWorker: s.shareWorker(h, c), t: s.t, done: make(chan error, 1), stop: cancel}
 	go func() { r.done <- r.Run(ctx) }()
 	s.t.Cleanup(func() { cancel(); _ = r.wait() })
 	return r

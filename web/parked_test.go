@@ -15,9 +15,9 @@ import (
 )
 
 // parked makes a retry that waits in the ledger.
-func (s *stage) parked(scope, id string, after time.Duration) ledger.Key {
+func (s *stage) parked(id string, after time.Duration) ledger.Key {
 	s.t.Helper()
-	key := ledger.Key{Scope: scope, ID: []byte(id)}
+	key := ledger.Key{Scope: shop, ID: []byte(id)}
 	s.settle(ledger.Settlement{Ticket: s.claim(key, "later").Ticket, Kind: ledger.Park, After: after, Count: true,
 		Failure: ledger.AttemptError{Attempt: 1, Kind: ledger.KindError, Error: hostile, At: time.Now()},
 		Dead: &ledger.Archive{Key: key, Delivery: key.ID, Keep: keep, Body: []byte("later"), Source: "a queue",
@@ -29,7 +29,7 @@ func (s *stage) parked(scope, id string, after time.Duration) ledger.Key {
 func TestParked(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	now, gone := s.parked(shop, "p1", time.Hour), s.parked(shop, "p2", 2*time.Hour)
+	now, gone := s.parked("p1", time.Hour), s.parked("p2", 2*time.Hour)
 	s.want(s.get(""), http.StatusOK, "parked?scope=", "<th scope=\"col\" class=\"n\">Parked</th>")
 	s.lacks(s.want(s.get("parked"), http.StatusOK, "p1", "p2", "in 2h", "Run these now…", "Drop these…"), "<script>alert")
 	s.lacks(s.want(s.get("parked?id=p2"), http.StatusOK, "p2"), ">p1<")
@@ -67,7 +67,7 @@ func TestParkedRefused(t *testing.T) {
 			return nil
 		}
 	})
-	s.parked(shop, "p1", time.Hour)
+	s.parked("p1", time.Hour)
 	s.lacks(s.want(s.get("parked"), http.StatusOK, "p1"), "Run these now", "Drop these")
 	for _, act := range []string{"run-now", "drop"} {
 		s.want(s.post(act+"?"+inShop, url.Values{}), http.StatusForbidden, "not you")
@@ -81,7 +81,7 @@ func TestParkedPages(t *testing.T) {
 	s := newStage(t, nil)
 	const all = 2*pageRows + 10
 	for i := range all {
-		s.parked(shop, fmt.Sprintf("p%03d.", i), time.Hour+time.Duration(i)*time.Second)
+		s.parked(fmt.Sprintf("p%03d.", i), time.Hour+time.Duration(i)*time.Second)
 	}
 	next, seen := "parked?"+inShop, map[string]bool{}
 	for pages := 0; next != ""; pages++ {

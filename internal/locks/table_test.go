@@ -20,13 +20,13 @@ func newClocked(t *testing.T, limit int32) *clocked {
 	return &clocked{Table: New(limit), t: t}
 }
 
-func (c *clocked) record(id, place string, count int32) *Hold {
-	return &Hold{ID: id, Place: place, Handle: fmt.Sprint(id, count), Count: count, Until: c.now + 30*time.Second, Span: 30 * time.Second}
+func (c *clocked) record(id string, count int32) *Hold {
+	return &Hold{ID: id, Place: "p", Handle: fmt.Sprint(id, count), Count: count, Until: c.now + 30*time.Second, Span: 30 * time.Second}
 }
 
 func (c *clocked) take(id string, count int32, want Arrival) *Hold {
 	c.t.Helper()
-	h := c.record(id, "p", count)
+	h := c.record(id, count)
 	if got := c.Receive(h, c.now); got != want {
 		c.t.Fatalf("%s arrives as %d, want %d", id, got, want)
 	}
@@ -187,7 +187,7 @@ func TestPitfall236_TheLastOneIsNotLetGoOf(t *testing.T) {
 	if c.Ack(h) || len(c.Lost()) > 0 {
 		t.Error("it is accepted by a lock that is over, or lost")
 	}
-	late := c.record("b", "p", 5)
+	late := c.record("b", 5)
 	c.now += time.Hour
 	if c.Receive(late, c.now) != ArrivedNew {
 		t.Error("it comes too late")
@@ -283,7 +283,7 @@ func TestPitfall238_AcceptedAfterTheRenewal(t *testing.T) {
 
 func TestBufferedRecordsAreRenewedUntilTheyArePolled(t *testing.T) {
 	c := newClocked(t, 3)
-	h := c.record("a", "p", 3)
+	h := c.record("a", 3)
 	c.Buffer(h)
 	c.now += 10 * time.Second
 	c.want(true, "")
@@ -293,7 +293,7 @@ func TestBufferedRecordsAreRenewedUntilTheyArePolled(t *testing.T) {
 	if c.Receive(h, c.now) != ArrivedNew || c.Held() != 1 {
 		t.Error("it does not arrive")
 	}
-	late := c.record("b", "p", 1)
+	late := c.record("b", 1)
 	c.Buffer(late)
 	c.now += 28 * time.Second
 	c.PlanBuffered(c.now)
@@ -325,10 +325,10 @@ func TestReleasesWaitForTheEndOfPolls(t *testing.T) {
 
 func TestWithoutALimitNoDeliveryIsTheLast(t *testing.T) {
 	c := newClocked(t, 0)
-	if h := c.record("a", "p", 100); c.Last(h) || c.Reserved(h) {
+	if h := c.record("a", 100); c.Last(h) || c.Reserved(h) {
 		t.Error("it is")
 	}
-	if c.SetLimit(100); !c.Last(c.record("a", "p", 100)) || !c.Reserved(c.record("a", "p", 99)) || c.Reserved(c.record("a", "p", 98)) {
+	if c.SetLimit(100); !c.Last(c.record("a", 100)) || !c.Reserved(c.record("a", 99)) || c.Reserved(c.record("a", 98)) {
 		t.Error("which are the last two?")
 	}
 }

@@ -239,7 +239,8 @@ func worlds(t *testing.T) uint64 {
 
 func (w *world) end() {
 	for _, e := range w.records {
-		if e.state != accepted && (e.state != givenUp || !e.terminal) && !(e.state == givenUp && e.disturbed[worldLimit] && e.disturbed[worldLimit-1]) {
+		left := e.state == givenUp && (e.terminal || e.disturbed[worldLimit] && e.disturbed[worldLimit-1])
+		if e.state != accepted && !left {
 			w.t.Errorf("%s ends in state %d at delivery %d, decided %v", e.id, e.state, e.count, e.terminal)
 		}
 	}
