@@ -74,7 +74,7 @@ type sharing struct {
 
 func quickShare() *ShareConfig { return &ShareConfig{Options: quick().Options} }
 
-func (s *site) shareWorker(h consumer.HandlerFunc, c *ShareConfig, opts ...kgo.Opt) *ShareWorker {
+func (s *site) shareWorker(h consumer.HandlerFunc, c *ShareConfig) *ShareWorker {
 	s.t.Helper()
 	if c == nil {
 		c = quickShare()
@@ -84,7 +84,7 @@ func (s *site) shareWorker(h consumer.HandlerFunc, c *ShareConfig, opts ...kgo.O
 	}
 	all := slices.Concat([]kgo.Opt{
 		kgo.SeedBrokers(s.brokers...), kgo.ShareGroup(s.group), kgo.ConsumeTopics(s.topic), kgo.MetadataMinAge(50 * time.Millisecond),
-	}, s.opts, opts)
+	}, s.opts)
 	w, err := NewShareWorker(all, s.ledger, h, c)
 	if err != nil {
 		s.t.Fatal(err)
