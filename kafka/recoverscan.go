@@ -54,9 +54,10 @@ type scan struct {
 	span            int
 	scope           string
 	of              *Committed
-	lowest, highest int64 // that the ledger knows; -1: none yet
-	missing         []gap // in the order of the log
-	running         bool  // the last of missing goes on with the next record
+	lowest, highest int64                         // that the ledger knows; -1: none yet
+	missing         []gap                         // in the order of the log
+	running         bool                          // the last of missing goes on with the next record
+	parked          map[[ledger.KeySize]byte]bool // messages of the scope that the ledger has whole; nil: nobody has looked yet
 }
 
 // gap are unfinished records with no finished one between them. One that the ledger knows, as pending, begins another.
@@ -183,9 +184,36 @@ func (s *scan) ask(ctx context.Context, list []*kgo.Record) error {
 		return fmt.Errorf("ask the ledger: %w", err)
 	}
 	for i, r := range list {
-		s.note(r, &known[2*i], &known[2*i+1], stamps[i])
+		own, named := &known[2*i], &known[2*i+1]
+		for j, status := range []*ledger.Status{own, named} {
+			if cared, err := s.inCare(ctx, status, &keys[2*i+j]); err != nil {
+				return err
+			} else if cared { // it is as good as finished for its group: the ledger runs it
+				status.State = ledger.Succeeded
+			}
+		}
+		s.note(r, own, named, stamps[i])
 	}
 	return nil
+}
+
+// inCare says whether the ledger has a pending message whole, so that its record is not needed any more.
+func (s *scan) inCare(ctx context.Context, status *ledger.Status, key *ledger.Key) (bool, error) {
+	op, ok := s.ledger.(ledger.ParkingOperator)
+	if status.State != ledger.Pending || !ok {
+		return false, nil
+	}
+	if s.parked == nil {
+		s.parked = map[[ledger.KeySize]byte]bool{}
+		for m, err := range op.ParkedMessages(ledger.WithoutBodies(ctx), ledger.Filter{Scope: s.scope}) {
+			if err != nil {
+				s.parked = nil
+				return false, fmt.Errorf("ask the ledger what is parked: %w", err)
+			}
+			s.parked[m.Key.Sum()] = true
+		}
+	}
+	return s.parked[key.Sum()], nil
 }
 
 // note takes in what the ledger says of a record: by its own identity, and by that of its stamp, which may not count.
