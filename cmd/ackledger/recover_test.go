@@ -126,7 +126,7 @@ func (r *restoring) work(url, group string, want int, fails string) error {
 		})
 	}
 	w, err := kafka.NewWorker([]kgo.Opt{kgo.SeedBrokers(r.brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(r.topic)}, l,
-		consumer.HandlerFunc(handle), &kafka.Config{Audit: r.audit, CommitInterval: 50 * time.Millisecond})
+		consumer.HandlerFunc(handle), &kafka.Config{Options: consumer.Options{NoParking: true}, Audit: r.audit, CommitInterval: 50 * time.Millisecond})
 	if err != nil {
 		r.Fatal(err)
 	}
