@@ -101,8 +101,6 @@ func (e *Engine) Health() consumer.Health {
 	}
 	switch {
 	case h.Ready:
-	case e.flow.Draining() && e.lease.why() == "":
-		h.LastError = "it drains"
 	case e.flow.Up() && budget != "":
 		h.LastError = budget
 	case breaker && e.flow.Up():

@@ -75,9 +75,6 @@ func (f *Flow) able() bool {
 // Well says whether handlers may start, or would if operators had not paused the worker.
 func (f *Flow) Well() bool { return f.able() && !f.breaker.open }
 
-// Draining says that the worker comes to its end.
-func (f *Flow) Draining() bool { return f.draining }
-
 // forget ends the keeping of an item's settlement.
 func (f *Flow) forget(it *Item) {
 	if k := f.kept[it]; k != nil {
