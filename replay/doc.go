@@ -26,7 +26,7 @@
 //	row                                       what happens
 //	another body                              left: a mismatch, sent on request, as a message of its own
 //	succeeded                                 dropped: it is done
-//	superseded, by a letter of a higher token  dropped: that one takes its place
+//	superseded: a letter has a higher token   dropped: that one takes its place
 //	pending: a live owner, or in backoff      left: it is being worked on
 //	failed, or pending and nobody's           sent with its stamp, and only then removed from the source
 //

@@ -145,7 +145,7 @@ func TestLimitStorm(t *testing.T) {
 	for range 3 {
 		c.start()
 	}
-	q.send(n)
+	q.send(0, n)
 	eventually(t, time.Minute, func() string { return progress(d, n, 10) })
 	killed, frozen := 0, 0
 	for round := range kills {

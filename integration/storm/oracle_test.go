@@ -70,14 +70,16 @@ func (d *database) tryCount(ctx context.Context, query string, args ...any) (n i
 	return n, err == nil
 }
 
-// outage stops the database for a while, and returns from when to when nothing could be reached.
-func (d *database) outage(t *testing.T, lasts time.Duration) (from, to time.Time) {
+// outage stops the database for a while in which it calls meanwhile, and returns from when to when nothing could be
+// reached.
+func (d *database) outage(t *testing.T, lasts time.Duration, meanwhile func()) (from, to time.Time) {
 	t.Helper()
 	if err := d.server.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	from = time.Now()
-	time.Sleep(lasts) // the length of the outage is what is tested
+	meanwhile()
+	time.Sleep(time.Until(from.Add(lasts))) // the length of the outage is what is tested
 	to = time.Now()
 	if err := d.server.Start(t.Context()); err != nil {
 		t.Fatal(err)

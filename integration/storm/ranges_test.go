@@ -14,7 +14,7 @@ func rangesOf(t *testing.T, records int, partitions int32, audit kafka.Audit) (*
 	t.Helper()
 	d := newDatabase(t)
 	l := newLog(t, records, partitions)
-	l.produce()
+	l.produce(0, l.records)
 	return d, l, newCrew(t, orders{
 		Database: d.server.URL(), Brokers: services.Kafka(t), Topic: l.topic, Group: l.group, Audit: audit,
 	})

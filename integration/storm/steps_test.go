@@ -73,7 +73,7 @@ func TestPitfall68_KilledAtEachStep(t *testing.T) {
 		t.Run(string(s), func(t *testing.T) {
 			server := sqstest.Start(t, nil)
 			q := newMailbox(t, server.URL, false)
-			q.send(n)
+			q.send(0, n)
 			half, all := n/2, n+d.count(t, `SELECT count(*) FROM effect`)
 			if s == afterReceive || s == beforeDelete || s == afterDelete {
 				half = 2 // calls, with up to ten messages each

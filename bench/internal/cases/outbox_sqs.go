@@ -15,11 +15,7 @@ import (
 
 // relayingToQueue measures what a relay sends to a queue.
 func relayingToQueue(ctx context.Context, r *suite.Run) (suite.Result, error) {
-	client, _, err := stub(0)(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	url, err := emptyQueue(ctx, r, client)
+	client, url, err := stubQueue(ctx, r)
 	if err != nil {
 		return nil, err
 	}

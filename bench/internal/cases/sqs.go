@@ -150,6 +150,14 @@ func emptyQueue(ctx context.Context, r *suite.Run, client *awssqs.Client) (strin
 	return *made.QueueUrl, nil
 }
 
+// stubQueue is an empty queue of a server in the same process.
+func stubQueue(ctx context.Context, r *suite.Run) (client *awssqs.Client, url string, err error) {
+	if client, _, err = stub(0)(ctx, r); err == nil {
+		url, err = emptyQueue(ctx, r, client)
+	}
+	return client, url, err
+}
+
 // newQueue makes a queue with n messages of 200 B, deleted after the run.
 func newQueue(ctx context.Context, r *suite.Run, client *awssqs.Client) (string, error) {
 	url, err := emptyQueue(ctx, r, client)

@@ -73,11 +73,7 @@ func (a *arrivals) result() suite.Result {
 
 func tenants(noisy, share int) func(context.Context, *suite.Run) (suite.Result, error) {
 	return func(ctx context.Context, r *suite.Run) (suite.Result, error) {
-		client, _, err := stub(0)(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		url, err := emptyQueue(ctx, r, client)
+		client, url, err := stubQueue(ctx, r)
 		if err != nil {
 			return nil, err
 		}
