@@ -61,6 +61,8 @@ type Health struct {
 	// Ready says that the worker has joined the ledger, reaches it, and polls its broker, or would if no operator had paused it: a
 	// restart is of no help then.
 	Ready bool `json:"ready"`
+	// Draining says that Run's context is done: what runs comes to its end, and nothing new begins. Ready is false then.
+	Draining bool `json:"draining,omitempty"`
 	// Concurrency is how many handlers may run at once: Options.Concurrency, or what MinConcurrency makes of it. 0 before Run.
 	Concurrency int `json:"concurrency,omitempty"`
 	// Stalled lists what takes longer than it should, longest first, at most 100 entries.

@@ -111,7 +111,7 @@ func (v *visit) showMessage(r *ledger.Record) error {
 	}
 	d.Status = status[0]
 	if d.Holder = "nobody"; d.Status.Holder != ledger.Nobody {
-		d.Holder = fateText(d.Status.Holder)
+		d.Holder = fateText(d.Status.Holder, d.Status.HeldFor)
 	}
 	for i := range r.Archived {
 		a := &r.Archived[i]

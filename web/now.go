@@ -101,7 +101,7 @@ func (v *visit) nowData(s *sample) *nowData {
 			}
 		}
 		if !slices.ContainsFunc(scopes, func(scope string) bool { return !v.can(Read, scope) }) {
-			d.Workers = append(d.Workers, workerRow{w, fateText(w.Fate), scopes})
+			d.Workers = append(d.Workers, workerRow{w, fateText(w.Fate, w.Lease), scopes})
 		}
 	}
 	for scope, r := range rows {
@@ -122,13 +122,17 @@ func (v *visit) nowData(s *sample) *nowData {
 	return d
 }
 
-func fateText(h ledger.Holder) string {
-	switch h {
-	case ledger.Live:
+// fateText says what has become of an owner, whose lease lasts for so much longer. It is overdue once that is over, until a
+// peer declares it dead.
+func fateText(h ledger.Holder, lease time.Duration) string {
+	switch {
+	case h == ledger.Live && lease <= 0:
+		return "overdue"
+	case h == ledger.Live:
 		return "live"
-	case ledger.Left:
+	case h == ledger.Left:
 		return "left"
-	case ledger.Dead:
+	case h == ledger.Dead:
 		return "dead"
 	}
 	return "gone"

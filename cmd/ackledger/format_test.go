@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ackledger/ackledger/ledger"
 )
 
 func TestFormats(t *testing.T) {
@@ -30,6 +32,21 @@ func TestFormats(t *testing.T) {
 	for s, want := range map[string]string{"sqs:arn/пay": "sqs:arn/пay", "\x1b[2J": `"\x1b[2J"`, "\xff": `"\xff"`, "a\nb": `"a\nb"`} {
 		if got := text(s); got != want {
 			t.Errorf("text(%q) is %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestHolderText(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]ledger.Status{
+		"live":    {Holder: ledger.Live, HeldFor: time.Second},
+		"overdue": {Holder: ledger.Live, HeldFor: -time.Second}, // its lease is over, and no peer has declared it dead yet
+		"left":    {Holder: ledger.Left},
+		"dead":    {Holder: ledger.Dead},
+		"nobody":  {},
+	} {
+		if got := holderText(&s); got != want {
+			t.Errorf("holderText(%+v) is %q, want %q", s, got, want)
 		}
 	}
 }

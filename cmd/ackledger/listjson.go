@@ -112,7 +112,7 @@ func newRecord(r *ledger.Record) message {
 func newMessage(l *ledger.Listed) message {
 	m := newRecord(&l.Record)
 	if l.State == ledger.Pending {
-		m.Holder, m.Free = holderText(l.Status.Holder), new(l.Status.Free())
+		m.Holder, m.Free = holderText(&l.Status), new(l.Status.Free())
 	}
 	return m
 }
@@ -151,4 +151,10 @@ func newContent(a *ledger.Archive) *deadLetterBody {
 
 var holders = map[ledger.Holder]string{ledger.Live: "live", ledger.Left: "left", ledger.Dead: "dead"}
 
-func holderText(h ledger.Holder) string { return cmp.Or(holders[h], "nobody") }
+// holderText says who holds a message. An owner is overdue once its lease is over, until a peer declares it dead.
+func holderText(s *ledger.Status) string {
+	if s.Holder == ledger.Live && s.HeldFor <= 0 {
+		return "overdue"
+	}
+	return cmp.Or(holders[s.Holder], "nobody")
+}

@@ -69,7 +69,7 @@ type parkedMessage struct {
 func newParked(m *ledger.ParkedMessage) parkedMessage {
 	out := parkedMessage{
 		Scope: text(m.Key.Scope), ID: text(string(m.Key.ID)), Delivery: text(string(m.Delivery)), State: stateText(m.Status.State),
-		Token: m.Status.Token, Holder: holderText(m.Status.Holder), Attempts: m.Attempts, Source: text(m.Source), Group: text(m.Group),
+		Token: m.Status.Token, Holder: holderText(&m.Status), Attempts: m.Attempts, Source: text(m.Source), Group: text(m.Group),
 		SentAt: stamp(m.SentAt), At: stamp(m.At), DueIn: max(m.Status.DueIn, 0).Seconds(), Bytes: parkedBytes(m), Errors: newFailures(m.Errors),
 	}
 	if m.Body != nil || m.Headers != nil {

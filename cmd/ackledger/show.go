@@ -219,7 +219,7 @@ func (s *showOne) gather(ctx context.Context, op ledger.Operator, r *ledger.Reco
 			return one, err
 		}
 		if status[0].State == ledger.Pending {
-			one.Holder, one.Free = holderText(status[0].Holder), new(status[0].Free())
+			one.Holder, one.Free = holderText(&status[0]), new(status[0].Free())
 		}
 	}
 	for a, err := range op.Audits(ctx, ledger.AuditFilter{Key: &key}) {

@@ -146,7 +146,15 @@ func TestDrainWaitsForEveryHandler(t *testing.T) {
 				pass(time.Second)
 				<-e.Drop(everything, 9*time.Second)
 				b.wantKept(t, in...)
+				if h := e.Health(); !h.Ready || h.Draining {
+					t.Errorf("before the drain: %+v", h)
+				}
+				seen := make(chan consumer.Health, 1)
+				time.AfterFunc(time.Millisecond, func() { seen <- e.Health() })
 				err := e.Drain(t.Context())
+				if h := <-seen; h.Ready || !h.Draining {
+					t.Errorf("while it drains: %+v", h)
+				}
 				stuck, late := errors.AsType[*engine.DrainError](err)
 				switch {
 				case lasts < time.Hour && (err != nil || running > 0 || state(t, l, in[0]).State != ledger.Succeeded):

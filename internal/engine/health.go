@@ -87,7 +87,7 @@ func (e *Engine) Health() consumer.Health {
 	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h := consumer.Health{Alive: true, Ready: e.flow.Well(), Concurrency: e.flow.Concurrency(), Warnings: e.notes.warnings()}
+	h := consumer.Health{Alive: true, Ready: e.flow.Well(), Draining: e.flow.Draining(), Concurrency: e.flow.Concurrency(), Warnings: e.notes.warnings()}
 	if by, paused, since := e.flow.Order(); paused {
 		h.Stalled = append(h.Stalled, consumer.Stall{What: "the worker", Reason: consumer.StallPaused, Why: pausedBy(by), Since: e.at(since)})
 	}

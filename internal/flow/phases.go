@@ -75,6 +75,9 @@ func (f *Flow) able() bool {
 // Well says whether handlers may start, or would if operators had not paused the worker.
 func (f *Flow) Well() bool { return f.able() && !f.breaker.open }
 
+// Draining says whether nothing new begins any more.
+func (f *Flow) Draining() bool { return f.draining }
+
 // forget ends the keeping of an item's settlement.
 func (f *Flow) forget(it *Item) {
 	if k := f.kept[it]; k != nil {
