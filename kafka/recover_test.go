@@ -2,9 +2,12 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger/storage"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -104,6 +107,28 @@ func TestPitfall217_CommittedSinceItWasFound(t *testing.T) {
 		}
 		if err := s.setBack(list, l); err == nil {
 			t.Error("a group that has gone was set back")
+		}
+	})
+}
+
+// What a ledger had parked was no finished record to recover: it set the group back behind it, and all since then ran once more.
+func TestPitfall251_RecoveredBehindTheParked(t *testing.T) {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		s := fakeSite(t, 1).with(audit)
+		l, b := newNamed("one"), newBook()
+		s.send(0, numbers("", 10)...)
+		c := quick()
+		c.Order = OrderNone
+		w := s.startOf(l, func(ctx context.Context, m *consumer.Message) error {
+			if err := b.handle(ctx, m); err != nil || m.Offset != 3 {
+				return err
+			}
+			return consumer.RetryAfter(errors.New("not now"), time.Hour)
+		}, c)
+		s.caughtUp() // past the one that is parked
+		w.end()
+		if c := s.found(l)[0]; c.Unseen || c.Offset != 10 || c.Back != 10 || c.Unfinished != 0 {
+			t.Errorf("found %+v", c)
 		}
 	})
 }
