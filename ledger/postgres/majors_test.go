@@ -28,6 +28,7 @@ func TestMajors(t *testing.T) {
 			for name, suite := range map[string]func(*testing.T, ledgertest.Open){
 				"Ledger": ledgertest.Run, "InTx": ledgertest.RunInTx, "Maintain": ledgertest.RunMaintain, "Operate": ledgertest.RunOperate,
 				"Steps": ledgertest.RunSteps, "Outbox": ledgertest.RunOutbox, "Ranged": ledgertest.RunRanged, "RangedMaintain": ledgertest.RunRangedMaintain, "Recover": ledgertest.RunRecover,
+				"Parked": ledgertest.RunParked, "ParkedOperate": ledgertest.RunParkedOperate, "Board": ledgertest.RunBoard,
 				"Differential":       func(t *testing.T, open ledgertest.Open) { ledgertest.Differential(t, open, 10) },
 				"RangedDifferential": func(t *testing.T, open ledgertest.Open) { ledgertest.Differential(t, ledgertest.Ranged(open), 10) },
 			} {
