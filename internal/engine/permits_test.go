@@ -14,6 +14,7 @@ import (
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
+	"go.opentelemetry.io/otel/sdk/metric"
 )
 
 // crowd counts the handlers of each key that run, of all engines.
@@ -115,6 +116,36 @@ func TestLimitOverAllWorkers(t *testing.T) {
 		for _, e := range engines {
 			end(t, e)
 		}
+	})
+}
+
+// What has a limit is measured: the permits in hand, and who waits for one. A worker without a limit says nothing of them.
+func TestPermitsAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, c := memory.New(), newCrowd()
+		start := func(o consumer.Options) (*engine.Engine, metric.Reader) {
+			reader := metric.NewManualReader()
+			o.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+			e, _ := begin(t, l, o, c.hold(time.Hour))
+			return e, reader
+		}
+		e, reader := start(limitOptions())
+		e.Offer(limitedItems("a", "x", 5))
+		e.Offer(limitedItems("free", "x", 3))
+		pass(time.Second)
+		if got := read(t, reader); got["ackledger.permits"] != 2 || got["ackledger.permits.waiting"] != 3 {
+			t.Errorf("%d permits are in hand, and %d messages wait", got["ackledger.permits"], got["ackledger.permits.waiting"])
+		}
+		pass(4 * time.Hour)
+		if got := read(t, reader); got["ackledger.permits"] != 0 || got["ackledger.permits.waiting"] != 0 {
+			t.Errorf("at the end %d permits are in hand, and %d messages wait", got["ackledger.permits"], got["ackledger.permits.waiting"])
+		}
+		end(t, e)
+		e, reader = start(options())
+		if _, says := read(t, reader)["ackledger.permits"]; says {
+			t.Error("a worker without a limit counts permits")
+		}
+		end(t, e)
 	})
 }
 

@@ -64,6 +64,16 @@ func (f *Flow) NextSpare(spare *[]PermitCount) (*Session, bool) {
 	return f.sess, len(*spare) > 0
 }
 
+// Permits says how many permits are in hand, and how many items wait for one.
+func (f *Flow) Permits() (held, waiting int) {
+	if f.permits != nil {
+		for _, p := range f.permits.keys {
+			held, waiting = held+p.held, waiting+p.line.len()
+		}
+	}
+	return held, waiting
+}
+
 // PermitTurn ends the turns of permits for which others may wait.
 func (f *Flow) PermitTurn() {
 	if f.permits != nil {
