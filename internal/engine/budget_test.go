@@ -317,7 +317,7 @@ func TestBudgetWhileArchivingIsSlow(t *testing.T) {
 					runs.Add(1)
 					return consumer.Terminal(errors.New("no"))
 				})
-				in := items(8000, noLane)
+				in := items(2000, noLane)
 				e.Offer(in)
 				pass(30 * time.Minute)
 				away.Store(false)

@@ -80,7 +80,7 @@ func wantParked(t *testing.T, l *memory.Ledger, n int64) {
 // as if its broker had brought it again.
 func TestRetryWaitsInTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, h, o := memory.New(), &fails{after: 20 * 24 * time.Hour, times: 2}, options()
+		l, h, o := memory.New(), &fails{after: 5 * 24 * time.Hour, times: 2}, options()
 		o.Lease = time.Hour
 		e, b := begin(t, l, o, h.handle, parks)
 		in := items(3, noLane)
@@ -99,12 +99,12 @@ func TestRetryWaitsInTheLedger(t *testing.T) {
 		if n := h.ran("m00000"); n != 1 {
 			t.Errorf("%d runs while it is parked", n)
 		}
-		pass(20*24*time.Hour + time.Hour)
+		pass(5*24*time.Hour + time.Hour)
 		wantParked(t, l, 3)
 		if rec := state(t, l, in[0]); h.ran("m00000") != 2 || rec.State != ledger.Pending || rec.Attempts != 2 || rec.Owner != "" {
 			t.Errorf("%d runs, %+v", h.ran("m00000"), rec)
 		}
-		pass(20*24*time.Hour + time.Hour)
+		pass(5*24*time.Hour + time.Hour)
 		wantParked(t, l, 0)
 		for _, it := range in {
 			if rec := state(t, l, it); h.ran(it.Msg.ID) != 3 || rec.State != ledger.Succeeded || rec.Token != 3 {
@@ -341,7 +341,7 @@ func TestParkedBeyondItsDeadline(t *testing.T) {
 		l := memory.New()
 		to := &target{}
 		o := options()
-		o.DeadLetter = to
+		o.DeadLetter, o.Lease = to, time.Hour
 		runs := 0
 		e, b := begin(t, l, o, func(context.Context, *consumer.Message) error {
 			if runs++; runs == 1 {
