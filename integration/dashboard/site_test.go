@@ -101,8 +101,10 @@ func (s *site) run(meters *sdkmetric.MeterProvider) {
 	}
 	options := consumer.Options{Name: s.name, MeterProvider: meters, DeadLetter: dead, Cipher: &s.cipher,
 		BackoffBase: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond, Lease: 3 * time.Second, ArchiveBudget: 1 << 30}
+	limited := options
+	limited.Limit = func(*consumer.Message) (string, int) { return s.name, 100 }
 	first, err := sqs.NewWorker(s.queues.Client(), s.queue, s.store, consumer.HandlerFunc(s.handle),
-		&sqs.Config{Options: options, WaitTime: time.Second, VisibilityTimeout: 4 * time.Second})
+		&sqs.Config{Options: limited, WaitTime: time.Second, VisibilityTimeout: 4 * time.Second})
 	if err != nil {
 		s.Fatal(err)
 	}
