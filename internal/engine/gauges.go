@@ -12,8 +12,12 @@ import (
 // gauges is what is read of a worker when its metrics are collected: what it has in hand, and what probes are told.
 type gauges struct {
 	inFlight, concurrency, bytes, limit, ready, alive, stalled, breaker, paused, archived, budget metric.Int64ObservableGauge
-	parked, parkedBytes, overdue, permits, permitless                                             metric.Int64ObservableGauge
+	parked, parkedBytes, overdue                                                                  metric.Int64ObservableGauge
+	permits                                                                                       permitGauges
 }
+
+// permitGauges are of keys of Options.Limit.
+type permitGauges struct{ held, waiting metric.Int64ObservableGauge }
 
 // observe registers the gauges, and has reports say the same.
 func observe(e *Engine, t *telemetry, m metric.Meter) error {
@@ -36,8 +40,8 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		{&g.parked, "ackledger.parked", "Retries of a scope that wait in the ledger."},
 		{&g.parkedBytes, "ackledger.parked.bytes", "What the retries of a scope that wait in the ledger take there, in bytes."},
 		{&g.overdue, "ackledger.parked.overdue", "For how many seconds the retry of a scope that waits in the ledger has been due that has been due for longest."},
-		{&g.permits, "ackledger.permits", "Permits of keys of Options.Limit in hand."},
-		{&g.permitless, "ackledger.permits.waiting", "Messages in hand that wait for a permit of their key of Options.Limit."},
+		{&g.permits.held, "ackledger.permits", "Permits of keys of Options.Limit in hand."},
+		{&g.permits.waiting, "ackledger.permits.waiting", "Messages in hand that wait for a permit of their key of Options.Limit."},
 		{&g.stalled, "ackledger.stalled", "Messages, partitions and groups that do not get on, by reason."},
 	} {
 		made, err := m.Int64ObservableGauge(of.name, metric.WithDescription(of.text))
@@ -65,7 +69,7 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 		open, _ := e.flow.BreakerOpen()
 		_, paused, _ := e.flow.Order()
 		concurrency := e.flow.Concurrency()
-		permits, permitless := e.flow.Permits()
+		permits, waiting := e.flow.Permits()
 		e.mu.Unlock()
 		o.ObserveInt64(g.inFlight, int64(l.Running), t.attrs, states["running"])
 		o.ObserveInt64(g.inFlight, int64(l.Queued), t.attrs, states["queued"])
@@ -90,8 +94,8 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 			o.ObserveInt64(g.overdue, int64(s.Overdue.Seconds()), t.attrs, of)
 		}
 		if e.opt.Limit != nil {
-			o.ObserveInt64(g.permits, int64(permits), t.attrs)
-			o.ObserveInt64(g.permitless, int64(permitless), t.attrs)
+			o.ObserveInt64(g.permits.held, int64(permits), t.attrs)
+			o.ObserveInt64(g.permits.waiting, int64(waiting), t.attrs)
 		}
 		stalled := map[string]int64{}
 		for i := range h.Stalled {
