@@ -3,6 +3,7 @@ package kafka
 import (
 	"strconv"
 
+	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/internal/offsets"
 	"github.com/ackledger/ackledger/ledger"
 )
@@ -19,6 +20,9 @@ type assignment struct {
 	source topicSource
 	// horizon is how far the logs reach; nil: a stamp can name what is in this partition alone.
 	horizon *horizon
+
+	// lanes are the keys of which records may be parked, as this assignment knows them; nil: none ever is.
+	lanes *engine.Lanes
 
 	// Of poll's goroutine.
 	cursor
@@ -44,6 +48,7 @@ func newAssignment(at place, id topicID, log string) *assignment {
 func (a *assignment) begin() {
 	a.Of, a.empty = a, make(chan struct{})
 	a.prev, a.read = -1, a.Start
+	a.lanes = engine.NewLanes(a.source.scope, a.log)
 	a.name, a.keys = a.Topic+"-"+strconv.Itoa(int(a.Partition)), ledger.LogKeys{Scope: a.source.scope, Log: a.log}
 }
 

@@ -129,7 +129,7 @@ func TestLargeRecordsTakeAllTheRoom(t *testing.T) {
 	s.sendZeros(0, 5<<20)
 	s.sendZeros(1, 5<<20)
 	c := quick()
-	c.MaxHeldBytes = 4 << 20
+	c.MaxHeldBytes, c.NoParking = 4<<20, true
 	r := s.start(waitForZeros(newBook()), c)
 	eventually(t, "Health says so", func() bool {
 		warnings := strings.Join(r.Health().Warnings, "")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 	"testing"
@@ -60,6 +61,62 @@ func TestRetryIsParked(t *testing.T) {
 			}
 			if is.Attempt, is.SentAt, was.SentAt = was.Attempt, is.SentAt.UTC(), was.SentAt.UTC(); !reflect.DeepEqual(is, was) {
 				t.Errorf("%+v\nwas\n%+v", is, was)
+			}
+		}
+	})
+}
+
+// A key of which a record is parked keeps its order, through rebalances and members that come and go; other keys go on, and partitions are
+// committed past what is parked.
+func TestKeyIsParked(t *testing.T) {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		const keys, each = 6, 12
+		s := fakeSite(t, 2).with(audit)
+		var records []*kgo.Record
+		for i := range each {
+			for key := range keys {
+				records = append(records, &kgo.Record{Topic: s.topic, Partition: int32(key % 2), Key: fmt.Append(nil, "key ", key), Value: fmt.Append(nil, i)})
+			}
+		}
+		s.sendRecords(records...)
+		c := quick()
+		c.ParkAfter = time.Second
+		var mu sync.Mutex
+		order, done := map[string][]string{}, 0
+		handle := func(_ context.Context, m *consumer.Message) error {
+			if late := string(m.Key) == "key 0" || string(m.Key) == "key 3"; late && string(m.Body) == "2" && m.Attempt == 1 {
+				return consumer.RetryAfter(errors.New("not yet"), 6*time.Second)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			order[string(m.Key)] = append(order[string(m.Key)], string(m.Body))
+			done++
+			return nil
+		}
+		r := s.start(handle, c)
+		eventually(t, "both partitions are committed past what is parked", func() bool { return s.committed(0) == keys/2*each && s.committed(1) == keys/2*each })
+		mu.Lock()
+		if done != (keys-2)*each+4 {
+			t.Errorf("%d are done, want all of %d keys and 2 of each other", done, keys-2)
+		}
+		mu.Unlock()
+		r.end()
+		s.sendRecords(&kgo.Record{Topic: s.topic, Partition: 0, Key: []byte("key 0"), Value: fmt.Append(nil, each)},
+			&kgo.Record{Topic: s.topic, Partition: 1, Key: []byte("key 1"), Value: fmt.Append(nil, each)})
+		one, two := s.start(handle, c), s.start(handle, c)
+		eventually(t, "all are done", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return done >= keys*each+2
+		})
+		one.end()
+		two.end()
+		for key, list := range order {
+			for i, body := range list {
+				if body != fmt.Sprint(i) {
+					t.Errorf("%s: %q", key, list)
+					break
+				}
 			}
 		}
 	})

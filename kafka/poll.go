@@ -257,7 +257,7 @@ func (w *Worker) takeStretch(a *assignment, records []*kgo.Record) *engine.Stret
 	a.prev = last
 	pos := *it.Key.Pos // the item is let go of: it has copies of the record
 	key := ledger.Key{Scope: it.Key.Scope, ID: bytes.Clone(it.Key.ID), Pos: &pos}.Known()
-	st := &engine.Stretch{Records: b, Ordered: w.set.Order != OrderNone, Claim: ledger.Stretch{Last: last, First: ledger.Entry{
+	st := &engine.Stretch{Records: b, Ordered: w.set.Order != OrderNone, Lanes: a.lanesOf(&w.set), Claim: ledger.Stretch{Last: last, First: ledger.Entry{
 		Key: key, Ranged: true, Late: b, Window: it.Window,
 	}}}
 	for i := 1; i < len(records); i++ {

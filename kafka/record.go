@@ -134,7 +134,7 @@ func (d *delivery) prepare(s *settings, names *strings.Builder, copies *arena, a
 	} else {
 		d.keep(r, copies)
 	}
-	d.OrderingKey = d.lane(s.Order, names)
+	d.OrderingKey, d.Lane = d.lane(s.Order, names), a.laneOf(s, r)
 	return &d.Item
 }
 
@@ -281,6 +281,23 @@ func (d *delivery) lane(o Order, names *strings.Builder) string {
 	names.WriteByte('/')
 	names.Write(strconv.AppendUint(b[:0], keyHash(d.key), 16))
 	return names.String()[from:]
+}
+
+// laneOf is where a record is parked with order by key: at its own offset in its key's lane, whatever message a stamp names.
+func (a *assignment) laneOf(s *settings, r *kgo.Record) engine.Lane {
+	of := a.lanesOf(s)
+	if of == nil || r.Key == nil {
+		return engine.Lane{}
+	}
+	return engine.Lane{Of: of, Key: keyHash(r.Key), Place: r.Offset}
+}
+
+// lanesOf are an assignment's lanes; nil: its records are in none.
+func (a *assignment) lanesOf(s *settings) *engine.Lanes {
+	if s.Order != OrderKey {
+		return nil
+	}
+	return a.lanes
 }
 
 // laneSize is a bound of the bytes that a lane needs for itself.

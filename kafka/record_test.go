@@ -33,6 +33,33 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// A record is parked in the lane of its key, at its own offset; one without a key, or of another order, in none. That the first record of a
+// batch has none says nothing of the others.
+func TestParkLanes(t *testing.T) {
+	t.Parallel()
+	settingsOf := func(o Order) *settings { return &settings{Config: Config{Order: o}} }
+	a := newAssignment(place{Topic: "a", Partition: 3}, topicID{1}, LogName("c", "a", topicID{1}, 3))
+	a.source.scope = "scope"
+	a.begin()
+	none, some := &kgo.Record{Offset: 7}, &kgo.Record{Offset: 9, Key: []byte("k")}
+	b := &batch{set: settingsOf(OrderKey), of: a, records: []*kgo.Record{none, some}}
+	if l := b.Lane(0); l.Of != nil {
+		t.Errorf("without a key: %+v", l)
+	}
+	if l := b.Lane(1); l.Of != a.lanes || l.Of == nil || l.Place != 9 || l.Key != keyHash([]byte("k")) || a.lanesOf(b.set) != a.lanes {
+		t.Errorf("%+v", l)
+	}
+	for _, o := range []Order{OrderNone, OrderPartition} {
+		if l := a.laneOf(settingsOf(o), some); l.Of != nil || a.lanesOf(settingsOf(o)) != nil {
+			t.Errorf("order %v: %+v", o, l)
+		}
+	}
+	first := a.lanes
+	if a.begin(); a.lanes == first {
+		t.Error("a new assignment knows what the one before it did")
+	}
+}
+
 func recordID(topic string, partition int32, offset int64) string {
 	return fmt.Sprintf("%s-%d-%d", topic, partition, offset)
 }

@@ -36,6 +36,9 @@ func (b *batch) Size(i int) int64 { return b.sizes[i] }
 // SentAt implements engine.Records.
 func (b *batch) SentAt(i int) time.Time { return b.records[i].Timestamp }
 
+// Lane implements engine.Records.
+func (b *batch) Lane(i int) engine.Lane { return b.of.laneOf(b.set, b.records[i]) }
+
 // Identify implements ledger.Late, for the first record.
 func (b *batch) Identify() (ledger.Fingerprint, []byte) {
 	r := b.records[0]

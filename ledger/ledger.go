@@ -243,6 +243,8 @@ type Settlement struct {
 	Result []byte // Succeed or Fail: kept with the row, up to Limits.Result; nil is not empty
 	// Dead is required with Fail and Park, and stored in the same statement.
 	Dead *Archive
+	// Lane is, with Park, in which lane the message is parked; nil: in none.
+	Lane *ParkLane
 	// After is, with Release and Park, how long the message waits before it may be claimed again, by anybody.
 	After time.Duration
 	// Count says, with Release and Park, that the attempt counts: the handler's own error, panic, Goexit or time limit, and

@@ -11,6 +11,12 @@ const (
 	MaxPark = 30 * 24 * time.Hour
 	// MaxDue is how many messages one call of [Parking].Due returns at most.
 	MaxDue = 1000
+	// MaxParkLane is the length of a lane's name, in bytes.
+	MaxParkLane = 255
+	// MaxInLane is up to how many messages of a lane [Parking].ParkedLane counts.
+	MaxInLane = 101
+	// MaxParkedLanes is how many lanes one call of [Parking].ParkedLanes returns at most.
+	MaxParkedLanes = 10_000
 )
 
 // Parking is a ledger that can have messages in its care: a settlement of the kind [Park] puts the whole message beside its row, so
@@ -28,6 +34,28 @@ type Parking interface {
 	Due(ctx context.Context, r DueRequest) (DueReply, error)
 	// ParkedIn counts what is parked of a scope.
 	ParkedIn(ctx context.Context, scope string) (ParkedStats, error)
+	// ParkedLane says what is parked of a lane: see [ParkLane]. It reads an index. Errors are as of Due.
+	ParkedLane(ctx context.Context, scope string, lane []byte) (LaneStats, error)
+	// ParkedLanes returns the lanes of which messages are parked whose names begin with prefix, by their names: at most as many as
+	// most, which is 1 to MaxParkedLanes; more says that there are others. A ledger of which Parks is false answers none, or has
+	// found out that it parks. Errors are as of Due.
+	ParkedLanes(ctx context.Context, scope string, prefix []byte, most int) (lanes [][]byte, more bool, err error)
+}
+
+// ParkLane is where a message is parked that is to run after others: in a lane, which is a sequence of its scope, at a place. Of a lane
+// only the head is ever due, which is the message with the least place of those that are parked; whatever ends the head, the next one is
+// due at once. The places alone say what comes before what, not when it was parked. So who parks whatever comes behind what is parked
+// has its order kept.
+type ParkLane struct {
+	Name  []byte // 1 to MaxParkLane bytes
+	Place int64  // from 0 on; no two messages of a lane have the same
+}
+
+// LaneStats is what is parked of a lane.
+type LaneStats struct {
+	Messages int // counted up to MaxInLane
+	// Wait is how long until the head may run, whoever has it in hand. Zero: now, or it runs, or there is none.
+	Wait time.Duration
 }
 
 // DueRequest asks for what is due.
@@ -50,11 +78,16 @@ type DueReply struct {
 type Parked struct {
 	// Archive is the message as it was parked, sealed if it was. Kind, Errors and Sent are not set.
 	Archive
-	Due time.Time // when it is to run, or, while somebody has it, when others may look for it
+	Due time.Time // when it is to run, or, while somebody has it, when others may look for it; see Behind
 	At  time.Time // when it was parked last
 	// BodyBytes is how long a body is that was left out, in lists; zero: none was.
 	BodyBytes int
+	// Lane is in which lane it waits; nil: in none.
+	Lane *ParkLane
 }
+
+// Behind says that it waits behind others of its lane. Due is a day of the year 9999 then.
+func (p *Parked) Behind() bool { return p.Lane != nil && p.Due.UTC().Year() == 9999 }
 
 // ParkedStats is how much is parked of one scope.
 type ParkedStats struct {

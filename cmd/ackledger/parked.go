@@ -28,11 +28,27 @@ func parker(l any) (ledger.ParkingOperator, error) {
 const parkedHead = "parked\tdue\tretries\tbytes\tid\tscope\tlast error"
 
 func parkedLine(m *ledger.ParkedMessage) string {
-	return fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%s\t%s", m.At.UTC().Format(time.RFC3339), dueText(m.Status), m.Attempts, size(parkedBytes(m)),
+	return fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%s\t%s", m.At.UTC().Format(time.RFC3339), parkedDue(m), m.Attempts, size(parkedBytes(m)),
 		text(string(m.Key.ID)), text(m.Key.Scope), lastError(m.Errors))
 }
 
 func parkedBytes(m *ledger.ParkedMessage) int64 { return int64(max(m.BodyBytes, len(m.Body))) }
+
+// parkedDue is dueText, or that the message waits behind others of its lane.
+func parkedDue(m *ledger.ParkedMessage) string {
+	if m.Behind() && m.Status.State == ledger.Pending {
+		return "behind"
+	}
+	return dueText(m.Status)
+}
+
+// laneText names a lane; empty: there is none.
+func laneText(p *ledger.Parked) string {
+	if p.Lane == nil {
+		return ""
+	}
+	return text(string(p.Lane.Name))
+}
 
 // dueText says when a parked message runs.
 func dueText(s ledger.Status) string {
@@ -59,9 +75,11 @@ type parkedMessage struct {
 	Source   string          `json:"source"`
 	Group    string          `json:"group,omitempty"`
 	SentAt   *time.Time      `json:"sent_at,omitempty"`
-	At       *time.Time      `json:"at,omitempty"`   // when it was parked
-	DueIn    float64         `json:"due_in_seconds"` // 0: now
-	Bytes    int64           `json:"bytes"`          // of its body
+	At       *time.Time      `json:"at,omitempty"`     // when it was parked
+	DueIn    float64         `json:"due_in_seconds"`   // 0: now
+	Lane     string          `json:"lane,omitempty"`   // in which it waits its turn
+	Behind   bool            `json:"behind,omitempty"` // others of it are before it
+	Bytes    int64           `json:"bytes"`            // of its body
 	Errors   []failure       `json:"errors,omitempty"`
 	Content  *deadLetterBody `json:"content,omitempty"` // asked for
 }
@@ -70,7 +88,7 @@ func newParked(m *ledger.ParkedMessage) parkedMessage {
 	out := parkedMessage{
 		Scope: text(m.Key.Scope), ID: text(string(m.Key.ID)), Delivery: text(string(m.Delivery)), State: stateText(m.Status.State),
 		Token: m.Status.Token, Holder: holderText(&m.Status), Attempts: m.Attempts, Source: text(m.Source), Group: text(m.Group),
-		SentAt: stamp(m.SentAt), At: stamp(m.At), DueIn: max(m.Status.DueIn, 0).Seconds(), Bytes: parkedBytes(m), Errors: newFailures(m.Errors),
+		SentAt: stamp(m.SentAt), At: stamp(m.At), DueIn: max(m.Status.DueIn, 0).Seconds(), Lane: laneText(&m.Parked), Behind: m.Behind(), Bytes: parkedBytes(m), Errors: newFailures(m.Errors),
 	}
 	if m.Body != nil || m.Headers != nil {
 		out.Content = newContent(&m.Archive)

@@ -258,6 +258,9 @@ func (s *showOne) print(out io.Writer, r *ledger.Record, one shown) error {
 	if k := r.Parked; k != nil {
 		p.line("parked", "%s  %s, from %s%s", instant(k.At), size(int64(max(k.BodyBytes, len(k.Body)))), text(k.Source),
 			map[bool]string{true: ", sealed by the workers' cipher"}[k.Sealed()])
+		if k.Lane != nil {
+			p.line("lane", "%s, place %d%s", laneText(k), k.Lane.Place, map[bool]string{true: ", behind others"}[k.Behind()])
+		}
 		if s.body {
 			p.content(k.Body)
 		}

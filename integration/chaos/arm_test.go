@@ -39,7 +39,7 @@ func newArm(t *testing.T, name string, d *database, b broker, o plan.Orders) *ar
 	a.crew = newCrew(t, dir, name, o)
 	switch b := b.(type) {
 	case *log:
-		a.ordered = !o.Parks
+		a.ordered = !o.Parks || o.Keyed
 	case *queue:
 		a.ordered = b.fifo
 	}

@@ -32,6 +32,8 @@ func TestKilledWhileParked(t *testing.T) {
 	}
 	s.addParked("ranges", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{})
 	s.addParked("rows", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Rows: true})
+	s.addParked("keys in ranges", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Keyed: true})
+	s.addParked("keys in rows", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Keyed: true, Rows: true})
 	s.addParked("sqs", newQueue(t, services.Name(t), services.ElasticMQ(t), false), plan.Orders{})
 	ctx, enough := context.WithCancel(t.Context())
 	defer enough()

@@ -40,6 +40,10 @@ func Settlement(s *ledger.Settlement, limits ledger.Limits) error {
 		if s.Ticket.IsMismatch() {
 			return &ledger.InvalidError{Field: "Settlement.Ticket", Bound: "a claim's ticket with Park", Value: "a mismatch's"}
 		}
+		if l := s.Lane; l != nil && (len(l.Name) == 0 || len(l.Name) > ledger.MaxParkLane || l.Place < 0) {
+			return &ledger.InvalidError{Field: "Settlement.Lane", Bound: fmt.Sprintf("a name of 1 to %d bytes and a place from 0 on", ledger.MaxParkLane),
+				Value: fmt.Sprintf("%d bytes, place %d", len(l.Name), l.Place)}
+		}
 		return archive(s.Dead, limits)
 	case ledger.Release:
 		if s.After < 0 || s.After > ledger.MaxWindow {
@@ -68,6 +72,30 @@ func Due(r *ledger.DueRequest) error {
 		return &ledger.InvalidError{Field: "DueRequest.Bytes", Bound: "above 0", Value: fmt.Sprint(r.Bytes)}
 	case r.Hide <= 0 || r.Hide > ledger.MaxWindow:
 		return duration("DueRequest.Hide", r.Hide)
+	}
+	return nil
+}
+
+// ParkedLane refuses a lane that no store has.
+func ParkedLane(scope string, lane []byte) error {
+	switch {
+	case scope == "" || len(scope) > ledger.MaxScope:
+		return length("ParkedLane.scope", 1, ledger.MaxScope, len(scope))
+	case len(lane) == 0 || len(lane) > ledger.MaxParkLane:
+		return length("ParkedLane.lane", 1, ledger.MaxParkLane, len(lane))
+	}
+	return nil
+}
+
+// ParkedLanes refuses what no store lists.
+func ParkedLanes(scope string, prefix []byte, most int) error {
+	switch {
+	case scope == "" || len(scope) > ledger.MaxScope:
+		return length("ParkedLanes.scope", 1, ledger.MaxScope, len(scope))
+	case len(prefix) > ledger.MaxParkLane:
+		return length("ParkedLanes.prefix", 0, ledger.MaxParkLane, len(prefix))
+	case most < 1 || most > ledger.MaxParkedLanes:
+		return length("ParkedLanes.most", 1, ledger.MaxParkedLanes, most)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ func (r *logRecords) Len() int                         { return r.n }
 func (r *logRecords) Offset(i int) int64               { return int64(i) }
 func (r *logRecords) Size(int) int64                   { return 1 }
 func (r *logRecords) SentAt(int) time.Time             { return time.Time{} }
+func (r *logRecords) Lane(int) Lane                    { return Lane{} }
 func (r *logRecords) Messages(int, []consumer.Message) {}
 func (r *logRecords) Items(from, to int) (out []*Item) {
 	r.made += to - from

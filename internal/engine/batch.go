@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/killpoint"
@@ -11,13 +12,15 @@ import (
 
 // runBatch calls a batch handler with the runs of a chunk. They share the first one's context and attempt.
 func (h *handlers) runBatch(c *chunk) {
-	lead := &c.runs[0]
+	lead, asked := &c.runs[0], false
 	runs := make([]*run, 0, len(c.runs))
 	for i := range c.runs {
-		if r := &c.runs[i]; h.mayBegin(c, r, h.now()) {
-			runs = append(runs, r)
+		held, is := h.waits(c, &c.runs[i])
+		if asked = asked || is; !held {
+			runs = append(runs, &c.runs[i])
 		}
 	}
+	runs = slices.DeleteFunc(runs, func(r *run) bool { return asked && h.tooLate(r) || !h.mayBegin(c, r, h.now()) })
 	if len(runs) == 0 {
 		return
 	}
@@ -129,7 +132,11 @@ func (h *handlers) runChunk(c *chunk) {
 	}
 	since := h.now()
 	for r := c.begin(); r != nil; r = c.begin() {
-		if h.mayBegin(c, r, since) {
+		held, asked := h.waits(c, r)
+		if asked {
+			since = h.now()
+		}
+		if !held && !(asked && h.tooLate(r)) && h.mayBegin(c, r, since) {
 			h.execute(r)
 		}
 		since = r.after()

@@ -42,6 +42,7 @@ func partChunk(of *calling, part flow.Part) *chunk {
 	st.Records.Messages(part.From, messages)
 	c := newChunk(of, messages)
 	c.claim = &claim{sess: part.Range.Session(), first: st.Range.Claim.First.Key.Sum(), token: part.Range.Token()}
+	c.lanes, c.records, c.from = st.Lanes, st.Records, part.From
 	for i := range c.runs {
 		r := &c.runs[i]
 		r.id, r.offset, r.msg.Attempt = r.msg.ID, st.Records.Offset(part.From+i), 1

@@ -142,6 +142,9 @@ func (c *claimer) answered(call *claimCall, answers []ledger.Claim) {
 		if a.Err != nil {
 			c.log.Error("the ledger refuses the message", zap.String("message_id", it.Msg.ID), zap.Error(a.Err))
 		}
+		if a.Answer == ledger.InCare {
+			it.inCare()
+		}
 		if c.heard != nil {
 			c.heard(it, a)
 		}

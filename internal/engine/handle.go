@@ -26,14 +26,16 @@ type handlers struct {
 	failed   func(*Item)           // nil: nobody wants to know
 	policy   policy
 	calling  calling
-	parking  *parking // nil: nothing is parked
+	parking  *parking  // nil: nothing is parked
+	order    *keyOrder // nil: nobody parks
 }
 
 func newHandlers(k *kernel, l *lease, cfg *Config, batch consumer.BatchHandler, archives *archives, parking *parking) *handlers {
 	o := &cfg.Options
 	return &handlers{
 		kernel: k, lease: l, archives: archives, handler: cfg.Handler, batch: batch, failed: cfg.Failed, calling: calling{born: k.born, timeout: o.HandlerTimeout, owner: handlersOwner},
-		parking: parking, policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
+		parking: parking, order: newKeyOrder(k, l.life, cfg),
+		policy: policy{attempts: o.Attempts, backoff: backoff.Policy{Base: o.BackoffBase, Max: o.BackoffMax}},
 	}
 }
 
@@ -227,6 +229,7 @@ func (h *handlers) parks(r *run, draw float64, left time.Duration) {
 		return
 	}
 	next.settle = ledger.Park
+	it.parks()
 	r.end.step, r.end.instead, r.end.dead, r.end.insteadDead = next, was, dead, r.end.dead
 }
 

@@ -30,6 +30,8 @@ type Item struct {
 	// Alive is asked right before the handler starts, without a lock: false means that the broker has taken the message
 	// back (an expired handle, after a pause of the process), and the item is dropped. Nil: always alive.
 	Alive func(*Item) bool
+	// Lane is where it is parked, if that comes to be, so that those behind it in its ordering key are parked behind it, or wait.
+	Lane Lane
 	// Ref is the worker's own.
 	Ref any
 
@@ -39,6 +41,8 @@ type Item struct {
 	spared  uint8                  // attempts of it here that did not count, since most failed
 	overdue bool                   // its broker deadline had passed when it came
 	ran     bool                   // a handler of this process had the message
+	laned   bool                   // it is the ledger's own copy, from a lane
+	marks   bool                   // its lane is marked for it; the lane's lock guards it
 
 	answered chan struct{} // closed when its settlement, which is waited for, is answered; the kernel's lock guards it
 }

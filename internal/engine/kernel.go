@@ -18,7 +18,7 @@ type kernel struct {
 	tel     *telemetry
 	counts  *deliveries
 	sink    Sink
-	revived func(n int) // what the ledger itself has brought is let go of
+	revived func([]flow.Finished) // what the ledger itself has brought is let go of
 
 	excused atomic.Int64 // flow.Excused, for handlers: since born
 
@@ -236,11 +236,11 @@ func (k *kernel) telling() *telling {
 
 // tell tells the sink.
 func (k *kernel) tell(t *telling) {
-	revived := 0
+	var revived []flow.Finished
 	for i := range t.flow.Finished {
 		f := &t.flow.Finished[i]
 		if f.Item != nil && f.Item.Parked { // its broker has it no more
-			revived++
+			revived = append(revived, *f)
 			continue
 		}
 		if f.Range != nil {
@@ -250,6 +250,7 @@ func (k *kernel) tell(t *telling) {
 			continue
 		}
 		it := f.Item.Of.(*Item)
+		it.gone()
 		if f.Verdict.Ack {
 			k.tel.acked(it)
 		}
@@ -258,7 +259,7 @@ func (k *kernel) tell(t *telling) {
 	if len(t.done) > 0 {
 		k.sink.Finish(t.done)
 	}
-	if revived > 0 {
+	if len(revived) > 0 {
 		k.revived(revived)
 	}
 	clear(t.done)

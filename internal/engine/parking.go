@@ -29,7 +29,8 @@ type parking struct {
 
 	// The kernel's lock guards these.
 	scopes map[string]*parkedScope
-	inHand int // of what it has offered
+	inHand int  // of what it has offered
+	waited bool // something of the broker's waits for what the ledger has
 }
 
 // parkedScope is what is known of one scope.
@@ -54,9 +55,10 @@ func newParking(k *kernel, l *life, cfg *Config) *parking {
 	return p
 }
 
-// may says whether a message may wait in the ledger: it has no order that it would keep others from, and is not of there.
+// may says whether a message may wait in the ledger: it has no order that it would keep others from, or those are parked behind it, and is
+// not of there.
 func (p *parking) may(it *Item) bool {
-	return p != nil && !it.Parked && it.OrderingKey == "" && it.Invalid == nil && p.ledger.Parks()
+	return p != nil && !it.Parked && (it.OrderingKey == "" || it.Lane.Of != nil) && it.Invalid == nil && p.ledger.Parks()
 }
 
 // takes says whether a retry of so many bytes waits there: it waits long, or what is in hand is half used up, or it must, and the scope has
@@ -76,6 +78,19 @@ func (p *parking) takes(scope string, after time.Duration, weight int64, must bo
 	if !must && after < p.cfg.Options.ParkAfter && !crowded {
 		return false
 	}
+	return p.fits(s, scope, after, weight)
+}
+
+// follows is takes for a message that is parked behind others of its lane. If these are over meanwhile it is due, and looked for.
+func (p *parking) follows(scope string, weight int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.scopes[scope]
+	return s != nil && s.known && p.fits(s, scope, parkSoon, weight)
+}
+
+// fits says whether a scope has room for a message, which is looked for then. The kernel's lock is held.
+func (p *parking) fits(s *parkedScope, scope string, after time.Duration, weight int64) bool {
 	if !s.Fits(int64(p.cfg.Options.ParkedMost), p.cfg.Options.ParkedBytes) {
 		if !s.told {
 			s.told = true
@@ -85,11 +100,29 @@ func (p *parking) takes(scope string, after time.Duration, weight int64, must bo
 		return false
 	}
 	s.Messages, s.Bytes = s.Messages+1, s.Bytes+weight
+	p.lookIn(s, after)
+	return true
+}
+
+// isWaitedFor is told that something of the broker's waits for what the ledger has.
+func (p *parking) isWaitedFor() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.waited {
+		p.waited = true
+		signal(p.wait.due)
+	}
+}
+
+// lookIn has a scope be looked at in so long at the latest. The kernel's lock is held.
+func (p *parking) lookIn(s *parkedScope, after time.Duration) {
 	if at := time.Now().Add(after); at.Before(s.lookAt) {
 		s.lookAt = at
 		signal(p.wait.due)
 	}
-	return true
 }
 
 // full says of which scopes no more may be parked. The kernel's lock is held.
@@ -204,14 +237,19 @@ func (p *parking) most() int {
 }
 
 // wanted is how many messages of the ledger's own can be taken in, and how many bytes. While the breaker is open that is one to try, since
-// nothing else may be left to try. The kernel's lock is held.
+// nothing else may be left to try. Where the broker's wait for what is parked before them there is always room for one: all that is in
+// hand may wait for it. The kernel's lock is held.
 func (p *parking) wanted() (n int, size int64) {
 	items, _, bytes := p.flow.Held()
 	n, size = min(p.most()-p.inHand, p.cfg.Options.MaxHeld-items), min(bytes.Room()/2, parkBytes) // a message counts two copies
+	first := p.waited && p.inHand == 0
+	if first {
+		n, size = max(n, 1), max(size, 1)
+	}
 	switch {
 	case p.flow.MayStart():
 		return n, size
-	case p.flow.Hungry(p.now()):
+	case p.flow.Hungry(p.now()) || first && p.flow.MayTry(p.now()):
 		return min(n, 1), size
 	default:
 		return 0, 0
@@ -222,6 +260,10 @@ func (p *parking) wanted() (n int, size int64) {
 func (p *parking) look(scope string, idle time.Duration) (time.Duration, error) {
 	p.mu.Lock()
 	n, size := p.wanted()
+	s, was := p.scopes[scope], p.scopes[scope].lookAt
+	if n > 0 && size > 0 {
+		s.lookAt = time.Now().Add(idle) // what is parked, or ends, meanwhile has it be sooner
+	}
 	p.mu.Unlock()
 	if n <= 0 || size <= 0 {
 		return idle, nil // back wakes it when there is room, and what is paused goes on soon enough
@@ -230,9 +272,11 @@ func (p *parking) look(scope string, idle time.Duration) (time.Duration, error) 
 	defer cancel()
 	reply, err := p.ledger.Due(ctx, ledger.DueRequest{Scope: scope, Most: n, Bytes: size, Hide: p.cfg.Options.Lease})
 	if err != nil {
+		p.mu.Lock()
+		s.lookAt = was
+		p.mu.Unlock()
 		return 0, err
 	}
-	p.offer(reply.Messages)
 	wait := idle
 	if reply.Wait >= 0 {
 		wait = min(reply.Wait, idle)
@@ -241,8 +285,11 @@ func (p *parking) look(scope string, idle time.Duration) (time.Duration, error) 
 		wait = parkSoon / 10
 	}
 	p.mu.Lock()
-	p.scopes[scope].lookAt = time.Now().Add(wait)
+	if at := time.Now().Add(wait); at.Before(s.lookAt) {
+		s.lookAt = at
+	}
 	p.mu.Unlock()
+	p.offer(reply.Messages)
 	return wait, nil
 }
 
@@ -293,7 +340,7 @@ func (p *parking) open(a *ledger.Archive) error {
 
 // revive makes a delivery of a parked message. Its broker has it no more, so nothing of it ends there.
 func (p *parking) revive(m *ledger.Parked) *Item {
-	it := &Item{Delivery: m.Delivery}
+	it := &Item{Delivery: m.Delivery, laned: m.Lane != nil}
 	empty := m.UnmarkEmptyKey()
 	if it.Msg = p.cfg.Shown.Revive(m); empty {
 		it.Msg.Key = []byte{}
@@ -314,10 +361,16 @@ func (p *parking) revive(m *ledger.Parked) *Item {
 // reviveOverhead is about what a message takes in memory beside its bytes.
 const reviveOverhead = 2000
 
-// back notes that items of its own are let go of. The kernel's lock is not held.
-func (p *parking) back(n int) {
+// back notes that items of its own are let go of. With the first of a lane the next one is due. The kernel's lock is not held.
+func (p *parking) back(list []flow.Finished) {
 	p.mu.Lock()
-	p.inHand -= n
+	p.inHand -= len(list)
+	for i := range list {
+		s := p.scopes[list[i].Item.Key.Scope]
+		if it := list[i].Item.Of.(*Item); it.laned && list[i].Verdict.Ack && s != nil {
+			p.lookIn(s, 0)
+		}
+	}
 	low := p.inHand < p.most()/2
 	p.mu.Unlock()
 	if low {

@@ -39,6 +39,11 @@ type shared struct {
 	together []*run // of a batch, those that began
 	claim    *claim // of a stretch; nil: each run has its item
 	claims   []itemClaim
+
+	// Of a stretch: its lanes, and its records, of which the first run has the one at from.
+	lanes   *Lanes
+	records Records
+	from    int
 }
 
 // itemClaim is what the item of a run was claimed with when it was dispatched. Who asks when the handler has returned is not to see
@@ -144,7 +149,7 @@ func (r *run) verdict() flow.Outcome {
 	case st.settle == ledger.Park:
 		return flow.Outcome{More: r.settlement(st, r.end.dead), Else: r.settlement(&r.end.instead, r.end.insteadDead)}
 	default:
-		return flow.Outcome{More: r.settlement(st, r.end.dead)}
+		return flow.Outcome{More: r.settlement(st, r.end.dead), Narrow: st.narrow}
 	}
 }
 
@@ -154,6 +159,9 @@ func (r *run) settlement(st *step, dead *ledger.Archive) *ledger.Settlement {
 		return &ledger.Settlement{Kind: ledger.Fail, Dead: dead, Result: r.result()}
 	}
 	set := &ledger.Settlement{Kind: st.settle, After: st.after, Count: st.count, Dead: dead}
+	if st.settle == ledger.Park {
+		set.Lane = r.item.Lane.parks()
+	}
 	if st.count {
 		set.Failure = r.end.outcome.failure(r.item.Attempt(), time.Now())
 	}

@@ -107,6 +107,7 @@ type stormRecords struct {
 func (r *stormRecords) Len() int                 { return len(r.offsets) }
 func (r *stormRecords) Offset(i int) int64       { return r.offsets[i] }
 func (r *stormRecords) SentAt(int) (t time.Time) { return t }
+func (r *stormRecords) Lane(int) engine.Lane     { return engine.Lane{} }
 
 func (r *stormRecords) body(i int) []byte {
 	return fmt.Appendf(nil, "body of %s-%d", r.log, r.offsets[i])

@@ -24,6 +24,8 @@ type Records interface {
 	Size(i int) int64
 	// SentAt is a record's consumer.Message.SentAt.
 	SentAt(i int) time.Time
+	// Lane is the Item.Lane of a record.
+	Lane(i int) Lane
 }
 
 // Stretch is records of one log that lie side by side, and go through the engine as one as long as nothing but their
@@ -34,6 +36,8 @@ type Stretch struct {
 	Claim ledger.Stretch
 	// Ordered says that no two stretches of this log may run at the same time.
 	Ordered bool
+	// Lanes are what its records' Item.Lane are of; nil: they have none.
+	Lanes *Lanes
 
 	came time.Time
 	flow.Range

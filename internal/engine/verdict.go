@@ -52,6 +52,8 @@ type step struct {
 	ack bool
 	// again: run it again at once, by itself; it is ours, and no attempt is counted.
 	again bool
+	// narrow: it did not begin, and will soon be asked about again.
+	narrow bool
 	// ask: whether the message is ours is not known, or it is not: claim it again.
 	ask bool
 }

@@ -262,6 +262,9 @@ type Outcome struct {
 	More  *ledger.Settlement // what is to be settled; nil, and none of the above: a plain success
 	// Burdens says that it failed as it may because there is too much to do, and not for good.
 	Burdens bool
+	// Narrow says that the item did not begin, since it waits for what is not in its sequence: nothing behind it is claimed until one of
+	// the sequence has begun.
+	Narrow bool
 	// Else is with a settlement that parks: what is settled instead if the ledger, or the cipher, refuses that.
 	Else *ledger.Settlement
 }
@@ -293,6 +296,9 @@ func (f *Flow) Ran(now time.Duration, d *Dispatch, o Outcome) {
 	it.dispatch = nil
 	if o.Skip == Started {
 		f.pace.done++
+		if it.sequence != nil {
+			it.sequence.narrow = o.Narrow
+		}
 	}
 	switch {
 	case it.phase != running:

@@ -189,6 +189,7 @@ type sequence struct {
 	head, tail *Item
 	scan       *Item // no item before it is queued
 	gated      bool  // the head waits: only the head may be claimed
+	narrow     bool  // only the head is claimed: it was not to begin yet, and will be asked about again soon
 	listed     bool  // in the claim queue
 	urgent     bool  // among what is due there
 }

@@ -72,6 +72,14 @@ func (f *Flow) able() bool {
 	return f.sess != nil && f.up && !f.paused && !f.draining && !f.closed && !f.budget.stops
 }
 
+// MayBegin says whether a message that was dispatched some time ago may begin still; nil: one of a whole range.
+func (f *Flow) MayBegin(it *Item) bool {
+	if it == nil {
+		return f.MayStart()
+	}
+	return f.able() && !f.heldBack(it)
+}
+
 // Well says whether handlers may start, or would if operators had not paused the worker.
 func (f *Flow) Well() bool { return f.able() && !f.breaker.open }
 

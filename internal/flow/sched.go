@@ -154,7 +154,7 @@ func (s *sched) takeFromSequence(l *sequence, n int, headsOnly bool, out []*Item
 	if l.head == nil { // all its items were let go of since it was listed
 		return out
 	}
-	if headsOnly || len(s.rules) > 0 {
+	if headsOnly || l.narrow || len(s.rules) > 0 {
 		return s.takeOne(l.head, out)
 	}
 	limit := len(out) + n

@@ -28,6 +28,7 @@ type assignment struct {
 	confirmed int64
 	moved     time.Duration // when the last record was given back, or the first came
 	end       int64         // of the log, as it was seen
+	lanes     flow.Lanes    // what is known of those of which messages are parked
 }
 
 // taken is a record that was taken in.
@@ -39,6 +40,8 @@ type taken struct {
 	done  bool
 	back  bool // in hand no more
 	again bool // the broker is to bring it once more
+
+	parking bool // its lane is marked for it
 }
 
 // take takes a record in; nil: it is not to be handled.

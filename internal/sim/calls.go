@@ -71,6 +71,7 @@ func (p *process) ask(c *flow.Claim, solo bool, then func()) {
 		switch {
 		case err == nil:
 			p.reachable(true)
+			p.inCare(c.Items, answers)
 			p.tellCalls(c.Items, answers)
 			p.flow.Claimed(p.now, c, answers, p.archives(c, answers))
 			then()

@@ -30,6 +30,8 @@ type fact struct {
 	gone      bool       // its log has lost it
 	old       bool       // its log has begun behind it, for so long that the ledger may have forgotten it
 	cut       bool       // a process died in its handler
+	follows   bool       // it is parked in a lane, and another is before it
+	before    message    // that one
 	token     uint64     // of the newest run
 	fails     int        // handlers that failed
 	effects   int        // that were committed

@@ -13,7 +13,11 @@ func (w *world) mustFade() {
 	w.queue = nil // nothing happens any more
 	w.quiet(2 * window)
 	w.mustHaveDissolved()
-	w.quiet(2 * window) // what was dissolved has a window of its own
+	rest := 2 * window // what was dissolved has a window of its own
+	if w.parks() && w.cfg.Keys > 0 {
+		rest += ledger.MaxPark // what waited in a lane is known for as long as those before it might have waited
+	}
+	w.quiet(rest)
 	w.mustHaveForgotten()
 	w.quiet(90 * 24 * time.Hour)
 	w.mustBeBare()

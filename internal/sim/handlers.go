@@ -26,9 +26,10 @@ type chunk struct {
 	started  time.Duration // its handlers
 	beside   bool          // the pool
 	seen     int
-	off      map[int]bool // called off
-	running  []*running   // whose handler runs now
-	steps    *stepping    // that it makes; nil: none
+	off      map[int]bool          // called off
+	held     map[int]flow.LaneStep // what follows for those that were asked about
+	running  []*running            // whose handler runs now
+	steps    *stepping             // that it makes; nil: none
 	then     func()
 }
 
@@ -124,6 +125,11 @@ func (c *chunk) run() {
 	if c.next++; c.d.Together {
 		c.next = c.d.N
 	}
+	c.askLanes(from, func() { c.starts(from) })
+}
+
+// starts begins those of the items from one on that are to begin.
+func (c *chunk) starts(from int) {
 	for at := from; at < c.next; at++ {
 		it := c.item(at)
 		switch sess, ticket, attempt := c.claimed(at); {
@@ -133,6 +139,9 @@ func (c *chunk) run() {
 			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.CalledOff})
 		case c.p.now > sess.until:
 			c.outcomes = append(c.outcomes, flow.Outcome{Skip: flow.LeaseOver})
+		case c.held[at] != flow.LaneRuns:
+			c.outcomes = append(c.outcomes, c.heldBack(at))
+			c.p.flow.Itemize(c.p.now, c.d)
 		default:
 			c.outcomes = append(c.outcomes, flow.Outcome{})
 			c.running = append(c.running, &running{c.p, sess, it, at, c.p.now, ticket, attempt})

@@ -15,10 +15,10 @@ func drawParks(seed uint64) bool {
 	return rand.New(rand.NewPCG(seed, mix(0x9a, 0x4c))).IntN(100) < 30
 }
 
-// parks says whether a process of the world has retries wait in the ledger: what has an order waits in memory, callers are answered, and
-// a ledger without a clock parks nothing.
+// parks says whether a process of the world has retries wait in the ledger: what a queue has in an order waits in memory, callers are
+// answered, and a ledger without a clock parks nothing.
 func (w *world) parks() bool {
-	return w.cfg.Parks && w.cfg.Keys == 0 && w.cfg.Callers == 0 && !w.cfg.Watched
+	return w.cfg.Parks && (w.cfg.Keys == 0 || w.cfg.Visibility == 0) && w.cfg.Callers == 0 && !w.cfg.Watched
 }
 
 // care is a copy of a message that the ledger itself has brought.
@@ -31,12 +31,16 @@ type care struct {
 // forget it meanwhile.
 func (c *chunk) parkOne(r *running, o *flow.Outcome) {
 	p, set := c.p, o.More
-	if !p.parks() || r.it.Parked || r.it.OrderingKey != "" || r.it.Invalid != nil || !set.Count && set.After == 0 || p.rnd.IntN(3) == 0 {
+	lane := p.laned(r.it) // a copy that stands in no order would take the message out of its own
+	if !p.parks() || r.it.Parked || lane == nil && p.cfg.Keys > 0 || r.it.Invalid != nil || !set.Count && set.After == 0 || p.rnd.IntN(3) == 0 {
 		return
 	}
 	park := *set
 	park.Kind, park.After = ledger.Park, p.between(time.Millisecond, 3*time.Second)
 	park.Dead = r.by.archive(r.it, "", r.attempt)
+	if lane != nil {
+		park.Lane = lane.parksIn()
+	}
 	o.More, o.Else = &park, set
 }
 
@@ -44,6 +48,9 @@ func (c *chunk) parkOne(r *running, o *flow.Outcome) {
 func (p *process) looks() {
 	p.after(p.between(20*time.Millisecond, time.Second), p.looks)
 	most := int(min(p.room(), 5))
+	if most <= 0 && p.cared == 0 && p.cfg.Keys > 0 && (p.flow.MayStart() || p.flow.MayTry(p.now)) { // all that is in hand may wait for it
+		most = 1
+	}
 	if !p.joined || p.draining || most <= 0 {
 		return
 	}
@@ -80,9 +87,13 @@ func (p *process) revive(parked *ledger.Parked) {
 	}
 	d := delivery{message: m, key: parked.Key, first: true, copied: true}
 	d.of = &care{parked.Key.Scope, parked.Delivery}
+	if f := p.facts.of(m); parked.Lane != nil {
+		d.first, d.before = !f.follows, f.before
+	}
 	it := p.item(d, "")
 	it.Parked, it.Copy, it.Ranged = true, true, false
 	p.report.Revived++
+	p.cared++
 	p.offer(it)
 }
 

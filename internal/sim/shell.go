@@ -200,10 +200,14 @@ func (p *process) finished(d delivery, v flow.Verdict) {
 		p.larges--
 	}
 	_, cared := d.of.(*care)
+	if cared {
+		p.cared--
+	}
 	if v.Again > 0 && !v.Ack && !cared && p.cfg.nobodyTakes() && (p.cfg.HoldMax == 0 || v.Again <= p.cfg.HoldMax) {
 		p.breaks(d.message, "what waits for a short while is held: %s gives back %s for %s", p, d, v.Again)
 	}
 	p.hands[d.of]--
+	p.letsGo(d)
 	if v.Ack {
 		p.note(p, "acknowledges", d.message, 0)
 		p.mustBeTerminal(d, promises.AckedFinished)

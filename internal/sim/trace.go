@@ -19,6 +19,7 @@ type Report struct {
 	Declared, Late, Thrown       int           // with Config.Watched: owners declared dead; claims that arrived, and answers that came, when the lease was over
 	Permits                      int           // with Config.Limit: that came
 	Parked, Revived              int           // with Config.Parks: retries that were parked, and that came back
+	Behind                       int           // messages that were to be parked behind others of their key
 	Took                         time.Duration // simulated
 	Hash                         uint64        // of all steps
 }

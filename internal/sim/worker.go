@@ -45,6 +45,7 @@ type process struct {
 
 	offered  int         // and not given back
 	larges   int         // of them, that are large
+	cared    int         // of them, that the ledger has brought
 	hands    map[any]int // of them, by delivery.of
 	known    known
 	telling  int             // calls about what is finished, under way

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/checks"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Parker is a [Tx] of a store that holds parked messages: copies of whole messages, in a table of their own beside the rows. What
@@ -19,6 +20,10 @@ type Parker interface {
 	Postpone(key Key, due time.Time) error
 	// Unpark removes a parked message, if there is one.
 	Unpark(key Key) error
+	// InLane returns the messages of a lane by their places: at most n.
+	InLane(scope string, lane []byte, n int) ([]LanePlace, error)
+	// Lanes returns the lanes of a scope whose names begin with prefix, by their names: at most n.
+	Lanes(scope string, prefix []byte, n int) ([][]byte, error)
 	// IsParked says whether a message is parked.
 	IsParked(key Key) (bool, error)
 	// ReadParked returns a parked message, with or without its body and headers; nil: there is none.
@@ -31,6 +36,13 @@ type Parker interface {
 	DueParked(scope string, n int, bytes int64) (list []ledger.Parked, next time.Time, err error)
 	// SumParked counts what is parked of a scope: how many, [ledger.Archive.Weight] of all, and when the first is due.
 	SumParked(scope string) (n, weight int64, first time.Time, err error)
+}
+
+// LanePlace is a parked message in its lane.
+type LanePlace struct {
+	Key   Key
+	Place int64
+	Due   time.Time
 }
 
 // ParkedPlace is a place in a list of parked messages. The zero value is before all.
@@ -104,6 +116,16 @@ func due(tx Tx, p Parker, r *ledger.DueRequest) (reply ledger.DueReply, err erro
 		if err != nil {
 			return reply, err
 		}
+		waits, err := behind(p, &list[i])
+		if err != nil {
+			return reply, err
+		}
+		if waits { // one that comes before it was parked when it was in hand
+			if err := p.Postpone(key, storage.Behind); err != nil {
+				return reply, err
+			}
+			continue
+		}
 		runs, over := false, m != nil && m.State != ledger.Pending
 		if m != nil && !over {
 			holder, _, err := holds(tx, Nobody, m.Owner)
@@ -113,7 +135,7 @@ func due(tx Tx, p Parker, r *ledger.DueRequest) (reply ledger.DueReply, err erro
 			runs = holder == ledger.Live
 		}
 		if over {
-			err = p.Unpark(key)
+			err = leave(tx, p, key)
 		} else {
 			err = p.Postpone(key, tx.Now().Add(r.Hide))
 		}
@@ -124,7 +146,7 @@ func due(tx Tx, p Parker, r *ledger.DueRequest) (reply ledger.DueReply, err erro
 			reply.Messages = append(reply.Messages, list[i])
 		}
 	}
-	if reply.Wait = -1; !next.IsZero() {
+	if reply.Wait = -1; !next.IsZero() && !next.Equal(storage.Behind) {
 		reply.Wait = min(max(next.Sub(tx.Now()), 0), ledger.MaxPark)
 	}
 	return reply, nil
@@ -174,8 +196,17 @@ func (o *owner) park(tx Tx, m *Message, s *ledger.Settlement) error {
 		return err
 	}
 	outlive(m, s.Dead.Keep)
-	parked := ledger.Parked{Archive: s.Dead.Clone(), Due: m.Due, At: tx.Now()}
+	parked := ledger.Parked{Archive: s.Dead.Clone(), Due: m.Due, At: tx.Now(), Lane: s.Lane}
 	parked.Kind, parked.Errors, parked.Sent = "", nil, false
+	if s.Lane != nil {
+		outlive(m, s.Dead.Keep+ledger.MaxPark) // it may wait behind others
+	}
+	if err := leave(tx, p, m.Key); err != nil { // what is left of it
+		return err
+	}
+	if err := lineUp(p, &parked); err != nil {
+		return err
+	}
 	return p.Park(&parked)
 }
 
@@ -189,7 +220,7 @@ func (o *owner) unpark(tx Tx, t ledger.Ticket, m *Message) error {
 	case err != nil:
 		return err
 	case m == nil || m.State != ledger.Pending:
-		return p.Unpark(t.Sum())
+		return leave(tx, p, t.Sum())
 	case m.Due.IsZero():
 		return p.Postpone(t.Sum(), tx.Now())
 	}

@@ -158,11 +158,15 @@ func (l *Ledger) changeParked(tx Tx, r *ledger.ParkedRequest, part []ledger.Park
 
 // hasten makes a message due now.
 func hasten(tx Tx, p Parker, m *Message) (bool, error) {
-	if is, err := p.IsParked(m.Key); err != nil || !is {
+	parked, err := p.ReadParked(m.Key, false)
+	if err != nil || parked == nil {
 		return false, err
 	}
 	m.Due = time.Time{}
-	if err := p.Postpone(m.Key, tx.Now()); err != nil {
+	if !parked.Behind() { // else it is due once it heads its lane
+		err = p.Postpone(m.Key, tx.Now())
+	}
+	if err != nil {
 		return false, err
 	}
 	return true, tx.Put(m)
@@ -184,7 +188,7 @@ func drop(tx Tx, p Parker, m *Message) (bool, error) {
 	}
 	dead.Kind, dead.Errors, dead.Attempts = ledger.KindDropped, m.Errors, m.Attempts
 	if err = tx.File(dead); err == nil {
-		err = p.Unpark(m.Key)
+		err = leave(tx, p, m.Key)
 	}
 	if err != nil {
 		return false, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ var parkCases = []testCase{
 // RunParked is the suite of parked messages, of ledgers that are [ledger.Parking], on rows and on messages that are held in ranges.
 func RunParked(t *testing.T, open Open) {
 	for name, open := range map[string]Open{"Rows": open, "Ranges": Ranged(open)} {
-		for _, c := range parkCases {
+		for _, c := range append(slices.Clone(parkCases), laneCases...) {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				c.run(begin(t, open))

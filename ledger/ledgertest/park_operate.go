@@ -15,6 +15,8 @@ var parkOperateCases = []testCase{
 	{"Drop", parkDrop},
 	{"LeftAlone", parkLeftAlone},
 	{"Refused", parkRefused},
+	{"LaneRunNow", laneRunNow},
+	{"LaneListed", laneListed},
 }
 
 // RunParkedOperate is the suite of what operators see of parked messages, and do to them.

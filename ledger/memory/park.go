@@ -19,6 +19,9 @@ var _ driver.Parker = (*tx)(nil)
 func (t *tx) Park(p *ledger.Parked) error {
 	one := *p
 	one.Archive = p.Clone()
+	if l := p.Lane; l != nil {
+		one.Lane = &ledger.ParkLane{Name: bytes.Clone(l.Name), Place: l.Place}
+	}
 	t.rows.scope(p.Key.Scope)
 	t.parked[p.Key.Sum()] = &one
 	return nil
@@ -55,6 +58,29 @@ func shown(p *ledger.Parked, bodies bool) ledger.Parked {
 		one.Body, one.Headers, one.BodyBytes = nil, nil, len(p.Body)
 	}
 	return one
+}
+
+// InLane implements [driver.Parker]. It looks at all that are parked.
+func (t *tx) InLane(scope string, lane []byte, n int) (list []driver.LanePlace, err error) {
+	for key, p := range t.parked {
+		if p.Lane != nil && p.Key.Scope == scope && bytes.Equal(p.Lane.Name, lane) {
+			list = append(list, driver.LanePlace{Key: key, Place: p.Lane.Place, Due: p.Due})
+		}
+	}
+	slices.SortFunc(list, func(a, b driver.LanePlace) int { return cmp.Compare(a.Place, b.Place) })
+	return list[:min(n, len(list))], nil
+}
+
+// Lanes implements [driver.Parker].
+func (t *tx) Lanes(scope string, prefix []byte, n int) (list [][]byte, err error) {
+	for _, p := range t.parked {
+		if p.Lane != nil && p.Key.Scope == scope && bytes.HasPrefix(p.Lane.Name, prefix) {
+			list = append(list, p.Lane.Name)
+		}
+	}
+	slices.SortFunc(list, bytes.Compare)
+	list = slices.CompactFunc(list, bytes.Equal)
+	return list[:min(n, len(list))], nil
 }
 
 // ListParked implements [driver.Parker].

@@ -1,6 +1,9 @@
 package postgres
 
 import (
+	"testing"
+	"time"
+
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ackledger/ackledger/ledger"
@@ -45,4 +48,14 @@ func OperateStatements(l *Ledger, keys []ledger.Key, until int64) map[string]Sta
 		"weigh":        of(sqlWeigh, int64(0), until, int64(weighPage), int32(1), int64(ledger.ArchiveRowBytes)),
 		"audits of":    of(sqlAuditsKey, int64(0), until, int64(listPage), sums[0], sums[0]),
 	}
+}
+
+// ParkStatement is the parking of settlements by o.
+func ParkStatement(t testing.TB, o ledger.Owner, settlements []ledger.Settlement, until time.Time) Statement {
+	t.Helper()
+	c, items := settleOf(o, settlements)
+	if err := c.prepare(t.Context(), items); err != nil {
+		t.Fatal(err)
+	}
+	return Statement{sqlTune, c.owner.ledger.sql(sqlPark), append([]any{c.owner.id, until.UnixMicro(), "1000"}, c.parkArgs(items)...)}
 }

@@ -63,14 +63,18 @@ func scanParked(rows pgx.Rows, scope string) (p ledger.Parked, err error) {
 func scanParkedWith(rows pgx.Rows, scope string, more ...any) (p ledger.Parked, err error) {
 	var sum, print [16]byte
 	var source, group, position, headers []byte
-	var keep, sentAt, due, at int64
-	dest := []any{&sum, &print, &p.Delivery, &p.Key.ID, &source, &group, &position, &headers, &p.Body, &p.Attempts, &keep, &sentAt, &due, &at}
+	var keep, sentAt, due, at, place int64
+	var lane []byte
+	dest := []any{&sum, &print, &p.Delivery, &p.Key.ID, &source, &group, &position, &headers, &p.Body, &p.Attempts, &keep, &sentAt, &due, &at, &lane, &place}
 	if err := rows.Scan(append(dest, more...)...); err != nil {
 		return p, err
 	}
 	p.Key.Scope, p.Fingerprint, p.Source, p.Group = scope, print, string(source), string(group)
 	p.Keep, p.SentAt = time.Duration(keep)*time.Microsecond, time.UnixMicro(sentAt).UTC()
 	p.Due, p.At = time.UnixMicro(due), time.UnixMicro(at)
+	if lane != nil {
+		p.Lane = &ledger.ParkLane{Name: lane, Place: place}
+	}
 	if p.Key.Pos, err = decodePosition(position, p.Delivery); err != nil {
 		return p, err
 	}

@@ -28,6 +28,7 @@ func (c *settleCall) parkArgs(part []int32) []any {
 	deliveries, ids, bodies, headers := make(byteArray, n), make(byteArray, n), make(byteArray, n), make(byteArray, n)
 	sources, groups, positions := make(byteArray, n), make(byteArray, n), make(byteArray, n)
 	sentAt, keeps := make([]time.Time, n), make([]int64, n)
+	lanes, places := make(byteArray, n), make([]int64, n)
 	for at, i := range part {
 		s := &c.settlements[i]
 		d := s.Dead
@@ -39,10 +40,13 @@ func (c *settleCall) parkArgs(part []int32) []any {
 		deliveries[at], ids[at], bodies[at], headers[at] = d.Delivery, orEmpty(d.Key.ID), d.Body, storage.EncodeHeaders(d.Headers)
 		sources[at], groups[at], positions[at] = []byte(d.Source), []byte(d.Group), encodePosition(d.Key.Pos, d.Delivery)
 		sentAt[at], keeps[at] = storable(d.SentAt), d.Keep.Microseconds()
+		if s.Lane != nil {
+			lanes[at], places[at] = s.Lane.Name, s.Lane.Place
+		}
 	}
 	return []any{
 		keys, tokens, afters, counted, lists, deliveries, scopes, ids, prints, bodies, headers, sources, groups, positions,
-		attempts, sentAt, keeps, weights,
+		attempts, sentAt, keeps, weights, lanes, places,
 	}
 }
 

@@ -1,7 +1,14 @@
 package postgres
 
-// sqlPark is Release for a batch of distinct keys, with the whole messages in the same statement. Rows are locked as by sqlSettle.
-const sqlPark = `
+import "strings"
+
+// parkBehind is storage.Behind.
+const parkBehind = `timestamptz '9999-12-30 00:00:00+00'`
+
+// sqlPark is Release for a batch of distinct keys, with the whole messages in the same statement. Rows are locked as by sqlSettle. What
+// has a lane waits behind the last before it there, of those that nobody else has locked: that one does not go before this commits, so
+// whoever removes it sees this. Where none is to be locked it is due, and due_parked looks for itself.
+var sqlPark = strings.Replace(`
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
 ), me AS MATERIALIZED (
@@ -11,9 +18,9 @@ WITH clock AS MATERIALIZED (
 ), ask AS MATERIALIZED (
 	SELECT a.* FROM unnest($4::uuid[], $5::bigint[], $6::bigint[], $7::smallint[], $8::bytea[], $9::bytea[], $10::integer[],
 		$11::bytea[], $12::uuid[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[], $18::integer[],
-		$19::timestamptz[], $20::bigint[], $21::bigint[])
+		$19::timestamptz[], $20::bigint[], $21::bigint[], $22::bytea[], $23::bigint[])
 		AS a(key, token, after, counted, errors, delivery, scope, id, print, body, headers, source, grp, position, attempts,
-		sent_at, keep, weight)
+		sent_at, keep, weight, lane, stand)
 	WHERE (SELECT ok FROM me)
 ), locked AS MATERIALIZED (
 	SELECT a.*, m.place, (SELECT at FROM clock) + a.after * interval '1 microsecond' AS due
@@ -21,22 +28,29 @@ WITH clock AS MATERIALIZED (
 	CROSS JOIN LATERAL (SELECT m.ctid AS place FROM {s}.message m
 		WHERE m.key = a.key AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint
 		FOR NO KEY UPDATE SKIP LOCKED) m
+), before AS MATERIALIZED (
+	SELECT l.key FROM locked l
+	CROSS JOIN LATERAL (SELECT p.key FROM {s}.parked p WHERE p.scope = l.scope AND p.lane = l.lane AND p.place < l.stand
+		ORDER BY p.place DESC LIMIT 1 FOR UPDATE SKIP LOCKED) p
+	WHERE l.lane IS NOT NULL
 ), done AS (
 	UPDATE {s}.message m SET owner = NULL, due = l.due, attempts = least(m.attempts + l.counted, 32767), parked = true,
-		expiry = greatest(m.expiry, l.due + l.keep * interval '1 microsecond'),
+		expiry = greatest(m.expiry, l.due + l.keep * interval '1 microsecond'
+			+ CASE WHEN l.lane IS NULL THEN interval '0' ELSE interval '720 hours' END),
 		errors = CASE l.counted WHEN 0 THEN m.errors ELSE l.errors END
 	FROM locked l WHERE m.ctid = l.place
 	RETURNING m.key
 ), filed AS (
-	INSERT INTO {s}.parked (due, at, sent_at, keep, weight, scope, attempts, key, fingerprint, delivery, id, source, grp, position, headers, body)
-	SELECT l.due, (SELECT at FROM clock), l.sent_at, l.keep, l.weight, l.scope, l.attempts, l.key, l.print, l.delivery, l.id, l.source,
-		l.grp, l.position, l.headers, l.body
-	FROM locked l ORDER BY l.key
+	INSERT INTO {s}.parked (due, at, sent_at, keep, weight, place, scope, attempts, key, fingerprint, delivery, id, source, grp, position, lane,
+		headers, body)
+	SELECT CASE WHEN b.key IS NULL THEN l.due ELSE {behind} END, (SELECT at FROM clock), l.sent_at, l.keep, l.weight, l.stand, l.scope,
+		l.attempts, l.key, l.print, l.delivery, l.id, l.source, l.grp, l.position, l.lane, l.headers, l.body
+	FROM locked l LEFT JOIN before b ON b.key = l.key ORDER BY l.key
 	ON CONFLICT (key) DO UPDATE SET due = excluded.due, at = excluded.at, sent_at = excluded.sent_at, keep = excluded.keep,
-		weight = excluded.weight, attempts = excluded.attempts, fingerprint = excluded.fingerprint, delivery = excluded.delivery,
+		weight = excluded.weight, place = excluded.place, lane = excluded.lane, attempts = excluded.attempts, fingerprint = excluded.fingerprint, delivery = excluded.delivery,
 		source = excluded.source, grp = excluded.grp, position = excluded.position, headers = excluded.headers, body = excluded.body
 )
-SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[]) THEN array_agg(key) END FROM done`
+SELECT (SELECT ok FROM me), count(*), CASE WHEN count(*) < cardinality($4::uuid[]) THEN array_agg(key) END FROM done`, "{behind}", parkBehind, 1)
 
 const (
 	// sqlFindParked reads which of some messages are parked.
@@ -49,7 +63,8 @@ SELECT d.keys, d.rest FROM me, {s}.due_parked($1::integer, $2::bigint, $3::bigin
 	// sqlParked reads messages in the order of the keys.
 	sqlParked = `
 SELECT p.key, p.fingerprint, p.delivery, p.id, p.source, p.grp, p.position, p.headers, p.body, p.attempts, p.keep,
-	(extract(epoch FROM p.sent_at) * 1000000)::bigint, (extract(epoch FROM p.due) * 1000000)::bigint, (extract(epoch FROM p.at) * 1000000)::bigint
+	(extract(epoch FROM p.sent_at) * 1000000)::bigint, (extract(epoch FROM p.due) * 1000000)::bigint, (extract(epoch FROM p.at) * 1000000)::bigint,
+	p.lane, coalesce(p.place, 0)
 FROM unnest($1::uuid[]) WITH ORDINALITY AS a(key, place)
 CROSS JOIN LATERAL (SELECT * FROM {s}.parked p WHERE p.key = a.key OFFSET 0) p ORDER BY a.place`
 
@@ -57,7 +72,7 @@ CROSS JOIN LATERAL (SELECT * FROM {s}.parked p WHERE p.key = a.key OFFSET 0) p O
 	sqlListParked = `
 SELECT p.key, p.fingerprint, p.delivery, p.id, p.source, p.grp, p.position, CASE WHEN $5::boolean THEN p.headers END,
 	CASE WHEN $5::boolean THEN p.body END, coalesce(m.attempts, p.attempts), p.keep, (extract(epoch FROM p.sent_at) * 1000000)::bigint,
-	(extract(epoch FROM p.due) * 1000000)::bigint, (extract(epoch FROM p.at) * 1000000)::bigint,
+	(extract(epoch FROM p.due) * 1000000)::bigint, (extract(epoch FROM p.at) * 1000000)::bigint, p.lane, coalesce(p.place, 0),
 	CASE WHEN NOT $5::boolean THEN coalesce(octet_length(p.body), 0) ELSE 0 END, m.errors, {status}
 FROM (SELECT * FROM {s}.parked p WHERE p.scope = $1::integer
 	AND (p.due, p.key) > (timestamptz 'epoch' + $2::bigint * interval '1 microsecond', $3::uuid) ORDER BY p.due, p.key LIMIT $4::bigint) p
@@ -84,7 +99,7 @@ WITH clock AS MATERIALIZED (
 ), done AS (
 	UPDATE {s}.message m SET due = NULL FROM there t WHERE m.ctid = t.place RETURNING m.key, t.detail
 ), moved AS (
-	UPDATE {s}.parked p SET due = c.at FROM done d, clock c WHERE p.key = d.key RETURNING 1
+	UPDATE {s}.parked p SET due = c.at FROM done d, clock c WHERE p.key = d.key AND p.due < ` + parkBehind + ` RETURNING 1
 ), noted AS (
 	INSERT INTO {s}.audit (actor, action, key, detail) SELECT $4::text, 'run-now', d.key, d.detail FROM done d
 )
@@ -92,12 +107,12 @@ SELECT count(*) FROM done`
 
 	// sqlDropParked makes dead letters. What is parked of them goes by the trigger.
 	sqlDropParked = sqlParkedAsk + `, there AS MATERIALIZED (
-	SELECT l.detail, l.place, l.token, l.attempts AS tried, l.generation, l.expiry, l.errors, p.*
+	SELECT l.detail, l.place AS stand, l.token, l.attempts AS tried, l.generation, l.expiry, l.errors, p.*
 	FROM locked l JOIN {s}.parked p ON p.key = l.key
 	WHERE NOT EXISTS (SELECT FROM {s}.archive a WHERE a.key = p.key AND a.delivery = p.delivery)
 ), done AS (
 	UPDATE {s}.message m SET state = 3, owner = NULL, due = NULL, result = NULL, failed_delivery = t.delivery
-	FROM there t WHERE m.ctid = t.place RETURNING m.key, t.detail
+	FROM there t WHERE m.ctid = t.stand RETURNING m.key, t.detail
 ), filed AS (
 	INSERT INTO {s}.archive (token, sent_at, at, expiry, scope, attempts, generation, published, key, fingerprint,
 		delivery, id, kind, source, grp, position, errors, headers, body)
@@ -108,6 +123,26 @@ SELECT count(*) FROM done`
 	INSERT INTO {s}.audit (actor, action, key, detail) SELECT $4::text, 'drop', d.key, d.detail FROM done d
 )
 SELECT count(*) FROM done`
+
+	// sqlParkedLane counts what is parked of a lane, and says how long the first of it waits.
+	sqlParkedLane = `
+WITH l AS MATERIALIZED (
+	SELECT p.key, p.place FROM {s}.parked p WHERE p.scope = $1::integer AND p.lane = $2::bytea ORDER BY p.place LIMIT $3::bigint
+)
+SELECT (SELECT count(*) FROM l), coalesce((SELECT greatest((extract(epoch FROM m.due - clock_timestamp()) * 1000000)::bigint, 0)
+	FROM (SELECT key FROM l ORDER BY place LIMIT 1) f
+	CROSS JOIN LATERAL (SELECT m.due FROM {s}.message m WHERE m.key = f.key OFFSET 0) m), 0)`
+
+	// sqlParkedLanes goes from lane to lane along the index.
+	sqlParkedLanes = `
+WITH RECURSIVE l(lane) AS (
+	(SELECT p.lane FROM {s}.parked p WHERE p.scope = $1::integer AND p.lane >= $2::bytea ORDER BY p.lane LIMIT 1)
+	UNION ALL
+	SELECT n.lane FROM l CROSS JOIN LATERAL (SELECT p.lane FROM {s}.parked p WHERE p.scope = $1::integer AND p.lane > l.lane
+		ORDER BY p.lane LIMIT 1) n
+	WHERE substr(l.lane, 1, octet_length($2::bytea)) = $2::bytea
+)
+SELECT lane FROM l WHERE substr(lane, 1, octet_length($2::bytea)) = $2::bytea LIMIT $3::bigint`
 
 	sqlCountParked = `
 SELECT s.name, count(*), coalesce(sum(p.weight), 0)::bigint,

@@ -66,4 +66,6 @@ func TestPitfall222_BroughtAgainWhileParked(t *testing.T) {
 }
 func TestPitfall223_ParkedByARelease(t *testing.T)   { t.Parallel(); ledgertest.Pitfall223(t, open) }
 func TestPitfall224_ParkedAndFailed(t *testing.T)    { t.Parallel(); ledgertest.Pitfall224(t, open) }
+func TestPitfall252_LaneStaysParked(t *testing.T)    { t.Parallel(); ledgertest.Pitfall252(t, open) }
+func TestPitfall253_LaneByArrival(t *testing.T)      { t.Parallel(); ledgertest.Pitfall253(t, open) }
 func TestPitfall225_ParkedAndCommitted(t *testing.T) { t.Parallel(); ledgertest.Pitfall225(t, open) }

@@ -16,16 +16,21 @@ var _ driver.Parker = (*tx)(nil)
 
 const (
 	sqlPark = `INSERT OR REPLACE INTO ackledger_parked
-		(key, scope, due, at, weight, id, position, fingerprint, delivery, source, grp, attempts, sent_at, keep, headers, body)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		(key, scope, due, at, weight, id, position, fingerprint, delivery, source, grp, attempts, sent_at, keep, lane, place, headers, body)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	sqlPostpone = `UPDATE ackledger_parked SET due = ? WHERE key = ?`
 	sqlUnpark   = `DELETE FROM ackledger_parked WHERE key = ?`
 	sqlIsParked = `SELECT 1 FROM ackledger_parked WHERE key = ?`
 
+	sqlInLane = `SELECT key, place, due FROM ackledger_parked INDEXED BY ackledger_parked_lane
+		WHERE scope = (SELECT id FROM ackledger_scope WHERE name = ?) AND lane = ? ORDER BY place LIMIT ?`
+	sqlLaneFrom = `SELECT lane FROM ackledger_parked INDEXED BY ackledger_parked_lane
+		WHERE scope = (SELECT id FROM ackledger_scope WHERE name = ?) AND lane >= ? ORDER BY lane LIMIT 1`
+
 	// sqlDue reads sizes alone, so that no body is read that is not asked for.
 	sqlDue = `SELECT key, due, coalesce(length(body), 0) + coalesce(length(headers), 0) FROM ackledger_parked INDEXED BY ackledger_parked_due
 		WHERE scope = (SELECT id FROM ackledger_scope WHERE name = ?) ORDER BY due LIMIT ?`
-	sqlParked = `SELECT s.name, p.id, p.position, p.fingerprint, p.delivery, p.source, p.grp, p.attempts, p.sent_at, p.keep, p.due, p.at,
+	sqlParked = `SELECT s.name, p.id, p.position, p.fingerprint, p.delivery, p.source, p.grp, p.attempts, p.sent_at, p.keep, p.due, p.at, p.lane, p.place,
 		CASE WHEN ?1 THEN p.headers END, CASE WHEN ?1 THEN p.body END, CASE WHEN ?1 THEN 0 ELSE coalesce(length(p.body), 0) END
 		FROM ackledger_parked p CROSS JOIN ackledger_scope s ON s.id = p.scope WHERE p.key = ?2`
 	sqlListParked = `SELECT key, due FROM ackledger_parked
@@ -40,9 +45,12 @@ func (t *tx) Park(p *ledger.Parked) error {
 	if err != nil {
 		return err
 	}
-	key := p.Key.Sum()
+	key, lane, place := p.Key.Sum(), []byte(nil), sql.NullInt64{}
+	if l := p.Lane; l != nil {
+		lane, place = l.Name, sql.NullInt64{Int64: l.Place, Valid: true}
+	}
 	_, err = t.exec(sqlPark, key[:], scope, p.Due.UnixMicro(), p.At.UnixMicro(), p.Weight(), p.Key.ID, encodePosition(p.Key.Pos),
-		p.Fingerprint[:], p.Delivery, []byte(p.Source), []byte(p.Group), p.Attempts, micros(p.SentAt), p.Keep.Microseconds(),
+		p.Fingerprint[:], p.Delivery, []byte(p.Source), []byte(p.Group), p.Attempts, micros(p.SentAt), p.Keep.Microseconds(), lane, place,
 		storage.EncodeHeaders(p.Headers), p.Body)
 	if err != nil {
 		return fmt.Errorf("parking %v: %w", p.Key, err)
@@ -139,12 +147,12 @@ func (t *tx) ListParked(scope string, behind driver.ParkedPlace, n int, bodies b
 func (t *tx) readParked(key driver.Key, bodies bool) (p ledger.Parked, err error) {
 	var (
 		scope, fingerprint, source, group []byte
-		id, headers, body, position       blob
-		sentAt                            sql.NullInt64
+		id, headers, body, position, lane blob
+		sentAt, place                     sql.NullInt64
 		keep, due, at                     int64
 	)
 	err = t.one(sqlParked, []any{bodies, key[:]}, &scope, &id, &position, &fingerprint, &p.Delivery, &source, &group, &p.Attempts, &sentAt, &keep,
-		&due, &at, &headers, &body, &p.BodyBytes)
+		&due, &at, &lane, &place, &headers, &body, &p.BodyBytes)
 	if err != nil {
 		return p, err
 	}
@@ -161,8 +169,39 @@ func (t *tx) readParked(key driver.Key, bodies bool) (p ledger.Parked, err error
 	if sentAt.Valid {
 		p.SentAt = moment(sentAt.Int64)
 	}
+	if place.Valid {
+		p.Lane = &ledger.ParkLane{Name: lane, Place: place.Int64}
+	}
 	p.Headers, err = storage.DecodeHeaders(headers)
 	return p, err
+}
+
+// InLane implements [driver.Parker].
+func (t *tx) InLane(scope string, lane []byte, n int) (list []driver.LanePlace, err error) {
+	err = t.each(sqlInLane, []any{[]byte(scope), lane, n}, func(row scanner) error {
+		var key []byte
+		var place, due int64
+		err := row.Scan(&key, &place, &due)
+		if err == nil {
+			list = append(list, driver.LanePlace{Key: driver.Key(key), Place: place, Due: moment(due)})
+		}
+		return err
+	})
+	return list, err
+}
+
+// Lanes implements [driver.Parker]. It goes from lane to lane along the index.
+func (t *tx) Lanes(scope string, prefix []byte, n int) (list [][]byte, err error) {
+	for from := append([]byte{}, prefix...); len(list) < n && err == nil; {
+		var lane []byte
+		err = t.each(sqlLaneFrom, []any{[]byte(scope), from}, func(row scanner) error { return row.Scan(&lane) })
+		if lane == nil || !bytes.HasPrefix(lane, prefix) {
+			break
+		}
+		list = append(list, lane)
+		from = append(bytes.Clone(lane), 0)
+	}
+	return list, err
 }
 
 // SumParked implements [driver.Parker].

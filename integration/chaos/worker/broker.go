@@ -69,7 +69,7 @@ func kafkaWorker(o *plan.Orders, log *zap.Logger, s *store, page *plan.Page, h c
 	if o.Rows {
 		c.Audit = kafka.AuditRows
 	}
-	if o.Parks {
+	if o.Parks && !o.Keyed {
 		c.Order = kafka.OrderNone
 	}
 	if o.Reset {
