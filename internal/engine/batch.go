@@ -136,7 +136,7 @@ func (h *handlers) runChunk(c *chunk) {
 		if asked {
 			since = h.now()
 		}
-		if !held && !(asked && h.tooLate(r)) && h.mayBegin(c, r, since) {
+		if !held && (!asked || !h.tooLate(r)) && h.mayBegin(c, r, since) {
 			h.execute(r)
 		}
 		since = r.after()

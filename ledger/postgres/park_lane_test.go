@@ -66,7 +66,7 @@ func (l *lane) begin() *held {
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.Cleanup(func() { _ = conn.Close(l.T.Context()) })
+	l.Cleanup(func() { _ = conn.Close(l.Context()) })
 	tx, err := conn.Begin(l.Context())
 	if err != nil {
 		l.Fatal(err)
