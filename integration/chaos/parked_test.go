@@ -16,6 +16,26 @@ import (
 func TestKilledWhileParked(t *testing.T) {
 	t.Parallel()
 	services.NeedServers(t)
+	killedWhileParked(t, func(s *storm) {
+		s.addParked("ranges", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{})
+		s.addParked("rows", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Rows: true})
+		s.addParked("sqs", newQueue(t, services.Name(t), services.ElasticMQ(t), false), plan.Orders{})
+	})
+}
+
+// TestKilledWhileKeysAreParked is the same of records whose order by key is kept: the effects of a key come in the order of its records.
+func TestKilledWhileKeysAreParked(t *testing.T) {
+	t.Parallel()
+	services.NeedServers(t)
+	killedWhileParked(t, func(s *storm) {
+		s.addParked("keys", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Keyed: true})
+		s.addParked("keys-rows", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Keyed: true, Rows: true})
+	})
+}
+
+// killedWhileParked plays a storm of kills with the arms that are added.
+func killedWhileParked(t *testing.T, add func(*storm)) {
+	t.Helper()
 	kills := 10
 	if long() {
 		kills = 500
@@ -30,11 +50,7 @@ func TestKilledWhileParked(t *testing.T) {
 		}
 		return plan.Of(plan.Fine, i)
 	}
-	s.addParked("ranges", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{})
-	s.addParked("rows", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Rows: true})
-	s.addParked("keys in ranges", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Keyed: true})
-	s.addParked("keys in rows", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Keyed: true, Rows: true})
-	s.addParked("sqs", newQueue(t, services.Name(t), services.ElasticMQ(t), false), plan.Orders{})
+	add(s)
 	ctx, enough := context.WithCancel(t.Context())
 	defer enough()
 	byArm := map[string]int{}
