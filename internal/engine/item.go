@@ -35,16 +35,19 @@ type Item struct {
 	// Ref is the worker's own.
 	Ref any
 
-	// Whoever has the item in hand alone uses these: who claims it, its handler's goroutine.
+	course
+	laned    bool          // it is the ledger's own copy, from a lane
+	marks    bool          // its lane is marked for it; the lane's lock guards it
+	answered chan struct{} // closed when its settlement, which is waited for, is answered; the kernel's lock guards it
+}
+
+// course is how it went with an item here. Whoever has the item in hand alone uses it: who claims it, its handler's goroutine.
+type course struct {
 	errors  *[]ledger.AttemptError // of earlier attempts, valid while the item is ours; nil: none
 	broken  uint8                  // runs in a row whose transaction broke off with the database, as far as it counts
 	spared  uint8                  // attempts of it here that did not count, since most failed
 	overdue bool                   // its broker deadline had passed when it came
 	ran     bool                   // a handler of this process had the message
-	laned   bool                   // it is the ledger's own copy, from a lane
-	marks   bool                   // its lane is marked for it; the lane's lock guards it
-
-	answered chan struct{} // closed when its settlement, which is waited for, is answered; the kernel's lock guards it
 }
 
 // Content is what a broker delivered of a message. It is not changed.
