@@ -249,7 +249,7 @@ func (p *parking) wanted() (n int, size int64) {
 	switch {
 	case p.flow.MayStart():
 		return n, size
-	case p.flow.Hungry(p.now()) || first && p.flow.MayTry(p.now()):
+	case p.flow.Hungry(p.now()) || first && p.flow.MayWork():
 		return min(n, 1), size
 	default:
 		return 0, 0
