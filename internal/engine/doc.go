@@ -24,9 +24,11 @@
 //	relaymeters.go the metrics of the outbox
 //	pool.go        the goroutines that run handlers
 //	batch.go       the calls of the handler: one by one, or a batch
+//	held.go        what does not begin, since its ordering key is parked
 //	publisher.go   dead letters, and the cipher
 //	handle.go      one call of the handler, and what follows from how it ends
 //	permits.go     permits of limits over all workers
+//	keyorder.go    what of an ordering key is parked: asked of the ledger
 //	parking.go     retries that wait in the ledger
 //	claimer.go     claims
 //	settler.go     settlements
@@ -48,4 +50,5 @@
 //	verdict.go     what follows from a handler's end: pure
 //	stretch.go     records that go through as one
 //	item.go        one delivery
+//	lanes.go       the ordering keys of a log of which messages may be parked
 package engine

@@ -35,19 +35,21 @@ type Item struct {
 	// Ref is the worker's own.
 	Ref any
 
-	course
-	laned    bool          // it is the ledger's own copy, from a lane
-	marks    bool          // its lane is marked for it; the lane's lock guards it
+	// Whoever has the item in hand alone uses these: who claims it, its handler's goroutine.
+	errors *[]ledger.AttemptError // of earlier attempts, valid while the item is ours; nil: none
+	past
+
 	answered chan struct{} // closed when its settlement, which is waited for, is answered; the kernel's lock guards it
 }
 
-// course is how it went with an item here. Whoever has the item in hand alone uses it: who claims it, its handler's goroutine.
-type course struct {
-	errors  *[]ledger.AttemptError // of earlier attempts, valid while the item is ours; nil: none
-	broken  uint8                  // runs in a row whose transaction broke off with the database, as far as it counts
-	spared  uint8                  // attempts of it here that did not count, since most failed
-	overdue bool                   // its broker deadline had passed when it came
-	ran     bool                   // a handler of this process had the message
+// past is what became of an item in this process so far.
+type past struct {
+	broken  uint8 // runs in a row whose transaction broke off with the database, as far as it counts
+	spared  uint8 // attempts of it here that did not count, since most failed
+	overdue bool  // its broker deadline had passed when it came
+	ran     bool  // a handler of this process had the message
+	laned   bool  // it is the ledger's own copy, from a lane
+	marks   bool  // its lane is marked for it; the lane's lock guards it
 }
 
 // Content is what a broker delivered of a message. It is not changed.
@@ -79,5 +81,38 @@ func (it *Item) came(at time.Time) {
 	it.overdue = !it.Deadline.IsZero() && !at.Before(it.Deadline)
 	if it.Size == 0 {
 		it.Size = int64(len(it.Msg.Body)) // kept, since a handler may change its message
+	}
+}
+
+// parks marks the lane of an item that is to be parked, until it is let go of.
+func (it *Item) parks() {
+	if it.Lane.Of == nil {
+		return
+	}
+	it.Lane.Of.change(func(is *flow.Lanes) {
+		if !it.marks {
+			it.marks = true
+			is.Parks(it.Lane.Key)
+		}
+	})
+}
+
+// gone is told when the engine lets go of an item, or gives it back to its broker.
+func (it *Item) gone() {
+	if it.Lane.Of == nil || it.Lane.Of.clear.Load() {
+		return
+	}
+	it.Lane.Of.change(func(is *flow.Lanes) {
+		if it.marks {
+			it.marks = false
+			is.Parked(it.Lane.Key)
+		}
+	})
+}
+
+// inCare is told when an item's message is found parked.
+func (it *Item) inCare() {
+	if it.Lane.Of != nil {
+		it.Lane.Of.change(func(is *flow.Lanes) { is.Mark(it.Lane.Key) })
 	}
 }

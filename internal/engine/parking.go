@@ -249,7 +249,7 @@ func (p *parking) wanted() (n int, size int64) {
 	switch {
 	case p.flow.MayStart():
 		return n, size
-	case p.flow.Hungry(p.now()) || first && p.flow.MayTry(p.now()):
+	case p.flow.Hungry(p.now()) || first && p.flow.MayWork():
 		return min(n, 1), size
 	default:
 		return 0, 0
@@ -340,7 +340,7 @@ func (p *parking) open(a *ledger.Archive) error {
 
 // revive makes a delivery of a parked message. Its broker has it no more, so nothing of it ends there.
 func (p *parking) revive(m *ledger.Parked) *Item {
-	it := &Item{Delivery: m.Delivery, laned: m.Lane != nil}
+	it := &Item{Delivery: m.Delivery, past: past{laned: m.Lane != nil}}
 	empty := m.UnmarkEmptyKey()
 	if it.Msg = p.cfg.Shown.Revive(m); empty {
 		it.Msg.Key = []byte{}

@@ -11,9 +11,6 @@ func (f *Flow) mayProbe(now time.Duration) bool {
 	return f.breaker.open && f.probing.item == nil && f.MayWork() && f.breaker.mayTry(now)
 }
 
-// MayTry is mayProbe.
-func (f *Flow) MayTry(now time.Duration) bool { return f.mayProbe(now) }
-
 // Hungry says whether there is nothing in hand that could be tried, though one should be.
 func (f *Flow) Hungry(now time.Duration) bool {
 	return f.mayProbe(now) && f.s.claimQ.len()+f.s.suspectQ.len() == 0

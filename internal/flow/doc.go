@@ -81,6 +81,7 @@
 //	line.go        a queue that any of its items may leave
 //	queue.go       a queue
 //	item.go        items, ranges, dispatches: what there is
+//	lanes.go       which ordering keys may have messages parked
 //	timers.go      what is to be done at a time
 //	heap.go        a heap whose elements know their places
 package flow

@@ -48,7 +48,7 @@ func (c *chunk) parkOne(r *running, o *flow.Outcome) {
 func (p *process) looks() {
 	p.after(p.between(20*time.Millisecond, time.Second), p.looks)
 	most := int(min(p.room(), 5))
-	if most <= 0 && p.cared == 0 && p.cfg.Keys > 0 && (p.flow.MayStart() || p.flow.MayTry(p.now)) { // all that is in hand may wait for it
+	if most <= 0 && p.cared == 0 && p.cfg.Keys > 0 && p.flow.MayWork() { // all that is in hand may wait for it
 		most = 1
 	}
 	if !p.joined || p.draining || most <= 0 {

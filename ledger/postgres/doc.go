@@ -82,6 +82,7 @@
 //	get.go                 Get, and how rows of messages and of the archive are read
 //	ranges_get.go          what Get finds of a message in a range
 //	operate_hint.go        when an archived delivery was last sent again, from the audit
+//	park_lane.go           what of a lane is parked
 //	park.go                what is parked: what of it is due, and how much there is
 //	stats.go               Stats, and what the pools count
 //	deliveries.go          the counts of deliveries
