@@ -16,6 +16,8 @@ import (
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
 	"github.com/ackledger/ackledger/sqs"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
 )
 
 // fury says how hard a storm is.
@@ -141,7 +143,9 @@ func runQueue(t *testing.T, d *database, client *awssqs.Client, source, dead str
 		t.Fatal(err)
 	}
 	options := options("shop")
-	options.DeadLetter = target
+	options.DeadLetter, options.DeadLetterTries = target, 100 // on a starved machine, too: the storm begins with all letters there
+	options.Lease = 10 * lease // it is not what is killed
+	options.Logger = zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))
 	w, err := sqs.NewWorker(client, source, d.ledger, h, &sqs.Config{Options: options, VisibilityTimeout: 10 * time.Second, WaitTime: time.Second})
 	if err != nil {
 		t.Fatal(err)
