@@ -144,7 +144,7 @@ func runQueue(t *testing.T, d *database, client *awssqs.Client, source, dead str
 	}
 	options := options("shop")
 	options.DeadLetter, options.DeadLetterTries = target, 100 // on a starved machine, too: the storm begins with all letters there
-	options.Lease = 10 * lease // it is not what is killed
+	options.Lease = 10 * lease                                // it is not what is killed
 	options.Logger = zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))
 	w, err := sqs.NewWorker(client, source, d.ledger, h, &sqs.Config{Options: options, VisibilityTimeout: 10 * time.Second, WaitTime: time.Second})
 	if err != nil {

@@ -183,7 +183,7 @@ func topicWorker(t *testing.T, d *database, client *kgo.Client, o orders, audit 
 	}
 	options := options("")
 	options.DeadLetter, options.DeadLetterTries = target, 100 // on a starved machine, too: the storm begins with all letters there
-	options.Lease = 10 * lease // it is not what is killed
+	options.Lease = 10 * lease                                // it is not what is killed
 	options.Logger = zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))
 	w, err := kafka.NewWorker([]kgo.Opt{kgo.SeedBrokers(o.Brokers...), kgo.ConsumerGroup(o.Consumer), kgo.ConsumeTopics(o.Topic)}, d.ledger,
 		handler(buggy), &kafka.Config{Options: options, Audit: audit, CommitInterval: 100 * time.Millisecond})

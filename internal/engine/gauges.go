@@ -88,26 +88,39 @@ func observe(e *Engine, t *telemetry, m metric.Meter) error {
 			o.ObserveInt64(g.budget, e.opt.ArchiveBudget, t.attrs, of)
 		}
 		for scope, s := range parked {
-			of := metric.WithAttributes(attribute.String("scope", scope))
-			o.ObserveInt64(g.parked, s.Messages, t.attrs, of)
-			o.ObserveInt64(g.parkedBytes, s.Bytes, t.attrs, of)
-			o.ObserveInt64(g.overdue, int64(s.Overdue.Seconds()), t.attrs, of)
+			g.observeParked(o, s, t.attrs, metric.WithAttributes(attribute.String("scope", scope)))
 		}
 		if e.opt.Limit != nil {
-			o.ObserveInt64(g.permits.held, int64(permits), t.attrs)
-			o.ObserveInt64(g.permits.waiting, int64(waiting), t.attrs)
+			g.permits.observe(o, permits, waiting, t.attrs)
 		}
-		stalled := map[string]int64{}
-		for i := range h.Stalled {
-			stalled[h.Stalled[i].Reason]++
-		}
-		for reason, attribute := range reasons {
-			o.ObserveInt64(g.stalled, stalled[reason], t.attrs, attribute)
-		}
+		g.observeStalls(o, h.Stalled, reasons, t.attrs)
 		return nil
 	}, all...)
 	t.gauges = registered
 	return err
+}
+
+func (g *permitGauges) observe(o metric.Observer, held, waiting int, attrs metric.MeasurementOption) {
+	o.ObserveInt64(g.held, int64(held), attrs)
+	o.ObserveInt64(g.waiting, int64(waiting), attrs)
+}
+
+// observeParked measures what is parked of one scope.
+func (g *gauges) observeParked(o metric.Observer, s ledger.ParkedStats, attrs, scope metric.MeasurementOption) {
+	o.ObserveInt64(g.parked, s.Messages, attrs, scope)
+	o.ObserveInt64(g.parkedBytes, s.Bytes, attrs, scope)
+	o.ObserveInt64(g.overdue, int64(s.Overdue.Seconds()), attrs, scope)
+}
+
+// observeStalls measures how much does not get on, by each reason.
+func (g *gauges) observeStalls(o metric.Observer, stalls []consumer.Stall, reasons map[string]metric.MeasurementOption, attrs metric.MeasurementOption) {
+	stalled := map[string]int64{}
+	for i := range stalls {
+		stalled[stalls[i].Reason]++
+	}
+	for reason, attribute := range reasons {
+		o.ObserveInt64(g.stalled, stalled[reason], attrs, attribute)
+	}
 }
 
 // attributes are those with which each of the values is measured.
