@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -51,17 +52,26 @@ func TestParkedOfARole(t *testing.T) {
 // the rights of roles included. What a worker of before takes over from there on ends what is parked of it.
 func TestParkedUpgrade(t *testing.T) {
 	t.Parallel()
+	for _, before := range []int64{17, 18} {
+		t.Run(strconv.FormatInt(before, 10), func(t *testing.T) {
+			t.Parallel()
+			parkedUpgrade(t, before)
+		})
+	}
+}
+
+func parkedUpgrade(t *testing.T, version int64) {
 	admin, role := asRole(t, postgres.Worker, false)
 	conn, err := pgx.ParseConfig(admin.url)
 	if err == nil {
-		err = postgres.MigrateTo(t.Context(), conn, 17)
+		err = postgres.MigrateTo(t.Context(), conn, version)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := join(t, role, time.Minute)
 	if role.Parks() {
-		t.Error("a schema of version 17 parks")
+		t.Errorf("a schema of version %d parks", version)
 	}
 	m := entry("a")
 	parks := func(c ledger.Claim) ledger.Settlement {
@@ -70,7 +80,7 @@ func TestParkedUpgrade(t *testing.T) {
 	}
 	c := claimOne(t, before, m, ledger.Run)
 	if _, invalid := errors.AsType[*ledger.InvalidError](settleOne(t, before, parks(c))); !invalid {
-		t.Error("a schema of version 17 takes what is parked")
+		t.Errorf("a schema of version %d takes what is parked", version)
 	}
 	if err := settleOne(t, before, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Release}); err != nil {
 		t.Fatal(err)
@@ -81,7 +91,7 @@ func TestParkedUpgrade(t *testing.T) {
 	c = claimOne(t, before, m, ledger.Run)
 	after := join(t, role, time.Minute)
 	if !role.Parks() {
-		t.Fatal("a schema of version 18 parks nothing")
+		t.Fatal("a schema of version 19 parks nothing")
 	}
 	if err := settleOne(t, before, parks(c)); err != nil {
 		t.Fatal(err)

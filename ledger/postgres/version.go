@@ -12,10 +12,10 @@ type versions struct {
 	needs  int // the oldest schema that this program can work with
 }
 
-// parkVersion is the first schema that holds parked messages.
-const parkVersion = 18
+// parkVersion is the first schema that holds parked messages and their lanes.
+const parkVersion = 19
 
-var program = versions{worker: 18, needs: 6}
+var program = versions{worker: 19, needs: 6}
 
 // check compares what the schema's meta table says with a program.
 func (v versions) check(schema string, version, oldestWorker int) error {

@@ -19,7 +19,7 @@ import (
 )
 
 // schemaVersion is the schema that this program knows. A newer one says for itself which programs it still serves.
-const schemaVersion = 11
+const schemaVersion = 12
 
 //go:embed migrations
 var migrations embed.FS

@@ -17,13 +17,10 @@ CREATE TABLE ackledger_parked (
     attempts    INTEGER NOT NULL,
     sent_at     INTEGER,
     keep        INTEGER NOT NULL,
-    lane        BLOB,
-    place       INTEGER,
     headers     BLOB,
     body        BLOB
 ) STRICT;
 CREATE INDEX ackledger_parked_due ON ackledger_parked (scope, due, weight);
-CREATE INDEX ackledger_parked_lane ON ackledger_parked (scope, lane, place, due) WHERE lane IS NOT NULL;
 
 UPDATE ackledger_meta SET value = '11' WHERE key = 'schema' AND CAST(value AS INTEGER) < 11;
 
