@@ -213,8 +213,8 @@ type Options struct {
 	// whole message then, before the broker is told to forget it: it holds no place in MaxHeld, no partition's offset and no message in
 	// flight. When MaxHeld or MaxHeldBytes is half used up, any retry of a second or more is parked, and of a fair queue (SQS: a standard
 	// one whose messages have a MessageGroupId) always, since what waits in flight counts against its tenant. Messages without an order
-	// are, and those that Kafka's order by key has, with their key: those behind one are parked behind it. What has another order
-	// never is. Only in ledgers that can ([ledger.Parking]). For people who would rather have long retries in memory, or short ones
+	// are, and those that Kafka's order by key has, with their key: those behind one are parked behind it. So are groups of FIFO queues, where
+	// sqs.Config.ParkGroups says so. What has another order never is. Only in ledgers that can ([ledger.Parking]). For people who would rather have long retries in memory, or short ones
 	// in the ledger.
 	ParkAfter time.Duration
 	// ParkedMost and ParkedBytes bound what is parked of one scope, 1 to 100,000,000 messages and 1 MiB to 1 PiB

@@ -279,7 +279,7 @@ func (d *delivery) lane(o Order, names *strings.Builder) string {
 	from := names.Len()
 	names.WriteString(d.of.name)
 	names.WriteByte('/')
-	names.Write(strconv.AppendUint(b[:0], keyHash(d.key), 16))
+	names.Write(strconv.AppendUint(b[:0], engine.KeyHash(d.key), 16))
 	return names.String()[from:]
 }
 
@@ -289,7 +289,7 @@ func (a *assignment) laneOf(s *settings, r *kgo.Record) engine.Lane {
 	if of == nil || r.Key == nil {
 		return engine.Lane{}
 	}
-	return engine.Lane{Of: of, Key: keyHash(r.Key), Place: r.Offset}
+	return engine.Lane{Of: of, Key: engine.KeyHash(r.Key), Place: r.Offset}
 }
 
 // lanesOf are an assignment's lanes; nil: its records are in none.
@@ -306,15 +306,6 @@ func (d *delivery) laneSize(o Order, key []byte) int {
 		return 0
 	}
 	return len(d.of.name) + 1 + 16
-}
-
-// keyHash is FNV-1a.
-func keyHash(key []byte) uint64 {
-	h := uint64(14695981039346656037)
-	for _, c := range key {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	return h
 }
 
 // text copies p among the names.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -46,7 +47,7 @@ func TestParkLanes(t *testing.T) {
 	if l := b.Lane(0); l.Of != nil {
 		t.Errorf("without a key: %+v", l)
 	}
-	if l := b.Lane(1); l.Of != a.lanes || l.Of == nil || l.Place != 9 || l.Key != keyHash([]byte("k")) || a.lanesOf(b.set) != a.lanes {
+	if l := b.Lane(1); l.Of != a.lanes || l.Of == nil || l.Place != 9 || l.Key != engine.KeyHash([]byte("k")) || a.lanesOf(b.set) != a.lanes {
 		t.Errorf("%+v", l)
 	}
 	for _, o := range []Order{OrderNone, OrderPartition} {

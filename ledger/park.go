@@ -15,6 +15,8 @@ const (
 	MaxParkLane = 255
 	// MaxInLane is up to how many messages of a lane [Parking].ParkedLane counts.
 	MaxInLane = 101
+	// PlaceLast is the place in a lane behind all that are parked there.
+	PlaceLast = -1
 	// MaxParkedLanes is how many lanes one call of [Parking].ParkedLanes returns at most.
 	MaxParkedLanes = 10_000
 )
@@ -47,8 +49,10 @@ type Parking interface {
 // due at once. The places alone say what comes before what, not when it was parked. So who parks whatever comes behind what is parked
 // has its order kept.
 type ParkLane struct {
-	Name  []byte // 1 to MaxParkLane bytes
-	Place int64  // from 0 on; no two messages of a lane have the same
+	Name []byte // 1 to MaxParkLane bytes
+	// Place is from 0 on, and no two messages of a lane have the same. Or it is PlaceLast, for who parks one after the other: then the
+	// ledger gives out places.
+	Place int64
 }
 
 // LaneStats is what is parked of a lane.

@@ -27,7 +27,8 @@ const (
 // queue is what Run reads of the queue before it begins.
 type queue struct {
 	arn       string
-	scope     string // of the ledger: consumer's name and queue
+	scope     string        // of the ledger: consumer's name and queue
+	lanes     *engine.Lanes // of its groups; nil: they are never parked
 	fifo      bool
 	retention time.Duration
 	maxBytes  int
@@ -169,6 +170,9 @@ func (w *Worker) adopt(q *queue) error {
 	q.scope = scopeOf(q.arn, w.set.Name)
 	if len(q.scope) > ledger.MaxScope {
 		return fmt.Errorf("sqs: queue's ARN and Config.Name: must be at most %d bytes together, are %d", ledger.MaxScope, len(q.scope))
+	}
+	if q.fifo && w.set.ParkGroups {
+		q.lanes = engine.NewSharedLanes(q.scope, "group")
 	}
 	if have, need := w.ledger.Limits().Archive, q.maxBytes+traceBytes+groupBytes; have < need {
 		return fmt.Errorf("sqs: queue %s: its MaximumMessageSize is %d, so the ledger must archive at least %d bytes of a failed "+

@@ -102,6 +102,9 @@ func (w *Worker) prepare(h *hold) *engine.Item {
 		Original: original, Alive: w.isAlive, Ref: h,
 	}
 	h.item.OrderingKey, h.item.Size = h.Group, heldSize(&h.raw)
+	if w.queue.lanes != nil {
+		h.item.Lane = engine.Lane{Of: w.queue.lanes, Key: engine.KeyHash([]byte(h.Group)), Place: ledger.PlaceLast}
+	}
 	from := engine.Origin{Key: ledger.Key{Scope: w.queue.scope, ID: id}, Source: w.queue.arn, Tenant: h.msg.Group, Records: engine.NoRecords{}}
 	h.item.Identity = engine.Identify(&w.set.Options, from, &h.msg)
 	return &h.item

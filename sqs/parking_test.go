@@ -3,7 +3,9 @@ package sqs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,5 +54,62 @@ func TestRetryIsParked(t *testing.T) {
 			return a.Name == b.Name && string(a.Value) == string(b.Value) && a.Type == b.Type
 		}) {
 		t.Errorf("%+v\n%+v", first, second)
+	}
+}
+
+// A FIFO group of which a message is parked keeps its order, through workers that come and go. The other groups go on, and the queue has
+// nothing of what is parked any more.
+func TestGroupIsParked(t *testing.T) {
+	const groups, each = 6, 12
+	s := newSite(t, ".fifo", 100)
+	var bodies []string
+	for i := range each {
+		for group := range groups {
+			bodies = append(bodies, fmt.Sprintf("g%d:%d", group, i))
+		}
+	}
+	s.send(bodies...)
+	c := steady()
+	c.ParkAfter, c.ParkGroups = time.Second, true
+	var mu sync.Mutex
+	order, done := map[string][]string{}, 0
+	handle := func(_ context.Context, m *consumer.Message) error {
+		group, n, _ := strings.Cut(string(m.Body), ":")
+		if late := group == "g0" || group == "g3"; late && n == "2" && m.Attempt == 1 {
+			return consumer.RetryAfter(errors.New("not yet"), 10*time.Second)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if group != m.Group {
+			t.Errorf("group %q, of %q", m.Group, m.Body)
+		}
+		order[group] = append(order[group], n)
+		done++
+		return nil
+	}
+	r := s.start(handle, c)
+	s.empty()
+	mu.Lock()
+	if done != (groups-2)*each+4 {
+		t.Errorf("%d are done, want all of %d groups and 2 of each other", done, groups-2)
+	}
+	mu.Unlock()
+	r.end()
+	s.send(fmt.Sprintf("g0:%d", each), fmt.Sprintf("g1:%d", each))
+	one, two := s.start(handle, c), s.start(handle, c)
+	eventually(t, "all are done", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return done >= groups*each+2
+	})
+	one.end()
+	two.end()
+	for group, list := range order {
+		for i, n := range list {
+			if n != fmt.Sprint(i) {
+				t.Errorf("%s: %q", group, list)
+				break
+			}
+		}
 	}
 }

@@ -40,8 +40,8 @@ func Settlement(s *ledger.Settlement, limits ledger.Limits) error {
 		if s.Ticket.IsMismatch() {
 			return &ledger.InvalidError{Field: "Settlement.Ticket", Bound: "a claim's ticket with Park", Value: "a mismatch's"}
 		}
-		if l := s.Lane; l != nil && (len(l.Name) == 0 || len(l.Name) > ledger.MaxParkLane || l.Place < 0) {
-			return &ledger.InvalidError{Field: "Settlement.Lane", Bound: fmt.Sprintf("a name of 1 to %d bytes and a place from 0 on", ledger.MaxParkLane),
+		if l := s.Lane; l != nil && (len(l.Name) == 0 || len(l.Name) > ledger.MaxParkLane || l.Place < ledger.PlaceLast) {
+			return &ledger.InvalidError{Field: "Settlement.Lane", Bound: fmt.Sprintf("a name of 1 to %d bytes and a place from 0 on, or PlaceLast", ledger.MaxParkLane),
 				Value: fmt.Sprintf("%d bytes, place %d", len(l.Name), l.Place)}
 		}
 		return archive(s.Dead, limits)

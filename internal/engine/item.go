@@ -86,7 +86,7 @@ func (it *Item) came(at time.Time) {
 
 // parks marks the lane of an item that is to be parked, until it is let go of.
 func (it *Item) parks() {
-	if it.Lane.Of == nil {
+	if !it.Lane.marked() {
 		return
 	}
 	it.Lane.Of.change(func(is *flow.Lanes) {
@@ -99,7 +99,7 @@ func (it *Item) parks() {
 
 // gone is told when the engine lets go of an item, or gives it back to its broker.
 func (it *Item) gone() {
-	if it.Lane.Of == nil || it.Lane.Of.clear.Load() {
+	if !it.Lane.marked() || it.Lane.Of.clear.Load() {
 		return
 	}
 	it.Lane.Of.change(func(is *flow.Lanes) {
@@ -112,7 +112,7 @@ func (it *Item) gone() {
 
 // inCare is told when an item's message is found parked.
 func (it *Item) inCare() {
-	if it.Lane.Of != nil {
+	if it.Lane.marked() {
 		it.Lane.Of.change(func(is *flow.Lanes) { is.Mark(it.Lane.Key) })
 	}
 }

@@ -15,6 +15,7 @@ import (
 type Lanes struct {
 	scope  string
 	prefix string // of the names of its lanes, before the key
+	shared bool   // nothing is known of any
 
 	clear   atomic.Bool   // nothing is parked of any: most of the time
 	loading chan struct{} // has something in it while somebody asks for all
@@ -33,12 +34,35 @@ func NewLanes(scope, log string) *Lanes {
 	return &Lanes{scope: scope, prefix: log + "/", loading: make(chan struct{}, 1)}
 }
 
+// NewSharedLanes returns those of a queue, of which others park as well at any time, as the queue gives each message to anyone: so the
+// ledger is asked about each message before it begins. Nil: its name is too long for lanes.
+func NewSharedLanes(scope, queue string) *Lanes {
+	l := NewLanes(scope, queue)
+	if l != nil {
+		l.shared = true
+		l.change((*flow.Lanes).Share)
+	}
+	return l
+}
+
+// KeyHash is FNV-1a.
+func KeyHash(key []byte) uint64 {
+	h := uint64(14695981039346656037)
+	for _, c := range key {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h
+}
+
 // Lane is an item's place in the lane of its ordering key. The zero value is none: without a lane what has an order is never parked.
 type Lane struct {
 	Of    *Lanes
-	Key   uint64 // the key's hash: two keys that meet merely wait for each other
-	Place int64  // its offset
+	Key   uint64 // its KeyHash: two keys that meet merely wait for each other
+	Place int64  // its offset; or ledger.PlaceLast, if others of its key begin only once it is parked
 }
+
+// marked says whether what is parked of the lane is to be marked.
+func (l Lane) marked() bool { return l.Of != nil && !l.Of.shared }
 
 // parks is where the message is parked; nil: in no lane.
 func (l Lane) parks() *ledger.ParkLane {

@@ -191,6 +191,43 @@ func TestPitfall256_AheadOfWhatWasParkedSince(t *testing.T) {
 	})
 }
 
+// TestPitfall261_AheadInAGroup: of a FIFO group one worker had parked a message, and another, which got the next one from the queue, ran it
+// ahead.
+func TestPitfall261_AheadInAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := memory.New(), &ordered{later: map[string]time.Duration{"1/0": time.Hour}}
+		one, a := begin(t, l, options(), h.handle, parks)
+		two, b := begin(t, l, options(), h.handle, parks)
+		pass(time.Second)
+		here, there := engine.NewSharedLanes(scope, "group"), engine.NewSharedLanes(scope, "group")
+		of := func(lanes *engine.Lanes, key uint64, n int64) *engine.Item {
+			it := inKey(lanes, key, n)
+			it.Lane.Place = ledger.PlaceLast
+			return it
+		}
+		runs := of(there, 2, 0)
+		two.Offer([]*engine.Item{runs})
+		first, last := of(here, 1, 0), of(here, 1, 3)
+		one.Offer([]*engine.Item{first})
+		pass(time.Second)
+		wantParked(t, l, 1)
+		behind := []*engine.Item{of(there, 1, 1), of(there, 1, 2)}
+		two.Offer(behind)
+		pass(10 * time.Second)
+		one.Offer([]*engine.Item{last})
+		pass(10 * time.Second)
+		a.wantAcked(t, first, last)
+		b.wantAcked(t, append(behind, runs)...)
+		wantParked(t, l, 4)
+		h.wantDone(t, "2/0")
+		pass(time.Hour)
+		h.wantDone(t, "2/0", "1/0", "1/1", "1/2", "1/3")
+		wantParked(t, l, 0)
+		end(t, one)
+		end(t, two)
+	})
+}
+
 // TestPitfall257_AheadWithoutRoom: where what is behind a parked message could not be parked as well, it ran ahead. It is held, also
 // by a worker that parks nothing, and while the ledger does not say what is parked.
 func TestPitfall257_AheadWithoutRoom(t *testing.T) {

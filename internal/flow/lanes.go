@@ -1,6 +1,9 @@
 package flow
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Lanes says of which ordering keys of a log messages may be parked in the ledger ([ledger.ParkLane]), as one assignment of the log knows
 // them: always of more than there are, never of fewer. For who parks more than the ledger has told of is this assignment alone, whose
@@ -43,6 +46,9 @@ const (
 	laneMarks  = 20_000           // marks from which on what ended is looked for
 	laneReload = 30 * time.Second // between two looks for all lanes of a log
 )
+
+// Share is for lanes of which others park at any time: of no lane anything is known, and the ledger is asked each time.
+func (l *Lanes) Share() { l.loaded, l.all, l.loadAt = true, true, math.MaxInt64 }
 
 // Free says that nothing is parked of any lane.
 func (l *Lanes) Free() bool { return l.loaded && !l.all && len(l.marks) == 0 }

@@ -22,6 +22,8 @@ type Parker interface {
 	Unpark(key Key) error
 	// InLane returns the messages of a lane by their places: at most n.
 	InLane(scope string, lane []byte, n int) ([]LanePlace, error)
+	// LastInLane returns the last place of a lane; ledger.PlaceLast: it is empty.
+	LastInLane(scope string, lane []byte) (place int64, err error)
 	// Lanes returns the lanes of a scope whose names begin with prefix, by their names: at most n.
 	Lanes(scope string, prefix []byte, n int) ([][]byte, error)
 	// IsParked says whether a message is parked.

@@ -12,9 +12,17 @@ import (
 // parks a message or removes one keeps that true.
 
 // lineUp has a message that is to be parked wait behind those of its lane that come before it, and those that come after it wait for it.
+// Who has no place for it gets the next one.
 func lineUp(p Parker, m *ledger.Parked) error {
 	if m.Lane == nil {
 		return nil
+	}
+	if m.Lane.Place == ledger.PlaceLast {
+		last, err := p.LastInLane(m.Key.Scope, m.Lane.Name)
+		if err != nil {
+			return err
+		}
+		m.Lane = &ledger.ParkLane{Name: m.Lane.Name, Place: last + 1}
 	}
 	first, err := p.InLane(m.Key.Scope, m.Lane.Name, 1)
 	switch {

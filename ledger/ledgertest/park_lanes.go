@@ -15,6 +15,7 @@ import (
 var laneCases = []testCase{
 	{"OneAfterTheOther", laneInTurn},
 	{"PlacesDecide", lanePlaces},
+	{"PlacesGivenOut", laneLast},
 	{"LaneInOneCall", laneInOneCall},
 	{"LaneGivenBack", laneGivenBack},
 	{"EveryEnd", laneEnds},
@@ -28,6 +29,9 @@ func Pitfall252(t *testing.T, open Open) { laneEnds(begin(t, open)) }
 
 // Pitfall253 is a fault: what was parked in a lane came back in the order in which it was parked.
 func Pitfall253(t *testing.T, open Open) { lanePlaces(begin(t, open)) }
+
+// Pitfall260 is a fault: messages that were parked in a lane without places of their own were all its first.
+func Pitfall260(t *testing.T, open Open) { laneLast(begin(t, open)) }
 
 // inLane is park in a lane.
 func inLane(c ledger.Claim, entry ledger.Entry, lane string, place int64, after time.Duration) ledger.Settlement {
@@ -115,6 +119,29 @@ func lanePlaces(e *env) {
 			e.Fatalf("%v is due, want %v", first.Key, m.Key)
 		}
 		e.holds(o, succeed(e.want(o, fromCare(m), ledger.Run)))
+	}
+	e.wantParked(0)
+}
+
+// laneLast: what has no place of its own gets the one behind all that are parked there, and runs in that order.
+func laneLast(e *env) {
+	o, list := e.owner(), e.entries(5)
+	want := []int64{0, 7, 8, 9, 10}
+	for i, m := range list {
+		place := int64(ledger.PlaceLast)
+		if i == 1 {
+			place = want[i]
+		}
+		e.holds(o, inLane(e.want(o, m, ledger.Run), m, "lane", place, time.Microsecond))
+	}
+	for i, m := range list {
+		p := e.untilDue(1, time.Hour)[0]
+		if p.Key.Sum() != m.Key.Sum() || p.Lane == nil || p.Lane.Place != want[i] {
+			e.Fatalf("%v is due at %+v, want %v at %d", p.Key, p.Lane, m.Key, want[i])
+		}
+		c := e.want(o, fromCare(m), ledger.Run)
+		e.noneDue()
+		e.holds(o, succeed(c))
 	}
 	e.wantParked(0)
 }
@@ -278,6 +305,7 @@ func laneCounted(e *env) {
 	m := e.entry("m")
 	c := e.want(o, m, ledger.Run)
 	e.invalid(e.settle(o, inLane(c, m, "", 1, time.Hour)), "Settlement.Lane")
+	e.invalid(e.settle(o, inLane(c, m, "lane", ledger.PlaceLast-1, time.Hour)), "Settlement.Lane")
 	e.invalid(e.settle(o, inLane(c, m, string(make([]byte, ledger.MaxParkLane+1)), 1, time.Hour)), "Settlement.Lane")
 	long := string(bytes.Repeat([]byte("\x00\xff"), ledger.MaxParkLane/2))
 	e.holds(o, inLane(c, m, long, 1<<62, time.Hour))

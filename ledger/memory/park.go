@@ -71,6 +71,17 @@ func (t *tx) InLane(scope string, lane []byte, n int) (list []driver.LanePlace, 
 	return list[:min(n, len(list))], nil
 }
 
+// LastInLane implements [driver.Parker]. It looks at all that are parked.
+func (t *tx) LastInLane(scope string, lane []byte) (place int64, err error) {
+	place = ledger.PlaceLast
+	for _, p := range t.parked {
+		if p.Lane != nil && p.Key.Scope == scope && bytes.Equal(p.Lane.Name, lane) {
+			place = max(place, p.Lane.Place)
+		}
+	}
+	return place, nil
+}
+
 // Lanes implements [driver.Parker].
 func (t *tx) Lanes(scope string, prefix []byte, n int) (list [][]byte, err error) {
 	for _, p := range t.parked {

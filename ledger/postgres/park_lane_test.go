@@ -21,6 +21,11 @@ func TestPitfall253_LaneByArrival(t *testing.T) {
 	ledgertest.Pitfall253(t, shared(t, variant{}))
 }
 
+func TestPitfall260_PlacesOfALane(t *testing.T) {
+	t.Parallel()
+	ledgertest.Pitfall260(t, shared(t, variant{}))
+}
+
 // lane is a lane of a database of its own, in which transactions are held open by hand.
 type lane struct {
 	*testing.T

@@ -7,7 +7,8 @@ const parkBehind = `timestamptz '9999-12-30 00:00:00+00'`
 
 // sqlPark is Release for a batch of distinct keys, with the whole messages in the same statement. Rows are locked as by sqlSettle. What
 // has a lane waits behind the last before it there, of those that nobody else has locked: that one does not go before this commits, so
-// whoever removes it sees this. Where none is to be locked it is due, and due_parked looks for itself.
+// whoever removes it sees this. Where none is to be locked it is due, and due_parked looks for itself. A place below zero is the one behind
+// the last.
 var sqlPark = strings.Replace(`
 WITH clock AS MATERIALIZED (
 	SELECT clock_timestamp() AS at
@@ -20,10 +21,12 @@ WITH clock AS MATERIALIZED (
 		$11::bytea[], $12::uuid[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[], $18::integer[],
 		$19::timestamptz[], $20::bigint[], $21::bigint[], $22::bytea[], $23::bigint[])
 		AS a(key, token, after, counted, errors, delivery, scope, id, print, body, headers, source, grp, position, attempts,
-		sent_at, keep, weight, lane, stand)
+		sent_at, keep, weight, lane, wish)
 	WHERE (SELECT ok FROM me)
 ), locked AS MATERIALIZED (
-	SELECT a.*, m.place, (SELECT at FROM clock) + a.after * interval '1 microsecond' AS due
+	SELECT a.*, m.place, (SELECT at FROM clock) + a.after * interval '1 microsecond' AS due,
+		CASE WHEN a.wish >= 0 THEN a.wish ELSE coalesce((SELECT p.place + 1 FROM {s}.parked p WHERE p.scope = a.scope AND p.lane = a.lane
+			ORDER BY p.place DESC LIMIT 1), 0) END AS stand
 	FROM (SELECT * FROM ask ORDER BY key) a
 	CROSS JOIN LATERAL (SELECT m.ctid AS place FROM {s}.message m
 		WHERE m.key = a.key AND m.token = a.token AND m.state = 1 AND m.owner = $1::bigint

@@ -68,4 +68,5 @@ func TestPitfall223_ParkedByARelease(t *testing.T)   { t.Parallel(); ledgertest.
 func TestPitfall224_ParkedAndFailed(t *testing.T)    { t.Parallel(); ledgertest.Pitfall224(t, open) }
 func TestPitfall252_LaneStaysParked(t *testing.T)    { t.Parallel(); ledgertest.Pitfall252(t, open) }
 func TestPitfall253_LaneByArrival(t *testing.T)      { t.Parallel(); ledgertest.Pitfall253(t, open) }
+func TestPitfall260_PlacesOfALane(t *testing.T)      { t.Parallel(); ledgertest.Pitfall260(t, open) }
 func TestPitfall225_ParkedAndCommitted(t *testing.T) { t.Parallel(); ledgertest.Pitfall225(t, open) }

@@ -24,6 +24,8 @@ const (
 
 	sqlInLane = `SELECT key, place, due FROM ackledger_parked INDEXED BY ackledger_parked_lane
 		WHERE scope = (SELECT id FROM ackledger_scope WHERE name = ?) AND lane = ? ORDER BY place LIMIT ?`
+	sqlLastInLane = `SELECT place FROM ackledger_parked INDEXED BY ackledger_parked_lane
+		WHERE scope = (SELECT id FROM ackledger_scope WHERE name = ?) AND lane = ? ORDER BY place DESC LIMIT 1`
 	sqlLaneFrom = `SELECT lane FROM ackledger_parked INDEXED BY ackledger_parked_lane
 		WHERE scope = (SELECT id FROM ackledger_scope WHERE name = ?) AND lane >= ? ORDER BY lane LIMIT 1`
 
@@ -188,6 +190,13 @@ func (t *tx) InLane(scope string, lane []byte, n int) (list []driver.LanePlace, 
 		return err
 	})
 	return list, err
+}
+
+// LastInLane implements [driver.Parker].
+func (t *tx) LastInLane(scope string, lane []byte) (place int64, err error) {
+	place = ledger.PlaceLast
+	err = t.one(sqlLastInLane, []any{[]byte(scope), lane}, &place)
+	return place, err
 }
 
 // Lanes implements [driver.Parker]. It goes from lane to lane along the index.
