@@ -15,10 +15,10 @@ func drawParks(seed uint64) bool {
 	return rand.New(rand.NewPCG(seed, mix(0x9a, 0x4c))).IntN(100) < 30
 }
 
-// parks says whether a process of the world has retries wait in the ledger: what a queue has in an order waits in memory, callers are
-// answered, and a ledger without a clock parks nothing.
+// parks says whether a process of the world has retries wait in the ledger: callers are answered, and a ledger without a clock parks
+// nothing.
 func (w *world) parks() bool {
-	return w.cfg.Parks && (w.cfg.Keys == 0 || w.cfg.Visibility == 0) && w.cfg.Callers == 0 && !w.cfg.Watched
+	return w.cfg.Parks && w.cfg.Callers == 0 && !w.cfg.Watched
 }
 
 // care is a copy of a message that the ledger itself has brought.
@@ -39,7 +39,7 @@ func (c *chunk) parkOne(r *running, o *flow.Outcome) {
 	park.Kind, park.After = ledger.Park, p.between(time.Millisecond, 3*time.Second)
 	park.Dead = r.by.archive(r.it, "", r.attempt)
 	if lane != nil {
-		park.Lane = lane.parksIn()
+		park.Lane = lane.parksIn(p.facts.of(of(r.it).message))
 	}
 	o.More, o.Else = &park, set
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // Worlds of workers that have retries wait in the ledger: none is broken, whatever goes wrong, and all comes to its end.
 func TestWorldsOfParking(t *testing.T) {
@@ -39,6 +42,31 @@ func TestWorldsOfParkedKeys(t *testing.T) {
 			continue
 		}
 		c.Watched, c.Visibility, c.HoldMax, c.Parks, c.Workers = false, 0, 0, true, 1+int(seed%3)
+		c.Keys = 1 + int(seed%5)
+		c.Moods[retried] = max(c.Moods[retried], float64(2*(seed%4)))
+		r, err := Run(c)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		parked, behind, revived, kills = parked+r.Parked, behind+r.Behind, revived+r.Revived, kills+r.Kills
+	}
+	t.Logf("%d parked, %d times behind others, %d came back, %d processes killed", parked, behind, revived, kills)
+	if parked < 400 || behind < 200 || revived < parked || kills < 100 {
+		t.Errorf("%d parked, %d times behind others, %d came back, %d processes killed: too little happened", parked, behind, revived, kills)
+	}
+}
+
+// Worlds of workers that park the groups of a FIFO queue: whoever gets the next message of a group, it runs after those before it.
+func TestWorldsOfParkedGroups(t *testing.T) {
+	t.Parallel()
+	parked, behind, revived, kills := 0, 0, 0, 0
+	for seed := range uint64(200) {
+		c := Drawn(seed)
+		if c.Callers > 0 {
+			continue
+		}
+		c.Watched, c.HoldMax, c.Ranged, c.Mixed, c.Parks, c.Workers = false, 0, false, false, true, 1+int(seed%3)
+		c.Visibility = max(c.Visibility, 2*time.Second)
 		c.Keys = 1 + int(seed%5)
 		c.Moods[retried] = max(c.Moods[retried], float64(2*(seed%4)))
 		r, err := Run(c)
