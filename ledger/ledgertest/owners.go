@@ -212,7 +212,13 @@ func (e *env) keeps(lease time.Duration, m ledger.Entry) bool {
 		last = began
 	}
 	e.same(before) // beats never touch a message
-	e.holds(a, succeed(c))
+	err := e.settle(a, succeed(c))
+	if time.Since(last) >= lease {
+		return false
+	}
+	if err != nil {
+		e.Fatalf("a settlement within the lease: %v", err)
+	}
 	return true
 }
 
