@@ -17,7 +17,7 @@ func TestPausedByAnOperator(t *testing.T) {
 	inBoth(t, func(t *testing.T, audit Audit) {
 		s := fakeSite(t, 1).with(audit)
 		b, c, slow := newBook(), quick(), make(chan struct{})
-		c.Lease, c.Drain = 600*time.Millisecond, 10*time.Second
+		c.Lease, c.Drain = 3*time.Second, 10*time.Second
 		w := s.worker(func(ctx context.Context, m *consumer.Message) error {
 			if string(m.Body) == "slow" {
 				select {
@@ -55,7 +55,7 @@ func TestPausedByAnOperator(t *testing.T) {
 			return b.len() == 1 && rep.Succeeded == 1 && rep.Scope == r.scopes()[0] && strings.HasPrefix(rep.Paused, "paused by alice") && rep.Ready &&
 				len(rep.Lag) == 1 && rep.Lag[0] == (ledger.Lag{Source: s.topic + "-0", Waiting: 10})
 		})
-		for began := time.Now(); time.Since(began) < 2*time.Second; time.Sleep(50 * time.Millisecond) {
+		for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(50 * time.Millisecond) {
 			if h := r.Health(); b.len() != 1 || !h.Ready || !h.Alive || !paused() || r.owned() != 1 || r.table.get(at) != mine {
 				t.Fatalf("in the pause: %d handled, %d partitions, %+v", b.len(), r.owned(), h)
 			}

@@ -36,11 +36,11 @@ type Parking interface {
 	Due(ctx context.Context, r DueRequest) (DueReply, error)
 	// ParkedIn counts what is parked of a scope.
 	ParkedIn(ctx context.Context, scope string) (ParkedStats, error)
-	// ParkedLane says what is parked of a lane: see [ParkLane]. It reads an index. Errors are as of Due.
+	// ParkedLane says what is parked of a lane: see [ParkLane]. It reads an index. A ledger of which Parks is false answers that nothing
+	// is, or has found out that it parks. Errors are as of Due.
 	ParkedLane(ctx context.Context, scope string, lane []byte) (LaneStats, error)
 	// ParkedLanes returns the lanes of which messages are parked whose names begin with prefix, by their names: at most as many as
-	// most, which is 1 to MaxParkedLanes; more says that there are others. A ledger of which Parks is false answers none, or has
-	// found out that it parks. Errors are as of Due.
+	// most, which is 1 to MaxParkedLanes; more says that there are others. Otherwise it is as ParkedLane.
 	ParkedLanes(ctx context.Context, scope string, prefix []byte, most int) (lanes [][]byte, more bool, err error)
 }
 

@@ -13,7 +13,7 @@ import (
 // runs once.
 func TestPausedByAnOperator(t *testing.T) {
 	s, g, c := newSite(t, "", 100), newGate(), steady()
-	c.Lease = 900 * time.Millisecond
+	c.Lease = 3 * time.Second
 	s.send("running")
 	r := s.start(g.handle, c)
 	eventually(t, "it runs", func() bool { return g.len() == 1 })
@@ -29,7 +29,7 @@ func TestPausedByAnOperator(t *testing.T) {
 	s.send("later")
 	g.release()
 	eventually(t, "what ran is done", func() bool { q := s.srv.Counts(s.name); return q.InFlight == 0 && q.Visible == 1 })
-	always(t, 3*time.Second, "the other is left alone, and the worker is well", func() bool {
+	always(t, 4*time.Second, "the other is left alone, and the worker is well", func() bool {
 		h := r.Health()
 		return s.srv.Counts(s.name).Visible == 1 && h.Ready && h.Alive && paused()
 	})

@@ -14,6 +14,9 @@ import (
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/driver"
+	table "github.com/ackledger/ackledger/ledger/driver/items"
+	"github.com/ackledger/ackledger/ledger/driver/items/itemstest"
 	"github.com/ackledger/ackledger/ledger/memory"
 )
 
@@ -225,6 +228,23 @@ func TestPitfall261_AheadInAGroup(t *testing.T) {
 		wantParked(t, l, 0)
 		end(t, one)
 		end(t, two)
+	})
+}
+
+// A group whose ledger parks nothing waits in memory, as ever.
+func TestGroupWhereNothingIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := driver.New(table.New(itemstest.NewTable(0, 1)), driver.Config{Limits: ledger.DefaultLimits, Keys: table.Messages, Parts: table.Parts})
+		h := &ordered{later: map[string]time.Duration{"1/0": time.Hour}}
+		e, b := begin(t, l, options(), h.handle, parks)
+		in := ofKey(engine.NewSharedLanes(scope, "group"), 1, 0, 3)
+		e.Offer(in)
+		pass(time.Minute)
+		h.wantDone(t)
+		pass(time.Hour)
+		h.wantDone(t, "1/0", "1/1", "1/2")
+		b.wantAcked(t, in...)
+		end(t, e)
 	})
 }
 

@@ -63,7 +63,7 @@ func leave(tx Tx, p Parker, key Key) error {
 
 // ParkedLane implements [ledger.Parking].
 func (l *Ledger) ParkedLane(ctx context.Context, scope string, lane []byte) (s ledger.LaneStats, err error) {
-	if err := checks.ParkedLane(scope, lane); err != nil {
+	if err := checks.ParkedLane(scope, lane); err != nil || !l.cfg.Parks {
 		return s, err
 	}
 	err = l.store.View(ctx, Call{Op: Read}, func(r Reader) error {

@@ -11,6 +11,15 @@ import (
 	"github.com/ackledger/ackledger/ledger/storage"
 )
 
+// hasLanes says whether there may be any. Where none are known of it looks whether the schema has them by now.
+func (l *Ledger) hasLanes(ctx context.Context) (bool, error) {
+	if l.parks.Load() {
+		return true, nil
+	}
+	err := l.Check(ctx)
+	return l.parks.Load(), err
+}
+
 // ParkedLane implements [ledger.Parking].
 func (l *Ledger) ParkedLane(ctx context.Context, scope string, lane []byte) (s ledger.LaneStats, err error) {
 	if err := checks.ParkedLane(scope, lane); err != nil {
@@ -18,6 +27,9 @@ func (l *Ledger) ParkedLane(ctx context.Context, scope string, lane []byte) (s l
 	}
 	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
+	if has, err := l.hasLanes(ctx); !has || err != nil {
+		return s, err
+	}
 	names := map[string]int32{scope: 0}
 	if err := l.numbers(ctx, names); err != nil {
 		return s, err
@@ -30,17 +42,15 @@ func (l *Ledger) ParkedLane(ctx context.Context, scope string, lane []byte) (s l
 	return s, nil
 }
 
-// ParkedLanes implements [ledger.Parking]. Where no lanes are known of it looks whether the schema has them by now.
+// ParkedLanes implements [ledger.Parking].
 func (l *Ledger) ParkedLanes(ctx context.Context, scope string, prefix []byte, most int) (lanes [][]byte, more bool, err error) {
 	if err := checks.ParkedLanes(scope, prefix, most); err != nil {
 		return nil, false, err
 	}
 	ctx, cancel := storage.WithDeadline(ctx)
 	defer cancel()
-	if !l.parks.Load() {
-		if err := l.Check(ctx); err != nil || !l.parks.Load() {
-			return nil, false, err
-		}
+	if has, err := l.hasLanes(ctx); !has || err != nil {
+		return nil, false, err
 	}
 	names := map[string]int32{scope: 0}
 	if err := l.numbers(ctx, names); err != nil {

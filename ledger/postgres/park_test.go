@@ -82,11 +82,17 @@ func parkedUpgrade(t *testing.T, version int64) {
 	if _, invalid := errors.AsType[*ledger.InvalidError](settleOne(t, before, parks(c))); !invalid {
 		t.Errorf("a schema of version %d takes what is parked", version)
 	}
+	if s, err := role.ParkedLane(t.Context(), m.Key.Scope, []byte("lane")); err != nil || s.Messages != 0 {
+		t.Errorf("of a lane that the schema cannot have: %+v, %v", s, err)
+	}
 	if err := settleOne(t, before, ledger.Settlement{Ticket: c.Ticket, Kind: ledger.Release}); err != nil {
 		t.Fatal(err)
 	}
 	if err := postgres.Migrate(t.Context(), conn, ""); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := role.ParkedLane(t.Context(), m.Key.Scope, []byte("lane")); err != nil || !role.Parks() {
+		t.Errorf("who asks for a lane learns that there are some: %t, %v", role.Parks(), err)
 	}
 	c = claimOne(t, before, m, ledger.Run)
 	after := join(t, role, time.Minute)

@@ -407,17 +407,26 @@ func TestPitfall111_OpenInsert(t *testing.T) {
 	for i := range 200 {
 		entries = append(entries, entry(fmt.Sprint(i)))
 	}
-	begun := time.Now()
-	claims, err := o.Claim(t.Context(), entries)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, c := range claims {
-		if want := i != 77; (c.Answer == ledger.Run) != want || c.Err != nil {
-			t.Fatalf("claim %d: %+v", i, c)
+	// On a slow machine some of the others are Busy as well: the batch is split for half a second alone.
+	for begun := time.Now(); len(entries) > 1; {
+		claims, err := o.Claim(t.Context(), entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []ledger.Entry
+		for i, c := range claims {
+			if c.Err != nil {
+				t.Fatalf("%+v", c)
+			}
+			if c.Answer != ledger.Run {
+				left = append(left, entries[i])
+			}
+		}
+		if entries = left; time.Since(begun) > 20*time.Second {
+			t.Fatalf("after %s %d are Busy", time.Since(begun), len(left))
 		}
 	}
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Fatalf("the batch took %s", took)
+	if len(entries) != 1 || entries[0].Key.Sum() != entry("77").Key.Sum() {
+		t.Fatalf("%+v is Busy", entries)
 	}
 }

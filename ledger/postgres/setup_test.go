@@ -40,7 +40,7 @@ func TestJoinRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.exec(t, "UPDATE ackledger.meta SET schema_version = 102, oldest_worker = 101")
-	refused(t, b, "version 102", "of version 101 or later", "this one is 18")
+	refused(t, b, "version 102", "of version 101 or later", "this one is 19")
 	b.exec(t, "UPDATE ackledger.meta SET schema_version = 0, oldest_worker = 0")
 	refused(t, b, "has version 0", "needs 6 or later")
 	b.exec(t, "DELETE FROM ackledger.meta")
