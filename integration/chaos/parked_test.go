@@ -23,13 +23,14 @@ func TestKilledWhileParked(t *testing.T) {
 	})
 }
 
-// TestKilledWhileKeysAreParked is the same of records whose order by key is kept: the effects of a key come in the order of its records.
+// TestKilledWhileKeysAreParked is the same of records whose order by key is kept, and of FIFO groups: the effects of a key come in the order of its messages.
 func TestKilledWhileKeysAreParked(t *testing.T) {
 	t.Parallel()
 	services.NeedServers(t)
 	killedWhileParked(t, func(s *storm) {
 		s.addParked("keys", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Keyed: true})
 		s.addParked("keys-rows", newLog(t, services.Name(t), services.Kafka(t)), plan.Orders{Keyed: true, Rows: true})
+		s.addParked("groups", newQueue(t, services.Name(t), services.ElasticMQ(t), true), plan.Orders{Keyed: true})
 	})
 }
 

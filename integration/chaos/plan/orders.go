@@ -26,7 +26,7 @@ type Orders struct {
 	Rows    bool   // AuditRows
 	KIP848  bool   // the new group protocol
 	Parks   bool   // retries that wait for a second are parked; records have no order
-	Keyed   bool   // with Parks: they keep that of their keys, so a key is parked
+	Keyed   bool   // with Parks: they keep that of their keys, or groups, so a key is parked
 	Batch   bool   // a batch handler, which has no faults of its own
 	Queue   string // SQS: URL, with the endpoint beside it
 	Client  string // endpoint

@@ -91,6 +91,7 @@ func sqsWorker(o *plan.Orders, log *zap.Logger, s *store, page *plan.Page, h con
 	}
 	c := &sqs.Config{Options: options(o, log), VisibilityTimeout: o.Window, WaitTime: 2 * time.Second}
 	c.Name, c.DeadLetter = o.Group, flaky{target, o, page, new(atomic.Int64)}
+	c.ParkGroups = o.Keyed
 	w, err := sqs.NewWorker(client, o.Queue, s.ledger, h, c)
 	return w, transport.CloseIdleConnections, err
 }
