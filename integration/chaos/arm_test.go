@@ -24,6 +24,7 @@ type arm struct {
 	ordered bool     // effects of one group come in order
 	samples int      // of committed offsets
 	away    int      // times when there was no sample, since a server was away
+	aimed   int      // processes that were killed because they ran something, where nothing else is
 	found   tally    // by the oracle
 }
 

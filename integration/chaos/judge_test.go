@@ -101,9 +101,16 @@ func TestOracleBounds(t *testing.T) {
 		"of 0 dead letters 14 were": {tally: tally{unsent: 14}},
 	} {
 		said := ""
-		v.bounds(1000, 10, func(wrong string) { said += wrong })
+		v.bounds(1000, 0, 10, func(wrong string) { said += wrong })
 		if text == "" && said != "" || !strings.Contains(said, text) {
 			t.Errorf("of %+v it says %q, want %q", v.tally, said, text)
+		}
+	}
+	for spared, want := range map[int]bool{16: false, 17: true} {
+		said := false
+		(&verdict{tally: tally{spared: spared}}).bounds(1000, 80, 0, func(string) { said = true })
+		if said != want {
+			t.Errorf("%d spared of 1000, with 80 kills: %t", spared, said)
 		}
 	}
 }

@@ -54,14 +54,13 @@ func killedWhileParked(t *testing.T, add func(*storm)) {
 	add(s)
 	ctx, enough := context.WithCancel(t.Context())
 	defer enough()
-	byArm := map[string]int{}
 	s.faults = []fault{{1, func(s *storm, ctx context.Context, a *arm, m *member) {
 		if m.page.Get(plan.Running) == 0 {
 			a.crew.letGo(m)
 			return
 		}
 		s.killMember(ctx, a, m)
-		if byArm[a.name]++; s.hits[killedKind] >= kills {
+		if a.aimed++; s.hits[killedKind] >= kills {
 			enough()
 		}
 	}}}
@@ -72,7 +71,7 @@ func killedWhileParked(t *testing.T, add func(*storm)) {
 		a.crew.dismissAll()
 		a.verify()
 		t.Logf("%s: %d messages, %d processes killed, %d offset samples, lost %d, of %d InTx done twice %d, of %d without %d",
-			a.name, len(a.bodies), byArm[a.name], a.samples, a.found.lost, a.found.fine, a.found.twice, a.found.plain, a.found.repeated)
+			a.name, len(a.bodies), a.aimed, a.samples, a.found.lost, a.found.fine, a.found.twice, a.found.plain, a.found.repeated)
 	}
 	s.wereParked()
 }
