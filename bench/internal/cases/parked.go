@@ -16,6 +16,8 @@ import (
 const (
 	parkedGroup     = "kafka, retries parked"
 	parkedSlowGroup = "kafka, retries parked, handlers of 5 ms"
+	parkedKeysGroup = "kafka, keys parked"
+	keysPutOff      = 30 * time.Second // longer than it takes to park what is behind
 	// commitBehind is for how long committed offsets were behind what was handled of other partitions, at most.
 	commitBehind = "committed behind, s"
 	putOff       = int32(0) // the partition of which all is put off
@@ -25,6 +27,7 @@ const (
 var (
 	parkedRecords     = suite.Size{Full: 800_000, Quick: 80_000}
 	parkedSlowRecords = suite.Size{Full: 160_000, Quick: 40_000}
+	parkedKeyRecords  = suite.Size{Full: 160_000, Quick: 40_000}
 )
 
 // parkedCases put off all records of one partition for an hour, beside those of seven others: with handlers that do nothing, so that this
@@ -43,7 +46,62 @@ func parkedCases() (all []suite.Case) {
 			suite.Case{Group: c.group, Name: "all of one partition are", Note: note + " whose records all are put off for an hour, and parked in the ledger", N: c.n,
 				Run: puttingOff(true, c.takes)})
 	}
-	return all
+	return append(all, suite.Case{Group: parkedKeysGroup, Name: "the keys of one partition", N: parkedKeyRecords, Run: keysComeBack,
+		Note: "PostgreSQL ledger, order by key, no-op handler; the first record of each of 1,250 keys is put off, and what is behind it is parked: " +
+			"from the first that comes back to the last"})
+}
+
+// keysComeBack measures how fast the keys of a partition come back from the ledger, each in its order.
+func keysComeBack(ctx context.Context, r *suite.Run) (suite.Result, error) {
+	l, err := freshRows(ctx, r, 1)
+	if err != nil {
+		return nil, err
+	}
+	c, topic, err := newTopic(ctx, r, r.N)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var began, ended time.Time
+	seen, behind := map[string]int{}, 0
+	of, done := (r.N+partitions-1)/partitions, make(chan struct{})
+	w, err := kafka.NewWorker([]kgo.Opt{kgo.SeedBrokers(c.brokers...), kgo.ConsumerGroup(c.newGroup(r)), kgo.ConsumeTopics(topic)}, l,
+		consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
+			if m.Partition != putOff {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen[string(m.Key)]++
+			if seen[string(m.Key)] == 1 {
+				return consumer.RetryAfter(errLater, keysPutOff)
+			}
+			if began.IsZero() {
+				began = time.Now()
+			}
+			if behind++; behind == of {
+				ended = time.Now()
+				close(done)
+			}
+			return nil
+		}), &kafka.Config{Order: kafka.OrderKey, Options: consumer.Options{ParkedMost: 10_000_000}})
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	over := make(chan error, 1)
+	go func() { over <- w.Run(running) }()
+	select {
+	case <-done:
+		stop()
+		err = <-over
+	case err = <-over:
+		err = errors.Join(err, errors.New("the worker has ended before all came back"))
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return suite.Result{suite.Rate: float64(of) / ended.Sub(began).Seconds()}, err
 }
 
 // puttingOff measures how fast the records of the other partitions are handled, and how far behind all committed offsets are.
