@@ -233,6 +233,9 @@ func (h *handlers) parks(r *run, draw float64, left time.Duration) {
 	r.end.step, r.end.instead, r.end.dead, r.end.insteadDead = next, was, dead, r.end.dead
 }
 
+// standsStill is for how long an ordering key stands still before operators are told.
+const standsStill = time.Minute
+
 // report logs what operators need to know of an outcome.
 func (h *handlers) report(it *Item, o outcome, st step) {
 	fields := func() []zap.Field {
@@ -247,6 +250,8 @@ func (h *handlers) report(it *Item, o outcome, st step) {
 	case st.ask:
 		h.log.Warn("the attempt's transaction was lost or is unknown: the ledger is asked again",
 			append(fields(), zap.NamedError("transaction_error", o.txErr))...)
+	case st.settle == ledger.Release && it.OrderingKey != "" && st.after >= standsStill:
+		h.log.Warn("the message waits, and what is ordered behind it waits as well", append(fields(), zap.Duration("after", st.after))...)
 	case st.count:
 		h.log.Info("attempt failed", append(fields(), zap.Duration("after", st.after))...)
 	case st.spared:
