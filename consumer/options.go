@@ -211,7 +211,7 @@ type Options struct {
 
 	// ParkAfter is from which delay on a retry waits in the ledger instead of in memory, 1 s to 30 days. Default 1 min. The ledger has the
 	// whole message then, before the broker is told to forget it: it holds no place in MaxHeld, no partition's offset and no message in
-	// flight. When MaxHeld or MaxHeldBytes is half used up, any retry of a second or more is parked, and of a fair queue (SQS: a standard
+	// flight. When MaxHeld or MaxHeldBytes is half used up, or kafka.Config.Span, any retry of a second or more is parked, and of a fair queue (SQS: a standard
 	// one whose messages have a MessageGroupId) always, since what waits in flight counts against its tenant. Messages without an order
 	// are, and those that Kafka's order by key has, with their key: those behind one are parked behind it. So are groups of FIFO queues, where
 	// sqs.Config.ParkGroups says so. What has another order never is. Only in ledgers that can ([ledger.Parking]). For people who would rather have long retries in memory, or short ones

@@ -121,3 +121,41 @@ func TestKeyIsParked(t *testing.T) {
 		}
 	})
 }
+
+// TestPitfall266_SpanHeldByShortRetries: a record that was put off for less than a minute held its partition at the span's limit. Where the
+// span is half used up it is parked, and the partition goes on.
+func TestPitfall266_SpanHeldByShortRetries(t *testing.T) {
+	inBoth(t, func(t *testing.T, audit Audit) {
+		const records = 60
+		s := fakeSite(t, 1).with(audit)
+		s.send(0, numbers("v", records)...)
+		c := quick()
+		c.Order, c.Span = OrderNone, records/3
+		var mu sync.Mutex
+		tries, done := 0, 0
+		r := s.start(func(_ context.Context, m *consumer.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if m.Offset > 0 {
+				done++
+				return nil
+			}
+			if tries = m.Attempt; tries == 1 {
+				return consumer.RetryAfter(errors.New("not yet"), 20*time.Second)
+			}
+			return nil
+		}, c)
+		eventually(t, "all of the partition but the first is done", func() bool { return s.committed(0) == records })
+		mu.Lock()
+		if tries != 1 || done != records-1 {
+			t.Errorf("after %d tries of the first %d others are done, want all while it waits", tries, done)
+		}
+		mu.Unlock()
+		eventually(t, "the first has succeeded", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return tries == 2
+		})
+		r.end()
+	})
+}

@@ -111,7 +111,7 @@ func (w *Worker) begin(ctx context.Context) (*engine.Engine, error) {
 	}
 	eng, err := engine.New(engine.Config{
 		Options: w.set.Options, Ledger: w.ledger, Handler: w.handler, Sink: w, System: "kafka", Source: w.sourceName(),
-		Group: w.set.group, Retained: true, Shown: engine.Shown{Health: w.Health, Scopes: w.scopes(), Lag: w.table.most, Revive: revive},
+		Group: w.set.group, Retained: true, Shown: engine.Shown{Health: w.Health, Scopes: w.scopes(), Lag: w.table.most, Revive: revive, Pins: w.table.pins},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)

@@ -103,6 +103,13 @@ func (t *table) acceptAll(a *assignment, b *batch) (full, ok bool) {
 	return t.core.Pauses(now, &a.Assignment), true
 }
 
+// pins is engine.Shown.Pins.
+func (t *table) pins(it *engine.Item) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.core.Pinned(&it.Ref.(*delivery).of.Assignment)
+}
+
 // crowded looks for partitions that are stuck, see [offsets.Table.Crowded].
 func (t *table) crowded(now time.Time) (stuck []place, wait time.Duration) {
 	t.mu.Lock()

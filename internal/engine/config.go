@@ -53,7 +53,10 @@ type Shown struct {
 	// Revive makes what a handler is shown of a message that was parked in the ledger. Its bytes may be those of what was parked. Nil:
 	// nothing is parked.
 	Revive func(*ledger.Parked) *consumer.Message
-	Lag    func() []ledger.Lag // what it is behind, the largest first. Nil: nobody knows
+	// Pins says whether what is unfinished holds up so much of an item's source that a retry of a second is parked already. Nil: it never
+	// does.
+	Pins func(*Item) bool
+	Lag  func() []ledger.Lag // what it is behind, the largest first. Nil: nobody knows
 }
 
 // Sink is the worker's side of an engine.

@@ -220,7 +220,8 @@ func (h *handlers) parks(r *run, draw float64, left time.Duration) {
 	if !h.parking.may(it) || !forced && (was.settle != ledger.Release || r.end.outcome.outage) {
 		return
 	}
-	must := forced || it.Msg.Group != "" // to a fair queue its group is the noisier, the more of it waits in flight
+	pins := h.parking.cfg.Shown.Pins
+	must := forced || it.Msg.Group != "" || pins != nil && pins(it) // to a fair queue a group is the noisier, the more of it waits in flight
 	longer := h.policy
 	longer.longest = ledger.MaxPark
 	next := longer.decide(r.end.outcome, it.Attempt(), draw, 0)

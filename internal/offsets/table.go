@@ -112,9 +112,12 @@ func (t *Table) Pauses(now time.Time, a *Assignment) bool {
 	return true
 }
 
+// Pinned says whether so much was delivered past a partition's position that the span is half used up.
+func (t *Table) Pinned(a *Assignment) bool { return a.tracker.Span() > t.span/2 }
+
 // Resumes says whether a partition that the span's limit held is to be read again.
 func (t *Table) Resumes(a *Assignment) bool {
-	if a.pausedAt.IsZero() || a.closed || a.tracker.Span() > t.span/2 {
+	if a.pausedAt.IsZero() || a.closed || t.Pinned(a) {
 		return false
 	}
 	a.pausedAt = time.Time{}
