@@ -122,9 +122,9 @@ func TestKeyIsParked(t *testing.T) {
 	})
 }
 
-// TestPitfall266_SpanHeldByShortRetries: a record that was put off for less than a minute held its partition at the span's limit. Where the
+// TestPitfall262_SpanHeldByShortRetries: a record that was put off for less than a minute held its partition at the span's limit. Where the
 // span is half used up it is parked, and the partition goes on.
-func TestPitfall266_SpanHeldByShortRetries(t *testing.T) {
+func TestPitfall262_SpanHeldByShortRetries(t *testing.T) {
 	inBoth(t, func(t *testing.T, audit Audit) {
 		const records = 60
 		s := fakeSite(t, 1).with(audit)

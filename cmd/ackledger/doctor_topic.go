@@ -66,7 +66,7 @@ func (d *doctor) visitTopic(ctx context.Context, admin *kadm.Client, op ledger.O
 	}
 	f.add(good, check, "a record may be delivered for "+short(retention+segment), "")
 	look := func(ctx context.Context, op ledger.Operator, scope string) (time.Duration, error) {
-		window, err := rangedWindow(ctx, admin, op, scope, topic)
+		window, err := committedWindow(ctx, admin, op, scope, topic)
 		if window > 0 {
 			return window, nil
 		}
@@ -79,32 +79,55 @@ func (d *doctor) visitTopic(ctx context.Context, admin *kadm.Client, op ledger.O
 	d.visitWindow(ctx, op, "kafka:"+url.PathEscape(cluster)+"/"+topic+"/", check, retention+segment+behind, look, f)
 }
 
-// rangedWindow is the longest window of what the ledger holds in ranges and was finished or claimed within a day; zero:
-// nothing was. It asks for the last record of each partition that the group is done with.
-func rangedWindow(ctx context.Context, admin *kadm.Client, op ledger.Operator, scope, topic string) (window time.Duration, err error) {
+// committedWindow is the shortest window of what the ledger has of records that were finished or claimed within a day, one of each
+// partition that the group has committed in; zero: there is none.
+func committedWindow(ctx context.Context, admin *kadm.Client, op ledger.Operator, scope, topic string) (window time.Duration, err error) {
 	_, group, _ := replay.ParseScope(scope)
 	offsets, err := admin.FetchOffsetsForTopics(ctx, group, topic)
 	if err != nil {
 		return 0, fmt.Errorf("where group %s is: %w", text(group), err)
 	}
-	seen, since := 0, time.Now().Add(-recently)
+	seen := 0
 	for partition, o := range offsets[topic] {
 		if o.Err != nil || o.At < 1 || seen == someRows {
 			err = errors.Join(err, o.Err)
 			continue
 		}
-		id := fmt.Appendf(nil, "%s-%d-%d", topic, partition, o.At-1)
-		found, bad := op.Find(ledger.WithoutBodies(ctx), scope, id)
-		if bad != nil && !errors.Is(bad, ledger.ErrNotFound) {
+		kept, bad := keptBefore(ctx, op, scope, topic, partition, o.At)
+		if bad != nil {
 			return 0, bad
 		}
-		for i := range found {
-			if kept, at := keptFor(&found[i]); at.After(since) {
-				window, seen = max(window, kept), seen+1
+		if kept > 0 {
+			seen++
+			if window == 0 || kept < window {
+				window = kept
 			}
 		}
 	}
 	return window, err
+}
+
+// keptBefore is for how long records of a partition are recognised that lie before an offset; zero: the ledger has had none within a day.
+// It looks back in steps that double. A range speaks for its partition: a row beside ranges, of a record that was retried, expires early,
+// since the ranges recognise the record as well.
+func keptBefore(ctx context.Context, op ledger.Operator, scope, topic string, partition int32, end int64) (window time.Duration, err error) {
+	since := time.Now().Add(-recently)
+	for back := int64(1); back <= min(end, 1<<16); back *= 2 {
+		found, err := op.Find(ledger.WithoutBodies(ctx), scope, fmt.Appendf(nil, "%s-%d-%d", topic, partition, end-back))
+		if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+			return 0, err
+		}
+		for i := range found {
+			switch kept, at := keptFor(&found[i]); {
+			case !at.After(since):
+			case found[i].In != nil:
+				return kept, nil
+			case found[i].Parked == nil && (window == 0 || kept < window):
+				window = kept
+			}
+		}
+	}
+	return window, nil
 }
 
 // keptFor is for how long a message is recognised, counted from a time.

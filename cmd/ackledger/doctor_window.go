@@ -117,13 +117,16 @@ func (d *doctor) visitWindow(ctx context.Context, op ledger.Operator, prefix, na
 	}
 }
 
-// windowOf is the longest window of some rows of a scope that were claimed within a day; zero: there is none.
+// windowOf is the shortest window of some rows of a scope that were claimed within a day; zero: there is none. A row is kept for its window
+// at least. What was parked or archived is kept for longer, and says nothing of the others.
 func windowOf(ctx context.Context, op ledger.Operator, scope string) (window time.Duration, err error) {
 	for m, err := range op.Messages(ctx, ledger.Filter{Scope: scope, From: time.Now().Add(-recently), Limit: someRows}) {
 		if err != nil {
 			return 0, err
 		}
-		window = max(window, m.Expiry.Sub(m.At).Round(time.Second))
+		if kept := m.Expiry.Sub(m.At).Round(time.Second); m.Parked == nil && (window == 0 || kept < window) {
+			window = kept
+		}
 	}
 	return window, nil
 }

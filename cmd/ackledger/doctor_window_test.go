@@ -36,6 +36,15 @@ func TestDoctorSeesRanges(t *testing.T) {
 		if r.code != exitDone || !strings.HasPrefix(line, "ok       topic orders: kafka:") || !strings.Contains(line, "recognises messages for ") {
 			t.Errorf("ten messages in a range: code %d, %s%s", r.code, r.out, r.errors)
 		}
+		// The last one is retried. Its row expires early, since the range has it, too.
+		if err := k.client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("again")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		k.work(2, "")
+		r = withEnv(t, env, "doctor", "--ledger", k.name, "--topic", "orders")
+		if again := lineWith(r.out, "/orders/shipping"); r.code != exitDone || again != line {
+			t.Errorf("the last one was retried: code %d, %s%s", r.code, r.out, r.errors)
+		}
 		day := "86400000"
 		longer := []kadm.AlterConfig{{Name: "retention.ms", Value: new(day + "00")}}
 		if _, err := kadm.NewClient(k.client).AlterTopicConfigs(t.Context(), longer, "orders"); err != nil {
@@ -120,6 +129,9 @@ func TestDoctorOfADeadLetterTarget(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.succeed(testScope, "m1") // recognised for an hour
+		s.park(testScope, "m2")
+		s.park(testScope, "m3")
+		s.wake(testScope, "m3") // it has succeeded since, and is kept for longer
 		for target, want := range map[string]struct {
 			code int
 			text []string

@@ -66,6 +66,9 @@ func (k *topics) work(n int64, bad string) {
 			if bad != "" && strings.Contains(string(m.Body), bad) {
 				return consumer.Terminal(errors.New("no such SKU"))
 			}
+			if m.Attempt == 1 && strings.HasPrefix(string(m.Body), "again") {
+				return errors.New("not yet")
+			}
 			return nil
 		}), &kafka.Config{Options: consumer.Options{DeadLetter: dead}})
 	if err != nil {

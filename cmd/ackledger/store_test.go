@@ -128,6 +128,24 @@ func (s *store) succeed(scope string, ids ...string) {
 	s.settle(list)
 }
 
+// park has a message wait in the ledger.
+func (s *store) park(scope, id string) {
+	s.Helper()
+	c := s.claim(scope, id)[0]
+	s.settle([]ledger.Settlement{{Ticket: c.Ticket, Kind: ledger.Park, After: time.Millisecond, Dead: deadArchive(scope, id, "", "")}})
+}
+
+// wake has a message that is parked succeed.
+func (s *store) wake(scope, id string) {
+	s.Helper()
+	claims, err := s.owner.Claim(s.Context(), []ledger.Entry{{Key: ledger.Key{Scope: scope, ID: []byte(id)}, Delivery: []byte(id), Window: time.Hour,
+		Fingerprint: ledger.BodyFingerprint([]byte(secret + id)), Parked: true, Copy: true}})
+	if err != nil || claims[0].Answer != ledger.Run {
+		s.Fatalf("%+v, %v", claims, err)
+	}
+	s.settle([]ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Succeed}})
+}
+
 // fail makes dead letters.
 func (s *store) fail(scope string, kind ledger.FailureKind, reason string, ids ...string) {
 	s.Helper()
