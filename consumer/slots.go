@@ -24,7 +24,7 @@ type Slots struct {
 // Share is what one worker gets of [Slots].
 type Share struct {
 	// Level is 0, the first, to 9. A slot that comes free goes to a worker of the first level that waits for one; but a level that waits has
-	// at least one of any 16 + so many levels in a row: of two levels the lower one has every 17th.
+	// at least one of any 16 + L slots in a row, where L is the number of levels: of two levels the lower one has every 17th.
 	Level int
 	// Weight is how many slots the worker gets while one of weight 1 gets one, 1 to 1,000; 0 counts as 1. It holds within a level. A worker
 	// that waits waits for as many slots of another as that has weight over its own, and one.

@@ -193,7 +193,7 @@ func setShareGroup(t *testing.T, brokers []string, group string) {
 	}
 	defer c.Close()
 	err = services.SetShareGroup(t.Context(), c, group, map[string]string{
-		"share.delivery.count.limit": "15", "share.isolation.level": "read_committed", "share.auto.offset.reset": "earliest",
+		"share.delivery.count.limit": "10", "share.isolation.level": "read_committed", "share.auto.offset.reset": "earliest",
 		"share.record.lock.duration.ms": "30000",
 	})
 	if err != nil {

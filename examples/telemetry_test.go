@@ -134,7 +134,7 @@ func TestTheMetricsOfTheTableAreThoseOfTheWorkers(t *testing.T) {
 	}
 	setShareGroup(t, cluster.ListenAddrs(), "shares")
 	sharing := options
-	sharing.Name = "shares"
+	sharing.Name, sharing.Attempts = "shares", 5
 	shared, err := kafka.NewShareWorker([]kgo.Opt{
 		kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ShareGroup("shares"), kgo.ConsumeTopics("refunds"),
 	}, memory.New(), handler, &kafka.ShareConfig{Options: sharing})

@@ -26,7 +26,7 @@ func TestPitfall63_UnknownTopic(t *testing.T) {
 	s := fakeSite(t, 1)
 	s.topic = "not-there"
 	err := s.worker(nothing, nil).Run(t.Context())
-	if !errors.Is(err, kerr.UnknownTopicOrPartition) || !strings.Contains(err.Error(), `"not-there"`) {
+	if !errors.Is(err, kerr.UnknownTopicOrPartition) || !strings.Contains(err.Error(), `"not-there" does not exist: make it`) {
 		t.Errorf("Run: %v", err)
 	}
 }

@@ -63,7 +63,9 @@ func (w *base) identify(ctx context.Context) (cluster string, metas map[string]t
 		return "", nil, &retryError{err}
 	}
 	for _, topic := range w.set.topics {
-		if err := metas[topic].err; err != nil {
+		if err := metas[topic].err; errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return "", nil, &retryError{fmt.Errorf("topic %q does not exist: make it, with kafka-topics.sh --create or kadm's CreateTopic: %w", topic, err)}
+		} else if err != nil {
 			return "", nil, &retryError{fmt.Errorf("topic %q: %w", topic, err)}
 		}
 		if metas[topic].id == (topicID{}) && !w.set.NameIdentity {

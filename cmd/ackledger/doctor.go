@@ -122,7 +122,7 @@ func (d *doctor) run(ctx context.Context, t *target, out, messages io.Writer) er
 		if o, coded := errors.AsType[*outcome](err); coded && o.code == exitUsage {
 			return err
 		}
-		f.add(problem, "ledger", fmt.Sprintf("%s: %v", t, err), "make it reachable, or name the right one; if it has no tables or old ones, run `ackledger migrate`; if they are newer, use a newer program")
+		f.add(problem, "ledger", fmt.Sprintf("%s: %v", t, err), t.remedy())
 	} else {
 		defer func() { _ = closeLedger() }() // it was only read
 		visit(ctx, l, t, &f)
@@ -131,6 +131,14 @@ func (d *doctor) run(ctx context.Context, t *target, out, messages io.Writer) er
 	d.visitQueues(ctx, l, behind, &f) // a ledger that could not be opened is nil
 	d.visitTopics(ctx, l, behind, &f)
 	return d.report(out, f)
+}
+
+// remedy is what helps where a ledger could not be opened. What is wrong with a file its error says, with the command that mends it.
+func (t *target) remedy() string {
+	if _, in, err := t.where(); err == nil && in == inSQLite {
+		return "do what the error says, or name the right file; if its tables are newer, use a newer program"
+	}
+	return "make it reachable, or name the right one; if it has no tables or old ones, run `ackledger migrate`; if they are newer, use a newer program"
 }
 
 // visit looks at the ledger.

@@ -157,6 +157,7 @@ func TestFailuresAreOneLineWithoutPasswords(t *testing.T) {
 	for args, want := range map[string]string{
 		"stats --ledger " + file:                                    "there is no ledger in " + file,
 		"maintain --once --ledger " + file:                          "`ackledger migrate` makes one",
+		"stats --ledger " + filepath.Join(dir, "no", "l.db"):        "its folder " + filepath.Join(dir, "no") + " does not exist",
 		"stats --ledger " + dir:                                     "is a folder",
 		"migrate --ledger " + filepath.Join(dir, "no", "l.db"):      filepath.Join(dir, "no", "l.db"),
 		"stats --ledger " + text:                                    text,

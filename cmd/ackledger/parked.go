@@ -108,11 +108,15 @@ func (l *list) parkedLines(ctx context.Context, op ledger.Operator, f ledger.Fil
 	return show(out, l, p.ParkedMessages(ctx, f), parkedHead, parkedLine, newParked)
 }
 
+// parkedRuns is what comes of messages that are due now.
+const parkedRuns = "a worker of their scope takes each within a third of its lease, and until then they are listed as due now"
+
 type changeParked struct {
 	filters
 	by
 	action         ledger.Action
 	done           string // of what was changed
+	then           string // what comes of it next; empty: nothing
 	yes, all, json bool
 }
 
@@ -124,7 +128,7 @@ func newParkedCommand(t *target) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(
-		newChangeParked(t, &changeParked{action: ledger.ActionRunNow, done: "due now"}, "run", "Make parked messages due now",
+		newChangeParked(t, &changeParked{action: ledger.ActionRunNow, done: "due now", then: parkedRuns}, "run", "Make parked messages due now",
 			`Make parked messages due now: a worker of their scope takes each when it looks next, within a third of its lease.`),
 		newChangeParked(t, &changeParked{action: ledger.ActionDrop, done: "dropped"}, "drop", "Make dead letters of parked messages",
 			`Make dead letters of parked messages: they fail for good, of the kind "dropped", and run no more. Each is in the archive, whole, and
@@ -189,7 +193,7 @@ func (p *changeParked) run(ctx context.Context, op ledger.Operator, parking ledg
 		return p.unmet("parked message")
 	}
 	if !p.json {
-		fmt.Fprintf(out, "%s parked messages are selected, of which workers have %s\n", count(counted.Matched), count(counted.Left))
+		fmt.Fprintln(out, selectedText(counted))
 	}
 	if !p.yes || counted.Matched == counted.Left {
 		return p.report(out, counted, true)
@@ -207,12 +211,27 @@ func (p *changeParked) run(ctx context.Context, op ledger.Operator, parking ledg
 	return partly(fmt.Errorf("%s parked messages were left: a worker has them, or they have changed since", count(rep.Left-counted.Left)))
 }
 
+// selectedText says how many are selected, and how many of them are not changed because a worker has them.
+func selectedText(r ledger.ParkedReport) string {
+	what := count(r.Matched) + " parked messages are selected"
+	if r.Matched == 1 {
+		what = "1 parked message is selected"
+	}
+	if r.Left == 0 {
+		return what
+	}
+	return fmt.Sprintf("%s; workers are handling %s of them, which will not be changed", what, count(r.Left))
+}
+
 func (p *changeParked) report(out io.Writer, rep ledger.ParkedReport, dry bool) error {
 	switch {
 	case p.json:
 		return printJSON(out, changedParked{DryRun: dry, Matched: rep.Matched, Changed: rep.Changed, Left: rep.Left})
 	case !dry:
 		fmt.Fprintf(out, "%s %s, %s left (a worker has them, or they have changed)\n", count(rep.Changed), p.done, count(rep.Left))
+		if p.then != "" && rep.Changed > 0 {
+			fmt.Fprintln(out, p.then)
+		}
 	case rep.Matched > rep.Left:
 		fmt.Fprintln(out, "nothing was changed: --yes does it")
 	}

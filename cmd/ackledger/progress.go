@@ -71,8 +71,8 @@ func progressLine(now replay.Progress) string {
 	if r.DryRun {
 		verb = "to replay"
 	}
-	line := fmt.Sprintf("%s read, %s %s, %s dropped, %s left, %s failed; %.0f/s", count(r.Read), count(r.Replayed), verb,
-		count(r.Succeeded+r.Superseded), count(r.Left+r.Refused+r.Mismatched), count(r.Failed), now.Rate)
+	line := fmt.Sprintf("%s read, %s %s, %s dropped, %s left, %s refused, %s mismatched, %s failed; %.0f/s", count(r.Read), count(r.Replayed), verb,
+		count(r.Succeeded+r.Superseded), count(r.Left), count(r.Refused), count(r.Mismatched), count(r.Failed), now.Rate)
 	if now.Left > 0 {
 		line += ", " + short(now.Left.Round(time.Second)) + " to go"
 	}

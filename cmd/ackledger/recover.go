@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,6 +46,10 @@ before have left, and tokens go on above all that was handed out. Then it sets t
 not have as finished. What it has finished is recognised, and not run again.
 
 A ledger of several clusters is recovered once for each of them (--brokers). Interrupted, the same command goes on.
+Without --brokers no group of Kafka is looked at: of a ledger that has some the exit code is 3.
+
+A SQLite file that was restored without its -owners file is first given a new one: recover --new-owners --yes, without --brokers. That
+changes no group. Then look with --brokers.
 
 What was deleted from SQS is in no queue any more: have producers send again what is newer than the backup, under the same ids.
 
@@ -96,7 +101,7 @@ func (r *recovering) admit(ctx context.Context, t *target) error {
 		return usage("--new-owners is for a SQLite file")
 	}
 	if !r.yes {
-		return usage("--new-owners makes the missing file: it goes with --yes")
+		return usage("--new-owners makes the missing file: run recover --new-owners --yes without --brokers, then look with --brokers")
 	}
 	l, err := sqlite.Open(ctx, name, &sqlite.Config{NewOwners: true})
 	if err != nil {
@@ -124,11 +129,32 @@ func (r *recovering) run(ctx context.Context, l opened, who ledger.By, out io.Wr
 			return err
 		}
 	}
-	if err := r.say(ctx, rec, list, out); err != nil {
+	scopes, err := rec.Scopes(ctx)
+	if err != nil {
 		return err
 	}
-	p := r.plan(list, id)
+	if err := r.say(scopes, list, out); err != nil {
+		return err
+	}
+	if err := r.act(ctx, rec, r.plan(list, id), r.isBlind(scopes), who, out); err != nil {
+		return err
+	}
+	if r.isBlind(scopes) {
+		return partly(errors.New("nothing was compared with Kafka: this ledger has Kafka groups: name --brokers"))
+	}
+	return nil
+}
+
+// isBlind says that the ledger has groups of Kafka, while no broker is named to ask what they have committed.
+func (r *recovering) isBlind(scopes []string) bool {
+	return !r.named() && slices.ContainsFunc(scopes, func(s string) bool { return strings.HasPrefix(s, "kafka:") })
+}
+
+// act does what is to be done, or says why it does not.
+func (r *recovering) act(ctx context.Context, rec recoverable, p recovery, blind bool, who ledger.By, out io.Writer) error {
 	switch {
+	case len(p.list) == 0 && !p.raise && blind: // that nothing is to be done is not known
+		return nil
 	case len(p.list) == 0 && !p.raise:
 		fmt.Fprintln(r.people(out), "nothing is to be done: no commit is ahead of the ledger")
 		return nil

@@ -299,10 +299,13 @@ func TestRecoverSQLite(t *testing.T) {
 	if err = errors.Join(err, conn.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]string{"--raise --yes": "NewOwners", "--new-owners": "--yes", "--new-owners --yes --unseen all": "--unseen", "--yes --span 0": "--span"} {
+	for args, want := range map[string]string{"--raise --yes": "NewOwners", "": "recover --new-owners --yes", "--new-owners": "--yes", "--new-owners --yes --unseen all": "--unseen", "--yes --span 0": "--span"} {
 		if r := ackledger(t, append([]string{"recover", "--ledger", file}, strings.Fields(args)...)...); r.code == exitDone || !strings.Contains(r.errors, want) {
 			t.Errorf("%s: code %d, %s%s", args, r.code, r.out, r.errors)
 		}
+	}
+	if r := ackledger(t, "doctor", "--ledger", file); r.code != exitFailed || !strings.Contains(r.out, "recover --new-owners --yes") || strings.Contains(r.out, "migrate") {
+		t.Errorf("doctor: code %d, %s%s", r.code, r.out, r.errors)
 	}
 	out := done(t, "recover", "--ledger", file, "--new-owners", "--raise", "--yes")
 	for _, want := range []string{"epoch 1: ", "1 messages are pending", "no --brokers", "what was deleted from the queue"} {
@@ -316,5 +319,21 @@ func TestRecoverSQLite(t *testing.T) {
 	}
 	if list, err := restored.Status(t.Context(), []ledger.Key{{Scope: orders, ID: []byte("m1")}}); err != nil || list[0].State != ledger.Succeeded {
 		t.Errorf("what had succeeded: %+v, %v", list, err)
+	}
+}
+
+// Without brokers nothing is known of a group of Kafka, so a script must not take it for recovered.
+func TestRecoverWithoutItsBrokers(t *testing.T) {
+	t.Parallel()
+	for scope, want := range map[string]int{"kafka:c/t/shipping": exitPartly, orders: exitDone} {
+		file := filepath.Join(t.TempDir(), "ledger.db")
+		openStore(t, file).succeed(scope, "m1")
+		for _, flags := range []string{"", "--yes", "--raise --yes"} {
+			r := ackledger(t, append([]string{"recover", "--ledger", file}, strings.Fields(flags)...)...)
+			blind := want == exitPartly
+			if r.code != want || blind != strings.Contains(r.errors, "name --brokers") || blind && strings.Contains(r.out, "nothing is to be done") {
+				t.Errorf("%s %q: code %d, want %d: %s%s", scope, flags, r.code, want, r.out, r.errors)
+			}
+		}
 	}
 }

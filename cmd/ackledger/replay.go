@@ -86,6 +86,7 @@ groups it is refused without --any-group.
 
 Ctrl-C stops between two messages; the report says what was done. What a queue still hides, of a run that was stopped or
 from another, is not seen: the report counts it, and with --yes the exit code is 3. The same command again, later, sees it.
+The exit code is 3, too, if letters are left, refused or mismatched, or failed again; a dry run has the same for what would be.
 To replay through your handler, without the broker, use replay.InPlace in a program of your own.`,
 		Args: cobra.NoArgs,
 		RunE: t.operating(r.run),
@@ -276,8 +277,10 @@ func (r *replaying) outcome(ctx context.Context, report *replay.Report, err erro
 	case report.Unread > 0 && open == 0 && (!report.DryRun || len(r.ids) > 0 && report.Read == 0):
 		// It did all it saw, while its source says that it has more; none of that is known by its id.
 		return partly(fmt.Errorf("about %s messages of %s were not seen: run the same command again, see the warning", count(report.Unread), report.Source))
-	case report.DryRun || open == 0:
+	case open == 0:
 		return nil
+	case report.DryRun: // a script that asks first is told what the run would tell it
+		return partly(fmt.Errorf("%s of %s dead letters would not be replayed: see the report", count(open), count(report.Read)))
 	case report.Failed > 0 && finished == 0:
 		return fmt.Errorf("%s dead letters failed again; they are where they were", count(report.Failed))
 	}

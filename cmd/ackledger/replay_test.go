@@ -313,7 +313,7 @@ func TestProgress(t *testing.T) {
 	now.Elapsed = lineInterval
 	p.show(now)
 	p.end()
-	if want := "1,500 read, 1,400 replayed, 67 dropped, 30 left, 3 failed; 150/s, 10s to go\n"; out.String() != want {
+	if want := "1,500 read, 1,400 replayed, 67 dropped, 20 left, 10 refused, 0 mismatched, 3 failed; 150/s, 10s to go\n"; out.String() != want {
 		t.Errorf("a line says %q, want %q", out.String(), want)
 	}
 	out.Reset()
@@ -364,4 +364,28 @@ func TestReplayOfWhatIsHidden(t *testing.T) {
 			t.Errorf("visible again: %+v", rep)
 		}
 	})
+}
+
+// A dry run says by its exit code what the run would: a script that asks first stops there.
+func TestDryRunOfWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	onSites(t, func(t *testing.T, s *site) {
+		s.publish("o9") // the ledger knows nothing of it
+		for _, flags := range [][]string{nil, {"--yes"}} {
+			r := s.replay(append([]string{"--source", "sqs:orders-dlq", "--to", "source", "--visibility", "1s"}, flags...)...)
+			if r.code != exitPartly || !strings.Contains(r.out, "1 refused") || strings.Count(r.errors, "\n") != 1 {
+				t.Errorf("%v: code %d, want %d: %s%s", flags, r.code, exitPartly, r.out, r.errors)
+			}
+			s.unhide()
+		}
+	})
+}
+
+// What is left, refused and mismatched is three things in the progress as it is in the report.
+func TestProgressLineCountsAsTheReport(t *testing.T) {
+	t.Parallel()
+	line := progressLine(replay.Progress{Report: replay.Report{Read: 6, Left: 1, Refused: 2, Mismatched: 3}})
+	if !strings.Contains(line, "1 left, 2 refused, 3 mismatched, 0 failed") {
+		t.Error(line)
+	}
 }

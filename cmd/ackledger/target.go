@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -180,11 +181,19 @@ func openSQLite(ctx context.Context, name string, warnings io.Writer) (opened, f
 	l, err := sqlite.Open(ctx, name, &sqlite.Config{Existing: true, Logger: logger(warnings)})
 	switch {
 	case errors.Is(err, sqlite.ErrNoLedger):
+		if folder := filepath.Dir(name); isMissing(folder) {
+			return nil, nil, fmt.Errorf("there is no ledger in %s: its folder %s does not exist (make it, then `ackledger migrate` makes the ledger)", name, folder)
+		}
 		return nil, nil, fmt.Errorf("there is no ledger in %s (`ackledger migrate` makes one)", name)
 	case err != nil:
 		return nil, nil, err
 	}
 	return l, l.Close, nil
+}
+
+func isMissing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // openDynamoDB opens a table.

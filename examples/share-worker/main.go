@@ -46,7 +46,7 @@ func run(ctx context.Context, stop func(), brokers, topic, group, path string) e
 	}
 	defer cluster.Close()
 	err = cluster.SetShareGroup(ctx, group, map[string]string{
-		"share.delivery.count.limit": "15", "share.isolation.level": "read_committed", "share.auto.offset.reset": "earliest",
+		"share.delivery.count.limit": "10", "share.isolation.level": "read_committed", "share.auto.offset.reset": "earliest",
 		"share.record.lock.duration.ms": "30000",
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func run(ctx context.Context, stop func(), brokers, topic, group, path string) e
 	})
 	worker, err := kafka.NewShareWorker([]kgo.Opt{
 		kgo.SeedBrokers(cluster.Brokers...), kgo.ShareGroup(group), kgo.ConsumeTopics(topic),
-	}, ledger, handler, &kafka.ShareConfig{Options: consumer.Options{Logger: local.Logger(cluster.Real())}})
+	}, ledger, handler, &kafka.ShareConfig{Options: consumer.Options{Attempts: 5, Logger: local.Logger(cluster.Real())}})
 	if err != nil {
 		return err
 	}

@@ -212,7 +212,7 @@ func pairFiles(ctx context.Context, main, owners *writer, path string, renew boo
 		return openError(path, err)
 	case have == "":
 		return ledger.MarkUnusable(fmt.Errorf("ledger/sqlite: %s is missing or empty, but %s has been in use with one: restore it, "+
-			"or stop every worker of this ledger and open it once with Config.NewOwners", ownersPath(path), path))
+			"or stop every worker of this ledger and run `ackledger recover --new-owners --yes`, or open it once with Config.NewOwners", ownersPath(path), path))
 	case have != want:
 		return ledger.MarkUnusable(fmt.Errorf("ledger/sqlite: %s belongs to ledger %s, %s is ledger %s: restore the file that belongs to it",
 			ownersPath(path), have, path, want))
