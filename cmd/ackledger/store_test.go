@@ -138,12 +138,17 @@ func (s *store) park(scope, id string) {
 // wake has a message that is parked succeed.
 func (s *store) wake(scope, id string) {
 	s.Helper()
-	claims, err := s.owner.Claim(s.Context(), []ledger.Entry{{Key: ledger.Key{Scope: scope, ID: []byte(id)}, Delivery: []byte(id), Window: time.Hour,
-		Fingerprint: ledger.BodyFingerprint([]byte(secret + id)), Parked: true, Copy: true}})
-	if err != nil || claims[0].Answer != ledger.Run {
-		s.Fatalf("%+v, %v", claims, err)
+	for end := time.Now().Add(time.Minute); ; {
+		claims, err := s.owner.Claim(s.Context(), []ledger.Entry{{Key: ledger.Key{Scope: scope, ID: []byte(id)}, Delivery: []byte(id), Window: time.Hour,
+			Fingerprint: ledger.BodyFingerprint([]byte(secret + id)), Parked: true, Copy: true}})
+		switch {
+		case err == nil && claims[0].Answer == ledger.Run:
+			s.settle([]ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Succeed}})
+			return
+		case err != nil || claims[0].Answer != ledger.Busy || time.Now().After(end): // it is not due yet
+			s.Fatalf("%+v, %v", claims, err)
+		}
 	}
-	s.settle([]ledger.Settlement{{Ticket: claims[0].Ticket, Kind: ledger.Succeed}})
 }
 
 // fail makes dead letters.

@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,4 +102,34 @@ func TestKeyThatStandsStillIsSaid(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowCount is a ledger whose first count of what is parked takes a while.
+type slowCount struct {
+	*memory.Ledger
+	asked atomic.Bool
+}
+
+func (l *slowCount) ParkedIn(ctx context.Context, scope string) (ledger.ParkedStats, error) {
+	if !l.asked.Swap(true) {
+		time.Sleep(5 * time.Second)
+	}
+	return l.Ledger.ParkedIn(ctx, scope)
+}
+
+// TestPitfall263_HeldAfterAStart: what was put off for long before the ledger had said how much is parked waited in memory, for hours.
+func TestPitfall263_HeldAfterAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &slowCount{Ledger: memory.New()}
+		h := &ordered{later: map[string]time.Duration{"1/0": time.Hour}}
+		e, b := begin(t, l, options(), h.handle, parks)
+		in := ofKey(engine.NewLanes(scope, "log"), 1, 0, 1)
+		e.Offer(in)
+		pass(time.Second)
+		b.wantAcked(t, in...)
+		wantParked(t, l.Ledger, 1)
+		pass(time.Hour)
+		h.wantDone(t, "1/0")
+		end(t, e)
+	})
 }

@@ -67,6 +67,9 @@ func (p *parking) takes(scope string, after time.Duration, weight int64, must bo
 	if after < parkSoon || after > ledger.MaxPark {
 		return false
 	}
+	if must || after >= p.cfg.Options.ParkAfter {
+		p.learn(scope)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.scopes[scope]
@@ -79,6 +82,18 @@ func (p *parking) takes(scope string, after time.Duration, weight int64, must bo
 		return false
 	}
 	return p.fits(s, scope, after, weight)
+}
+
+// learn asks how much of a scope is parked if no answer has come yet: what comes right after a start may wait for hours. An error the
+// loop meets as well, and says.
+func (p *parking) learn(scope string) {
+	p.mu.Lock()
+	s := p.scopes[scope]
+	first := s != nil && s.countAt.IsZero()
+	p.mu.Unlock()
+	if first {
+		_ = p.count(scope)
+	}
 }
 
 // follows is takes for a message that is parked behind others of its lane. If these are over meanwhile it is due, and looked for.
