@@ -85,9 +85,15 @@ func (c *client) conclude(ctx context.Context, locks bool) error {
 	for key := range c.plan.Keys {
 		deadline := time.Now().Add(patient)
 		for {
+			if w.mine == nil && !w.joinLast(ctx) { // it stood still for a lease
+				return fmt.Errorf("nobody can join any more")
+			}
 			o := &op{Kind: doClaim, Owner: w.mine.ID(), Key: key, Delivery: lastCopy, Solo: true}
 			if !w.ask(ctx, w.mine, []*op{o}) {
-				return fmt.Errorf("the last claim of message %d was not answered", key)
+				if time.Now().After(deadline) {
+					return fmt.Errorf("the last claim of message %d was not answered", key)
+				}
+				continue
 			}
 			if *o.Got != (answer{}) || !locks {
 				break
@@ -105,8 +111,13 @@ func (c *client) conclude(ctx context.Context, locks bool) error {
 		if len(latest) == 1 && latest[0].from == w.mine && latest[0].key == key && !latest[0].ticket.IsMismatch() {
 			o := &op{Kind: doSettle, Owner: w.mine.ID(), Key: key, Token: latest[0].ticket.Token(), From: w.mine.ID(), Settle: ledger.Succeed}
 			w.finish(ctx, w.mine, []*op{o}, []ledger.Settlement{c.plan.settlement(o, latest[0].ticket)})
-			w.ask(ctx, w.mine, []*op{{Kind: doClaim, Owner: w.mine.ID(), Key: key, Delivery: lastCopy}})
+			if w.mine != nil {
+				w.ask(ctx, w.mine, []*op{{Kind: doClaim, Owner: w.mine.ID(), Key: key, Delivery: lastCopy}})
+			}
 		}
+	}
+	if w.mine == nil {
+		return nil
 	}
 	return w.call(ctx, []*op{{Kind: doLeave, Owner: w.mine.ID(), Key: allKeys}}, w.mine.Leave)
 }
