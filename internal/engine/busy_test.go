@@ -65,7 +65,7 @@ func TestLongTransactionIsNoOutage(t *testing.T) {
 	defer other.Close()
 	core, logs := observer.New(zap.WarnLevel)
 	o := options()
-	o.Lease, o.Logger, o.NoMaintenance = 2*time.Second, zap.New(core), true
+	o.Lease, o.Logger, o.NoMaintenance = 6*time.Second, zap.New(core), true
 	l := &counted{Ledger: file}
 	var runs atomic.Int64
 	began, locked := make(chan struct{}), make(chan struct{})

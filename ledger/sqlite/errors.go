@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -41,6 +42,19 @@ func code(err error) int {
 		return e.Code() & 0xff
 	}
 	return 0
+}
+
+// tooLate is the error of a call that came at one time and had the write lock from another on, if its own time is up. Where
+// most of that went by with waiting for the lock the file is busy: no disk was slow.
+func tooLate(ctx context.Context, came, got time.Time) error {
+	switch err := ctx.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) && got.Sub(came) > time.Since(got):
+		return fmt.Errorf("%w: %w: %w", ErrBusy, errTooLate, err)
+	default:
+		return fmt.Errorf("%w: %w", errTooLate, err)
+	}
 }
 
 func isBusy(err error) bool {

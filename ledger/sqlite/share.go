@@ -22,6 +22,7 @@ var errShared = errors.New("the transaction that it shared with other calls was 
 // sharer is a call that waits to be carried out, in a transaction of its own or of another call.
 type sharer struct {
 	n     uint64 // of its coming
+	came  time.Time
 	items int
 	ctx   context.Context
 	fn    func(context.Context, *sql.Tx) error
@@ -31,18 +32,18 @@ type sharer struct {
 
 // run is the call's part of a transaction.
 func (s *sharer) run(tx *sql.Tx) error {
-	err := s.fn(context.WithoutCancel(s.ctx), tx)
-	if err == nil && s.ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w", errTooLate, s.ctx.Err())
+	got := time.Now()
+	if err := s.fn(context.WithoutCancel(s.ctx), tx); err != nil {
+		return err
 	}
-	return err
+	return tooLate(s.ctx, s.came, got)
 }
 
 // share is as do, for short calls of which many come at once: whoever has the turn carries out those that wait for it, too, in
 // one transaction with one flush to the disk, as long as nobody's time in it is up. Each waits for its own time only, and
 // fails by itself.
 func (w *writer) share(ctx context.Context, items int, fn func(context.Context, *sql.Tx) error) error {
-	s := &sharer{items: items, ctx: ctx, fn: fn, done: make(chan struct{})}
+	s := &sharer{came: time.Now(), items: items, ctx: ctx, fn: fn, done: make(chan struct{})}
 	wait, cancel := waiting(ctx)
 	defer cancel()
 	w.mu.Lock()

@@ -328,3 +328,43 @@ func TestSharePanics(t *testing.T) {
 		}
 	})
 }
+
+// A call had the write lock in the last moments of its time, since another transaction had held it until then, and was late
+// with what it wrote: the ledger was said to be unreachable. It is busy, unless its own work was what took the time.
+func TestPitfall264_LateAfterTheLock(t *testing.T) {
+	calls := map[string]func(w *writer, ctx context.Context, fn func(context.Context, *sql.Tx) error) error{
+		"alone": func(w *writer, ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+			return w.do(ctx, fn)
+		},
+		"shared": func(w *writer, ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+			return w.share(ctx, 1, fn)
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				const whole = 500 * time.Millisecond
+				for waits, busy := range map[time.Duration]bool{whole * 4 / 5: true, whole / 5: false} {
+					w, release := newShared(t, 0)
+					ctx, cancel := context.WithTimeout(t.Context(), whole)
+					defer cancel()
+					time.AfterFunc(waits, w.turn.give)
+					err := call(w, ctx, func(ctx context.Context, tx *sql.Tx) error {
+						time.Sleep(whole - waits + time.Millisecond)
+						return write(0)(ctx, tx)
+					})
+					if !errors.Is(err, errTooLate) || errors.Is(err, ErrBusy) != busy || ledger.Unknown(err) {
+						t.Errorf("%v of %v went by with waiting: %v", waits, whole, err)
+					}
+					if err := w.turn.take(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					release()
+					if got := written(t, w); got != "" {
+						t.Errorf("written by %s", got)
+					}
+				}
+			})
+		})
+	}
+}

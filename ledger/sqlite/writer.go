@@ -83,6 +83,7 @@ func waiting(ctx context.Context) (context.Context, context.CancelFunc) {
 // do runs fn in a transaction and commits it, unless ctx has ended by then: what is late is rolled back. An error for
 // which ledger.Unknown is false means that nothing was written. The statements of fn are not cancelled in the middle.
 func (w *writer) do(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	came := time.Now()
 	wait, cancel := waiting(ctx)
 	defer cancel()
 	if err := w.turn.take(wait); err != nil {
@@ -93,8 +94,9 @@ func (w *writer) do(ctx context.Context, fn func(context.Context, *sql.Tx) error
 	if err != nil {
 		return err
 	}
-	if err = fn(context.WithoutCancel(ctx), tx); err == nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w", errTooLate, ctx.Err())
+	got := time.Now()
+	if err = fn(context.WithoutCancel(ctx), tx); err == nil {
+		err = tooLate(ctx, came, got)
 	}
 	if err != nil {
 		return errors.Join(err, ended(tx.Rollback()))
