@@ -127,7 +127,7 @@ func ofMessages(f *ledger.Filter) bool {
 	return f.Stuck || f.State == ledger.Pending || f.State == ledger.Succeeded
 }
 
-const rangesUnlisted = "(messages that are held in ranges have no line: `ackledger stats` counts them, `ackledger show` shows each)"
+const rangesUnlisted = "(records that are held in ranges, if there are any, have no line: `ackledger stats` counts them, `ackledger show` shows each)"
 
 // noteRanges says what a list leaves out if it is of a Kafka topic, alone or among others: only those are held in ranges.
 func noteRanges(ctx context.Context, op ledger.Operator, scope string, out io.Writer) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -171,6 +172,9 @@ func printStats(out io.Writer, s *ledger.Stats) error {
 		}
 		if len(s.Scopes) == ledger.MaxStatScopes {
 			fmt.Fprintln(w, "(there are more scopes)")
+		}
+		if slices.ContainsFunc(s.Scopes, func(c ledger.ScopeStats) bool { return c.Scope == ledger.PermitScope }) {
+			fmt.Fprintln(w, "("+ledger.PermitScope+" has the permits of Options.Limit, which stay, and no messages)")
 		}
 	}
 	if len(s.Deliveries) > 0 {

@@ -31,3 +31,18 @@ func TestStatsOfACountBeforeTheFirstMessage(t *testing.T) {
 		}
 	}
 }
+
+// Permits stood among the messages, as pending ones of a scope of which nobody had heard.
+func TestStatsSayWhatPermitsAre(t *testing.T) {
+	t.Parallel()
+	for scope, said := range map[string]bool{ledger.PermitScope: true, "s": false} {
+		s := ledger.Stats{At: time.Unix(1e9, 0), Scopes: []ledger.ScopeStats{{Scope: scope, Pending: 1}}}
+		var out strings.Builder
+		if err := printStats(&out, &s); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "permits of Options.Limit"); got != said {
+			t.Errorf("%s: said: %t\n%s", scope, got, out.String())
+		}
+	}
+}

@@ -23,8 +23,8 @@ func newWorkers(t *target) *cobra.Command {
 		Long: `Say which workers there are, and how they do: those that live, and those that left or died within the last hour. Below
 them stand the pauses that hold.
 
-A worker says how it does with each heartbeat, three times a lease (every 10 s by default), so what is shown may be as
-old. One that died says what it said last. Counts are since it started. What a worker writes is its own to say: names
+A worker says how it does a second after it has joined, and then with each heartbeat, three times a lease (every 10 s by
+default), so what is shown may be as old. One that died says what it said last. Counts are since it started. What a worker writes is its own to say: names
 and texts may be anything.
 
 A worker without a scope has reported nothing. It is young, or ended before its first heartbeat; or it is of an older

@@ -257,7 +257,7 @@ func TestCountsComeWithBeats(t *testing.T) {
 		wantCounted(t, w.l, "of two scopes", counted(19), ledger.Deliveries{Scope: "tests/other", Misses: 1})
 
 		w.Offer(w.fresh(7, ""))
-		pass(time.Second)
+		pass(time.Second / 2) // a beat comes a second later
 		died(t, w.Engine, w.net)
 		wantCounted(t, w.l, "after its death", counted(19), ledger.Deliveries{Scope: "tests/other", Misses: 1})
 	})

@@ -12,6 +12,9 @@ import (
 	"go.uber.org/zap"
 )
 
+// firstBeat is how soon after it has joined a session beats for the first time, at most.
+const firstBeat = time.Second
+
 // session is one life of the worker in the ledger.
 type session struct {
 	flow   flow.Session
@@ -114,10 +117,10 @@ func (l *lease) keep(sess *session) {
 }
 
 // beat returns when the session is lost: the ledger says so, or the lease ends soon and nobody confirmed another. A
-// third of the lease lies between two beats; a sixth is the margin.
+// third of the lease lies between two beats; a sixth is the margin. The first comes soon, so that operators see who has joined.
 func (l *lease) beat(sess *session) {
 	margin := l.opt.Lease / 6
-	wait, failed := l.opt.Lease/3, 0
+	wait, failed := min(firstBeat, l.opt.Lease/3), 0
 	for {
 		t := time.NewTimer(wait)
 		select {

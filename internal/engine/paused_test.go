@@ -321,6 +321,10 @@ func TestReports(t *testing.T) {
 			c.Shown.Scopes, c.Shown.Lag = []string{scope, "tests/b"}, func() []ledger.Lag { return lag }
 		})
 		began := time.Now()
+		pass(time.Second) // who is killed before a third of a lease has passed was nobody's
+		if all, err := l.Workers(t.Context()); err != nil || len(all) != 1 || !all[0].Report.Started.Equal(began) {
+			t.Errorf("who has just joined: %+v, %v", all, err)
+		}
 		again := item("m00004", "")
 		e.Offer(append(items(9, noLane), again))
 		pass(50 * time.Second)
