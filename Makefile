@@ -23,7 +23,7 @@ export GORACE ?= atexit_sleep_ms=50
 
 .DEFAULT_GOAL := help
 # What is a module of its own, so that those who import the library do not get what it needs.
-MODULES = bench integration/browser integration/dashboard idempotency/redisfilter idempotency/spills3 integration/routers integration/kubernetes sqs/lambdasqs formats/cloudevents formats/registry formats/s3payload
+MODULES = integration bench integration/browser integration/dashboard idempotency/redisfilter idempotency/spills3 integration/routers integration/kubernetes sqs/lambdasqs formats/cloudevents formats/registry formats/s3payload
 # Where long runs write what they came to.
 RECORD = ACKLEDGER_REPORT=$(CURDIR)/docs/reliability.md
 
@@ -52,7 +52,7 @@ with-servers:
 	$(foreach m,$(MODULES),cd $(CURDIR)/$(m) && $(GO) test $(TEST_FLAGS) $(MODULE_FLAGS) ./... &&) true
 
 unit: ## the tests that need no server; the others are left out or skip and say so
-	ACKLEDGER_UNIT=1 $(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v /integration)
+	ACKLEDGER_UNIT=1 $(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v /internal/services)
 
 lint: $(filter $(CURDIR)/%,$(GOLANGCI_LINT)) ## gofmt, and golangci-lint, which vets as well
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
@@ -78,7 +78,7 @@ vuln: ## look for known vulnerabilities in what we import: needs govulncheck and
 
 chaos: bin/withservices ## faults drawn from SEED (default 1) on real servers for DURATION (default 30m); writes docs/reliability.md
 	ACKLEDGER_CHAOS=$(or $(DURATION),30m) ACKLEDGER_CHAOS_SEED=$(or $(SEED),1) $(RECORD) \
-		bin/withservices -- $(GO) test -count=1 -v -parallel 6 -timeout 24h ./integration/chaos
+		bin/withservices -- $(GO) test -C integration -count=1 -v -parallel 6 -timeout 24h ./chaos
 
 soak: ## workers at full load for DURATION (default 30m); fails unless their memory stays flat; writes docs/soak.svg
 	cd bench && $(GO) build -o ../bin/soak ./soak && ../bin/soak -out ../docs -duration $(or $(DURATION),30m)
@@ -102,4 +102,4 @@ mutants-all: bin/withservices ## measure the tests with changes that nobody chos
 # whether there is anything to do.
 .PHONY: bin/withservices
 bin/withservices:
-	$(GO) build -o $@ ./integration/services/cmd/withservices
+	$(GO) build -o $@ ./internal/services/cmd/withservices

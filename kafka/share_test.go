@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.opentelemetry.io/otel/sdk/metric"

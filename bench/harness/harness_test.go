@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 func TestMain(m *testing.M) {

@@ -22,7 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ackledger/ackledger/bench/internal/soak"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger/postgres"
 )
 

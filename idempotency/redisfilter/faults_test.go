@@ -19,8 +19,8 @@ import (
 
 	"github.com/ackledger/ackledger/idempotency"
 	"github.com/ackledger/ackledger/idempotency/redisfilter"
-	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/integration/wire"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 )

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/ackledger/ackledger v0.0.0
+	github.com/ackledger/ackledger/integration v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
@@ -61,3 +62,5 @@ require (
 )
 
 replace github.com/ackledger/ackledger => ../..
+
+replace github.com/ackledger/ackledger/integration => ../../integration

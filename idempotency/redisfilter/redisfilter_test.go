@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ackledger/ackledger/idempotency/redisfilter"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger"
 )
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
-	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/internal/killpoint"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // binaries is the folder of the programs that are killed.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // smallDisk mounts a file system of so many MiB in memory. That takes the right to mount: without it the test says that

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // fault is one kind of fault, with how often it is drawn beside the others.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
-	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/internal/killpoint"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // long says that this is `make test-long` or `make chaos`.

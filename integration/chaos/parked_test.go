@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // Processes are killed with SIGKILL while handlers run, whose retries all wait in the ledger: on Kafka in ranges and in rows, and on SQS.

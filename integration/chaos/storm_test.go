@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
-	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/internal/reliability"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // What `make chaos` says.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/integration/chaos/plan"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // Two brokers. One is away while records are written to the other; that one dies, and the first, which never had them, is

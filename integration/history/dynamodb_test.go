@@ -15,7 +15,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger/driver"
 	"github.com/ackledger/ackledger/ledger/driver/items"
 	"github.com/ackledger/ackledger/ledger/dynamodb"

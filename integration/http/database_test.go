@@ -10,7 +10,7 @@ import (
 	_ "modernc.org/sqlite"             // the same
 
 	"github.com/ackledger/ackledger/integration/http/plan"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger/postgres"
 	"github.com/ackledger/ackledger/ledger/sqlite"
 )

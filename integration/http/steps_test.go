@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/integration/http/plan"
-	"github.com/ackledger/ackledger/integration/services"
 	"github.com/ackledger/ackledger/internal/killpoint"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // lease is how long a dead server's requests stay closed to others.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/integration/http/plan"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // long says that this is `make test-long`.

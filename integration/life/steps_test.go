@@ -19,7 +19,7 @@ import (
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/idempotency"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/postgres"
 	"github.com/ackledger/ackledger/ledger/sqlite"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/replay"
 )
 

@@ -48,7 +48,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "ackledger")
-	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", path, "../../cmd/ackledger").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "../..", "-ldflags=-w", "-o", path, "./cmd/ackledger").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	built = dir

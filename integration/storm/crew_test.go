@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // crew is a number of worker processes: some are killed now and then and replaced, one joins and leaves.

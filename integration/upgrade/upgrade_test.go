@@ -18,13 +18,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 const (
 	root      = "../.."
 	versionAt = "ledger/postgres/version.go"
-	workerAt  = "integration/upgrade/worker"
+	workerAt  = "cmd/upgradeworker" // of an older tree
 )
 
 var versionIs = regexp.MustCompile(`program = versions\{worker: (\d+)`)
@@ -83,16 +83,17 @@ func buildOld(t *testing.T, commit string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return build(t, tree)
+	return build(t, filepath.Join(tree, workerAt))
 }
 
-func build(t *testing.T, tree string) string {
+// build builds the worker whose source is in dir.
+func build(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "worker")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, "./"+workerAt)
-	cmd.Dir = tree
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, ".")
+	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build in %s: %v, %s", tree, err, out)
+		t.Fatalf("build in %s: %v, %s", dir, err, out)
 	}
 	return file
 }
@@ -214,7 +215,7 @@ func TestUpgradeAndRollback(t *testing.T) {
 	if commit == "" {
 		services.Missing(t, fmt.Sprintf("an upgrade from a build of version %d of the schema: the history (.git) does not reach there", version))
 	}
-	was, is := buildOld(t, commit), build(t, root)
+	was, is := buildOld(t, commit), build(t, "worker")
 	s := newSite(t)
 	s.migrate(was)
 	endOld := s.start(was, "old")

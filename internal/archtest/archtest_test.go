@@ -197,10 +197,13 @@ var foreign = map[string][]string{
 	"testing":                           {"ledger/ledgertest", "sqs/sqstest", "consumer/consumertest"},
 }
 
+// startsServers says of a package that it starts servers for tests, which alone import it.
+func startsServers(path string) bool { return strings.HasPrefix(path+"/", "internal/services/") }
+
 func TestHeavyAndTestDependenciesStayWhereTheyBelong(t *testing.T) {
 	for _, p := range list(t) {
 		r, _ := rel(p.ImportPath)
-		if top, _, _ := strings.Cut(r, "/"); slices.Contains([]string{"examples", "integration", "cmd", "bench"}, top) {
+		if top, _, _ := strings.Cut(r, "/"); top == "examples" || top == "cmd" || startsServers(r) {
 			continue
 		}
 		for prefix, allowed := range foreign {
@@ -219,7 +222,7 @@ func TestHeavyAndTestDependenciesStayWhereTheyBelong(t *testing.T) {
 func TestTestPackagesAreImportedByTestsAndExamplesAlone(t *testing.T) {
 	for _, p := range list(t) {
 		r, _ := rel(p.ImportPath)
-		if top, _, _ := strings.Cut(r, "/"); top == "examples" || top == "integration" || top == "bench" || strings.HasSuffix(r, "test") {
+		if top, _, _ := strings.Cut(r, "/"); top == "examples" || startsServers(r) || strings.HasSuffix(r, "test") {
 			continue
 		}
 		for _, i := range p.Imports {

@@ -129,8 +129,8 @@ func (r *runner) overlay(e entry) (string, error) {
 // build compiles a package's tests; overlay may be empty.
 func (r *runner) build(ctx context.Context, pkg, overlay string) (string, error) {
 	bin := filepath.Join(r.tmp, strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "_")+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-o", bin, pkg) // linked in half the time
-	cmd.Dir, cmd.Env = r.root, environment(overlay)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-o", bin, ".") // linked in half the time
+	cmd.Dir, cmd.Env = filepath.Join(r.root, pkg), environment(overlay)                   // of whatever module it is
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s does not build: %w\n%s", pkg, err, tail(string(out)))
 	}

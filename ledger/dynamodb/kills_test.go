@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // stormVariable names the table of a storm, "endpoint|table". In a process that has it, this test binary is a worker of that storm.

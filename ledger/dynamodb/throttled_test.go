@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/dynamodb"
 	"github.com/ackledger/ackledger/ledger/dynamodb/dynamodbtest"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ackledger/ackledger/bench/internal/cases"
 	"github.com/ackledger/ackledger/bench/internal/suite"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 func TestMain(m *testing.M) {

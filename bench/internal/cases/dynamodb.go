@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ackledger/ackledger/bench/internal/suite"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/dynamodb"
 	"github.com/ackledger/ackledger/ledger/dynamodb/dynamodbtest"
@@ -80,7 +80,7 @@ func freshDynamo(ctx context.Context, r *suite.Run) (*dynamo, error) {
 		if err != nil {
 			return "", nil, err
 		}
-		r.All.Note("DynamoDB", "Dynoxide in memory, of the version in integration/services/dynoxide/package.json")
+		r.All.Note("DynamoDB", "Dynoxide in memory, of the version in internal/services/dynoxide/package.json")
 		return server.Endpoint(), server.Close, nil
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ackledger/ackledger/bench/internal/suite"
 	"github.com/ackledger/ackledger/consumer"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/kafka"
 	"github.com/ackledger/ackledger/ledger"
 )

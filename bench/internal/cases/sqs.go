@@ -18,7 +18,7 @@ import (
 
 	"github.com/ackledger/ackledger/bench/internal/suite"
 	"github.com/ackledger/ackledger/consumer"
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/memory"
 	"github.com/ackledger/ackledger/sqs"
@@ -78,7 +78,7 @@ func elasticMQ(ctx context.Context, r *suite.Run) (*awssqs.Client, func(), error
 		if err != nil {
 			return "", nil, err
 		}
-		r.All.Note("SQS", "ElasticMQ, of the version in integration/services/elasticmq/pom.xml")
+		r.All.Note("SQS", "ElasticMQ, of the version in internal/services/elasticmq/pom.xml")
 		return server.Endpoint(), server.Close, nil
 	})
 	if err != nil {

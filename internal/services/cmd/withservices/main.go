@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // startLimit bounds the start of all servers, with a first download over a slow line.

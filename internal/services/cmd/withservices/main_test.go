@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ackledger/ackledger/integration/services"
+	"github.com/ackledger/ackledger/internal/services"
 )
 
 // nameAll names all servers, so that none is started.
