@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -22,9 +23,10 @@ import (
 )
 
 const (
-	root      = "../.."
-	versionAt = "ledger/postgres/version.go"
-	workerAt  = "cmd/upgradeworker" // of an older tree
+	root       = "../.."
+	versionAt  = "ledger/postgres/version.go"
+	migrations = "ledger/postgres/migrations"
+	workerAt   = "cmd/upgradeworker" // of an older tree
 )
 
 var versionIs = regexp.MustCompile(`program = versions\{worker: (\d+)`)
@@ -35,29 +37,52 @@ func git(t *testing.T, args ...string) ([]byte, error) {
 	return exec.CommandContext(t.Context(), "git", append([]string{"-C", root}, args...)...).Output()
 }
 
-// previous returns the youngest commit of the version of the schema before today's; empty: the history does not reach there.
+// previous returns the youngest commit of the version of the schema before today's; empty: the history does not reach there. Its
+// last migration is as it is today: what stood there while a branch was made was nobody's schema.
 func previous(t *testing.T) (commit string, version int) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, versionAt))
+	program, err := os.ReadFile(filepath.Join(root, versionAt))
 	if err != nil {
 		t.Fatal(err)
 	}
-	today, err := strconv.Atoi(string(versionIs.FindSubmatch(text)[1]))
+	version = versionIn(t, program) - 1
+	files, err := filepath.Glob(filepath.Join(root, migrations, fmt.Sprintf("%05d_*.sql", version)))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("migration %d: %v, %v", version, files, err)
+	}
+	last := migrations + "/" + filepath.Base(files[0])
+	today, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := git(t, "log", "--format=%H", "--", versionAt)
+	list, err := git(t, "log", "--format=%H", "--", path.Dir(migrations))
 	if err != nil {
-		return "", today - 1
+		return "", version
 	}
 	for _, c := range strings.Fields(string(list)) {
-		// The file as it was before this commit: the youngest commit of another version is this one's parent.
-		was, err := git(t, "show", c+"^:"+versionAt)
-		if found := versionIs.FindSubmatch(was); err == nil && found != nil && string(found[1]) == strconv.Itoa(today-1) {
-			return c + "^", today - 1
+		was, err := git(t, "show", c+":"+last)
+		if err != nil || !bytes.Equal(was, today) {
+			continue
+		}
+		if program, err := git(t, "show", c+":"+versionAt); err == nil && versionIn(t, program) == version {
+			return c, version
 		}
 	}
-	return "", today - 1
+	return "", version
+}
+
+// versionIn is the schema that workers know by their source; 0 if it does not say.
+func versionIn(t *testing.T, source []byte) int {
+	t.Helper()
+	found := versionIs.FindSubmatch(source)
+	if found == nil {
+		return 0
+	}
+	version, err := strconv.Atoi(string(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
 }
 
 // buildOld builds the worker in a tree of its own.
