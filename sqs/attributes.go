@@ -171,9 +171,6 @@ func (w *Worker) adopt(q *queue) error {
 	if len(q.scope) > ledger.MaxScope {
 		return fmt.Errorf("sqs: queue's ARN and Config.Name: must be at most %d bytes together, are %d", ledger.MaxScope, len(q.scope))
 	}
-	if q.fifo && w.set.ParkGroups {
-		q.lanes = engine.NewSharedLanes(q.scope, "group")
-	}
 	if have, need := w.ledger.Limits().Archive, q.maxBytes+traceBytes+groupBytes; have < need {
 		return fmt.Errorf("sqs: queue %s: its MaximumMessageSize is %d, so the ledger must archive at least %d bytes of a failed "+
 			"message (Limits.Archive), its limit is %d", q.arn, q.maxBytes, need, have)
@@ -251,6 +248,30 @@ func (w *Worker) lookForNames(ctx context.Context) {
 // scopeOf joins the queue and the consumer's name so that no two pairs look alike: an ARN has no slash.
 func scopeOf(arn, name string) string { return "sqs:" + arn + "/" + name }
 
+// groupLanes begins the names of the lanes in which groups are parked.
+const groupLanes = "group"
+
+// lookForGroups has the ledger asked about the group of each message, if groups of the queue may be parked. Where some are, or that
+// cannot be read, the setting is as if it were on: nothing runs ahead of what is parked.
+func (w *Worker) lookForGroups(ctx context.Context) {
+	if !w.queue.fifo {
+		return
+	}
+	asks := w.set.ParkGroups
+	if l, ok := w.ledger.(ledger.Parking); ok && !asks {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		lanes, _, err := l.ParkedLanes(ctx, w.queue.scope, []byte(groupLanes+"/"), 1)
+		if asks = err != nil || len(lanes) > 0; asks {
+			w.queue.warn("message groups of the queue are parked in the ledger, or may be (%v), and Config.ParkGroups is off: it counts "+
+				"as on for this worker, so that nothing runs ahead of them. Set it on all workers of the queue", err)
+		}
+	}
+	if asks {
+		w.queue.lanes = engine.NewSharedLanes(w.queue.scope, groupLanes)
+	}
+}
+
 // learn reads the queue until it is read; what cannot heal is an error at once.
 func (w *Worker) learn(ctx context.Context) error {
 	for n := 1; ; n++ {
@@ -260,6 +281,7 @@ func (w *Worker) learn(ctx context.Context) error {
 			if err := w.adopt(q); err != nil {
 				return err
 			}
+			w.lookForGroups(ctx)
 			w.lookForNames(ctx)
 			return nil
 		}

@@ -52,7 +52,7 @@ type Config struct {
 	// ParkGroups has a message group of a FIFO queue wait in the ledger with a retry that does (Options.ParkAfter): later messages of the
 	// group are parked behind it, in their order. Before each message the worker asks the ledger about its group: a round trip. All
 	// workers of the queue with this Options.Name must have it alike, since those without it run a group ahead of what is parked
-	// of it. For people whose groups wait for longer than SQS's 12 hours, or who have many such groups.
+	// of it. One without it that finds parked groups when it starts counts as having it. For people whose groups wait for longer than SQS's 12 hours, or who have many such groups.
 	ParkGroups bool
 }
 

@@ -59,7 +59,13 @@ func TestRetryIsParked(t *testing.T) {
 
 // A FIFO group of which a message is parked keeps its order, through workers that come and go. The other groups go on, and the queue has
 // nothing of what is parked any more.
-func TestGroupIsParked(t *testing.T) {
+func TestGroupIsParked(t *testing.T) { groupIsParked(t, true) }
+
+// Workers without ParkGroups took over from those with it, as after a rollback, and ran groups ahead of what was parked of them.
+func TestPitfall265_GroupsParkedBefore(t *testing.T) { groupIsParked(t, false) }
+
+// groupIsParked has groups parked by one worker, and run by others, which have the setting or not.
+func groupIsParked(t *testing.T, both bool) {
 	const groups, each = 6, 12
 	s := newSite(t, ".fifo", 100)
 	var bodies []string
@@ -96,6 +102,7 @@ func TestGroupIsParked(t *testing.T) {
 	mu.Unlock()
 	r.end()
 	s.send(fmt.Sprintf("g0:%d", each), fmt.Sprintf("g1:%d", each))
+	c.ParkGroups = both
 	one, two := s.start(handle, c), s.start(handle, c)
 	eventually(t, "all are done", func() bool {
 		mu.Lock()
