@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/backoff"
@@ -16,7 +17,10 @@ const adjustTries = 8
 // retryError marks what another try may mend.
 type retryError struct{ err error }
 
-func (r *retryError) Error() string { return "kafka: " + r.err.Error() }
+func (r *retryError) Error() string {
+	return "kafka: " + strings.TrimPrefix(r.err.Error(), "kafka: ")
+}
+
 func (r *retryError) Unwrap() error { return r.err }
 
 // retryDelay is the delay before the n-th retry of a request.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/backoff"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -184,6 +185,10 @@ func (w *Worker) adopt(q *queue) error {
 			q.warn("the queue's maxReceiveCount should be at least %d (Attempts, %d crashes and %d to spare), is %d: a message may "+
 				"be dead-lettered by SQS before its handler has had all attempts", low, ledger.CrashLimit, spareCount, q.redrive.max)
 		}
+	}
+	if whole := (backoff.Policy{Base: w.set.BackoffBase, Max: w.set.BackoffMax}).Whole(w.set.Attempts); q.retention < whole {
+		q.warn("the queue keeps messages for %s, and the waits between %d attempts take up to %s together: SQS may delete a message before "+
+			"its handler has had all attempts. Raise the queue's MessageRetentionPeriod", q.retention, w.set.Attempts, whole)
 	}
 	if err := w.adoptWindow(q, q.retention+dead); err != nil {
 		return err

@@ -119,6 +119,9 @@ func TestWindowIsTheRetentionOfBothQueues(t *testing.T) {
 		{"longer", func(_ *site, c *Config) { c.Window = 100 * day }, 100 * day, ""},
 		{"shorter, accepted", func(_ *site, c *Config) { c.Window, c.AllowShortWindow = time.Hour, true }, time.Hour,
 			"Config.Window is 1h0m0s, but a message may come for 192h0m0s"},
+		{"kept for less than the attempts take", func(s *site, c *Config) {
+			c.BackoffBase, c.BackoffMax = 12*time.Hour, 12*time.Hour // nine of them: 108 hours
+		}, 8 * day, "waits between 10 attempts take up to 108h0m0s"},
 		{"few receives", func(s *site, c *Config) {
 			s.set(map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"3"}`, s.arn("dead-"+s.name))})
 		}, 8 * day, "maxReceiveCount should be at least 25"},

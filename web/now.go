@@ -37,6 +37,9 @@ type scopeRow struct {
 	Parked  ledger.ParkedStats
 }
 
+// Permits says that the scope's rows are permits, and no messages.
+func (r scopeRow) Permits() bool { return r.Scope == ledger.PermitScope }
+
 type workerRow struct {
 	ledger.WorkerStatus
 	Fate   string

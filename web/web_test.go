@@ -46,6 +46,10 @@ func TestPages(t *testing.T) {
 	})
 	s.letter(shop, "o1", "no such SKU: 17", `{"sku":17}`)
 	s.stray(shop, "o2")
+	s.stray(ledger.PermitScope, "acme/0")
+	if _, err := s.l.Sweep(t.Context(), ledger.MaintainConfig{}); err != nil {
+		t.Fatal(err)
+	}
 	s.l.workers = []ledger.WorkerStatus{{Owner: "w1", Fate: ledger.Live, Lease: 20 * time.Second, Report: ledger.WorkerReport{
 		Scope: shop, Host: "box", PID: 7, Version: "v1.2.3", Started: time.Now(), Held: 12, Running: 3, Alive: true, Ready: true,
 		Lag: []ledger.Lag{{Source: "orders-0", Waiting: 1234}}, Stalled: []string{"the breaker is open"},
@@ -58,7 +62,7 @@ func TestPages(t *testing.T) {
 		}
 		s.lacks(a, "<script>", "onclick", "style=", "ZgotmplZ")
 	}
-	s.want(s.get(""), http.StatusOK, "box 7", "v1.2.3", "the breaker is open", "1,234", `http-equiv="refresh"`)
+	s.want(s.get(""), http.StatusOK, "permits of Options.Limit", "box 7", "v1.2.3", "the breaker is open", "1,234", `http-equiv="refresh"`)
 	s.want(s.get("dead"), http.StatusOK, "o1", "no such SKU: 17", "terminal")
 	s.want(s.get("errors"), http.StatusOK, "no such SKU: #")
 	s.want(s.get("stuck"), http.StatusOK, "o2")

@@ -101,8 +101,8 @@ found out.`,
 }
 
 func (d *doctor) run(ctx context.Context, t *target, out, messages io.Writer) error {
-	if d.attempts < 1 {
-		return usage("--attempts must be 1 or more, is %d", d.attempts)
+	if d.attempts < 1 || d.attempts > maxAttempts {
+		return usage("--attempts must be 1 to %d, is %d", maxAttempts, d.attempts)
 	}
 	if _, _, err := t.where(); err != nil {
 		return err

@@ -10,8 +10,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/backoff"
 	"github.com/ackledger/ackledger/ledger"
 )
+
+// maxAttempts is that of Options.Attempts.
+const maxAttempts = 1000
 
 // spareReceives is what maxReceiveCount should leave beside attempts and crashes, for redeliveries that are nobody's fault.
 const spareReceives = 10
@@ -39,6 +44,10 @@ func (d *doctor) visitQueue(ctx context.Context, client *sqs.Client, op ledger.O
 	}
 	name := "queue " + nameOf(attributes["QueueArn"], queue)
 	retention := secondsOf(attributes, "MessageRetentionPeriod")
+	if whole := (backoff.Policy{Base: consumer.DefaultBackoffBase, Max: consumer.DefaultBackoffMax}).Whole(d.attempts); retention < whole {
+		f.add(warning, name, fmt.Sprintf("it keeps messages for %s, and with the default backoff %d attempts take up to %s: SQS may delete a message "+
+			"before its handler has had them all", short(retention), d.attempts, short(whole)), "raise the queue's MessageRetentionPeriod")
+	}
 	var policy struct {
 		Target string      `json:"deadLetterTargetArn"`
 		Max    json.Number `json:"maxReceiveCount"`

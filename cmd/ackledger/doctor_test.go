@@ -194,7 +194,7 @@ func TestDoctorOfQueues(t *testing.T) {
 	policy := func(dlq string, n int) string {
 		return fmt.Sprintf(`{"deadLetterTargetArn":"%s","maxReceiveCount":"%d"}`, testQueues+dlq, n)
 	}
-	queue("bare", nil)
+	queue("bare", map[string]string{"MessageRetentionPeriod": "300"})
 	queue("short-dlq", map[string]string{"MessageRetentionPeriod": "3600"})
 	queue("long-dlq", map[string]string{"MessageRetentionPeriod": "1209600"})
 	queue("eager", map[string]string{"RedrivePolicy": policy("short-dlq", 3)})
@@ -205,7 +205,8 @@ func TestDoctorOfQueues(t *testing.T) {
 	if r.code != exitDone || r.errors != "" {
 		t.Errorf("warnings alone: code %d, %s", r.code, r.errors)
 	}
-	wants(t, r.out, "warning  queue bare: it has no redrive policy", "warning  queue eager: its maxReceiveCount is 3", "set maxReceiveCount to 25",
+	wants(t, r.out, "warning  queue bare: it has no redrive policy",
+		"warning  queue bare: it keeps messages for 5m, and with the default backoff 10 attempts take up to 8m", "warning  queue eager: its maxReceiveCount is 3", "set maxReceiveCount to 25",
 		"warning  queue eager: its dead-letter queue keeps messages for 1h, the queue for 4d", "ok       queue fine: maxReceiveCount 25",
 		"ok       queue fine: its dead-letter queue keeps messages for 14d")
 	wants(t, r.out, "note     queue fine: the ledger has never seen a worker of it")

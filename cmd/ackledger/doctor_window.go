@@ -103,7 +103,7 @@ func (d *doctor) visitWindow(ctx context.Context, op ledger.Operator, prefix, na
 			f.add(note, name, text(scope)+" has had no message in the last day: its window was not seen", unseen)
 		case window < need.Truncate(time.Second):
 			f.add(problem, name, fmt.Sprintf("%s keeps finished messages for %s, but one may come again for %s: it would run twice",
-				text(scope), short(window), short(need)), "leave Config.Window unset, and restart the workers")
+				text(scope), short(window), short(need)), "restart the workers, which read the retention when they start; if Options.Window is set, remove it")
 		default:
 			says := fmt.Sprintf("%s recognises messages for %s", text(scope), short(window))
 			if d.deadLetter == "" {

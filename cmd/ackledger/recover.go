@@ -156,7 +156,7 @@ func (r *recovering) act(ctx context.Context, rec recoverable, p recovery, blind
 	case len(p.list) == 0 && !p.raise && blind: // that nothing is to be done is not known
 		return nil
 	case len(p.list) == 0 && !p.raise:
-		fmt.Fprintln(r.people(out), "nothing is to be done: no commit is ahead of the ledger")
+		fmt.Fprintln(r.people(out), "nothing is to be done in Kafka: no commit is ahead of the ledger")
 		return nil
 	case len(p.refused) > 0:
 		return errors.New(strings.Join(p.refused, "; "))

@@ -181,7 +181,7 @@ func (s *showOne) find(ctx context.Context, op ledger.Operator, id string) ([]le
 	case isRecord && !s.named():
 		return nil, fmt.Errorf("the ledger knows nothing of %s by its id; name --brokers to look for its position in the log", text(id))
 	}
-	return nil, fmt.Errorf("the ledger knows nothing of %s; an id is given whole", text(id))
+	return nil, fmt.Errorf("the ledger knows nothing of %s; an id is given whole (an HTTP key as CALLER/KEY, /KEY without a caller), and `ackledger list` names many", text(id))
 }
 
 // gather adds what stands in other tables, and what can be worked out.

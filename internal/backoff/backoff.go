@@ -1,6 +1,9 @@
 package backoff
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Policy is exponential backoff with full jitter (Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
 // 2015): the delay before retry n is drawn evenly from zero to min(Max, Base·2^(n-1)).
@@ -21,6 +24,18 @@ func (p Policy) Ceiling(retry int) time.Duration {
 		d *= 2
 	}
 	return min(d, limit)
+}
+
+// Whole returns the most that all delays of so many attempts take together.
+func (p Policy) Whole(attempts int) (all time.Duration) {
+	for retry := range attempts - 1 {
+		d := p.Ceiling(retry + 1)
+		if all > math.MaxInt64-d {
+			return math.MaxInt64
+		}
+		all += d
+	}
+	return all
 }
 
 // Delay returns the delay before the given retry for a draw in [0, 1): the caller brings the chance. A draw outside of

@@ -19,6 +19,18 @@ func TestCeilingDoublesUpToMax(t *testing.T) {
 	}
 }
 
+func TestWholeIsTheSumOfAllDelays(t *testing.T) {
+	p := backoff.Policy{Base: time.Second, Max: time.Minute}
+	for attempts, want := range map[int]time.Duration{-1: 0, 0: 0, 1: 0, 2: 1, 4: 7, 7: 63, 8: 123, 10: 243} {
+		if got := p.Whole(attempts); got != want*time.Second {
+			t.Errorf("Whole(%d) = %s, want %s", attempts, got, want*time.Second)
+		}
+	}
+	if got := (backoff.Policy{Base: math.MaxInt64}).Whole(3); got != math.MaxInt64 {
+		t.Errorf("more than there is: %s", got)
+	}
+}
+
 func TestDelayStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := backoff.Policy{

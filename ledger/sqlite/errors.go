@@ -79,7 +79,7 @@ func openError(path string, err error) error {
 	}
 	if code(err) == sqlite3.SQLITE_CANTOPEN || errors.Is(err, os.ErrNotExist) { // SQLite says no more than that it cannot
 		if _, missing := os.Stat(filepath.Dir(path)); missing != nil {
-			err = fmt.Errorf("%w: its folder: %w", err, missing)
+			err = fmt.Errorf("%w: its folder is to be made first: %w", err, missing)
 		}
 	}
 	err = fmt.Errorf("ledger/sqlite: opening %s: %w", path, err)
