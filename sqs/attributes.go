@@ -266,10 +266,14 @@ func (w *Worker) lookForGroups(ctx context.Context) {
 	if l, ok := w.ledger.(ledger.Parking); ok && !asks {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		lanes, _, err := l.ParkedLanes(ctx, w.queue.scope, []byte(groupLanes+"/"), 1)
-		if asks = err != nil || len(lanes) > 0; asks {
-			w.queue.warn("message groups of the queue are parked in the ledger, or may be (%v), and Config.ParkGroups is off: it counts "+
-				"as on for this worker, so that nothing runs ahead of them. Set it on all workers of the queue", err)
+		const counts = "and Config.ParkGroups is off: it counts as on for this worker, so that nothing runs ahead of them. Set it on all workers of the queue"
+		switch lanes, _, err := l.ParkedLanes(ctx, w.queue.scope, []byte(groupLanes+"/"), 1); {
+		case err != nil:
+			asks = true
+			w.queue.warn("whether message groups of the queue are parked in the ledger is not known (%v), "+counts, err)
+		case len(lanes) > 0:
+			asks = true
+			w.queue.warn("message groups of the queue are parked in the ledger, " + counts)
 		}
 	}
 	if asks {
