@@ -47,9 +47,11 @@ test-long: bin/withservices ## the same with the long runs: crashes, outages and
 	ACKLEDGER_LONG=1 $(RECORD) bin/withservices -- $(MAKE) --no-print-directory with-servers TEST_FLAGS="$(TEST_FLAGS) -timeout 180m"
 
 WITHOUT = ^$$
+# The library and integration in one workspace: their tests wait side by side. No other module adds to the versions that are tested.
+with-servers: export GOWORK = $(CURDIR)/integration/tests.work
 with-servers:
-	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -vE '$(WITHOUT)')
-	$(foreach m,$(MODULES),cd $(CURDIR)/$(m) && $(GO) test $(TEST_FLAGS) $(MODULE_FLAGS) ./... &&) true
+	$(GO) test $(TEST_FLAGS) $$($(GO) list ./integration/... ./... | grep -vE '$(WITHOUT)')
+	$(foreach m,$(filter-out integration,$(MODULES)),cd $(CURDIR)/$(m) && GOWORK=off $(GO) test $(TEST_FLAGS) $(MODULE_FLAGS) ./... &&) true
 
 unit: ## the tests that need no server; the others are left out or skip and say so
 	ACKLEDGER_UNIT=1 $(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v /internal/services)

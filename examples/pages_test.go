@@ -97,7 +97,7 @@ func compileBlocks(all []block) error {
 	}
 	for _, args := range [][]string{build, test} {
 		cmd := exec.Command("go", slices.Insert(args, 1, "-overlay", filepath.Join(dir, "overlay.json"), "-ldflags=-w", "-o", programs+"/")...)
-		cmd.Dir = root
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "GOWORK=off") // each module by itself
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("go %s: %w\n%s", args[0], err, out)
 		}

@@ -116,7 +116,7 @@ func build(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "worker")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, ".")
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off") // an older tree is a module by itself
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build in %s: %v, %s", dir, err, out)
 	}
