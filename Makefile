@@ -50,7 +50,7 @@ WITHOUT = ^$$
 # The library and integration in one workspace: their tests wait side by side. No other module adds to the versions that are tested.
 with-servers: export GOWORK = $(CURDIR)/integration/tests.work
 with-servers:
-	$(GO) test $(TEST_FLAGS) $$($(GO) list ./integration/... ./... | grep -vE '$(WITHOUT)')
+	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... ./integration/... | sort | grep -vE '$(WITHOUT)')
 	$(foreach m,$(filter-out integration,$(MODULES)),cd $(CURDIR)/$(m) && GOWORK=off $(GO) test $(TEST_FLAGS) $(MODULE_FLAGS) ./... &&) true
 
 unit: ## the tests that need no server; the others are left out or skip and say so
