@@ -39,10 +39,14 @@ func (h *handler) together(ctx context.Context, class plan.Class, batch []*consu
 			errs[i] = h.store.plain(ctx, m)
 		}
 	}
-	if class == plan.Plain || errors.Join(errs...) != nil { // one transaction has the effects of all
+	if class == plan.Plain {
 		return errs
 	}
-	if err := h.store.effect(ctx, batch...); err != nil {
+	err := errors.Join(errs...)
+	if err == nil { // one transaction has the effects of all: where one has failed, none of them is done
+		err = h.store.effect(ctx, batch...)
+	}
+	if err != nil {
 		for i := range errs {
 			errs[i] = err
 		}
