@@ -1,6 +1,8 @@
 package storm_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -8,17 +10,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/sqs/sqstest"
 )
 
-// tellRun says that a handler runs, and, when what it returns is called, that it does not any more.
-func (o orders) tellRun(id string) (end func()) {
+// tellRun says that a handler runs, and, when what it returns is called, that it does not any more. What it does after its lease was lost is
+// beyond the limit.
+func (o orders) tellRun(ctx context.Context, id string) (end func()) {
+	began := time.Now().UnixNano()
 	if o.Limit == 0 {
 		return func() {}
 	}
-	began := time.Now().UnixNano()
 	fmt.Printf("runs %s/%d %d\n", id, began, began)
-	return func() { fmt.Printf("ran %s/%d %d\n", id, began, time.Now().UnixNano()) }
+	end = sync.OnceFunc(func() { fmt.Printf("ran %s/%d %d\n", id, began, time.Now().UnixNano()) })
+	context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), ledger.ErrLost) {
+			end()
+		}
+	})
+	return end
 }
 
 // runs is what processes say of their handlers. What they said before they were killed or frozen may be read after it.
@@ -119,6 +129,11 @@ func (r *runs) most() (most, all int) {
 func (c *crew) stop(m *member, lasts time.Duration) (running int) {
 	if err := m.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		c.t.Errorf("stop %s: %v", m.name, err)
+	}
+	// On a busy machine handlers begin after the signal: a process has stopped when its last thread has.
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(m.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		c.t.Errorf("stop %s: %v, status %#x", m.name, err, status)
 	}
 	running = c.runs.cut(m.name, time.Now())
 	time.Sleep(lasts) // the length of the freeze is what is tested

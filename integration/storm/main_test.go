@@ -145,8 +145,8 @@ func sqsClient(endpoint string) *awssqs.Client {
 // handler writes one effect, and says when it began: to a table, if the database is there, in the transaction.
 func handler(o orders) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+		defer o.tellRun(ctx, m.ID)()
 		fmt.Printf("begin %d\n", time.Now().UnixNano())
-		defer o.tellRun(m.ID)()
 		if o.Work > 0 {
 			select {
 			case <-time.After(o.Work):
