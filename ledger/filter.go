@@ -11,7 +11,7 @@ import (
 
 // Filter selects messages or dead letters. The zero value selects all; what is set must hold together.
 type Filter struct {
-	// Scope is a scope's whole name; empty: all scopes.
+	// Scope is a scope's whole name; empty: all scopes but that of permits ([PermitScope]).
 	Scope string
 	// State is that of the message's row; zero: any. A dead letter whose row is gone has none.
 	State State
@@ -135,7 +135,8 @@ const PermitScope = "ackledger:limit"
 
 // Match says whether a message is selected, Limit aside, by a filter that was checked.
 func (f *Filter) Match(m *Listed) bool {
-	return (!f.Stuck || m.Scope != PermitScope) && f.matchStatus(m.Status) && f.matchNames(m.Scope, m.ID) && within(m.At, f.From, f.To) && f.matchErrors(m.Errors)
+	permit := m.Scope == PermitScope && (f.Stuck || f.Scope == "") // is no message
+	return !permit && f.matchStatus(m.Status) && f.matchNames(m.Scope, m.ID) && within(m.At, f.From, f.To) && f.matchErrors(m.Errors)
 }
 
 // Keep says whether a dead letter is selected, Limit aside, and prepares it for the caller: opened if it is to be, without

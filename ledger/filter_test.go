@@ -203,13 +203,24 @@ func TestFilterIsCheckedAnew(t *testing.T) {
 	}
 }
 
-// A permit that nobody holds is as free as what a broker forgot. It is not stuck: nobody has to bring a copy of it.
-func TestPermitsAreNotStuck(t *testing.T) {
-	for scope, want := range map[string]bool{"s": true, ledger.PermitScope: false} {
-		m := ledger.Listed{Record: ledger.Record{Scope: scope}, Status: ledger.Status{State: ledger.Pending}}
-		f, all := ledger.Filter{Stuck: true}, ledger.Filter{}
-		if got := f.Match(&m); got != want || !all.Match(&m) || !m.Status.Free() {
-			t.Errorf("scope %q: stuck %t, listed %t", scope, got, all.Match(&m))
+// A permit that nobody holds is as free as what a broker forgot, and no message: only who names its scope is told of it, and it is not stuck.
+func TestPermitsAreNoMessages(t *testing.T) {
+	for _, f := range []struct {
+		filter          ledger.Filter
+		message, permit bool
+	}{
+		{ledger.Filter{}, true, false},
+		{ledger.Filter{State: ledger.Pending}, true, false},
+		{ledger.Filter{Stuck: true}, true, false},
+		{ledger.Filter{Scope: "s"}, true, false},
+		{ledger.Filter{Scope: ledger.PermitScope}, false, true},
+		{ledger.Filter{Scope: ledger.PermitScope, Stuck: true}, false, false},
+	} {
+		for scope, want := range map[string]bool{"s": f.message, ledger.PermitScope: f.permit} {
+			m := ledger.Listed{Record: ledger.Record{Scope: scope}, Status: ledger.Status{State: ledger.Pending}}
+			if got := f.filter.Match(&m); got != want {
+				t.Errorf("%+v, scope %q: %t", f.filter, scope, got)
+			}
 		}
 	}
 }
