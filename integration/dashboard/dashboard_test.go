@@ -25,6 +25,7 @@ func TestTheDashboardShowsWhatIsScraped(t *testing.T) {
 	m := memory.New()
 	pg, pool := openPostgres(t)
 	troubled, plain := newSite(t, "payments", m), newSite(t, "refunds", pg)
+	plain.share()
 	var history []map[string]string
 	scrape := func() map[string]string {
 		return map[string]string{"memory": troubled.scrape(), "postgres": plain.scrape()}

@@ -46,6 +46,7 @@ type site struct {
 	*testing.T
 	name     string
 	store    store
+	meters   *sdkmetric.MeterProvider
 	registry *promclient.Registry
 	queues   *sqstest.Server
 	queue    string
@@ -84,22 +85,22 @@ func newSite(t *testing.T, name string, s store) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
-	if _, err := consumer.ObserveLedger(s, meters); err != nil {
+	site.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	if _, err := consumer.ObserveLedger(s, site.meters); err != nil {
 		t.Fatal(err)
 	}
-	site.run(meters)
+	site.run()
 	return site
 }
 
 // run starts the workers.
-func (s *site) run(meters *sdkmetric.MeterProvider) {
+func (s *site) run() {
 	s.Helper()
 	dead, err := sqs.NewDeadLetterQueue(s.queues.Client(), s.createQueue("dead"))
 	if err != nil {
 		s.Fatal(err)
 	}
-	options := consumer.Options{Name: s.name, MeterProvider: meters, DeadLetter: dead, Cipher: &s.cipher,
+	options := consumer.Options{Name: s.name, MeterProvider: s.meters, DeadLetter: dead, Cipher: &s.cipher,
 		BackoffBase: 10 * time.Millisecond, BackoffMax: 20 * time.Millisecond, Lease: 3 * time.Second, ArchiveBudget: 1 << 30}
 	limited := options
 	limited.Limit = func(*consumer.Message) (string, int) { return s.name, 100 }
@@ -114,12 +115,17 @@ func (s *site) run(meters *sdkmetric.MeterProvider) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if s.runner, err = idempotency.New(s.store, idempotency.Options{MeterProvider: meters}); err != nil {
+	if s.runner, err = idempotency.New(s.store, idempotency.Options{MeterProvider: s.meters}); err != nil {
 		s.Fatal(err)
 	}
+	s.start(first, second, s.runner)
+}
+
+// start runs workers until the test ends.
+func (s *site) start(workers ...consumer.Worker) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- consumer.Run(ctx, first, second, s.runner) }()
+	go func() { ended <- consumer.Run(ctx, workers...) }()
 	s.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
