@@ -88,18 +88,22 @@ func breakOff(a *ledger.Attempt, tracer *breaker) {
 func TestPitfall187_FenceDoesNotReturn(t *testing.T) {
 	broken(t, func(t *testing.T, b *bench, tracer *breaker) {
 		o := join(t, b, time.Minute)
-		claims := claimsOf(t, o, records("s", 0, 0, 3), ledger.Run)
-		a := ledger.NewAttempt(o, claims[1].Ticket)
-		breakOff(a, tracer)
-		if state, err := a.State(); state != ledger.AttemptOpen || err == nil {
-			t.Errorf("state %d, %v", state, err)
+		quickest := time.Hour // each would wait; a busy machine stalls one or the other
+		for log := range 5 {
+			claims := claimsOf(t, o, records("s", log, 0, 3), ledger.Run)
+			a := ledger.NewAttempt(o, claims[1].Ticket)
+			breakOff(a, tracer)
+			if state, err := a.State(); state != ledger.AttemptOpen || err == nil {
+				t.Errorf("state %d, %v", state, err)
+			}
+			began := time.Now()
+			if err := settleOne(t, o, ledger.Settlement{Ticket: claims[2].Ticket, Kind: ledger.Release, Count: true}); err != nil {
+				t.Error(err)
+			}
+			quickest = min(quickest, time.Since(began))
 		}
-		began := time.Now()
-		if err := settleOne(t, o, ledger.Settlement{Ticket: claims[2].Ticket, Kind: ledger.Release, Count: true}); err != nil {
-			t.Error(err)
-		}
-		if d := time.Since(began); d > 800*time.Millisecond {
-			t.Errorf("the next settlement took %s", d)
+		if quickest > 800*time.Millisecond {
+			t.Errorf("the quickest settlement took %s", quickest)
 		}
 	})
 }
