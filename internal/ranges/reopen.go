@@ -3,6 +3,7 @@ package ranges
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,8 @@ type Reopening struct {
 	Join func(context.Context, time.Duration) (ledger.Owner, error)
 	// Audit writes an audit row before each transaction; what is refused there is not done.
 	Audit func(context.Context, []ledger.AuditRecord) error
+	// Rows lists the messages that have a row, in whichever state, for a dry run.
+	Rows func(context.Context, ledger.Filter) iter.Seq2[ledger.Listed, error]
 }
 
 // Check refuses what ranges cannot answer: the time, the generation and the errors of a single message. It comes first, so
@@ -100,11 +103,11 @@ func (r *Reopening) spans(logs []Finished) (out []piece) {
 // cannot be told from others, and are counted.
 func (r *Reopening) Run(ctx context.Context, logs []Finished, report *ledger.ReopenReport) error {
 	pieces := r.spans(logs)
-	if len(pieces) == 0 || r.Request.DryRun {
-		for _, p := range pieces {
-			report.Matched += p.selected.Len()
-		}
+	switch {
+	case len(pieces) == 0:
 		return nil
+	case r.Request.DryRun:
+		return r.count(ctx, pieces, report)
 	}
 	owner, err := r.Join(ctx, reopenLease)
 	if err != nil {
@@ -140,6 +143,33 @@ func (r *Reopening) Run(ctx context.Context, logs []Finished, report *ledger.Reo
 		}
 	}
 	return nil
+}
+
+// count adds to a dry run's report what a run would select. Of a message with a row the row says whether it succeeded, as long as it is there,
+// and those that did were counted before.
+func (r *Reopening) count(ctx context.Context, pieces []piece, report *ledger.ReopenReport) error {
+	for _, p := range pieces {
+		report.Matched += p.selected.Len()
+	}
+	f := r.Request.Filter
+	for m, err := range r.Rows(ctx, ledger.Filter{Scope: f.Scope, IDs: f.IDs, Offsets: f.Offsets}) {
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(pieces, func(p piece) bool { return p.has(&m) }) {
+			report.Matched--
+		}
+	}
+	if f.Limit > 0 {
+		report.Matched = min(report.Matched, int64(f.Limit))
+	}
+	return nil
+}
+
+func (p *piece) has(m *ledger.Listed) bool {
+	key, ok := p.info.KeyOf(m.ID)
+	_, offset := SplitSum(key.Sum())
+	return ok && key.Sum() == m.Key && p.selected.Has(offset)
 }
 
 // cut is one audited transaction.

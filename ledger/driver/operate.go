@@ -78,7 +78,7 @@ func (l *Ledger) Reopen(ctx context.Context, r ledger.ReopenRequest) (ledger.Reo
 	if err != nil {
 		return ledger.ReopenReport{}, l.named("reopen", err)
 	}
-	ranged := ranges.Reopening{Request: r, Join: l.Join, Audit: l.Audit}
+	ranged := ranges.Reopening{Request: r, Join: l.Join, Audit: l.Audit, Rows: l.Messages}
 	if err := ranged.Check(logs); err != nil {
 		return ledger.ReopenReport{}, err
 	}

@@ -102,6 +102,7 @@ var operateCases = []testCase{
 	{"ReopenArchived", reopenArchived},
 	{"ReopenRefused", reopenRefused},
 	{"ReopenRanged", reopenRanged},
+	{"ReopenCounts", reopenCounts},
 }
 
 func operateStatus(e *env) {

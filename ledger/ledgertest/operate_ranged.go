@@ -85,7 +85,7 @@ func reopenRanged(e *env) {
 		e.Errorf("find of what a range holds: %+v, %v", found, err)
 	}
 	e.refusesReopen(o, entries)
-	if r := e.reopen(ledger.ReopenRequest{Filter: e.fromTen(), DryRun: true}); r.Matched < 10 || r.Reopened != 0 {
+	if r := e.reopen(ledger.ReopenRequest{Filter: e.fromTen(), DryRun: true}); r.Matched != 10 || r.Reopened != 0 {
 		e.Errorf("dry run: %+v", r)
 	}
 	if r := e.reopen(ledger.ReopenRequest{Filter: e.fromTen()}); r.Reopened != 10 || r.Skipped != 0 {
@@ -124,6 +124,50 @@ func reopenRanged(e *env) {
 		if n != int(min(span, 1)) {
 			e.Errorf("offset %d: %d audit rows of %d offsets", i, n, span)
 		}
+	}
+}
+
+// reopenCounts: a dry run selects what the run reopens, beside messages with a row of their own: one that failed, one that succeeded.
+func reopenCounts(e *env) {
+	o := e.owner()
+	entries := e.rangedEntries(6)
+	var done []ledger.Settlement
+	for i, c := range e.claimAll(o, entries) {
+		switch s := succeed(c); i {
+		case 1:
+			done = append(done, fail(c, entries[1]))
+		case 3: // has a row for its result
+			s.Result = []byte("r")
+			fallthrough
+		default:
+			done = append(done, s)
+		}
+	}
+	for i, err := range e.settleAll(o, done) {
+		if err != nil {
+			e.Fatalf("settle %d: %v", i, err)
+		}
+	}
+	e.leave(o)
+	filter := func(first, last int64, limit int) ledger.Filter {
+		return ledger.Filter{Scope: e.scope, Limit: limit, Offsets: &ledger.OffsetRange{Partition: 4, First: first, Last: last}}
+	}
+	for _, c := range []struct {
+		filter ledger.Filter
+		want   int64
+	}{
+		{filter(0, 5, 0), 5}, {filter(0, 5, 2), 2}, {filter(1, 1, 0), 0}, {filter(3, 3, 0), 1}, {filter(0, 2, 0), 2},
+		{ledger.Filter{IDs: [][]byte{entries[1].Key.ID, entries[3].Key.ID, entries[4].Key.ID}}, 2},
+	} {
+		if r := e.reopen(ledger.ReopenRequest{Filter: c.filter, DryRun: true}); r.Matched != c.want || r.Reopened != 0 {
+			e.Errorf("dry run of %+v: %+v, want %d", c.filter, r, c.want)
+		}
+	}
+	if r := e.reopen(ledger.ReopenRequest{Filter: filter(0, 5, 0)}); r.Matched != 5 || r.Reopened != 5 || r.Skipped != 0 {
+		e.Errorf("reopened: %+v", r)
+	}
+	if r := e.reopen(ledger.ReopenRequest{Filter: filter(0, 5, 0), DryRun: true}); r.Matched != 0 {
+		e.Errorf("dry run after the run: %+v", r)
 	}
 }
 
