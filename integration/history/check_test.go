@@ -20,8 +20,9 @@ type record struct {
 	site *site
 }
 
-// patience is how long one message's part of a history may take to be decided. None of these takes a second.
-const patience = 30 * time.Second
+// patience is how long one message's part of a history may take to be decided. Hardly one takes a second; of calls that a busy machine
+// left unanswered there are more orders.
+const patience = 2 * time.Minute
 
 // verdict is what is wrong with a history. The zero value: nothing.
 type verdict struct {

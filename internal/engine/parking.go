@@ -376,13 +376,18 @@ func (p *parking) revive(m *ledger.Parked) *Item {
 // reviveOverhead is about what a message takes in memory beside its bytes.
 const reviveOverhead = 2000
 
-// back notes that items of its own are let go of. With the first of a lane the next one is due. The kernel's lock is not held.
+// back notes that items of its own are let go of. What ends was perhaps the first of a lane, and the next one is due; what was put off again
+// is due when it says. The kernel's lock is not held.
 func (p *parking) back(list []flow.Finished) {
 	p.mu.Lock()
 	p.inHand -= len(list)
 	for i := range list {
 		s := p.scopes[list[i].Item.Key.Scope]
-		if it := list[i].Item.Of.(*Item); it.laned && list[i].Verdict.Ack && s != nil {
+		switch it, v := list[i].Item.Of.(*Item), list[i].Verdict; {
+		case s == nil:
+		case !v.Ack:
+			p.lookIn(s, v.Again)
+		case it.laned:
 			p.lookIn(s, 0)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/ackledger/ackledger/internal/fencedsql"
 	"github.com/ackledger/ackledger/ledger"
 	"github.com/ackledger/ackledger/ledger/driver"
-	"github.com/ackledger/ackledger/ledger/storage"
 )
 
 // Config changes a ledger. The zero value, or nil, is the default.
@@ -54,6 +53,7 @@ const (
 	// settleBound is how long the fence and the COMMIT of an InTx may take, and the reading of an unknown one.
 	settleBound = 10 * time.Second
 	maxTxLimit  = 24 * time.Hour
+	openTimeout = time.Minute // of Open without a deadline
 )
 
 // withDefaults returns a checked copy.
@@ -106,7 +106,7 @@ type Ledger struct {
 //
 // Errors: an [*ledger.InvalidError] for a path or setting out of bounds; [ErrNoLedger] for what Config.Existing refuses; one for which
 // [ledger.Unusable] is true if the folder is missing, the files cannot be written, are no SQLite database or have a schema that does not serve this
-// program. Any other may heal. A ctx without a deadline gets one of 10 s.
+// program. Any other may heal. A ctx without a deadline gets one of a minute: making the tables waits for the disk some dozens of times.
 func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	cfg, err := c.withDefaults()
 	if err != nil {
@@ -122,8 +122,11 @@ func Open(ctx context.Context, path string, c *Config) (*Ledger, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, ledger.MarkUnusable(fmt.Errorf("ledger/sqlite: %w", err))
 	}
-	ctx, cancel := storage.WithDeadline(ctx)
-	defer cancel()
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+	}
 	if cfg.Existing {
 		if err := mustBeThere(ctx, path); err != nil {
 			return nil, err
