@@ -116,6 +116,9 @@ func (r *reopen) report(out io.Writer, scope string, rep ledger.ReopenReport, dr
 		}
 	case !dry:
 		fmt.Fprintf(out, "%s reopened, %s left as they are\n", count(rep.Reopened), count(rep.Skipped))
+		if rep.Reopened > 0 {
+			fmt.Fprintln(out, "nothing was sent: they run when their broker brings them again (Kafka: reset the group's offsets; SQS: send them with their stamp)")
+		}
 	case rep.Matched > 0:
 		fmt.Fprintln(out, "nothing was changed: --yes does it")
 	}
