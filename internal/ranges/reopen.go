@@ -120,7 +120,7 @@ func (r *Reopening) Run(ctx context.Context, logs []Finished, report *ledger.Reo
 	}
 	beaten := time.Now()
 	for _, p := range pieces {
-		for from := p.selected.From; from < p.selected.To; from += reopenChunk {
+		for from := p.selected.From; from < p.selected.To; {
 			span := Span{from, min(from+reopenChunk, p.selected.To)}
 			if left := r.Request.Filter.Limit; left > 0 {
 				span.To = min(span.To, span.From+max(int64(left)-report.Matched, 0))
@@ -137,6 +137,7 @@ func (r *Reopening) Run(ctx context.Context, logs []Finished, report *ledger.Reo
 			if err := r.cut(ctx, store, p.info, span, report); err != nil {
 				return err
 			}
+			from = span.To
 			if r.Request.Progress != nil {
 				r.Request.Progress(*report)
 			}

@@ -163,8 +163,13 @@ func reopenCounts(e *env) {
 			e.Errorf("dry run of %+v: %+v, want %d", c.filter, r, c.want)
 		}
 	}
-	if r := e.reopen(ledger.ReopenRequest{Filter: filter(0, 5, 0)}); r.Matched != 5 || r.Reopened != 5 || r.Skipped != 0 {
-		e.Errorf("reopened: %+v", r)
+	for _, c := range []struct {
+		limit int
+		want  int64
+	}{{3, 3}, {0, 2}} {
+		if r := e.reopen(ledger.ReopenRequest{Filter: filter(0, 5, c.limit)}); r.Matched != c.want || r.Reopened != c.want || r.Skipped != 0 {
+			e.Errorf("reopened at most %d: %+v, want %d", c.limit, r, c.want)
+		}
 	}
 	if r := e.reopen(ledger.ReopenRequest{Filter: filter(0, 5, 0), DryRun: true}); r.Matched != 0 {
 		e.Errorf("dry run after the run: %+v", r)
