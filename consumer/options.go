@@ -205,7 +205,8 @@ type Options struct {
 	// is reached, polling stops. Defaults 20,000 and 64 MiB of memory: two copies of all
 	// that a message has, and what is made for it. For people with little memory, or with many messages
 	// that wait at once. The largest message does not count if it has more than a quarter of MaxHeldBytes: alone, it stops no
-	// polling. So memory is bounded by MaxHeldBytes and one message.
+	// polling. So memory is bounded by MaxHeldBytes and one message. What is parked and due may go beyond MaxHeld by a tenth, and beyond
+	// MaxHeldBytes by one message, so that a backlog does not keep it out.
 	MaxHeld      int
 	MaxHeldBytes int64
 

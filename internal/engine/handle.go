@@ -164,12 +164,16 @@ func (h *handlers) decide(r *run, o outcome) {
 	if !ledger.Unavailable(away) {
 		away = o.err // a step's (consumer.Step)
 	}
-	if ledger.Unavailable(away) {
+	switch {
+	case errors.Is(away, ledger.ErrOutboxFull): // nothing broke off, and all that publish meet it: it says nothing of this message
+		it.full += min(1, math.MaxUint8-it.full)
+		o.outage, o.waits = true, int(it.full)
+	case ledger.Unavailable(away):
 		h.lease.note(away) // nothing starts until a beat is answered
 		it.broken = min(it.broken+1, maxBroken+1)
 		o.outage = it.broken <= maxBroken
-	} else {
-		it.broken = 0
+	default:
+		it.broken, it.full = 0, 0
 	}
 	if o.err != nil {
 		o.kind = o.failed()

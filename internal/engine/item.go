@@ -45,6 +45,7 @@ type Item struct {
 // past is what became of an item in this process so far.
 type past struct {
 	broken  uint8 // runs in a row whose transaction broke off with the database, as far as it counts
+	full    uint8 // runs in a row that found the outbox full
 	spared  uint8 // attempts of it here that did not count, since most failed
 	overdue bool  // its broker deadline had passed when it came
 	ran     bool  // a handler of this process had the message

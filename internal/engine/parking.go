@@ -17,6 +17,7 @@ const (
 	parkBytes = 16 << 20         // of what one look returns
 	parkAhead = 100              // that many messages of it are in hand at least, before more are asked for
 	parkSoon  = time.Second      // what waits for less is never parked
+	parkPart  = 10               // such a part of MaxHeld is always there for what is parked
 )
 
 // parking has retries wait in the ledger, and gets what is due from there. The ledger is a second broker to the engine: what it hands
@@ -251,15 +252,16 @@ func (p *parking) most() int {
 	return min(n, ledger.MaxDue)
 }
 
-// wanted is how many messages of the ledger's own can be taken in, and how many bytes. While the breaker is open that is one to try, since
-// nothing else may be left to try. Where the broker's wait for what is parked before them there is always room for one: all that is in
-// hand may wait for it. The kernel's lock is held.
+// wanted is how many messages of the ledger's own can be taken in, and how many bytes. There is room for some always, beyond the bounds of what
+// is in hand: a backlog takes all of these, and so do retries that wait in memory, for hours. While the breaker is open that is one to try, since
+// nothing else may be left to try. The kernel's lock is held.
 func (p *parking) wanted() (n int, size int64) {
 	items, _, bytes := p.flow.Held()
-	n, size = min(p.most()-p.inHand, p.cfg.Options.MaxHeld-items), min(bytes.Room()/2, parkBytes) // a message counts two copies
+	most, held := p.most(), p.cfg.Options.MaxHeld
+	n, size = min(most, max(held-items+p.inHand, held/parkPart, 1))-p.inHand, min(bytes.Room()/2, parkBytes) // a message counts two copies
 	first := p.waited && p.inHand == 0
-	if first {
-		n, size = max(n, 1), max(size, 1)
+	if p.inHand == 0 {
+		size = max(size, 1) // which brings one, however large
 	}
 	switch {
 	case p.flow.MayStart():

@@ -25,6 +25,7 @@ type outcome struct {
 	txErr error // why the attempt's transaction did not succeed
 	// outage: its transaction broke off with the database, which is not the handler's failure.
 	outage bool
+	waits  int // outages in a row that only time ends; zero: it is of another kind
 	// spared is why an attempt says nothing of its message: most fail of late. How often that was so, before: times.
 	spared bool
 	times  int
@@ -39,6 +40,9 @@ type policy struct {
 
 // longestHeld is the longest time for which an attempt is put off whose message waits in memory.
 const longestHeld = 12 * time.Hour
+
+// longestOutage is the longest time between two attempts at what an outage keeps back.
+const longestOutage = time.Minute
 
 // step is what to do with a message that a handler has left.
 type step struct {
@@ -85,7 +89,7 @@ func (p policy) decide(o outcome, attempt int, draw float64, left time.Duration)
 		return step{settle: ledger.Release}
 	}
 	if o.outage {
-		return step{settle: ledger.Release, after: p.backoff.Ceiling(1)}
+		return step{settle: ledger.Release, after: max(p.backoff.Ceiling(1), min(p.backoff.Ceiling(o.waits), longestOutage))}
 	}
 	if terminal {
 		return step{settle: ledger.Fail, kind: ledger.KindTerminal}

@@ -14,6 +14,7 @@ import (
 type Lanes struct {
 	loaded  bool
 	all     bool          // there are more than were told of
+	shared  bool          // others park at any time
 	loadAt  time.Duration // not before, once it is loaded
 	changes uint64        // counts what marks them
 	marks   map[uint64]*laneMark
@@ -26,6 +27,19 @@ type laneMark struct {
 	behind   bool          // what the ledger said last, which is believed
 	until    time.Duration // for so long
 	headWait time.Duration
+
+	few         int // so many it had at the last answer that it is soon over; 0: there was none of late
+	since, last time.Duration
+}
+
+// holds says whether to wait on for what is soon over. Where nothing of it ends for long it is not: a handler takes its time, nobody can open the
+// message, or no worker runs what is parked.
+func (m *laneMark) holds(now time.Duration, messages int) bool {
+	if m.few == 0 || messages < m.few || now-m.last > laneBelief+laneSoon {
+		m.since = now
+	}
+	m.few, m.last = messages, now
+	return now-m.since < lanePatience
 }
 
 // LaneStep is what follows for a message.
@@ -40,15 +54,16 @@ const (
 )
 
 const (
-	laneBelief = time.Second      // an answer holds for so long, as far as it says that something is parked
-	laneSoon   = time.Second      // a head that waits for longer keeps its lane
-	laneFew    = 100              // so many are soon over
-	laneMarks  = 20_000           // marks from which on what ended is looked for
-	laneReload = 30 * time.Second // between two looks for all lanes of a log
+	laneBelief   = time.Second      // an answer holds for so long, as far as it says that something is parked
+	laneSoon     = time.Second      // a head that waits for longer keeps its lane
+	laneFew      = 100              // so many are soon over
+	lanePatience = 5 * time.Second  // for so long that is believed
+	laneMarks    = 20_000           // marks from which on what ended is looked for
+	laneReload   = 30 * time.Second // between two looks for all lanes of a log
 )
 
 // Share is for lanes of which others park at any time: of no lane anything is known, and the ledger is asked each time.
-func (l *Lanes) Share() { l.loaded, l.all, l.loadAt = true, true, math.MaxInt64 }
+func (l *Lanes) Share() { l.loaded, l.all, l.shared, l.loadAt = true, true, true, math.MaxInt64 }
 
 // Free says that nothing is parked of any lane.
 func (l *Lanes) Free() bool { return l.loaded && !l.all && len(l.marks) == 0 }
@@ -126,7 +141,10 @@ func (l *Lanes) Heard(now time.Duration, lane, since uint64, messages int, headW
 			delete(l.marks, lane)
 		}
 		return LaneRuns
-	case messages <= laneFew && headWait <= laneSoon:
+	case m == nil && !l.shared: // marks of shared lanes nobody would take back
+		m = l.mark(lane)
+	}
+	if messages <= laneFew && headWait <= laneSoon && (m == nil || m.holds(now, messages)) {
 		return LaneHolds
 	}
 	if m != nil {

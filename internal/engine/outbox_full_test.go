@@ -1,0 +1,50 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ackledger/ackledger/consumer"
+	"github.com/ackledger/ackledger/internal/engine"
+	"github.com/ackledger/ackledger/ledger"
+	"github.com/ackledger/ackledger/ledger/memory"
+)
+
+// TestPitfall267_OutboxFullForADay: what was to publish while the outbox was full counted from the sixth time on, and failed for good. Now it
+// waits, however long, is tried once a minute at least, and others run meanwhile.
+func TestPitfall267_OutboxFullForADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, full, runs := memory.New(), true, 0
+		e, b := begin(t, l, options(), func(ctx context.Context, m *consumer.Message) error {
+			if m.ID != "publishes" {
+				return nil
+			}
+			runs++
+			return memory.InTx(ctx, func(context.Context) error {
+				if full {
+					return ledger.MarkUnavailable(fmt.Errorf("outbox: %w", ledger.ErrOutboxFull))
+				}
+				return nil
+			})
+		})
+		it := item("publishes", "")
+		pass(time.Second)
+		e.Offer([]*engine.Item{it})
+		pass(time.Hour)
+		other := item("other", "")
+		e.Offer([]*engine.Item{other})
+		pass(time.Second)
+		b.wantAcked(t, other)
+		pass(23 * time.Hour)
+		if rec := state(t, l, it); rec.State != ledger.Pending || rec.Attempts != 0 || runs < 24*60 || runs > 25*60+100 {
+			t.Errorf("after a day and %d runs: %v, %d attempts", runs, rec.State, rec.Attempts)
+		}
+		full = false
+		pass(2 * time.Minute)
+		b.wantAcked(t, it)
+		end(t, e)
+	})
+}
