@@ -25,8 +25,8 @@ import (
 // all the same: it belongs to the whole transaction. Bodies are not copied, so they must stay as they are until InTx has returned.
 //
 // Errors: [ledger.ErrNotInTx] outside of InTx, or once its function has returned; [ledger.ErrNoAttempt] outside of a handler;
-// [ledger.ErrNoOutbox] if the store has none; [ledger.ErrOutboxFull], for which ledger.Unavailable is true, so that no attempt is counted, and so for one of the cipher; an
-// [*ledger.InvalidError] for what cannot be stored: then none of the messages is kept. A handler that gets an error should return it.
+// [ledger.ErrNoOutbox] if the store has none; [ledger.ErrOutboxFull], for which ledger.Unavailable is true, so that no attempt is counted, however
+// often; one of the cipher, for which it is true as well, and which counts from the sixth time in a row on; an [*ledger.InvalidError] for what cannot be stored: then none of the messages is kept. A handler that gets an error should return it.
 func Publish(ctx context.Context, messages ...ledger.Outgoing) error {
 	a, ok := ledger.AttemptFrom(ctx)
 	if one, is := ctx.Value(oneKey{}).(*oneOf); is && !ok {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ackledger/ackledger/internal/flow"
 	"github.com/ackledger/ackledger/ledger"
+	"go.uber.org/zap"
 )
 
 // How long a message is held whose ordering key is parked, and which is not parked behind it.
@@ -37,6 +38,12 @@ func (h *handlers) waits(c *chunk, r *run) (held, asked bool) {
 			r.end.step = behind
 			return true, true
 		}
+	}
+	if h.parking == nil {
+		h.order.warned.Do(func() {
+			h.log.Warn("what is parked of an ordering key holds up what comes behind it, and Options.NoParking is set: a worker without it must run what is parked",
+				zap.String("message_id", it.Msg.ID))
+		})
 	}
 	h.parking.isWaitedFor()
 	return true, true

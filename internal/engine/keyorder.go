@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"sync"
 	"time"
 
 	"github.com/ackledger/ackledger/internal/flow"
@@ -17,6 +18,7 @@ type keyOrder struct {
 	life   *life
 	cfg    *Config
 	ledger ledger.Parking
+	warned sync.Once // that NoParking holds what is behind parked messages
 }
 
 // newKeyOrder is nil where nobody ever parks. A worker that parks nothing itself heeds what others have parked.

@@ -11,6 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/internal/engine"
 	"github.com/ackledger/ackledger/ledger"
@@ -209,6 +212,8 @@ func TestPitfall257_AheadWithoutRoom(t *testing.T) {
 				one.Offer(ofKey(engine.NewLanes(scope, "log"), 1, 0, 1))
 				pass(time.Second)
 				o := options()
+				core, logs := observer.New(zap.WarnLevel)
+				o.Logger = zap.New(core)
 				change(&o, l)
 				two, c := begin(t, l, o, h.handle, parks)
 				pass(time.Second)
@@ -219,6 +224,9 @@ func TestPitfall257_AheadWithoutRoom(t *testing.T) {
 				wantParked(t, l.Ledger, 1)
 				if _, done := c.verdict(t, in[0]); done || two.Load().Held != 2 {
 					t.Errorf("%+v", two.Load())
+				}
+				if n := logs.FilterMessageSnippet("Options.NoParking").Len(); (n == 1) != o.NoParking || n > 1 {
+					t.Errorf("%d warnings of NoParking", n)
 				}
 				l.fails.Store(false)
 				pass(20 * time.Minute)
