@@ -26,7 +26,8 @@ import (
 //
 // Errors: [ledger.ErrNotInTx] outside of InTx, or once its function has returned; [ledger.ErrNoAttempt] outside of a handler;
 // [ledger.ErrNoOutbox] if the store has none; [ledger.ErrOutboxFull], for which ledger.Unavailable is true, so that no attempt is counted, however
-// often; one of the cipher, for which it is true as well, and which counts from the sixth time in a row on; an [*ledger.InvalidError] for what cannot be stored: then none of the messages is kept. A handler that gets an error should return it.
+// often; one of the cipher, for which it is true as well, and which counts from the sixth time in a row on; an [*ledger.InvalidError] for what
+// cannot be stored: then none of the messages is kept. A handler that gets an error should return it.
 func Publish(ctx context.Context, messages ...ledger.Outgoing) error {
 	a, ok := ledger.AttemptFrom(ctx)
 	if one, is := ctx.Value(oneKey{}).(*oneOf); is && !ok {
