@@ -108,11 +108,12 @@ type LaneReport struct {
 	Failed []SendFailure
 }
 
-// SendFailure is a message that was refused.
+// SendFailure is a message that was refused, or could not be given to its target.
 type SendFailure struct {
-	Num   int64
-	After time.Duration // when it is due again, from now
-	Error string        // at most 2 KiB: what is longer is cut
+	Num       int64
+	After     time.Duration // when it is due again, from now
+	Error     string        // at most 2 KiB: what is longer is cut
+	Uncounted bool          // its target did not refuse it: its tries stay as they are
 }
 
 // Queued is a message in an outbox.
@@ -122,7 +123,7 @@ type Queued struct {
 	At    time.Time // when it was written, by the database's clock
 	Tries int       // refusals that were counted
 	Due   time.Time // zero: now
-	Error string    // of the last refusal
+	Error string    // of the last refusal, or why it could not be given to its target
 	Size  int       // of what is not here, with ListOutbox
 }
 

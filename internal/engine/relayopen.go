@@ -18,6 +18,20 @@ type opener struct {
 	limit  time.Duration // of one batch
 }
 
+// The bounds of [closedFor].
+const (
+	closedLeast = 200 * time.Millisecond
+	closedMost  = 30 * time.Second
+)
+
+// closedFor is how long a message that was not opened waits until it is tried again, for a draw in [0, 1): the longer the older it is, since
+// no tries are counted by which it could go. What was late by a time is late by a quarter of it more. A clock that is not the database's moves
+// it between its bounds.
+func closedFor(age time.Duration, draw float64) time.Duration {
+	most := min(max(age/4, closedLeast), closedMost)
+	return most/2 + time.Duration(draw*float64(most/2))
+}
+
 // unopened is a message that the cipher did not open.
 type unopened struct {
 	q   *ledger.Queued

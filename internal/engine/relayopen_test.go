@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ackledger/ackledger/consumer"
 	"github.com/ackledger/ackledger/ledger"
@@ -105,15 +107,54 @@ func TestRelayUnopened(t *testing.T) {
 		r.sealed(ours, keyed("k", "behind"), keyed(lane, fmt.Sprint(3+i)))
 	}
 	r.until("the others are sent", func() bool { return len(a.bodies()) == 5 })
+	var due time.Time
 	r.until("it is tried again", func() bool {
 		r.sealed(ours, keyed(lane, "more")) // alone it would pass for a cipher that is away
 		list, err := r.ListOutbox(t.Context(), "a", 0, 10, true)
-		return err == nil && len(list) > 0 && list[0].Sealed() && list[0].Tries >= 2
+		if err != nil || len(list) == 0 || !list[0].Sealed() {
+			return false
+		}
+		if due.IsZero() {
+			due = list[0].Due
+		}
+		return list[0].Due.After(due)
 	})
 	got := fmt.Sprint(slices.DeleteFunc(a.bodies(), func(s string) bool { return s == "more" }))
 	if got != "[1 2 3 4 5]" || len(r.archived()) > 0 {
 		t.Fatalf("sent %s, %d archived", got, len(r.archived()))
 	}
+}
+
+// TestPitfall274_UnopenedCountsAsRefused: a cipher did not open a message for a while, which counted as refusals of its target. The first real
+// one gave it up.
+func TestPitfall274_UnopenedCountsAsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refusals, c := 0, &lock{key: 7}
+		a := &shop{refuse: func(m *consumer.Publication, _ int) error {
+			if string(m.Body) == "closed" && refusals < 2 {
+				refusals++
+				return errors.New("not now")
+			}
+			return nil
+		}}
+		r := relay(t, consumer.Relay{Targets: map[string]consumer.Publisher{"a": a}, Cipher: c, Tries: 3})
+		lane := sameLane(t, "k")
+		c.away.Store(true)
+		r.sealed(c, keyed("k", "closed"))
+		for range 60 {
+			r.publish(keyed(lane, "open"))
+			time.Sleep(time.Second)
+		}
+		list, err := r.ListOutbox(t.Context(), "a", 0, 10, false)
+		if err != nil || len(list) != 1 || list[0].Tries != 0 || list[0].Error == "" {
+			t.Fatalf("in the outbox: %+v, %v", list, err)
+		}
+		c.away.Store(false)
+		r.empty()
+		if dead := r.archived(); len(dead) > 0 || refusals != 2 {
+			t.Fatalf("refused %d times of 3, and %d archived", refusals, len(dead))
+		}
+	})
 }
 
 // sameLane is another key that lies in a key's lane.

@@ -85,14 +85,28 @@ func (b *relayed) open(ctx context.Context, next []ledger.Queued) []ledger.Queue
 	if err != nil {
 		b.away(err)
 	}
-	for _, c := range closed {
-		if c.q.Tries == 0 {
-			b.sender.cfg.Logger.Error("a message of the outbox cannot be opened: it waits", zap.String("target", c.q.Target),
-				zap.String("message_id", c.q.ID), zap.Error(c.err))
-		}
-		b.fail(c.q, c.err, b.delay(c.q))
-	}
+	b.closed(closed)
 	return next
+}
+
+// closed puts off what was not opened. One line tells of all of a batch that were not told of before.
+func (b *relayed) closed(list []unopened) {
+	var first *unopened
+	fresh, now := 0, time.Now()
+	for i := range list {
+		q, err := list[i].q, list[i].err
+		if q.Error == "" {
+			if fresh++; first == nil {
+				first = &list[i]
+			}
+		}
+		b.report.Failed = append(b.report.Failed,
+			ledger.SendFailure{Num: q.Num, After: closedFor(now.Sub(q.At), rand.Float64()), Error: err.Error(), Uncounted: true})
+	}
+	if first != nil {
+		b.sender.cfg.Logger.Error("messages of the outbox cannot be opened: they wait", zap.String("target", first.q.Target),
+			zap.Int("messages", fresh), zap.String("message_id", first.q.ID), zap.Error(first.err))
+	}
 }
 
 // together sends messages at once. What fails is sent alone the next time, before anything comes of it.

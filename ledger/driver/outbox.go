@@ -35,8 +35,8 @@ type OutboxTx interface {
 	Enqueue(m *ledger.Outgoing, shard int, at time.Time) error
 	// Dequeue removes messages of a lane, those that are there.
 	Dequeue(target string, shard int, nums []int64) error
-	// Refuse counts one more refusal of a message that is there, and says when it is due again, and why.
-	Refuse(target string, shard int, num int64, due time.Time, text string) error
+	// Refuse adds to the refusals of a message that is there, 1 or 0, and says when it is due again, and why.
+	Refuse(target string, shard int, num int64, tries int, due time.Time, text string) error
 	// PutLane writes a lane.
 	PutLane(target string, shard int, s LaneState) error
 }
@@ -178,7 +178,11 @@ func putReport(tx OutboxTx, lane ledger.Lane, report *ledger.LaneReport, hold ti
 		return false, err
 	}
 	for _, f := range report.Failed {
-		if err := tx.Refuse(lane.Target, lane.Shard, f.Num, tx.Now().Add(f.After), storage.CutError(f.Error)); err != nil {
+		tries := 1
+		if f.Uncounted {
+			tries = 0
+		}
+		if err := tx.Refuse(lane.Target, lane.Shard, f.Num, tries, tx.Now().Add(f.After), storage.CutError(f.Error)); err != nil {
 			return false, err
 		}
 	}

@@ -404,6 +404,24 @@ func Pitfall241(t *testing.T, open Open) {
 	e.wantBodies("behind one that is not due", e.next(l, report))
 }
 
+// Pitfall274 holds against this: a message that could not be given to its target counted as refused by it.
+func Pitfall274(t *testing.T, open Open) {
+	e := beginOutbox(t, open)
+	e.publishes("a", e.keyed("1"), e.keyed("2"))
+	l := e.lane(e.target(), longLease)
+	list := e.next(l, ledger.LaneReport{})
+	report := ledger.LaneReport{Failed: []ledger.SendFailure{{Num: list[0].Num, After: time.Hour, Error: "closed", Uncounted: true}}}
+	e.wantBodies("behind one that is not due", e.next(l, report))
+	if q := e.lists(e.target())[0]; q.Tries != 0 || q.Error != "closed" || q.Due.IsZero() {
+		t.Fatalf("put off without a count: %+v", q)
+	}
+	report.Failed[0].Uncounted = false
+	e.next(l, report)
+	if q := e.lists(e.target())[0]; q.Tries != 1 {
+		t.Fatalf("refused once: %+v", q)
+	}
+}
+
 // Pitfall244 holds against this: a relay whose lane somebody else had taken over was given messages all the same, so that two sent them at
 // once, each in its own order. What it had sent is removed.
 func Pitfall244(t *testing.T, open Open) {

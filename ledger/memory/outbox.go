@@ -82,11 +82,11 @@ func (t *tx) Dequeue(target string, shard int, nums []int64) error {
 	return nil
 }
 
-func (t *tx) Refuse(target string, shard int, num int64, due time.Time, text string) error {
+func (t *tx) Refuse(target string, shard int, num int64, tries int, due time.Time, text string) error {
 	l := t.outbox.lane(target, shard)
 	for i := range l.waiting {
 		if q := &l.waiting[i]; q.Num == num {
-			q.Tries++
+			q.Tries += tries
 			q.Due, q.Error = due, text
 		}
 	}

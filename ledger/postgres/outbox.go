@@ -74,11 +74,11 @@ func (l *Ledger) report(b *pgx.Batch, lane ledger.Lane, report *ledger.LaneRepor
 		b.Queue(l.sql(sqlOutboxDone), laneArgs(lane, report.Done)...)
 	}
 	if n := len(report.Failed); n > 0 {
-		nums, after, texts := make([]int64, n), make([]int64, n), make([]string, n)
+		nums, after, texts, counts := make([]int64, n), make([]int64, n), make([]string, n), make([]bool, n)
 		for i, f := range report.Failed {
-			nums[i], after[i], texts[i] = f.Num, f.After.Microseconds(), storage.CutError(f.Error)
+			nums[i], after[i], texts[i], counts[i] = f.Num, f.After.Microseconds(), storage.CutError(f.Error), !f.Uncounted
 		}
-		b.Queue(l.sql(sqlOutboxFailed), laneArgs(lane, nums, after, texts)...)
+		b.Queue(l.sql(sqlOutboxFailed), laneArgs(lane, nums, after, texts, counts)...)
 	}
 }
 

@@ -39,9 +39,9 @@ WHERE target = $1::text AND shard = $2::smallint AND token = $3::bigint RETURNIN
 	sqlOutboxDone = `DELETE FROM {s}.outbox WHERE target = $1::text AND shard = $2::smallint AND num = ANY($3::bigint[])`
 
 	sqlOutboxFailed = `
-UPDATE {s}.outbox o SET tries = least(o.tries + 1, 32767), error = a.error,
+UPDATE {s}.outbox o SET tries = least(o.tries + a.counts::integer, 32767), error = a.error,
 	due = clock_timestamp() + a.after * interval '1 microsecond'
-FROM unnest($3::bigint[], $4::bigint[], $5::text[]) AS a(num, after, error)
+FROM unnest($3::bigint[], $4::bigint[], $5::text[], $6::boolean[]) AS a(num, after, error, counts)
 WHERE o.target = $1::text AND o.shard = $2::smallint AND o.num = a.num`
 
 	// sqlOutboxNext are the lowest rows of a lane, whatever was sent before: a number may be committed after a higher one. What is not due

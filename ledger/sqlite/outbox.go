@@ -13,7 +13,7 @@ var _ driver.OutboxTx = (*tx)(nil)
 const (
 	sqlEnqueue = `INSERT INTO ackledger_outbox (target, shard, key, id, body, headers, at) VALUES (?, ?, ?, ?, ?, ?, ?)`
 	sqlDequeue = `DELETE FROM ackledger_outbox WHERE num = ? AND target = ? AND shard = ?`
-	sqlRefuse  = `UPDATE ackledger_outbox SET tries = tries + 1, due = ?, error = ? WHERE num = ? AND target = ? AND shard = ?`
+	sqlRefuse  = `UPDATE ackledger_outbox SET tries = tries + ?, due = ?, error = ? WHERE num = ? AND target = ? AND shard = ?`
 	sqlLane    = `SELECT free, token FROM ackledger_outbox_lane WHERE target = ? AND shard = ?`
 	sqlPutLane = `INSERT INTO ackledger_outbox_lane (target, shard, free, token) VALUES (?, ?, ?, ?)
 		ON CONFLICT DO UPDATE SET free = excluded.free, token = excluded.token`
@@ -49,8 +49,8 @@ func (t *tx) Dequeue(target string, shard int, nums []int64) error {
 }
 
 // Refuse implements [driver.OutboxTx].
-func (t *tx) Refuse(target string, shard int, num int64, due time.Time, text string) error {
-	_, err := t.exec(sqlRefuse, due.UnixMicro(), text, num, target, shard)
+func (t *tx) Refuse(target string, shard int, num int64, tries int, due time.Time, text string) error {
+	_, err := t.exec(sqlRefuse, tries, due.UnixMicro(), text, num, target, shard)
 	return err
 }
 

@@ -14,3 +14,4 @@ func TestOutbox(t *testing.T) {
 
 func TestPitfall241_OutboxOvertaken(t *testing.T) { t.Parallel(); ledgertest.Pitfall241(t, open) }
 func TestPitfall244_OutboxTwoRelays(t *testing.T) { t.Parallel(); ledgertest.Pitfall244(t, open) }
+func TestPitfall274_OutboxUncounted(t *testing.T) { t.Parallel(); ledgertest.Pitfall274(t, open) }
