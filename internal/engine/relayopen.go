@@ -39,7 +39,7 @@ type unopened struct {
 }
 
 // open opens what is sealed. It returns what can be sent, and what the cipher did not open; what is behind that under its key is not among
-// either. Where it opens nothing at all it is the cipher that fails: an error.
+// either. An error is that of a cipher that did not answer.
 func (o *opener) open(ctx context.Context, next []ledger.Queued) (can []ledger.Queued, closed []unopened, err error) {
 	if !slices.ContainsFunc(next, func(q ledger.Queued) bool { return q.Sealed() }) {
 		return next, nil, nil
@@ -63,9 +63,6 @@ func (o *opener) open(ctx context.Context, next []ledger.Queued) (can []ledger.Q
 		default:
 			can = append(can, *q)
 		}
-	}
-	if len(can) == 0 {
-		return nil, nil, closed[0].err
 	}
 	return can, closed, nil
 }
