@@ -36,8 +36,9 @@ type Relay struct {
 	// Lease is how long the lanes of a process that died stay closed to others, 1 s to 1 h. Default 30 s. A call of a Publisher has a
 	// third of it. For people whose brokers are slow.
 	Lease time.Duration
-	// Interval is how often it looks for messages while there are none, 10 ms to 1 min. Default 100 ms. For people with many idle
-	// processes, or who want to wait less.
+	// Interval is how often it looks for messages while there are none, 10 ms to 1 min. Default 100 ms. A lane in which all messages wait for
+	// their next try is looked at once a second, or more rarely with a longer Interval. For people with many idle processes, or who want to
+	// wait less.
 	Interval time.Duration
 	// Tries is how often a target may refuse a message before it goes to the ledger's archive, 1 to 1,000. Between two tries of a message,
 	// which hold up its key, 200 ms pass, doubling up to 30 s. Default 10. What is Terminal goes at once. An outage counts nothing.

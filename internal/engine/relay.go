@@ -32,6 +32,7 @@ type Relay struct {
 	names []string
 	looks chan struct{}  // has a place for who looks for a lane
 	away  map[string]int // outages of a target, one after the other; the sender's lock guards it
+	later laterDues      // of the lanes
 }
 
 // NewRelay makes a relay for a ledger that is an [ledger.Outbox].
@@ -45,7 +46,7 @@ func NewRelay(l ledger.Ledger, cfg consumer.Relay) (*Relay, error) {
 		return nil, fmt.Errorf("consumer: Relay: %w (%T)", ledger.ErrNoOutbox, l)
 	}
 	r := &Relay{sender: newSender(l, cfg), box: box, names: slices.Sorted(maps.Keys(cfg.Targets)), away: map[string]int{},
-		looks: make(chan struct{}, 1)}
+		looks: make(chan struct{}, 1), later: laterDues{next: map[ledger.Lane]time.Time{}}}
 	if r.tel, err = newRelayMeters(cfg.MeterProvider, r.names); err != nil {
 		return nil, err
 	}
@@ -126,20 +127,23 @@ func (r *Relay) look(ctx context.Context) (ledger.Lane, error) {
 // turn sends what lies in a lane, until it is empty, the turn is over or the target is away.
 func (r *Relay) turn(ctx context.Context, lane ledger.Lane) {
 	var report ledger.LaneReport
+	later := undue{next: r.later.of(lane)}
+	defer func() { r.later.note(lane, later.next) }()
 	rest := time.Duration(0)
-	for began := time.Now(); ; {
+	for began := time.Now(); ; later.sent = true {
 		next, err := r.box.NextOutgoing(ctx, lane, r.cfg.Lease, report, r.cfg.Batch, r.cfg.BatchBytes)
 		if err != nil {
 			r.leave(ctx, lane, report, r.cfg.Interval, err)
 			return
 		}
 		if len(next) == 0 {
-			report, rest = ledger.LaneReport{}, r.cfg.Interval
+			report, rest = ledger.LaneReport{}, later.rest(r.cfg.Interval, time.Now())
 			break
 		}
 		b := &relayed{sender: r.sender, lane: lane, until: began.Add(relayTurn)}
 		b.send(ctx, next)
 		report = b.report
+		later.put(report.Failed, time.Now())
 		if rest = r.heard(lane.Target, b); b.outage || b.stuck || ctx.Err() != nil || time.Since(began) > relayTurn {
 			break
 		}
