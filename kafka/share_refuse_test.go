@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -81,7 +82,9 @@ func TestShareRefusesTheGroupsSettings(t *testing.T) {
 
 func (s *site) mustRefuse(w *ShareWorker, want ...string) {
 	s.t.Helper()
-	err := w.Run(s.t.Context())
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute) // it runs on if it does not refuse
+	defer cancel()
+	err := w.Run(ctx)
 	for _, text := range want {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			s.t.Errorf("Run: %v, want %q in it", err, text)

@@ -29,7 +29,7 @@ func (s *stage) parked(id string, after time.Duration) ledger.Key {
 func TestParked(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	now, gone := s.parked("p1", time.Hour), s.parked("p2", 2*time.Hour)
+	now, gone := s.parked("p1", time.Hour), s.parked("p2", 2*time.Hour+30*time.Minute)
 	s.want(s.get(""), http.StatusOK, "parked?scope=", "<th scope=\"col\" class=\"n\">Parked</th>")
 	s.lacks(s.want(s.get("parked"), http.StatusOK, "p1", "p2", "in 2h", "Run these now…", "Drop these…"), "<script>alert")
 	s.lacks(s.want(s.get("parked?id=p2"), http.StatusOK, "p2"), ">p1<")
