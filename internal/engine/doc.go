@@ -18,6 +18,7 @@
 //	report.go      what a worker says of itself with its beats
 //	apart.go       one message at a time, beside the pool: suspects and probes
 //	relay.go       the outbox: who takes its lanes
+//	relayrest.go   how long a lane of it rests
 //	relaysend.go   a batch of it, on its way
 //	relayopen.go   what is sealed of it
 //	relaybury.go   what a target refuses for good
