@@ -23,7 +23,8 @@ import (
 // be handed over and taken. The refused one comes behind them, or to the archive.
 //
 // Before the first record it asks the topic for max.message.bytes (DescribeConfigs): a client that makes larger batches is told so, and
-// sends nothing, since the cluster would refuse batches for the sake of none of their records. Without that right it is not asked.
+// sends nothing until both fit, since the cluster would refuse batches for the sake of none of their records. It counts as an outage: no
+// message is given up for it. Without that right it is not asked.
 type Publisher struct {
 	topic *DeadLetterTopic // asks for the same of its client
 	most  int              // bytes of a batch
@@ -207,8 +208,9 @@ func (p *Publisher) check(ctx context.Context) error {
 		}
 		var most int
 		if _, err := fmt.Sscan(*c.Value, &most); err == nil && p.most > most {
-			return fmt.Errorf("kafka: topic %q: kgo.ProducerBatchMaxBytes must be at most its max.message.bytes, %d, is %d: whole batches would be refused",
-				p.topic.topic, most, p.most)
+			// No message is at fault, so none may be given up for it: they wait until client and topic fit.
+			return ledger.MarkUnavailable(fmt.Errorf("kafka: topic %q: kgo.ProducerBatchMaxBytes must be at most its max.message.bytes, %d, is %d: whole batches would be refused",
+				p.topic.topic, most, p.most))
 		}
 	}
 	p.checked = true

@@ -124,13 +124,13 @@ func TestPublisherTooLarge(t *testing.T) {
 	consumed(t, topic, 2)
 }
 
-// TestPublisherRefuses: a client whose batches the topic would refuse is told so, and a topic that is not there is no outage.
+// TestPublisherRefuses: a client whose batches the topic would refuse is told so, which is an outage, and a topic that is not there is none.
 func TestPublisherRefuses(t *testing.T) {
 	t.Parallel()
 	small := "5000"
 	p, _ := publishing(t, map[string]*string{"max.message.bytes": &small})
 	err := p.Publish(t.Context(), []consumer.Publication{publication("", "k", "1", []byte("1"))})[0]
-	if err == nil || consumer.IsTerminal(err) || ledger.Unavailable(err) || !strings.Contains(err.Error(), "ProducerBatchMaxBytes must be at most") {
+	if consumer.IsTerminal(err) || !ledger.Unavailable(err) || !strings.Contains(err.Error(), "ProducerBatchMaxBytes must be at most") {
 		t.Fatalf("%v", err)
 	}
 	missing, _ := publishing(t, nil)
