@@ -31,7 +31,8 @@ type Relay struct {
 	// Parallel is how many lanes this process sends at once, 1 to 64. Default 4. For people with many messages, or slow brokers.
 	Parallel int
 	// Batch and BatchBytes are how many messages, and bytes of their bodies, are given to a Publisher at once: 1 to 10,000 and 1 to 64 MiB.
-	// One message may be larger. Defaults 1,000 and 4 MiB. For people with little memory.
+	// One message may be larger. Keys and headers are not counted: who has large headers sets Batch. Defaults 1,000 and 4 MiB. For people
+	// with little memory.
 	Batch, BatchBytes int
 	// Lease is how long the lanes of a process that died stay closed to others, 1 s to 1 h. Default 30 s. A call of a Publisher has a
 	// third of it. For people whose brokers are slow.

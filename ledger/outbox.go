@@ -42,7 +42,7 @@ const (
 	MaxOutgoing      = 10_000    // messages of one commit
 	MaxOutgoingBytes = 64 << 20  // of all messages of one commit
 	MaxOutbox        = 1_000_000 // messages that wait: while there are more, nothing is published
-	MaxOutboxBytes   = 4 << 30   // of their bodies
+	MaxOutboxBytes   = 4 << 30   // of their bodies; keys and headers are not counted
 	Lanes            = 16        // of each target
 )
 
@@ -73,7 +73,7 @@ type Outbox interface {
 	TakeLane(ctx context.Context, targets []string, lease time.Duration) (Lane, bool, error)
 
 	// NextOutgoing writes what was reported, extends the lease, and returns the messages of the lane that are to be sent next, in their
-	// order: at most n of them, and not more once they have size bytes. A message that is not due yet holds up the later ones of its key.
+	// order: at most n of them, and not more once their bodies have size bytes. A message that is not due yet holds up the later ones of its key.
 	// [ErrLost]: the lane is somebody else's. The report is written even so: what was sent is sent.
 	NextOutgoing(ctx context.Context, lane Lane, lease time.Duration, report LaneReport, n, size int) ([]Queued, error)
 

@@ -41,7 +41,7 @@ type Config struct {
 	// makes none. For stores that carry out several messages in one request.
 	Group *ledger.GroupConfig
 	// OutboxMessages and OutboxBytes are how many messages, and bytes of their bodies, wait in the outbox at most. Default, and 0:
-	// [ledger.MaxOutbox] and [ledger.MaxOutboxBytes]. For stores with less room.
+	// [ledger.MaxOutbox] and [ledger.MaxOutboxBytes]. Keys and headers are not counted. For stores with less room.
 	OutboxMessages, OutboxBytes int64
 	// Warn is told what no caller can be told: what failed, and why. It is called by any goroutine. Default: nobody is told.
 	Warn func(what string, err error)

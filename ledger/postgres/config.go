@@ -48,7 +48,7 @@ type Config struct {
 	CommitLimit time.Duration
 	// OutboxMessages and OutboxBytes are how many messages, and bytes of their bodies, wait in the outbox at most, 1 to 100,000,000 and 1 TiB.
 	// With more, Publish is refused ([ledger.ErrOutboxFull]) as an outage is, until relays have sent some. They are counted about once a
-	// second, so what is published within that time comes on top. Defaults 1,000,000 and 4 GiB. For people with little room, or whose
+	// second, so what is published within that time comes on top, and so do keys and headers. Defaults 1,000,000 and 4 GiB. For people with little room, or whose
 	// brokers are away for long.
 	OutboxMessages, OutboxBytes int64
 	// Accept names engines, and poolers, that are refused otherwise ([EngineError]), since the ledger's suite has not been run on
