@@ -35,6 +35,9 @@ type ParkedRequest struct {
 	Filter Filter // as of ParkedMessages
 	// Action is what becomes of them. [ActionRunNow]: they are due now, and a worker of their scope takes them when it looks next.
 	// [ActionDrop]: they fail for good, each with its dead letter in the archive, of kind [KindDropped]; none is published.
+	//
+	// What is dropped lets what is behind it in its lane move within the list. So a drop goes through the list again until it finds no more
+	// of what was parked when it began.
 	Action   Action
 	DryRun   bool // only counts
 	By       By
@@ -45,7 +48,7 @@ type ParkedRequest struct {
 type ParkedReport struct {
 	Matched int64 // parked messages that the filter selects
 	Changed int64 // of these: due now, or dropped; with DryRun 0
-	Left    int64 // of these: in a worker's hands, locked, or changed meanwhile
+	Left    int64 // of these: in a worker's hands, locked, or changed meanwhile; parked meanwhile, if the list was gone through again
 }
 
 // CheckParked is Check for lists of what is parked. Stores call it.

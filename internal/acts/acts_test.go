@@ -3,6 +3,7 @@ package acts_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -35,6 +36,34 @@ func TestRunReopenSaysHowFarItCame(t *testing.T) {
 	})
 	if !errors.Is(err, away) || err.Error() != "after 998 reopened messages: away" || report.Matched != 1000 || report.Reopened != 998 || report.Skipped != 2 {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// While more is parked than is dropped a drop comes to its end all the same, and says what is left.
+func TestDropLeavesWhatIsParkedMeanwhile(t *testing.T) {
+	began := time.Unix(1700000000, 0)
+	passes := 0
+	c := acts.ParkedChange{
+		Request: ledger.ParkedRequest{Action: ledger.ActionDrop}, Began: began,
+		List: func(context.Context, ledger.Filter) iter.Seq2[ledger.ParkedMessage, error] {
+			passes++
+			return func(yield func(ledger.ParkedMessage, error) bool) {
+				for _, at := range []time.Time{began, began.Add(time.Second)} {
+					if passes == 3 && at == began { // two were there when it began
+						continue
+					}
+					m := ledger.ParkedMessage{Parked: ledger.Parked{At: at, Lane: &ledger.ParkLane{}}, Status: ledger.Status{State: ledger.Pending}}
+					if !yield(m, nil) {
+						return
+					}
+				}
+			}
+		},
+		Write: func(_ context.Context, batch []ledger.ParkedMessage) (int64, error) { return int64(len(batch)), nil },
+	}
+	report, err := c.Run(t.Context())
+	if want := (ledger.ParkedReport{Matched: 4, Changed: 3, Left: 1}); err != nil || report != want || passes != 3 {
+		t.Errorf("%+v, %v after %d passes; want %+v", report, err, passes, want)
 	}
 }
 

@@ -116,11 +116,12 @@ func (l *Ledger) ChangeParked(ctx context.Context, r ledger.ParkedRequest) (ledg
 	if err := checks.ChangeParked(&r); err != nil {
 		return ledger.ParkedReport{}, err
 	}
-	report, err := acts.ChangeParked(ctx, r, l.ParkedMessages(ctx, r.Filter), func(ctx context.Context, batch []ledger.ParkedMessage) (int64, error) {
+	change := acts.ParkedChange{Request: r, Began: l.store.Now(), List: l.ParkedMessages, Write: func(ctx context.Context, batch []ledger.ParkedMessage) (int64, error) {
 		p := parts[ledger.ParkedMessage]{key: func(m *ledger.ParkedMessage) Key { return m.Key.Sum() },
 			write: func(tx Tx, part []ledger.ParkedMessage) (int64, error) { return l.changeParked(tx, &r, part) }}
 		return p.run(ctx, l, batch)
-	})
+	}}
+	report, err := change.Run(ctx)
 	return report, l.named("change what is parked", err)
 }
 

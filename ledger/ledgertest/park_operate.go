@@ -17,6 +17,7 @@ var parkOperateCases = []testCase{
 	{"Refused", parkRefused},
 	{"LaneRunNow", laneRunNow},
 	{"LaneListed", laneListed},
+	{"LanesDropped", lanesDropped},
 }
 
 // RunParkedOperate is the suite of what operators see of parked messages, and do to them.
@@ -33,6 +34,10 @@ func RunParkedOperate(t *testing.T, open Open) {
 
 // Pitfall227 is a fault: what an operator dropped was dropped without its body, or ran once more.
 func Pitfall227(t *testing.T, open Open) { parkDrop(begin(t, open)) }
+
+// Pitfall280 is a fault: an operator dropped all that is parked, and was told that nothing is left, while a part of what was behind in
+// lanes stayed and ran.
+func Pitfall280(t *testing.T, open Open) { lanesDropped(begin(t, open)) }
 
 func (e *env) parkingOp() ledger.ParkingOperator {
 	e.Helper()
@@ -200,6 +205,34 @@ func parkDrop(e *env) {
 	if rep := e.changeParked(ledger.ParkedRequest{Action: ledger.ActionDrop}); rep.Matched != 0 {
 		e.Errorf("once more: %+v", rep)
 	}
+}
+
+// lanesDropped: an operator drops all of many lanes. With each first one that goes the next one moves to another place of the list.
+func lanesDropped(e *env) {
+	const lanes, more = 260, 260 // together more than stores list, and write, at once
+	o, list := e.owner(), e.entries(lanes+more)
+	claims := e.claimAll(o, list)
+	parks := make([]ledger.Settlement, len(list))
+	for i, m := range list {
+		parks[i] = inLane(claims[i], m, "lane"+number(i%lanes), int64(i), time.Hour)
+	}
+	for i, err := range e.settleAll(o, parks) {
+		if err != nil {
+			e.Fatalf("%d: %v", i, err)
+		}
+	}
+	some := ledger.ParkedRequest{Action: ledger.ActionDrop, Filter: ledger.Filter{Limit: 10}}
+	if rep := e.changeParked(some); rep != (ledger.ParkedReport{Matched: 10, Changed: 10}) {
+		e.Fatalf("ten: %+v", rep)
+	}
+	all := int64(len(list) - 10)
+	e.wantParked(all)
+	last := ledger.ParkedReport{}
+	rep := e.changeParked(ledger.ParkedRequest{Action: ledger.ActionDrop, Progress: func(r ledger.ParkedReport) { last = r }})
+	if rep != (ledger.ParkedReport{Matched: all, Changed: all}) || last != rep {
+		e.Errorf("%+v, at last %+v; want all %d", rep, last, all)
+	}
+	e.wantParked(0)
 }
 
 // parkLeftAlone: what a live worker has is left, what a dead one had is not, and its crash counts.

@@ -110,6 +110,7 @@ func TestPitfall227_Dropped(t *testing.T) { t.Parallel(); ledgertest.Pitfall227(
 
 func TestDifferential(t *testing.T) { t.Parallel(); ledgertest.Differential(t, open, 60) }
 
+func TestPitfall280_DroppedInPart(t *testing.T) { t.Parallel(); ledgertest.Pitfall280(t, open) }
 func TestPitfall222_BroughtAgainWhileParked(t *testing.T) {
 	t.Parallel()
 	ledgertest.Pitfall222(t, open)

@@ -117,17 +117,22 @@ func (l *Ledger) ChangeParked(ctx context.Context, r ledger.ParkedRequest) (ledg
 	if err := checks.ChangeParked(&r); err != nil {
 		return ledger.ParkedReport{}, err
 	}
-	sql := sqlRunParked
+	change, sql := acts.ParkedChange{Request: r, List: l.ParkedMessages}, sqlRunParked
 	if r.Action == ledger.ActionDrop {
-		sql = sqlDropParked
+		begin, err := l.listBegin(ctx, r.Filter.Scope)
+		if err != nil {
+			return ledger.ParkedReport{}, named("change what is parked", err)
+		}
+		change.Began, sql = time.UnixMicro(begin.at), sqlDropParked
 	}
-	report, err := acts.ChangeParked(ctx, r, l.ParkedMessages(ctx, r.Filter), func(ctx context.Context, batch []ledger.ParkedMessage) (int64, error) {
+	change.Write = func(ctx context.Context, batch []ledger.ParkedMessage) (int64, error) {
 		sums, tokens, details := make(keyArray, len(batch)), make([]int64, len(batch)), make(byteArray, len(batch))
 		for i := range batch {
 			note := acts.ParkedRecord(&batch[i], &r)
 			sums[i], tokens[i], details[i] = uuid(batch[i].Key.Sum()), int64(batch[i].Status.Token), storage.EncodeAudit(&note)
 		}
 		return l.count(ctx, sql, sums, tokens, details, r.By.Actor)
-	})
+	}
+	report, err := change.Run(ctx)
 	return report, named("change what is parked", err)
 }

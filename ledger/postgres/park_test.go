@@ -125,6 +125,10 @@ func TestPitfall227_Dropped(t *testing.T) {
 	t.Parallel()
 	ledgertest.Pitfall227(t, shared(t, variant{}))
 }
+func TestPitfall280_DroppedInPart(t *testing.T) {
+	t.Parallel()
+	ledgertest.Pitfall280(t, shared(t, variant{}))
+}
 func TestPitfall225_ParkedAndCommitted(t *testing.T) {
 	t.Parallel()
 	ledgertest.Pitfall225(t, shared(t, variant{}))
