@@ -134,7 +134,8 @@ type Options struct {
 	// Limit says of which key a message is, and how many messages of that key may be in flight (claimed, handled or settled) at most, of all
 	// workers of the ledger together, 1 to [MaxLimit]: for people with a resource that bears so many at once, whatever the number of
 	// processes. Keys of at most [MaxLimitKey] bytes are the ledger's, not the consumer's: two consumers that say the same key share it. If they
-	// say different numbers, the largest counts of those that workers have in hand. A message of "" has no limit. Default: none has. One for
+	// say different numbers, the largest counts of those that workers have in hand. In a worker the newest message of a key counts: a lower number takes
+	// hold with it, also for those that wait, once what is in flight is settled. A message of "" has no limit. Default: none has. One for
 	// which Limit fails, as a KeyFunc may, or says what is out of bounds, is archived. Limit gets a copy, and must not block.
 	//
 	// A worker holds a permit for each, a row of the ledger, as long as its lease; so a worker that dies has its permits until it is declared

@@ -246,6 +246,52 @@ func TestPitfall248_PermitsOutliveCrashes(t *testing.T) {
 	})
 }
 
+// TestPitfall281_LoweredLimit: a limit that was lowered did not take hold as long as anything of its key was in hand, which may be for good. It
+// takes hold with the next message that says so: what runs goes on, and nothing begins beside it that the new limit does not bear, in this
+// worker and in others.
+func TestPitfall281_LoweredLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, c := memory.New(), newCrowd()
+		limited := func(of string, n, most int) []*engine.Item {
+			in := limitedItems("a", of, n)
+			for _, it := range in {
+				it.LimitMost = most
+			}
+			return in
+		}
+		e, _ := begin(t, l, limitOptions(), c.hold(time.Second))
+		other, _ := begin(t, l, limitOptions(), c.hold(time.Second))
+		e.Offer(limited("early", 100, 5))
+		pass(1500 * time.Millisecond)
+		if runs, most, _ := c.of("a"); runs != 5 || most != 5 {
+			t.Fatalf("%d run, at most %d", runs, most)
+		}
+		e.Offer(limited("late", 100, 1))
+		other.Offer(limited("late, too", 10, 1))
+		pass(3 * time.Second) // those that run, and a turn
+		for range 300 {
+			if runs, _, _ := c.of("a"); runs > 1 {
+				t.Fatalf("%d run, and the limit is 1", runs)
+			}
+			pass(100 * time.Millisecond)
+		}
+		if done := c.ended("a"); done < 25 {
+			t.Errorf("only %d have run", done)
+		}
+		e.Offer(limited("later", 1, 5))
+		pass(5 * time.Second)
+		if runs, _, _ := c.of("a"); runs != 5 {
+			t.Errorf("%d run, and the limit is 5 again", runs)
+		}
+		pass(5 * time.Minute)
+		if done := c.ended("a"); done != 211 {
+			t.Errorf("%d have run", done)
+		}
+		end(t, e)
+		end(t, other)
+	})
+}
+
 // A limit that cannot be told keeps the message from running.
 func TestLimitFailsClosed(t *testing.T) {
 	t.Parallel()

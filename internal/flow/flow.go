@@ -79,7 +79,8 @@ type claims struct {
 	claiming   int // records in claims under way
 	pace       pace
 	turns      turns
-	lastRanged bool // the newest item may lie in a range of the ledger
+	lastRanged bool   // the newest item may lie in a range of the ledger
+	number     uint32 // of the newest item
 }
 
 // dispatching is what handlers have.

@@ -103,6 +103,8 @@ type state struct {
 	attempt    int32
 	crashes    int32
 	generation int32
+
+	number uint32 // items that came later have higher ones
 }
 
 // extra is what few items have. It is apart from them because what all have is most of a message's memory.

@@ -38,6 +38,9 @@ func (f *Flow) Permitted(s *Session, w PermitCount, got int) {
 	p := r.keys[w.Key]
 	p.asked -= w.N
 	p.held += got
+	if w.Most > p.most { // the limit was lowered meanwhile: some may be beyond it
+		p.giving += got
+	}
 	r.left = p
 	for next := r.Next(); next != nil; next = r.Next() {
 		next.refused = false

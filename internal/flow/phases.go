@@ -9,6 +9,8 @@ import (
 
 // enlist puts an item in the list of all.
 func (f *Flow) enlist(it *Item) {
+	f.number++
+	it.number = f.number
 	it.allNext = f.all
 	if f.all != nil {
 		f.all.allPrev = it

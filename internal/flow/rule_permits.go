@@ -9,8 +9,8 @@ import (
 type PermitsConfig struct {
 	// Places is how many permits of one key are in hand at most.
 	Places int
-	// Limit is the key of the item, and how many items with it may be in flight among all workers, from 1 on. It does not change. An item
-	// without a key is free.
+	// Limit is the key of the item, and how many items with it may be in flight among all workers, from 1 on. It does not change for the
+	// item. Where items of a key say different numbers, the newest of them counts. An item without a key is free.
 	Limit func(*Item) (key string, most int)
 }
 
@@ -29,16 +29,17 @@ type permits struct {
 // permitted is a key with items, or with permits, in hand.
 type permitted struct {
 	key    string
-	most   int
-	held   int  // permits
-	used   int  // of them, by items
-	over   int  // of them, whose turn ends with their item
-	giving int  // of them, to be given back
-	lost   int  // places of items whose permits were lost
-	asked  int  // permits that are being asked for
-	yields bool // one was given back while items wait: others are to have a chance
-	wants  bool // in wanting
-	spares bool // in sparing
+	most   int    // as the newest item says
+	newest uint32 // its number
+	held   int    // permits
+	used   int    // of them, by items
+	over   int    // of them, whose turn ends with their item
+	giving int    // of them, to be given back
+	lost   int    // places of items whose permits were lost
+	asked  int    // permits that are being asked for
+	yields bool   // one was given back while items wait: others are to have a chance
+	wants  bool   // in wanting
+	spares bool   // in sparing
 	line   line
 }
 
@@ -54,10 +55,10 @@ func (r *permits) Admit(it *Item) bool {
 	}
 	p := r.keys[key]
 	if p == nil {
-		p = &permitted{key: key, line: newLine()}
+		p = &permitted{key: key, line: newLine(), newest: it.number}
 		r.keys[key] = p
 	}
-	p.most = max(p.most, most)
+	p.says(it.number, most)
 	if p.free() > 0 && p.line.len() == 0 {
 		r.place(p, it)
 		return true
@@ -65,6 +66,18 @@ func (r *permits) Admit(it *Item) bool {
 	p.line.push(it)
 	r.note(p)
 	return false
+}
+
+// says takes over what an item says of the limit, unless a newer one has spoken: it may have waited behind others, or for a retry. Under a
+// lower limit than before permits may be held that are beyond it, so all are given back, those in use once their items have left.
+func (p *permitted) says(number uint32, most int) {
+	if int32(number-p.newest) < 0 { // numbers may begin anew
+		return
+	}
+	if most < p.most {
+		p.over, p.giving = p.used, p.held-p.used
+	}
+	p.newest, p.most = number, most
 }
 
 func (r *permits) place(p *permitted, it *Item) {
@@ -146,7 +159,7 @@ func (r *permits) Empty() bool { return len(r.keys) == 0 && r.left == nil }
 // turn ends the turns of all permits of keys of which items wait: each is given back once its item has left.
 func (r *permits) turn() {
 	for _, p := range r.keys {
-		if p.over = 0; p.line.len() > 0 {
+		if p.line.len() > 0 {
 			p.over = p.used
 		}
 	}

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 // limited is a flow whose items of one key have a limit.
 func limited(places, most int) *Flow {
 	return joined(Config{Concurrency: 8, ClaimAhead: 100, BatchSize: 1, Permits: PermitsConfig{
-		Places: places, Limit: func(it *Item) (string, int) { return it.Limit, most },
+		Places: places, Limit: func(it *Item) (string, int) { return it.Limit, cmp.Or(it.LimitMost, most) },
 	}})
 }
 
@@ -99,6 +100,64 @@ func TestPermitTurnsEnd(t *testing.T) {
 	}
 }
 
+// TestPitfall281_GivenBack: permits of a limit that was lowered were kept. Under the lower one all are given back: what nobody uses at once, what is used once its item has left, and what comes by a
+// former call as well.
+func TestPitfall281_GivenBack(t *testing.T) {
+	t.Parallel()
+	f := limited(8, 4)
+	for i := range 6 {
+		f.Offer(0, limitedItem("a", i))
+	}
+	claimAll(f)
+	asked := wanted(t, f)
+	f.Permitted(f.sess, PermitCount{Key: "a", N: 2, Most: asked.Most}, 2)
+	inUse, late := claimAll(f), limitedItem("a", 9)
+	late.LimitMost = 1
+	f.Offer(0, late)
+	claimAll(f)
+	f.Permitted(f.sess, PermitCount{Key: "a", N: asked.N - 2, Most: asked.Most}, asked.N-2)
+	var spare []PermitCount
+	if _, any := f.NextSpare(&spare); !any || spare[0].N != 2 || len(claimAll(f)) > 0 {
+		t.Fatalf("%+v is given back of what came late", spare)
+	}
+	for i, it := range inUse {
+		f.finish(it, Verdict{Ack: true})
+		if w := wanted(t, f); w.N > 0 && i == 0 {
+			t.Fatalf("%+v is wanted beside one that is used", w)
+		}
+		if _, any := f.NextSpare(&spare); !any || spare[0].N != 1 || len(claimAll(f)) > 0 {
+			t.Fatalf("%d: %+v is given back", i, spare)
+		}
+	}
+	if w := wanted(t, f); w.N != 1 || w.Most != 1 {
+		t.Fatalf("%+v is wanted", w)
+	}
+}
+
+// TestPitfall281_RaisedByOlder: what came before a limit was lowered, and asked once more, raised it again.
+func TestPitfall281_RaisedByOlder(t *testing.T) {
+	t.Parallel()
+	f := limited(8, 4)
+	for i := range 2 {
+		f.Offer(0, limitedItem("a", i))
+	}
+	claimAll(f)
+	f.Permitted(f.sess, wanted(t, f), 0)
+	late := limitedItem("a", 9)
+	late.LimitMost = 1
+	f.Offer(0, late)
+	claimAll(f)
+	w := wanted(t, f)
+	f.Permitted(f.sess, w, 1)
+	f.LeaseLost(0, f.sess)
+	f.End().Reset()
+	f.Joined(&Session{})
+	claimAll(f)
+	if again := wanted(t, f); w.Most != 1 || again.Most != 1 {
+		t.Fatalf("%+v and then %+v is wanted", w, again)
+	}
+}
+
 // TestPitfall247_PermitsOfALostLease: what had a permit when the lease was lost, and was not claimed yet, was claimed under the next
 // lease without one: more ran than the limit.
 func TestPitfall247_PermitsOfALostLease(t *testing.T) {
@@ -169,6 +228,7 @@ func TestPermitsInAnyOrder(t *testing.T) {
 			"offer": func(t *rapid.T) {
 				n++
 				it := limitedItem(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "key"), n)
+				it.LimitMost = rapid.IntRange(0, 3).Draw(t, "limit")
 				hand = append(hand, it)
 				f.Offer(0, it)
 			},
