@@ -220,7 +220,8 @@ type Options struct {
 	// in the ledger.
 	ParkAfter time.Duration
 	// ParkedMost and ParkedBytes bound what is parked of one scope, 1 to 100,000,000 messages and 1 MiB to 1 PiB
-	// ([ledger.Archive.Weight]), by what the ledger says every 10 s. At a bound, further retries wait in memory, and Health says so.
+	// ([ledger.Archive.Weight]), by what the ledger says every 10 s, and sooner once a worker has parked a tenth of the room: many
+	// workers may pass a bound by what they park at once. At a bound, further retries wait in memory, and Health says so.
 	// Defaults 100,000 and 1 GiB. For people whose ledger has more room, or less.
 	ParkedMost  int
 	ParkedBytes int64

@@ -14,6 +14,7 @@ import (
 const (
 	parkRest  = 10 * time.Second // between two counts of a scope
 	parkShare = 20               // the rest is so many times as long as the counting took
+	parkPart  = 10               // once this part of the room was used here, it is counted sooner: others use it as well
 	parkBytes = 16 << 20         // of what one look returns
 	parkAhead = 100              // that many messages of it are in hand at least, before more are asked for
 	parkSoon  = time.Second      // what waits for less is never parked
@@ -41,6 +42,15 @@ type parkedScope struct {
 	countAt            time.Time // the next time
 	lookAt             time.Time // the next time, as far as is known
 	told               bool      // that it is full was logged
+
+	turn   chan struct{}      // of whoever counts sooner
+	until  ledger.ParkedStats // from there on it is counted sooner,
+	soonAt time.Time          // but not before
+}
+
+// stale says that so much was parked here since the last count that it is time for another one.
+func (s *parkedScope) stale() bool {
+	return s.known && !s.Fits(s.until.Messages, s.until.Bytes) && !time.Now().Before(s.soonAt)
 }
 
 // newParking is nil where nothing is parked.
@@ -51,7 +61,7 @@ func newParking(k *kernel, l *life, cfg *Config) *parking {
 	}
 	p := &parking{kernel: k, life: l, cfg: cfg, ledger: keeper, scopes: map[string]*parkedScope{}}
 	for _, scope := range cfg.Shown.Scopes {
-		p.scopes[scope] = &parkedScope{}
+		p.scopes[scope] = &parkedScope{turn: make(chan struct{}, 1)}
 	}
 	return p
 }
@@ -68,9 +78,7 @@ func (p *parking) takes(scope string, after time.Duration, weight int64, must bo
 	if after < parkSoon || after > ledger.MaxPark {
 		return false
 	}
-	if must || after >= p.cfg.Options.ParkAfter {
-		p.learn(scope)
-	}
+	p.learn(scope, must || after >= p.cfg.Options.ParkAfter)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.scopes[scope]
@@ -85,20 +93,26 @@ func (p *parking) takes(scope string, after time.Duration, weight int64, must bo
 	return p.fits(s, scope, after, weight)
 }
 
-// learn asks how much of a scope is parked if no answer has come yet: what comes right after a start may wait for hours. An error the
-// loop meets as well, and says.
-func (p *parking) learn(scope string) {
+// learn asks how much of a scope is parked if much was parked since the last answer; or, where first says so, if none has come yet: what
+// comes right after a start may wait for hours. An error the loop meets as well, and says.
+func (p *parking) learn(scope string, first bool) {
 	p.mu.Lock()
 	s := p.scopes[scope]
-	first := s != nil && s.countAt.IsZero()
+	first = first && s != nil && s.countAt.IsZero()
+	again := s != nil && s.stale()
 	p.mu.Unlock()
-	if first {
+	if again { // one asks, and the others wait
+		s.turn <- struct{}{}
+		defer func() { <-s.turn }()
+	}
+	if first || again {
 		_ = p.count(scope)
 	}
 }
 
 // follows is takes for a message that is parked behind others of its lane. If these are over meanwhile it is due, and looked for.
 func (p *parking) follows(scope string, weight int64) bool {
+	p.learn(scope, false)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.scopes[scope]
@@ -219,10 +233,11 @@ func (p *parking) round() (rest time.Duration, err error) {
 	return rest, nil
 }
 
-// count asks now and then how much of a scope is parked.
+// count asks how much of a scope is parked, now and then, and once much was parked here.
 func (p *parking) count(scope string) error {
+	s := p.scopes[scope]
 	p.mu.Lock()
-	due := !time.Now().Before(p.scopes[scope].countAt)
+	due := !time.Now().Before(s.countAt) || s.stale()
 	p.mu.Unlock()
 	if !due {
 		return nil
@@ -233,13 +248,28 @@ func (p *parking) count(scope string) error {
 	stats, err := p.ledger.ParkedIn(ctx, scope)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.scopes[scope]
-	if s.known = err == nil; err != nil {
-		return err
+	p.heard(s, stats, err, parkShare*time.Since(began))
+	return err
+}
+
+// heard takes in a count, after which there is a rest. The kernel's lock is held.
+func (p *parking) heard(s *parkedScope, stats ledger.ParkedStats, err error, rest time.Duration) {
+	now := time.Now()
+	sooner := now.Before(s.countAt)
+	s.soonAt = now.Add(rest)
+	if err != nil {
+		s.known = s.known && sooner
+		return
 	}
-	s.ParkedStats, s.countAt = stats, time.Now().Add(max(parkRest, parkShare*time.Since(began)))
-	s.told = s.told && !s.Fits(int64(p.cfg.Options.ParkedMost), p.cfg.Options.ParkedBytes)
-	return nil
+	if sooner { // what was parked here is perhaps on its way
+		stats.Messages, stats.Bytes = max(stats.Messages, s.Messages), max(stats.Bytes, s.Bytes)
+	} else {
+		s.countAt = now.Add(max(parkRest, rest))
+	}
+	most, bytes := int64(p.cfg.Options.ParkedMost), p.cfg.Options.ParkedBytes
+	s.ParkedStats, s.known = stats, true
+	s.until.Messages, s.until.Bytes = stats.Messages+max((most-stats.Messages)/parkPart, 1), stats.Bytes+max((bytes-stats.Bytes)/parkPart, 1)
+	s.told = s.told && !s.Fits(most, bytes)
 }
 
 // most is how many messages of the ledger's own may be in hand.

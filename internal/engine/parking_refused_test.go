@@ -81,6 +81,40 @@ func TestPitfall226_RefusedBeyondItsDeadline(t *testing.T) {
 	})
 }
 
+// TestPitfall282_BoundOfEachWorker: ParkedMost held for each worker between two counts of what is parked, not for the scope: ten workers parked ten
+// times as much. A worker that has parked a part of the room that it saw counts anew.
+func TestPitfall282_BoundOfEachWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, o := memory.New(), options()
+		o.ParkedMost, o.Concurrency, o.MaxHeld = 1000, 20, 5000
+		const workers, each = 10, 500
+		var all []*engine.Engine
+		for range workers {
+			e, _ := begin(t, l, o, func(context.Context, *consumer.Message) error {
+				time.Sleep(100 * time.Millisecond)
+				return consumer.RetryAfter(errors.New("not yet"), time.Hour)
+			}, parks)
+			all = append(all, e)
+		}
+		pass(time.Second)
+		for i, e := range all {
+			in := make([]*engine.Item, each)
+			for n := range in {
+				in[n] = item(fmt.Sprint(i, " ", n), "")
+			}
+			e.Offer(in)
+		}
+		pass(9 * time.Second)
+		s, err := l.ParkedIn(t.Context(), scope)
+		if over := int64(o.ParkedMost + workers*o.Concurrency); err != nil || s.Messages < int64(o.ParkedMost) || s.Messages > over {
+			t.Errorf("%d are parked, %v: the bound is %d, and %d run at once", s.Messages, err, o.ParkedMost, workers*o.Concurrency)
+		}
+		for _, e := range all {
+			end(t, e)
+		}
+	})
+}
+
 // A ledger that parks nothing is named when the worker starts; nothing is said where nobody wants it to.
 func TestParksNotIsSaid(t *testing.T) {
 	for name, c := range map[string]struct {
