@@ -17,8 +17,8 @@ import (
 func TestPitfall270_BehindAHeadThatTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, hold := &asked{Ledger: memory.New()}, make(chan struct{})
-		var order []string
-		e, b := begin(t, l, options(), func(_ context.Context, m *consumer.Message) error {
+		h := &ordered{}
+		e, b := begin(t, l, options(), func(ctx context.Context, m *consumer.Message) error {
 			switch {
 			case m.ID != "1/0":
 			case m.Attempt == 1:
@@ -26,8 +26,7 @@ func TestPitfall270_BehindAHeadThatTakesLong(t *testing.T) {
 			default:
 				<-hold
 			}
-			order = append(order, m.ID)
-			return nil
+			return h.handle(ctx, m)
 		}, parks)
 		lanes := engine.NewLanes(scope, "log")
 		e.Offer(ofKey(lanes, 1, 0, 1))
@@ -42,9 +41,7 @@ func TestPitfall270_BehindAHeadThatTakesLong(t *testing.T) {
 		}
 		close(hold)
 		pass(time.Minute)
-		if len(order) != 3 || order[0] != "1/0" || order[1] != "1/1" {
-			t.Errorf("in order: %q", order)
-		}
+		h.wantDone(t, "1/0", "1/1", "1/2")
 		wantParked(t, l.Ledger, 0)
 		end(t, e)
 	})

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,14 +18,17 @@ import (
 // waits, however long, is tried once a minute at least, and others run meanwhile.
 func TestPitfall267_OutboxFullForADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, full, runs := memory.New(), true, 0
+		l := memory.New()
+		var full atomic.Bool
+		var runs atomic.Int64
+		full.Store(true)
 		e, b := begin(t, l, options(), func(ctx context.Context, m *consumer.Message) error {
 			if m.ID != "publishes" {
 				return nil
 			}
-			runs++
+			runs.Add(1)
 			return memory.InTx(ctx, func(context.Context) error {
-				if full {
+				if full.Load() {
 					return ledger.MarkUnavailable(fmt.Errorf("outbox: %w", ledger.ErrOutboxFull))
 				}
 				return nil
@@ -39,10 +43,11 @@ func TestPitfall267_OutboxFullForADay(t *testing.T) {
 		pass(time.Second)
 		b.wantAcked(t, other)
 		pass(23 * time.Hour)
-		if rec := state(t, l, it); rec.State != ledger.Pending || rec.Attempts != 0 || runs < 24*60 || runs > 25*60+100 {
-			t.Errorf("after a day and %d runs: %v, %d attempts", runs, rec.State, rec.Attempts)
+		n := runs.Load()
+		if rec := state(t, l, it); rec.State != ledger.Pending || rec.Attempts != 0 || n < 24*60 || n > 25*60+100 {
+			t.Errorf("after a day and %d runs: %v, %d attempts", n, rec.State, rec.Attempts)
 		}
-		full = false
+		full.Store(false)
 		pass(2 * time.Minute)
 		b.wantAcked(t, it)
 		end(t, e)

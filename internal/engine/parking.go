@@ -18,7 +18,7 @@ const (
 	parkBytes = 16 << 20         // of what one look returns
 	parkAhead = 100              // that many messages of it are in hand at least, before more are asked for
 	parkSoon  = time.Second      // what waits for less is never parked
-	parkPart  = 10               // such a part of MaxHeld is always there for what is parked
+	parkPlace = 10               // such a part of MaxHeld is always there for what is parked
 )
 
 // parking has retries wait in the ledger, and gets what is due from there. The ledger is a second broker to the engine: what it hands
@@ -288,7 +288,7 @@ func (p *parking) most() int {
 func (p *parking) wanted() (n int, size int64) {
 	items, _, bytes := p.flow.Held()
 	most, held := p.most(), p.cfg.Options.MaxHeld
-	n, size = min(most, max(held-items+p.inHand, held/parkPart, 1))-p.inHand, min(bytes.Room()/2, parkBytes) // a message counts two copies
+	n, size = min(most, max(held-items+p.inHand, held/parkPlace, 1))-p.inHand, min(bytes.Room()/2, parkBytes) // a message counts two copies
 	first := p.waited && p.inHand == 0
 	if p.inHand == 0 {
 		size = max(size, 1) // which brings one, however large

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,11 +30,14 @@ func TestPitfall266_PutOffAgainIsLate(t *testing.T) {
 				o.Lease, o.ParkAfter = time.Minute, 2*time.Second
 				list := in()
 				first := list[0].Msg.ID
+				var mu sync.Mutex
 				var ran []time.Time
 				e, _ := begin(t, memory.New(), o, func(_ context.Context, m *consumer.Message) error {
 					if m.ID != first {
 						return nil
 					}
+					mu.Lock()
+					defer mu.Unlock()
 					if ran = append(ran, time.Now()); len(ran) < tries {
 						return consumer.RetryAfter(errors.New("not yet"), after)
 					}
@@ -42,6 +46,8 @@ func TestPitfall266_PutOffAgainIsLate(t *testing.T) {
 				pass(time.Second)
 				e.Offer(list)
 				pass(time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
 				if len(ran) != tries {
 					t.Fatalf("%d runs, want %d", len(ran), tries)
 				}
