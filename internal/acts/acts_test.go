@@ -49,7 +49,7 @@ func TestDropLeavesWhatIsParkedMeanwhile(t *testing.T) {
 			passes++
 			return func(yield func(ledger.ParkedMessage, error) bool) {
 				for _, at := range []time.Time{began, began.Add(time.Second)} {
-					if passes == 3 && at == began { // two were there when it began
+					if passes == 3 && at.Equal(began) { // two were there when it began
 						continue
 					}
 					m := ledger.ParkedMessage{Parked: ledger.Parked{At: at, Lane: &ledger.ParkLane{}}, Status: ledger.Status{State: ledger.Pending}}

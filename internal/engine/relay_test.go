@@ -358,7 +358,7 @@ func TestPitfall250_OvertakenBetweenRefusals(t *testing.T) {
 	t.Parallel()
 	a := &flapping{}
 	r := relay(t, consumer.Relay{Targets: map[string]consumer.Publisher{"a": a}})
-	r.publish(keyed("k", "1"), keyed("k", "2"), keyed(sameLane(t, "k"), "other"), keyed("k", "3"), keyed("k", "4"))
+	r.publish(keyed("k", "1"), keyed("k", "2"), keyed(sameLane(t), "other"), keyed("k", "3"), keyed("k", "4"))
 	r.empty()
 	if got := fmt.Sprint(a.bodies()); got != "[other 1 2 3 4]" {
 		t.Fatalf("sent %s", got)

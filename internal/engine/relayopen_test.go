@@ -98,7 +98,7 @@ func TestRelayUnopened(t *testing.T) {
 	t.Parallel()
 	a, ours, other := &shop{}, &lock{key: 7}, &lock{key: 8}
 	r := relay(t, consumer.Relay{Targets: map[string]consumer.Publisher{"a": a}, Cipher: ours, Tries: 1})
-	lane := sameLane(t, "k")
+	lane := sameLane(t)
 	r.publish(keyed("k", "1"), keyed(lane, "2")) // before there was a cipher
 	r.empty()
 	r.sealed(other, keyed("k", "closed"))
@@ -132,7 +132,7 @@ func TestPitfall273_UnopenedBlocksItsLane(t *testing.T) {
 				cfg.Targets, cfg.Cipher = map[string]consumer.Publisher{"a": a}, ours
 				r := relay(t, cfg)
 				r.sealed(other, keyed("k", "1"), keyed("k", "2"), keyed("k", "3"))
-				r.sealed(ours, keyed(sameLane(t, "k"), "of another key"))
+				r.sealed(ours, keyed(sameLane(t), "of another key"))
 				r.until("another key is sent", func() bool { return len(a.bodies()) == 1 })
 			})
 		})
@@ -154,7 +154,7 @@ func TestPitfall274_UnopenedCountsAsRefused(t *testing.T) {
 		r := relay(t, consumer.Relay{Targets: map[string]consumer.Publisher{"a": a}, Cipher: c, Tries: 3})
 		c.away.Store(true)
 		r.sealed(c, keyed("k", "closed"))
-		r.publish(keyed(sameLane(t, "k"), "open"))
+		r.publish(keyed(sameLane(t), "open"))
 		time.Sleep(time.Minute)
 		list, err := r.ListOutbox(t.Context(), "a", 0, 10, false)
 		if err != nil || len(list) != 1 || list[0].Tries != 0 || list[0].Error == "" {
@@ -168,9 +168,10 @@ func TestPitfall274_UnopenedCountsAsRefused(t *testing.T) {
 	})
 }
 
-// sameLane is another key that lies in a key's lane.
-func sameLane(t *testing.T, key string) string {
+// sameLane is another key that lies in the lane of the key "k".
+func sameLane(t *testing.T) string {
 	t.Helper()
+	const key = "k"
 	want, _ := storage.LaneOf(&ledger.Outgoing{Key: []byte(key)})
 	for i := range 10_000 {
 		other := fmt.Sprint(key, i)
