@@ -47,10 +47,11 @@ func code(err error) int {
 // tooLate is the error of a call that came at one time and had the write lock from another on, if its own time is up. Where
 // most of that went by with waiting for the lock the file is busy: no disk was slow.
 func tooLate(ctx context.Context, came, got time.Time) error {
+	deadline, _ := ctx.Deadline()
 	switch err := ctx.Err(); {
 	case err == nil:
 		return nil
-	case errors.Is(err, context.DeadlineExceeded) && got.Sub(came) > time.Since(got):
+	case errors.Is(err, context.DeadlineExceeded) && deadline.After(came) && got.Sub(came) > time.Since(got):
 		return fmt.Errorf("%w: %w: %w", ErrBusy, errTooLate, err)
 	default:
 		return fmt.Errorf("%w: %w", errTooLate, err)
