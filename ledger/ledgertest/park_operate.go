@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -62,8 +63,10 @@ func (e *env) listParked(f ledger.Filter) (all []ledger.ParkedMessage) {
 
 func (e *env) changeParked(r ledger.ParkedRequest) ledger.ParkedReport {
 	e.Helper()
+	ctx, cancel := context.WithTimeout(e.ctx, time.Minute) // a call without a deadline has ten seconds, which a machine that stalls takes
+	defer cancel()
 	r.Filter.Scope, r.By = e.scope, by
-	report, err := e.parkingOp().ChangeParked(e.ctx, r)
+	report, err := e.parkingOp().ChangeParked(ctx, r)
 	if err != nil {
 		e.Fatalf("%s: %v", r.Action, err)
 	}
